@@ -12,9 +12,9 @@ from itertools import count
 from pathlib import Path
 from random import Random
 
+from jepsen.checkers import Fetched, GroupOffsets, ListOffsets, OffsetRange, Poll, Send
+from jepsen.checkers.history import ASSIGN, COMMIT, COMMITTED, LIST, POLL, SEND, Assign, Kind, Op, Payload
 from jepsen.workloads.client.recording import HistoryWriter
-from raftlog.checkers import Fetched, GroupOffsets, ListOffsets, OffsetRange, Poll, Send
-from raftlog.checkers.history import ASSIGN, COMMIT, COMMITTED, LIST, POLL, SEND, Assign, Kind, Op, Payload
 from raftlog.types import Offset, TopicPartition
 
 PARTITIONS = tuple(TopicPartition(topic, number) for topic in ("narrow", "wide", "rolling") for number in range(3))

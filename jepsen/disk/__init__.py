@@ -4,7 +4,7 @@ A library in C (`shim/`), loaded into the broker by LD_PRELOAD, remembers what a
 `NodeDisk` per broker gives the environment to start it with, switches the faults while it runs, takes the power away
 once it is dead, and says what was seen of each. Any program can be run under it whose files are below one directory.
 
-The model is that of `raftlog.storage.simulated_disk`: POSIX rather than a friendly file system.
+The model is that of `jepsen.simulation.disk.simulated_disk`: POSIX rather than a friendly file system.
 """
 
 from jepsen.disk.control import DiskCounters

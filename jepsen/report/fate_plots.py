@@ -6,11 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from jepsen.checkers.fates import FATES, Fate
 from jepsen.report.canvas import Canvas, styled, thinned
 from jepsen.report.frame import Frame
 from jepsen.report.plots import Plot
 from jepsen.report.series import Records
-from raftlog.checkers.fates import FATES, Fate
 
 
 class _Look(NamedTuple):

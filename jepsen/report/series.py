@@ -12,15 +12,15 @@ from typing import ClassVar, Final, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from raftlog.checkers import Op
-from raftlog.checkers.fates import Fates, RecordFates
-from raftlog.checkers.history import ASSIGN, NEMESIS, SEND, SUBSCRIBE, Kind
-from raftlog.checkers.json_lines import read_entries
-from raftlog.checkers.judge import Judge
-from raftlog.checkers.lag import RealtimeLag
-from raftlog.checkers.panel import Pairing
-from raftlog.checkers.records import RecordBook
-from raftlog.checkers.topics import Topics
+from jepsen.checkers import Op
+from jepsen.checkers.fates import Fates, RecordFates
+from jepsen.checkers.history import ASSIGN, NEMESIS, SEND, SUBSCRIBE, Kind
+from jepsen.checkers.json_lines import read_entries
+from jepsen.checkers.judge import Judge
+from jepsen.checkers.lag import RealtimeLag
+from jepsen.checkers.panel import Pairing
+from jepsen.checkers.records import RecordBook
+from jepsen.checkers.topics import Topics
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 LOCAL: Final = frozenset((ASSIGN, SUBSCRIBE))

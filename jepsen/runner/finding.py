@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from raftlog.checkers import Anomaly
+from jepsen.checkers import Anomaly
 
 SHOWN_MAX: Final = 20
 """Findings of a kind that a report shows."""

@@ -13,10 +13,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from jepsen.checkers import Op
+from jepsen.checkers.history import ASSIGN, FAIL, OK, SEND, SUBSCRIBE
 from jepsen.nemeses.fault import Happened
 from jepsen.workloads.client.access import ANYBODY
-from raftlog.checkers import Op
-from raftlog.checkers.history import ASSIGN, FAIL, OK, SEND, SUBSCRIBE
 
 SETTLED_S: Final = 2.0
 """After a fault has ended, and its victims serve, the cluster may still be busy with it; then quiet time begins."""

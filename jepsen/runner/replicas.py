@@ -19,9 +19,9 @@ from typing import Final
 
 import orjson
 
+from jepsen.checkers import compare_streams
 from jepsen.newest import difference, newest_records
 from jepsen.runner.finding import Finding
-from raftlog.checkers import compare_streams
 from raftlog.errors import InvalidArgument, InvalidBatch
 from raftlog.records import split_batches
 from raftlog.types import TopicPartition

@@ -1,7 +1,7 @@
 """The folder of one run, and the files in it.
 
 STORE/{time}-{name}/
-  history.jsonl     all operations of all processes, in the order of time (format: raftlog.checkers.json_lines)
+  history.jsonl     all operations of all processes, in the order of time (format: jepsen.checkers.json_lines)
   results.json      the verdict and all figures
   report.txt        the same for people
   timeline.json     the faults as drawn, as they happened, and those of which nothing was seen

@@ -43,7 +43,7 @@ EXPLAINED: Final[Mapping[str, frozenset[str]]] = {
 }
 """What only these kinds of faults explain."""
 OF_COMING: Final = frozenset(("UnknownTopic", "UnknownPartition", "OffsetOutOfRange", "TopicExists"))
-"""What is explained by topics that come and go (`name@id`). `raftlog.checkers.topics` judges whether it was right."""
+"""What is explained by topics that come and go (`name@id`). `jepsen.checkers.topics` judges whether it was right."""
 _OUT_OF_RANGE: Final = "OffsetOutOfRange"
 _LINE_MAX: Final = 300
 

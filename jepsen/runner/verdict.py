@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+from jepsen.checkers import Op, Panel, Rules, Send, read_entries
+from jepsen.checkers.history import CRASH, INVOKE, LIST, OK, POLL, SEND
 from jepsen.nemeses.fault import FaultKind, Happened
 from jepsen.runner.availability import Availability
 from jepsen.runner.finding import SHOWN_MAX, Finding, Findings
 from jepsen.runner.quiet import Requests
 from jepsen.runner.strict import StrictJudge, is_of_coming
 from jepsen.workloads.client.access import ANYBODY
-from raftlog.checkers import Op, Panel, Rules, Send, read_entries
-from raftlog.checkers.history import CRASH, INVOKE, LIST, OK, POLL, SEND
 from raftlog.types import TopicPartition
 
 Word = Literal["valid", "invalid", "unknown"]

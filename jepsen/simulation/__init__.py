@@ -1,8 +1,8 @@
 """Whole clusters in one process, in virtual time, from one seed.
 
 The bricks: `VirtualLoop` runs asyncio code of many nodes on clocks of their own, pauses and crashes them;
-`SimulatedNetwork` stands between them; disks are `raftlog.storage.simulated_disk`. Nothing here reads a real clock, a
-socket or a hash order, so a seed repeats a run to the last callback, and `loop.trace.digest()` proves it.
+`SimulatedNetwork` stands between them; disks are those of `jepsen.simulation.disk`. Nothing here reads a real clock,
+a socket or a hash order, so a seed repeats a run to the last callback, and `loop.trace.digest()` proves it.
 
 What is built of them: `options` draws what a run is like, `cluster` and `machine` run the real driver, `workload`
 writes and reads, `nemesis` and `faults` do harm, `properties` and `promises` watch from outside, `convergence` demands

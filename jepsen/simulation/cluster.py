@@ -15,6 +15,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from jepsen.checkers import Op, Panel, Recorder
 from jepsen.simulation.clock import NodeClock
 from jepsen.simulation.loop import VirtualLoop
 from jepsen.simulation.machine import Machine
@@ -27,7 +28,6 @@ from jepsen.simulation.timed_disk import TimedDisk
 from jepsen.simulation.trace import Trace
 from jepsen.simulation.verdicts import PropertyBroken
 from jepsen.simulation.wiring import SimulatedTransport
-from raftlog.checkers import Op, Panel, Recorder
 from raftlog.errors import CorruptBatch
 from raftlog.raft import Configuration, Entry, Ready, ReplicaId, Role
 from raftlog.raft.messages import VoteResponse

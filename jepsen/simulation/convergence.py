@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from jepsen.checkers import Assign, Poll
+from jepsen.checkers.history import ASSIGN, POLL
 from jepsen.simulation.cluster import Cluster, GroupPlan
 from jepsen.simulation.links import SECOND_NS
 from jepsen.simulation.machine import Machine
@@ -17,8 +19,6 @@ from jepsen.simulation.nemesis import Nemesis
 from jepsen.simulation.replicas import are_level, compare_files, scrub
 from jepsen.simulation.verdicts import PropertyBroken
 from jepsen.simulation.workload import PATIENCE_MS, Workload, decode
-from raftlog.checkers import Assign, Poll
-from raftlog.checkers.history import ASSIGN, POLL
 from raftlog.raft import Configuration
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.group import Group

@@ -8,9 +8,9 @@ from random import Random
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from jepsen.simulation.disk.simulated_faults import PAGE_BYTES
 from jepsen.simulation.machine import DATA_DIR
 from jepsen.simulation.timed_disk import TimedDisk
-from raftlog.storage.simulated_faults import PAGE_BYTES
 
 
 class Wrongness(Protocol):

@@ -10,12 +10,12 @@ from copy import deepcopy
 from random import Random
 from typing import NamedTuple
 
+from jepsen.simulation.disk.simulated_disk import PendingSync, SimulatedDisk
+from jepsen.simulation.disk.simulated_faults import PAGE_BYTES, Directory, DirectoryJournal
 from jepsen.simulation.loop import VirtualLoop
 from jepsen.simulation.node import Process
 from jepsen.simulation.sync_delays import UnorderedDelays
 from raftlog.storage.disk import File, SyncDone
-from raftlog.storage.simulated_disk import PendingSync, SimulatedDisk
-from raftlog.storage.simulated_faults import PAGE_BYTES, Directory, DirectoryJournal
 
 
 class Image(NamedTuple):

@@ -14,6 +14,6 @@ client process.
 Each workload is a module of its name: the topics it wants (`PLAN`), and which roles its clients play (`begin`). All are
 listed in `catalogue`; `roles` has the roles, `client` the process around them, `drain` the end of a test.
 
-Every operation goes into a history in the format of `raftlog.checkers`. Outcomes are what `raftlog.client` makes of the
+Every operation goes into a history in the format of `jepsen.checkers`. Outcomes are what `raftlog.client` makes of the
 answers: ok, fail (it definitely did not happen), info (nobody knows). The service is reached through HTTP alone.
 """

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
+from jepsen.checkers.history import OK, Send
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.numbering import PER_CLIENT
 from jepsen.workloads.client.recording import HistoryWriter
@@ -24,7 +25,6 @@ from jepsen.workloads.roles.following import NOBODY, Standing, find_topic
 from jepsen.workloads.roles.handling import GROUP as HANDLERS_GROUP
 from jepsen.workloads.roles.reading import Reader
 from jepsen.workloads.roles.sending import send_batch
-from raftlog.checkers.history import OK, Send
 from raftlog.records import NewRecord, build_batch
 from raftlog.types import TopicPartition
 

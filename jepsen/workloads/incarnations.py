@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from raftlog.checkers.history import incarnation_of, name_and_id
+from jepsen.checkers.history import incarnation_of, name_and_id
 from raftlog.types import TopicPartition
 
 UNKNOWN: Final = "unknown"

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
-from raftlog.checkers.replicas import first_difference
 from raftlog.pipeline.verifying.walking import (
     OpenFile,
     Place,
@@ -25,6 +24,7 @@ from raftlog.pipeline.verifying.walking import (
     walk_range,
 )
 from raftlog.records import read_header
+from raftlog.records.difference import first_difference
 from raftlog.records.header import HEADER_SIZE
 
 

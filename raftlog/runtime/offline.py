@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from raftlog.records import read_header
+from raftlog.records.difference import first_difference
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.journal.operations import Mark
 from raftlog.runtime.journal.recovery import read_journal
@@ -27,7 +28,7 @@ from raftlog.storage.recovery import segment_bases
 from raftlog.storage.rows import unpack_row
 from raftlog.storage.segment_files import LOG_SUFFIX, segment_stem
 from raftlog.storage.verify import open_with_index, walk_segment
-from raftlog.types import Buffer, Index, Offset
+from raftlog.types import Index, Offset
 
 
 class OfflineReplica(NamedTuple):
@@ -184,7 +185,7 @@ def _difference(index: Index, paths: Sequence[str], heads: Sequence[FoundEntry |
             return f"entry {index} in {head.where}: {head.why}"
         assert reference is not None, "the first one was looked at first"
         if head.batch != reference.batch:
-            at = _first_difference(head.batch, reference.batch)
+            at = first_difference(head.batch, reference.batch)
             sizes = f"{len(reference.batch)} and {len(head.batch)} bytes"
             return f"entry {index} differs in byte {at} of {sizes}: {reference.where}, and {head.where}"
     return None
@@ -193,8 +194,3 @@ def _difference(index: Index, paths: Sequence[str], heads: Sequence[FoundEntry |
 def _offset_behind(heads: Sequence[FoundEntry | None]) -> int:
     assert heads[0] is not None, "all replicas have the entry"
     return read_header(heads[0].batch).next_offset
-
-
-def _first_difference(one: Buffer, other: Buffer) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))

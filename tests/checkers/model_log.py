@@ -11,7 +11,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from raftlog.checkers import (
+from jepsen.checkers import (
     Assign,
     Fetched,
     GroupOffsets,
@@ -23,7 +23,7 @@ from raftlog.checkers import (
     Send,
     Subscribe,
 )
-from raftlog.checkers.history import Payload
+from jepsen.checkers.history import Payload
 from raftlog.types import Offset, TopicPartition
 
 PARTITIONS = (TopicPartition("t", 0), TopicPartition("t", 1))

@@ -9,7 +9,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
-from raftlog.checkers import AnomalyKind, Assign, GroupOffsets, ListOffsets, Op, Poll, Send
+from jepsen.checkers import AnomalyKind, Assign, GroupOffsets, ListOffsets, Op, Poll, Send
 from raftlog.types import Offset, TopicPartition
 from tests.checkers.telling import (
     History,

@@ -1,6 +1,6 @@
 """A history written by hand, one line for each operation."""
 
-from raftlog.checkers import (
+from jepsen.checkers import (
     Assign,
     Fetched,
     GroupOffsets,
@@ -12,8 +12,8 @@ from raftlog.checkers import (
     Send,
     judge_with,
 )
-from raftlog.checkers.history import Payload
-from raftlog.checkers.judge import Findings, Judge
+from jepsen.checkers.history import Payload
+from jepsen.checkers.judge import Findings, Judge
 from raftlog.types import Offset, TopicPartition
 
 T0 = TopicPartition("t", 0)

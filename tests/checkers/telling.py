@@ -6,7 +6,7 @@ Written without the judges and their bookkeeping, for the mutations, which must 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from raftlog.checkers import Fetched, ListOffsets, Op, Poll, Send
+from jepsen.checkers import Fetched, ListOffsets, Op, Poll, Send
 from raftlog.types import Offset, TopicPartition
 
 History = list[Op]

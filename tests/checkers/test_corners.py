@@ -2,12 +2,12 @@
 
 import pytest
 
-from raftlog.checkers import Assign, GroupOffsets, Poll, Rules, Subscribe, judge_history, judge_with
-from raftlog.checkers.going_back import CommittedOffsets, ListedOffsets
-from raftlog.checkers.lag import RealtimeLag
-from raftlog.checkers.offset_order import OffsetOrder
-from raftlog.checkers.polls import Polls
-from raftlog.checkers.records import RecordBook
+from jepsen.checkers import Assign, GroupOffsets, Poll, Rules, Subscribe, judge_history, judge_with
+from jepsen.checkers.going_back import CommittedOffsets, ListedOffsets
+from jepsen.checkers.lag import RealtimeLag
+from jepsen.checkers.offset_order import OffsetOrder
+from jepsen.checkers.polls import Polls
+from jepsen.checkers.records import RecordBook
 from raftlog.types import Offset
 from tests.checkers.story import SECOND, T0, Story
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from raftlog.checkers import Op, Send, Trim, judge_history, judge_with
-from raftlog.checkers.fates import FATES, Fates, RecordFates
+from jepsen.checkers import Op, Send, Trim, judge_history, judge_with
+from jepsen.checkers.fates import FATES, Fates, RecordFates
 from raftlog.types import Offset
 from tests.checkers.model_log import CLEAN_HISTORIES
 from tests.checkers.mutations import MUTATIONS

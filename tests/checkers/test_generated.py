@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from raftlog.checkers import (
+from jepsen.checkers import (
     AnomalyKind,
     Assign,
     NeverBack,
@@ -23,7 +23,7 @@ from raftlog.checkers import (
     read_lines,
     write_lines,
 )
-from raftlog.checkers.lag import RealtimeLag
+from jepsen.checkers.lag import RealtimeLag
 from raftlog.types import TopicPartition
 from tests.checkers.model_log import CLEAN_HISTORIES, DRAIN, PARTITIONS, clean_history
 from tests.checkers.mutations import MUTATIONS

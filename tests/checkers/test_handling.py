@@ -1,7 +1,7 @@
 """Small histories of handlers: records left out below a committed offset, and keys out of order."""
 
-from raftlog.checkers import GroupOffsets, Handle, Op, Send, judge_history, read_lines, write_lines
-from raftlog.checkers.handling import Handling
+from jepsen.checkers import GroupOffsets, Handle, Op, Send, judge_history, read_lines, write_lines
+from jepsen.checkers.handling import Handling
 from raftlog.types import Offset
 from tests.checkers.story import T0, Story
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from raftlog.checkers import (
+from jepsen.checkers import (
     Assign,
     Fetched,
     GroupOffsets,

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftlog.checkers import Op, Recorder, Register, Verdict, judge_history
-from raftlog.checkers.linearizability import Linearizability
-from raftlog.checkers.orders import search
-from raftlog.checkers.panel import judge_with
-from raftlog.checkers.registers import NEVER, Gathered, Operation, State
-from raftlog.checkers.zones import contradiction_in
+from jepsen.checkers import Op, Recorder, Register, Verdict, judge_history
+from jepsen.checkers.linearizability import Linearizability
+from jepsen.checkers.orders import search
+from jepsen.checkers.panel import judge_with
+from jepsen.checkers.registers import NEVER, Gathered, Operation, State
+from jepsen.checkers.zones import contradiction_in
 
 R = "r"
 

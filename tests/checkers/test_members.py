@@ -3,7 +3,7 @@ condemned with the entries that prove it, and the look-alike that is no error pa
 
 import pytest
 
-from raftlog.checkers import (
+from jepsen.checkers import (
     GroupOffsets,
     Membership,
     Op,
@@ -15,15 +15,15 @@ from raftlog.checkers import (
     read_lines,
     write_lines,
 )
-from raftlog.checkers.compaction import Compaction
-from raftlog.checkers.going_back import CommittedOffsets, LogStarts
-from raftlog.checkers.history import OPERATOR
-from raftlog.checkers.judge import Findings
-from raftlog.checkers.member_commits import MemberCommits
-from raftlog.checkers.ownership import Ownership
-from raftlog.checkers.panel import Pairing
-from raftlog.checkers.records import RecordBook
-from raftlog.checkers.sequences import Sequences
+from jepsen.checkers.compaction import Compaction
+from jepsen.checkers.going_back import CommittedOffsets, LogStarts
+from jepsen.checkers.history import OPERATOR
+from jepsen.checkers.judge import Findings
+from jepsen.checkers.member_commits import MemberCommits
+from jepsen.checkers.ownership import Ownership
+from jepsen.checkers.panel import Pairing
+from jepsen.checkers.records import RecordBook
+from jepsen.checkers.sequences import Sequences
 from raftlog.types import Offset, TopicPartition
 from tests.checkers.story import T0, Story
 

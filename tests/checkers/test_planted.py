@@ -3,7 +3,7 @@ passes the look-alike that is no error."""
 
 import pytest
 
-from raftlog.checkers import (
+from jepsen.checkers import (
     Fetched,
     GroupOffsets,
     ListOffsets,
@@ -17,11 +17,11 @@ from raftlog.checkers import (
     judge_history,
     judge_with,
 )
-from raftlog.checkers.going_back import CommittedOffsets, ListedOffsets
-from raftlog.checkers.lag import RealtimeLag
-from raftlog.checkers.offset_order import OffsetOrder
-from raftlog.checkers.polls import Polls
-from raftlog.checkers.records import RecordBook
+from jepsen.checkers.going_back import CommittedOffsets, ListedOffsets
+from jepsen.checkers.lag import RealtimeLag
+from jepsen.checkers.offset_order import OffsetOrder
+from jepsen.checkers.polls import Polls
+from jepsen.checkers.records import RecordBook
 from raftlog.errors import InvalidArgument
 from raftlog.types import Offset
 from tests.checkers.story import SECOND, T0, Story

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.checkers import ReplicaComparison, compare_streams
-from raftlog.checkers.replicas import first_difference
+from jepsen.checkers import ReplicaComparison, compare_streams
+from jepsen.checkers.replicas import first_difference
 from raftlog.errors import InvalidArgument
 
 LOGS = st.lists(st.tuples(st.integers(1, 3), st.binary(min_size=1, max_size=8)), max_size=30)

@@ -3,7 +3,7 @@ look-alike that is no error passes."""
 
 import pytest
 
-from raftlog.checkers import Assign, Fetched, Op, Poll, Rules, Send, Topic, judge_history, read_lines, write_lines
+from jepsen.checkers import Assign, Fetched, Op, Poll, Rules, Send, Topic, judge_history, read_lines, write_lines
 from raftlog.types import Offset, TopicPartition
 from tests.checkers.story import Story
 

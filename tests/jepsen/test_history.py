@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jepsen.checkers import Send, judge_history, read_lines
 from jepsen.runner.finding import Findings
 from jepsen.runner.options import RunOptions
 from jepsen.runner.store import Store, merge
 from jepsen.runner.strict import StrictJudge
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of, value_of, values_of
-from raftlog.checkers import Send, judge_history, read_lines
 from raftlog.errors import DeadlineExceeded, Unavailable
 from raftlog.types import Offset, TopicPartition
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import orjson
 
+from jepsen.checkers import Recorder
 from jepsen.nemeses.fault import Happened
 from jepsen.runner.quiet import KindFigures, OfferedFigures, QuietFigures, Requests, quiet_spans
 from jepsen.runner.verdict import judge
-from raftlog.checkers import Recorder
 
 S = 1_000_000_000
 KILL = Happened("kill", "kill node 1", 5.0, 6.0, "", 7.0)

@@ -9,13 +9,13 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
+from jepsen.checkers import write_lines
+from jepsen.checkers.fates import FATES
 from jepsen.report import INDEX, write_page, writing
 from jepsen.report.command import report
 from jepsen.report.fate_plots import LOOKS
 from jepsen.report.frame import Band, Frame, label_of, lanes
 from jepsen.runner.verdict import judge
-from raftlog.checkers import write_lines
-from raftlog.checkers.fates import FATES
 from raftlog.errors import InvalidArgument
 from tests.checkers.story import Story
 

@@ -5,11 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from jepsen.checkers import read_lines
 from jepsen.runner.options import RunOptions
 from jepsen.runner.running import exit_code, run
 from jepsen.runner.store import Store
 from jepsen.runner.system import SystemFailed
-from raftlog.checkers import read_lines
 from tests.jepsen.fake_log import FakeLog
 
 SECONDS = 3.0

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from jepsen.checkers import Assign, Send, Trim, judge_history, read_lines
 from jepsen.runner.command import run
 from jepsen.runner.load import Load
 from jepsen.runner.options import RunOptions
@@ -24,7 +25,6 @@ from jepsen.workloads.incarnations import resolved
 from jepsen.workloads.plan import Plan
 from jepsen.workloads.roles.reading import Reader
 from jepsen.workloads.roles.sending import send_batch
-from raftlog.checkers import Assign, Send, Trim, judge_history, read_lines
 from raftlog.client import BrokerClient
 from raftlog.records import build_batch
 from raftlog.types import Offset, TopicPartition

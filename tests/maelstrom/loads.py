@@ -1,4 +1,4 @@
-"""Clients that put load on nodes and write down what they were told, as histories for `raftlog.checkers`.
+"""Clients that put load on nodes and write down what they were told, as histories for `jepsen.checkers`.
 
 Every client is one process of the history with one operation under way. Which node it asks, and what, is drawn from the
 seed. Errors that Maelstrom calls definite are `fail`, all others `info`.
@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
-from raftlog.checkers import Assign, Fetched, GroupOffsets, Op, Poll, Recorder, Send
-from raftlog.checkers.history import ASSIGN, CAS, COMMIT, COMMITTED, POLL, READ, SEND, WRITE, Kind, Payload, Register
+from jepsen.checkers import Assign, Fetched, GroupOffsets, Op, Poll, Recorder, Send
+from jepsen.checkers.history import ASSIGN, CAS, COMMIT, COMMITTED, POLL, READ, SEND, WRITE, Kind, Payload, Register
 from raftlog.types import Offset, TopicPartition
 from tests.maelstrom.driver import Body, Client, Network, Told
 from tests.waiting import WITHIN_S

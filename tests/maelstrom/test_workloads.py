@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from raftlog.checkers import judge_history
+from jepsen.checkers import judge_history
 from tests.maelstrom.driver import Network, Told
 from tests.maelstrom.loads import Load, Worker, report_of
 from tests.waiting import until

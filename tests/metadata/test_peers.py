@@ -3,13 +3,13 @@
 from random import Random
 from uuid import UUID
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.partitions.control import ControllerState
 from raftlog.partitions.metadata.bootstrap_record import BootstrapFile, BootstrapRecord, Member
 from raftlog.partitions.metadata.introductions import Introduction
 from raftlog.partitions.metadata.peers import peers_of
 from raftlog.raft import ReplicaId
 from raftlog.storage.directory import internal, make_directory
-from raftlog.storage.simulated_disk import SimulatedDisk
 from raftlog.types import NodeId
 from tests.control.fleet import CLUSTER_ID, cluster, register, replica
 

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.errors import DiskRefused
 from raftlog.partitions.multiraft import Node
 from raftlog.partitions.multiraft.identity import NodeDirectory
@@ -13,7 +14,6 @@ from raftlog.partitions.multiraft.refusals import Consequence, consequence_of
 from raftlog.raft import RaftSettings, ReplicaId
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.rpc import Reason, Refusal
-from raftlog.storage.simulated_disk import SimulatedDisk
 from raftlog.types import NodeId
 from tests.multiraft.nodes import GROUP, running, settings_of, soon
 

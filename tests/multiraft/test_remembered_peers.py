@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.partitions.multiraft.remembered_peers import RememberedPeers
 from raftlog.runtime.rpc import Channel, Identity, PeerMemory, PeerRecord
 from raftlog.runtime.rpc.handshake import NONCE_SIZE, PROTOCOL_VERSION, Hello
-from raftlog.storage.simulated_disk import SimulatedDisk
 from raftlog.types import NodeId
 
 DATA = "/data"

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.multiraft.surroundings import Surroundings
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.rpc import Credentials, TcpTransport
-from raftlog.storage.simulated_disk import SimulatedDisk
 
 
 class PumpedDisk(SimulatedDisk):

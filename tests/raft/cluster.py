@@ -18,9 +18,9 @@ from raftlog.raft.messages import InstallOffer, Message
 from raftlog.raft.ready import Accepted, HardState, Installed, Ready, Refused, Restart, Role
 from raftlog.raft.settings import RaftSettings
 from raftlog.raft.supply import Unsupplied, Wanted
-from raftlog.raft.trace import Line, TracedCore
 from raftlog.types import Index, NodeId, Term
 from tests.raft.invariants import Invariants
+from tests.raft.trace import Line, TracedCore
 
 
 def replica_id(number: int) -> ReplicaId:

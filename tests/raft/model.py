@@ -3,15 +3,15 @@
 The thesis's figure 3.1, with durability told apart (what is not synced does not count and is not heard of), joint
 consensus, and files in place of appends. It knows nothing of how a core works: no progress, windows, timers, probes or
 sleep. A core may be more careful than the model (refuse a vote, wait with a commit), never less. What lines look like:
-`raftlog.raft.trace`.
+`tests.raft.trace`.
 """
 
 import json
 import re
 from collections.abc import Callable
 
-from raftlog.raft.trace import Line
 from tests.raft.model_node import NOT_GIVEN, ModelNode
+from tests.raft.trace import Line
 
 
 class TraceRefused(Exception):

@@ -1,6 +1,6 @@
 """One replica, as the model of Raft's rules (`model`) knows it from its trace."""
 
-from raftlog.raft.trace import Line
+from tests.raft.trace import Line
 
 _NOBODY: Line = {"index": 0, "voters": [], "learners": [], "outgoing": []}
 NOT_GIVEN = 1 << 60

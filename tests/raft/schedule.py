@@ -10,10 +10,10 @@ from random import Random
 from raftlog.raft.configuration import ConfigurationChange
 from raftlog.raft.ready import Role
 from raftlog.raft.settings import RaftSettings
-from raftlog.raft.trace import Line
 from raftlog.types import Index
 from tests.raft.cluster import Cluster, Node, replica_id
 from tests.raft.describe import describe_core
+from tests.raft.trace import Line
 
 _CONVERGENCE_TICKS = 400
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from raftlog.raft.trace import Line
 from tests.raft.cluster import Cluster
 from tests.raft.model import Model, TraceRefused
 from tests.raft.schedule import Schedule
+from tests.raft.trace import Line
 
 _ONE, _TWO, _THREE, _FOUR = (f"{number}/00000000" for number in (1, 2, 3, 4))
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from jepsen.simulation import Node, Process, SimulatedNetwork, VirtualLoop
+from jepsen.simulation.disk.simulated_disk import PendingSync, SimulatedDisk
 from raftlog.raft import RaftSettings, ReplicaId, Role
 from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.runtime.config import DriverConfig
@@ -19,7 +20,6 @@ from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.storage.disk import File, SyncDone
 from raftlog.storage.roll import Member, Roll
-from raftlog.storage.simulated_disk import PendingSync, SimulatedDisk
 from raftlog.types import NodeId
 
 GROUP = uuid.UUID(int=77)

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Sequence
 from random import Random
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.raft import Configuration, ReplicaId
 from raftlog.records import ControlKind, NewRecord, build_batch, build_control_batch, read_header, read_records, stamp
 from raftlog.runtime.control_entries import configuration_batch, member_of
@@ -28,7 +29,6 @@ from raftlog.runtime.journal import (
 from raftlog.storage.changes import ChangedFiles
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.storage.segmented_log import SegmentedLog
-from raftlog.storage.simulated_disk import SimulatedDisk
 from raftlog.types import Index, NodeId, Offset, Term
 
 GROUP_ID = uuid.UUID(int=9)

@@ -3,9 +3,9 @@
 from random import Random
 from typing import NamedTuple
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.journal import Append, Fold, GroupState, Journal, JournalConfig, Mark
-from raftlog.storage.simulated_disk import SimulatedDisk
 from raftlog.types import Index, Offset, Term
 from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, end_of
 

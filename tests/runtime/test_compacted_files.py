@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.runtime.group_recovery import RecoveredGroup, recover_group
 from raftlog.runtime.journal.fold import FoldedGroup
 from raftlog.runtime.journal.operations import LogEnd
 from raftlog.storage.compaction import CompactionBounds, clean_to
-from raftlog.storage.simulated_disk import SimulatedDisk
 from raftlog.types import Offset
 from tests.storage.compacting import PATH, Kept, KeyedLog, read_all
 from tests.storage.test_compaction import check, check_chain

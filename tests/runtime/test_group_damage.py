@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.errors import CorruptBatch
 from raftlog.records import read_header
-from raftlog.storage.simulated_disk import SimulatedDisk
 from raftlog.types import Index
 from tests.runtime.group_twin import GROUP, PATH, GroupTwin, live
 

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.runtime.opening import take_installed_place
 from raftlog.runtime.replica_directory import installing_path, make_replica_directory
-from raftlog.storage.simulated_disk import SimulatedDisk
 
 GROUP = uuid.UUID(int=7)
 

@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.errors import LogClosed, SyncFailed
 from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.journal import CommitHint, Cut, HardState, Journal, Mark
 from raftlog.storage.roll import Member
-from raftlog.storage.simulated_disk import SimulatedDisk
 from raftlog.types import Index, Term
 from tests.runtime.journal_twin import DISK, PATH, SMALL, end_of
 from tests.runtime.opened_journal import ONE, TWO, append_one, fill, new, reopened, state

@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.runtime.journal import (
     Created,
     Install,
@@ -17,7 +18,6 @@ from raftlog.runtime.journal import (
     VotingPosition,
     read_journal,
 )
-from raftlog.storage.simulated_disk import SimulatedDisk
 from raftlog.types import Index, Offset, Term
 from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, Twin, end_of
 

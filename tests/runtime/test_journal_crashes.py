@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk, SimulatedFile
 from raftlog.runtime.journal import Fold, Journal, read_journal
-from raftlog.storage.simulated_disk import SimulatedDisk, SimulatedFile
 from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, Twin
 from tests.runtime.opened_journal import ONE, append_one, new, reopened
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import pytest
 from crc32c import crc32c
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.errors import FormatError
 from raftlog.runtime.journal import Fold, HardState, Journal, JournalConfig, JournalDamaged, read_journal
 from raftlog.runtime.journal.blocks import WRITE_BLOCKS_MAX
-from raftlog.storage.simulated_disk import SimulatedDisk
 from raftlog.types import Term
 from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, Twin
 

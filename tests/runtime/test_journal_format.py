@@ -7,6 +7,7 @@ from typing import Any
 
 from crc32c import crc32c
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.runtime.journal import (
     Append,
     AppendIds,
@@ -33,7 +34,6 @@ from raftlog.runtime.journal.blocks import (
 from raftlog.runtime.journal.operations import FRAME_HEAD_SIZE, GROUP_STATE, OPERATION_HEAD_SIZE, VOTE, Kind
 from raftlog.storage.roll import Member
 from raftlog.storage.rows import ROW_SIZE
-from raftlog.storage.simulated_disk import SimulatedDisk
 from raftlog.types import Index, Offset, Term
 from tests.layouts import DOCUMENT, layout, table_after
 from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, end_of, row_of

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Sequence
 from random import Random
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.records import (
     Compression,
     ControlKind,
@@ -17,7 +18,6 @@ from raftlog.records import (
 from raftlog.storage.compaction import Compaction, CompactionBounds
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.storage.segmented_log import SegmentedLog
-from raftlog.storage.simulated_disk import SimulatedDisk
 from raftlog.types import Offset, Term
 
 PATH = "/data/t/0"

@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.errors import SyncFailed
 from raftlog.records import build_batch
-from raftlog.storage.simulated_disk import SimulatedDisk
 from tests.storage.test_adversity import PowerCut, fill_disk, flush
 from tests.storage.test_recovery import Fixture
 

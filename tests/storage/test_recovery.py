@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.config import LogConfig
 from raftlog.errors import (
     CorruptBatch,
@@ -21,7 +22,6 @@ from raftlog.storage import directory
 from raftlog.storage.lone_log import LoneLog
 from raftlog.storage.repair import repair_log
 from raftlog.storage.rows import ROW_SIZE
-from raftlog.storage.simulated_disk import SimulatedDisk
 from raftlog.storage.verify import verify_log
 
 PATH = "/data/log"

@@ -5,13 +5,13 @@ from random import Random
 
 import pytest
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.errors import CorruptBatch
 from raftlog.records import NewRecord, build_batch, build_control_batch, read_header, stamp
 from raftlog.records.control import ControlKind
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.storage.segmented_log import SegmentedLog
-from raftlog.storage.simulated_disk import SimulatedDisk
 from raftlog.types import Index, Offset, Term
 
 PATH = "/data/t/0"

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
+from jepsen.simulation.disk.simulated_faults import PAGE_BYTES as PAGE
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.real_disk import RealDisk
-from raftlog.storage.simulated_disk import SimulatedDisk
-from raftlog.storage.simulated_faults import PAGE_BYTES as PAGE
 
 SEEDS = range(100)
 A, B = b"a" * PAGE, b"b" * PAGE
@@ -428,7 +428,7 @@ def test_stale_and_misdirected_sectors() -> None:
 
 RUN = """
 from random import Random
-from raftlog.storage.simulated_disk import SimulatedDisk
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 disk = SimulatedDisk(Random(6))
 for n in range(40):
     disk.make_directory(f"/{n % 5}/{n}")

@@ -12,10 +12,10 @@ from random import Random
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from jepsen.checkers import Op
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
 from jepsen.simulation.links import MILLISECOND_NS
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.checkers import Op
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.control import GroupName

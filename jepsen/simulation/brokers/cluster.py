@@ -10,6 +10,7 @@ Made by `run`.
 from typing import Final, TypeAlias
 from uuid import UUID
 
+from jepsen.checkers import Op, Panel, Recorder
 from jepsen.simulation.brokers.gossip_wire import GOSSIP_PORT, Pests, SimulatedWire
 from jepsen.simulation.brokers.machine import DATA_DIR, RPC_PORT
 from jepsen.simulation.brokers.machine import Machine as AnyMachine
@@ -19,7 +20,6 @@ from jepsen.simulation.brokers.transport import SECRET
 from jepsen.simulation.network import SimulatedNetwork
 from jepsen.simulation.node import Process
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.checkers import Op, Panel, Recorder
 from raftlog.config import TopicConfig
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.control import ControllerState

@@ -11,12 +11,12 @@ from random import Random
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from jepsen.checkers import GroupOffsets
+from jepsen.checkers.history import COMMIT, COMMITTED
 from jepsen.simulation.brokers.clients import RETRY_NS, Attempt, Client, Known, known_topic
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.links import MILLISECOND_NS
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.checkers import GroupOffsets
-from raftlog.checkers.history import COMMIT, COMMITTED
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.groups.results import Committed, OffsetCommit

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
+from jepsen.checkers import Send
 from jepsen.simulation.brokers.administering import Topic
 from jepsen.simulation.brokers.clients import Known
 from jepsen.simulation.brokers.cluster import BrokerCluster
@@ -24,7 +25,6 @@ from jepsen.simulation.convergence import describe
 from jepsen.simulation.links import SECOND_NS
 from jepsen.simulation.replicas import are_level, compare_files, scrub
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.checkers import Send
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.control import ControllerState, GroupName
 from raftlog.raft import ReplicaId

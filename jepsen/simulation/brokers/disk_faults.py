@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
 from jepsen.simulation.brokers.harm import Damage, Harm
 from jepsen.simulation.brokers.machine import DATA_DIR
+from jepsen.simulation.disk.simulated_faults import PAGE_BYTES
 from jepsen.simulation.file_damage import Wrongness, damage_file, damage_journal
 from jepsen.simulation.links import SECOND_NS
 from jepsen.simulation.machine_faults import FAULT_S, MachineFaults
@@ -28,7 +29,6 @@ from raftlog.partitions.multiraft.remembered_peers import PEERS
 from raftlog.raft import ReplicaId
 from raftlog.runtime.group import Group
 from raftlog.runtime.sealed_file import read_sealed
-from raftlog.storage.simulated_faults import PAGE_BYTES
 from raftlog.types import NodeId
 
 STALLED_NS: Final = (SECOND_NS // 2, 3 * SECOND_NS)

@@ -9,13 +9,13 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+from jepsen.checkers import Assign, GroupOffsets, ListOffsets, OffsetRange, Poll
+from jepsen.checkers.history import ASSIGN, COMMITTED, LIST, POLL
 from jepsen.simulation.brokers.clients import Known
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.committing import GROUPS, GROUPS_WITH_MEMBERS, Commits
 from jepsen.simulation.brokers.reading import decode
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.checkers import Assign, GroupOffsets, ListOffsets, OffsetRange, Poll
-from raftlog.checkers.history import ASSIGN, COMMITTED, LIST, POLL
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in

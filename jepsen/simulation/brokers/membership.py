@@ -16,6 +16,8 @@ from enum import Enum
 from random import Random
 from typing import Final
 
+from jepsen.checkers import GroupOffsets, Membership, Op
+from jepsen.checkers.history import COMMIT, JOIN
 from jepsen.simulation.brokers.clients import PATIENCE_MS, RETRY_NS, Attempt, Client, known_topic
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.committing import GROUPS_WITH_MEMBERS as GROUPS
@@ -29,8 +31,6 @@ from raftlog.assignors import (
     encode_assignment,
     encode_subscription,
 )
-from raftlog.checkers import GroupOffsets, Membership, Op
-from raftlog.checkers.history import COMMIT, JOIN
 from raftlog.errors import FencedInstance, RaftlogError, RebalanceInProgress, StaleGeneration, UnknownMember
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.groups.records import Protocol

@@ -18,14 +18,14 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from jepsen.checkers import Op, Send, Sequenced
+from jepsen.checkers.history import SEND
 from jepsen.simulation.brokers.clients import RETRY_NS, Attempt, Client, Known, known_topic
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.uses import PRODUCERS_MAX
 from jepsen.simulation.brokers.values import Values
 from jepsen.simulation.links import MILLISECOND_NS, SECOND_NS
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.checkers import Op, Send, Sequenced
-from raftlog.checkers.history import SEND
 from raftlog.errors import (
     DuplicateSequence,
     OutOfOrderSequence,

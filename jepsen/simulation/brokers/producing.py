@@ -2,12 +2,12 @@
 
 from random import Random
 
+from jepsen.checkers import Send
+from jepsen.checkers.history import SEND
 from jepsen.simulation.brokers.clients import RETRY_NS, Attempt, Client, Known, known_topic
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.values import Values
 from jepsen.simulation.links import MILLISECOND_NS
-from raftlog.checkers import Send
-from raftlog.checkers.history import SEND
 from raftlog.errors import OutcomeUnknown, RaftlogError
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.results import ALL, Acks

@@ -7,13 +7,13 @@ what is below the log start. A topic that was created again under the same name 
 from random import Random
 from typing import Final, NamedTuple
 
+from jepsen.checkers import Assign, Fetched, ListOffsets, OffsetRange, Poll
+from jepsen.checkers.history import ASSIGN, LIST, POLL
 from jepsen.simulation.brokers.clients import RETRY_NS, Attempt, Client, Known, known_topic
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.values import value_of
 from jepsen.simulation.links import MILLISECOND_NS
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.checkers import Assign, Fetched, ListOffsets, OffsetRange, Poll
-from raftlog.checkers.history import ASSIGN, LIST, POLL
 from raftlog.errors import OffsetOutOfRange, RaftlogError
 from raftlog.partitions.broker import Broker
 from raftlog.records import read_header, read_records

@@ -5,10 +5,10 @@ What was answered holds for everybody who asks later where the log begins (`trim
 
 from typing import Final
 
+from jepsen.checkers import Trim
+from jepsen.checkers.history import TRIM
 from jepsen.simulation.brokers.clients import RETRY_NS, Attempt, Client, known_topic
 from jepsen.simulation.links import SECOND_NS
-from raftlog.checkers import Trim
-from raftlog.checkers.history import TRIM
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
 from raftlog.types import Offset

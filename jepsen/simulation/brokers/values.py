@@ -6,9 +6,9 @@ A record's value is its number, and something behind it that makes it longer; a 
 from random import Random
 from typing import Final
 
+from jepsen.checkers import Send
 from jepsen.simulation.brokers.options import BrokerOptions
 from jepsen.simulation.options import generator
-from raftlog.checkers import Send
 from raftlog.records import NewRecord, Record
 from raftlog.types import TopicPartition
 

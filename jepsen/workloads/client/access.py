@@ -6,9 +6,9 @@ from typing import Any, Final, Self
 
 import orjson
 
+from jepsen.checkers.history import Value, name_and_id
 from jepsen.workloads.client.values import value_in
 from jepsen.workloads.incarnations import labelled, named, short
-from raftlog.checkers.history import Value, name_and_id
 from raftlog.client.decode import checked_batches, records_from
 from raftlog.client.transport import Answer, Transport
 from raftlog.errors import OutcomeUnknown

@@ -1,7 +1,7 @@
 """A history on its way into a file: the judges' entries, with what only people and this harness want to know beside.
 
 Each entry is written as it happens, in one system call, so a process that is killed leaves at most half of its last
-line behind. Further members of an entry (`node`, `acks`, `leader_epoch` …) are ignored by `raftlog.checkers`.
+line behind. Further members of an entry (`node`, `acks`, `leader_epoch` …) are ignored by `jepsen.checkers`.
 """
 
 import time
@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import orjson
 
-from raftlog.checkers.history import Kind, Op, Payload, Recorder
-from raftlog.checkers.json_lines import encode
+from jepsen.checkers.history import Kind, Op, Payload, Recorder
+from jepsen.checkers.json_lines import encode
 from raftlog.errors import RaftlogError
 
 MERGED_CLOCK: Final = time.monotonic_ns

@@ -9,7 +9,7 @@ A tombstone has no payload, and its number in a header.
 from collections.abc import Sequence
 from typing import Final
 
-from raftlog.checkers.history import Value
+from jepsen.checkers.history import Value
 from raftlog.records import Record
 
 _CLIENT_SHARE: Final = 10**9

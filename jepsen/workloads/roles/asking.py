@@ -11,9 +11,9 @@ from typing import Final
 
 import orjson
 
+from jepsen.checkers.history import COMMIT, COMMITTED, LIST, OK, GroupOffsets, ListOffsets, OffsetRange, Op
 from jepsen.workloads.client.access import Access, fields_of
 from jepsen.workloads.client.recording import HistoryWriter
-from raftlog.checkers.history import COMMIT, COMMITTED, LIST, OK, GroupOffsets, ListOffsets, OffsetRange, Op
 from raftlog.errors import RaftlogError
 from raftlog.types import Offset, TopicPartition
 

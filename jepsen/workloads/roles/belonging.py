@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
+from jepsen.checkers import GroupOffsets, Membership
+from jepsen.checkers.history import COMMIT, COMMITTED, JOIN, Op
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.roles.reading import Reader
@@ -21,8 +23,6 @@ from raftlog.assignors import (
     encode_assignment,
     encode_subscription,
 )
-from raftlog.checkers import GroupOffsets, Membership
-from raftlog.checkers.history import COMMIT, COMMITTED, JOIN, Op
 from raftlog.client import BrokerClient, Joined
 from raftlog.client import Membership as Identity
 from raftlog.errors import FencedInstance, RaftlogError, RebalanceInProgress, StaleGeneration, UnknownMember

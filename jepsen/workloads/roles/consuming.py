@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
+from jepsen.checkers import Fetched, Poll, Subscribe
+from jepsen.checkers.history import POLL, SUBSCRIBE, Value
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import value_in
-from raftlog.checkers import Fetched, Poll, Subscribe
-from raftlog.checkers.history import POLL, SUBSCRIBE, Value
 from raftlog.client import Consumer
 from raftlog.errors import RaftlogError
 from raftlog.types import Offset, TopicPartition

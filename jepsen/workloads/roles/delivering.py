@@ -11,11 +11,11 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
+from jepsen.checkers import Send
+from jepsen.checkers.history import SEND, Sequenced
 from jepsen.workloads.client.numbering import Senders
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of, tombstone_headers
-from raftlog.checkers import Send
-from raftlog.checkers.history import SEND, Sequenced
 from raftlog.client import Producer
 from raftlog.errors import RaftlogError
 from raftlog.types import TopicPartition

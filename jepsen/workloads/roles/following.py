@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
+from jepsen.checkers.history import ASSIGN, POLL, TOPIC, Assign, Fetched, Poll, Send, Topic
 from jepsen.workloads.client.access import Access, fields_of
 from jepsen.workloads.client.numbering import Senders
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of
 from jepsen.workloads.incarnations import labelled, short
 from jepsen.workloads.roles.sending import send_batch
-from raftlog.checkers.history import ASSIGN, POLL, TOPIC, Assign, Fetched, Poll, Send, Topic
 from raftlog.errors import RaftlogError, UnknownTopic
 from raftlog.records import build_batch
 from raftlog.types import Offset, TopicPartition

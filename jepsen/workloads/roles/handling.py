@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
+from jepsen.checkers.history import HANDLE, Handle
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import value_in
-from raftlog.checkers.history import HANDLE, Handle
 from raftlog.client import ConsumerRecord, HandlerLoop
 from raftlog.errors import RaftlogError
 from raftlog.types import TopicPartition

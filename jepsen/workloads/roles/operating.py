@@ -10,10 +10,10 @@ from typing import Final
 
 import orjson
 
+from jepsen.checkers.history import OK, TOPIC, Op, Topic
 from jepsen.workloads.client.access import Access, fields_of
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.incarnations import short
-from raftlog.checkers.history import OK, TOPIC, Op, Topic
 from raftlog.errors import RaftlogError
 
 TIMEOUT_MS: Final = 3_000

@@ -11,9 +11,9 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
+from jepsen.checkers.history import ASSIGN, POLL, Assign, Fetched, Poll
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.recording import HistoryWriter
-from raftlog.checkers.history import ASSIGN, POLL, Assign, Fetched, Poll
 from raftlog.errors import OffsetOutOfRange, RaftlogError
 from raftlog.types import Offset, TopicPartition
 

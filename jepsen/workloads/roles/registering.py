@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final
 
+from jepsen.checkers.history import FAIL, OK, READ, WRITE, Register, Send, Value
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.numbering import Senders
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of
 from jepsen.workloads.roles.asking import end_in, list_offsets
 from jepsen.workloads.roles.sending import send_batch
-from raftlog.checkers.history import FAIL, OK, READ, WRITE, Register, Send, Value
 from raftlog.errors import RaftlogError, Unavailable
 from raftlog.records import build_batch
 from raftlog.types import TopicPartition

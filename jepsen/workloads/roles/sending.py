@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import orjson
 
+from jepsen.checkers.history import SEND, Op, Send, name_and_id
 from jepsen.workloads.client.access import BATCHES, BINARY, TOPIC_ID, Access, fields_of, path_of
 from jepsen.workloads.client.numbering import Senders
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of
 from jepsen.workloads.incarnations import short
-from raftlog.checkers.history import SEND, Op, Send, name_and_id
 from raftlog.errors import RaftlogError
 from raftlog.records import Compression, build_batch
 from raftlog.types import Offset, TopicPartition

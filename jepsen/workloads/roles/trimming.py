@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
+from jepsen.checkers.history import TRIM, Trim
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.roles.asking import list_offsets, range_in
-from raftlog.checkers.history import TRIM, Trim
 from raftlog.errors import RaftlogError
 from raftlog.types import Offset, TopicPartition
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from raftlog.storage.simulated_disk import SimulatedDisk
+from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from tests.jepsen.disk.programs import Best, Worst, content, node_disk, run
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import ClassVar
 
-from raftlog.checkers.history import (
+from jepsen.checkers.history import (
     ASSIGN,
     FAIL,
     INFO,
@@ -27,7 +27,7 @@ from raftlog.checkers.history import (
     Send,
     Subscribe,
 )
-from raftlog.checkers.judge import Findings, Judge
+from jepsen.checkers.judge import Findings, Judge
 from raftlog.types import Offset, TopicPartition
 
 

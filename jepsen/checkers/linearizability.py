@@ -10,11 +10,11 @@ Memory: all operations on registers, and what a search keeps.
 
 from typing import ClassVar
 
-from raftlog.checkers.history import CAS, FAIL, OK, READ, WRITE, Kind, Op, Register
-from raftlog.checkers.judge import Findings, Judge
-from raftlog.checkers.orders import LOOKS_MAX, search
-from raftlog.checkers.registers import Contradiction, Gathered, Operation
-from raftlog.checkers.zones import contradiction_in
+from jepsen.checkers.history import CAS, FAIL, OK, READ, WRITE, Kind, Op, Register
+from jepsen.checkers.judge import Findings, Judge
+from jepsen.checkers.orders import LOOKS_MAX, search
+from jepsen.checkers.registers import Contradiction, Gathered, Operation
+from jepsen.checkers.zones import contradiction_in
 
 
 class Linearizability(Judge):

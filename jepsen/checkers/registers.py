@@ -7,7 +7,7 @@ nothing and are none. Gathered by `linearizability`, judged by `zones` or by `or
 
 from typing import Final, NamedTuple
 
-from raftlog.checkers.history import CAS, READ, WRITE, Kind, Op, Register, Value
+from jepsen.checkers.history import CAS, READ, WRITE, Kind, Op, Register, Value
 
 NEVER: Final = 1 << 62
 """The completion of an operation of unknown outcome."""

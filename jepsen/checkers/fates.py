@@ -20,7 +20,7 @@ from array import array
 from collections.abc import Callable
 from typing import ClassVar, Final, Literal, NamedTuple, get_args
 
-from raftlog.checkers.history import (
+from jepsen.checkers.history import (
     FAIL,
     INFO,
     LIST,
@@ -37,9 +37,9 @@ from raftlog.checkers.history import (
     Trim,
     Value,
 )
-from raftlog.checkers.judge import Findings, Judge
-from raftlog.checkers.records import BEHIND_ALL
-from raftlog.checkers.trims import UnknownTrims
+from jepsen.checkers.judge import Findings, Judge
+from jepsen.checkers.records import BEHIND_ALL
+from jepsen.checkers.trims import UnknownTrims
 from raftlog.errors import InvalidArgument
 from raftlog.types import TopicPartition
 

@@ -10,8 +10,8 @@ Memory: per group and partition the commits that a read may still show.
 
 from typing import ClassVar, Final
 
-from raftlog.checkers.history import COMMIT, COMMITTED, FAIL, OK, GroupOffsets, Kind, Op
-from raftlog.checkers.judge import Findings, Judge
+from jepsen.checkers.history import COMMIT, COMMITTED, FAIL, OK, GroupOffsets, Kind, Op
+from jepsen.checkers.judge import Findings, Judge
 from raftlog.types import Offset, TopicPartition
 
 GroupPartition = tuple[str, TopicPartition]

@@ -18,8 +18,8 @@ What needs no search:
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from raftlog.checkers.history import CAS, READ, WRITE
-from raftlog.checkers.registers import NEVER, Contradiction, Gathered, Operation, State
+from jepsen.checkers.history import CAS, READ, WRITE
+from jepsen.checkers.registers import NEVER, Contradiction, Gathered, Operation, State
 
 LOOKS_MAX: Final = 10_000_000
 """At operations that may be the next one: what the time goes into, a million of them a second."""

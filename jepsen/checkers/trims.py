@@ -4,7 +4,7 @@ One of unknown outcome may happen at any time, also much later. One that definit
 answered one has put the start is known. Called by the book of records and by their fates.
 """
 
-from raftlog.checkers.history import INFO, Op, Trim
+from jepsen.checkers.history import INFO, Op, Trim
 from raftlog.types import Offset, TopicPartition
 
 

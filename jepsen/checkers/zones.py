@@ -14,8 +14,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 
-from raftlog.checkers.history import READ, Op
-from raftlog.checkers.registers import NEVER, Contradiction, Gathered, Operation, State
+from jepsen.checkers.history import READ, Op
+from jepsen.checkers.registers import NEVER, Contradiction, Gathered, Operation, State
 
 
 class Cluster:

@@ -18,7 +18,7 @@ Records of an incarnation that may be gone need not be seen by anybody (`Partiti
 
 from typing import ClassVar, Final, NamedTuple
 
-from raftlog.checkers.history import (
+from jepsen.checkers.history import (
     FAIL,
     INFO,
     OK,
@@ -34,8 +34,8 @@ from raftlog.checkers.history import (
     incarnation_of,
     name_and_id,
 )
-from raftlog.checkers.judge import Findings, Judge
-from raftlog.checkers.records import RecordBook
+from jepsen.checkers.judge import Findings, Judge
+from jepsen.checkers.records import RecordBook
 from raftlog.types import TopicPartition
 
 DENIED_NS: Final = 1_000_000_000

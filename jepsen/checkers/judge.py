@@ -8,7 +8,7 @@ Memory: `Findings` keeps `kept_max` anomalies of a kind and counts the rest.
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Final, Literal, NamedTuple
 
-from raftlog.checkers.history import Kind, Op
+from jepsen.checkers.history import Kind, Op
 
 AnomalyKind = Literal[
     "lost-write",

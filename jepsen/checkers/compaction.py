@@ -13,9 +13,9 @@ its `assign`; what was known of offsets is looked up in the book at the end. Sub
 from bisect import bisect_left
 from typing import ClassVar, NamedTuple
 
-from raftlog.checkers.history import ASSIGN, FAIL, INFO, OK, POLL, SUBSCRIBE, Assign, Fetched, Kind, Op, Poll, Value
-from raftlog.checkers.judge import Findings, Judge
-from raftlog.checkers.records import PartitionBook, RecordBook
+from jepsen.checkers.history import ASSIGN, FAIL, INFO, OK, POLL, SUBSCRIBE, Assign, Fetched, Kind, Op, Poll, Value
+from jepsen.checkers.judge import Findings, Judge
+from jepsen.checkers.records import PartitionBook, RecordBook
 from raftlog.types import Offset, TopicPartition
 
 

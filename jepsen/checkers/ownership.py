@@ -11,8 +11,8 @@ A member hears of its generation when its `join` ends well, so that is when a ge
 
 from typing import ClassVar, NamedTuple
 
-from raftlog.checkers.history import COMMIT, JOIN, OK, GroupOffsets, Kind, Membership, Op
-from raftlog.checkers.judge import Findings, Judge
+from jepsen.checkers.history import COMMIT, JOIN, OK, GroupOffsets, Kind, Membership, Op
+from jepsen.checkers.judge import Findings, Judge
 from raftlog.types import TopicPartition
 
 

@@ -11,8 +11,8 @@ Memory: three numbers for each record that was handled.
 
 from typing import ClassVar, NamedTuple
 
-from raftlog.checkers.history import COMMITTED, HANDLE, OK, SEND, GroupOffsets, Handle, Kind, Op, Send
-from raftlog.checkers.judge import Findings, Judge
+from jepsen.checkers.history import COMMITTED, HANDLE, OK, SEND, GroupOffsets, Handle, Kind, Op, Send
+from jepsen.checkers.judge import Findings, Judge
 from raftlog.types import Offset, TopicPartition
 
 

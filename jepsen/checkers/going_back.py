@@ -16,7 +16,7 @@
 from collections.abc import Hashable
 from typing import ClassVar
 
-from raftlog.checkers.history import (
+from jepsen.checkers.history import (
     COMMIT,
     COMMITTED,
     FAIL,
@@ -31,7 +31,7 @@ from raftlog.checkers.history import (
     Op,
     Trim,
 )
-from raftlog.checkers.judge import Anomaly, AnomalyKind, Findings, Judge
+from jepsen.checkers.judge import Anomaly, AnomalyKind, Findings, Judge
 from raftlog.types import Offset, TopicPartition
 
 

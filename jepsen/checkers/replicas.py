@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
-from raftlog.checkers.judge import Anomaly
+from jepsen.checkers.judge import Anomaly
 from raftlog.errors import InvalidArgument
+from raftlog.records.difference import first_difference
 from raftlog.types import Buffer
 
 Item = tuple[int, Buffer]
@@ -67,20 +68,6 @@ def _difference(name: str, item: Item, other_name: str, other: Item) -> Anomaly:
         sizes = f"{len(item[1])} and {len(other[1])} bytes"
         what = f"{name} and {other_name} differ at {item[0]}: byte {position} of {sizes}"
     return Anomaly("replicas-differ", what)
-
-
-def first_difference(data: Buffer, other: Buffer) -> int:
-    """Position of the first byte in which they differ; the shorter one's length when it is a prefix."""
-    length = min(len(data), len(other))
-    low, high = 0, length
-    # Prefixes that are equal stay equal when they get shorter, so bisection finds the border with C comparisons.
-    while low < high:
-        middle = (low + high + 1) // 2
-        if memoryview(data)[low:middle] == memoryview(other)[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 class Kept(NamedTuple):

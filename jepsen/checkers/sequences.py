@@ -14,9 +14,9 @@ the book at the end; partitions that are compacted are looked at for order only.
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
-from raftlog.checkers.history import OK, SEND, Kind, Op, Send, Value
-from raftlog.checkers.judge import Findings, Judge
-from raftlog.checkers.records import PartitionBook, RecordBook
+from jepsen.checkers.history import OK, SEND, Kind, Op, Send, Value
+from jepsen.checkers.judge import Findings, Judge
+from jepsen.checkers.records import PartitionBook, RecordBook
 from raftlog.types import Offset, TopicPartition
 
 

@@ -8,9 +8,9 @@ Reads the book at the end; sees no operations itself.
 
 from itertools import islice
 
-from raftlog.checkers.history import INFO, INVOKE
-from raftlog.checkers.judge import Findings, Judge
-from raftlog.checkers.records import PartitionBook, RecordBook
+from jepsen.checkers.history import INFO, INVOKE
+from jepsen.checkers.judge import Findings, Judge
+from jepsen.checkers.records import PartitionBook, RecordBook
 from raftlog.types import Offset
 
 SHOWN_MAX = 5

@@ -14,7 +14,7 @@ What a consumer of a compacted partition may pass over is judged by `compaction`
 from bisect import bisect_right
 from typing import ClassVar, NamedTuple
 
-from raftlog.checkers.history import (
+from jepsen.checkers.history import (
     ASSIGN,
     INFO,
     OK,
@@ -26,8 +26,8 @@ from raftlog.checkers.history import (
     Op,
     Poll,
 )
-from raftlog.checkers.judge import AnomalyKind, Findings, Judge
-from raftlog.checkers.records import RecordBook
+from jepsen.checkers.judge import AnomalyKind, Findings, Judge
+from jepsen.checkers.records import RecordBook
 from raftlog.types import Offset, TopicPartition
 
 

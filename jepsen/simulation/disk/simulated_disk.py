@@ -20,9 +20,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from raftlog.storage.disk import DirectoryLock, Disk, File, SyncDone
-from raftlog.storage.shortages import DESCRIPTOR_ERRORS
-from raftlog.storage.simulated_faults import (
+from jepsen.simulation.disk.simulated_faults import (
     PAGE_BYTES,
     ZERO_PAGE,
     Capture,
@@ -32,6 +30,8 @@ from raftlog.storage.simulated_faults import (
     Node,
     pages_in,
 )
+from raftlog.storage.disk import DirectoryLock, Disk, File, SyncDone
+from raftlog.storage.shortages import DESCRIPTOR_ERRORS
 from raftlog.types import Buffer
 
 UNLIMITED_BYTES: Final = 1 << 60

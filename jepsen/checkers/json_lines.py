@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, get_args
 
 import orjson
 
-from raftlog.checkers.history import (
+from jepsen.checkers.history import (
     ASSIGN,
     CAS,
     COMMIT,

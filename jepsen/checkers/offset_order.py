@@ -12,8 +12,8 @@ poll shows their values.
 
 from typing import ClassVar, NamedTuple
 
-from raftlog.checkers.history import LIST, OK, POLL, SEND, Kind, ListOffsets, Op, Poll, Send, Value
-from raftlog.checkers.judge import AnomalyKind, Findings, Judge
+from jepsen.checkers.history import LIST, OK, POLL, SEND, Kind, ListOffsets, Op, Poll, Send, Value
+from jepsen.checkers.judge import AnomalyKind, Findings, Judge
 from raftlog.types import Offset, TopicPartition
 
 

@@ -20,7 +20,7 @@ Costs a few dictionary entries per record, and for records that are polled again
 
 from typing import ClassVar, Final
 
-from raftlog.checkers.history import (
+from jepsen.checkers.history import (
     FAIL,
     LIST,
     OK,
@@ -36,8 +36,8 @@ from raftlog.checkers.history import (
     Trim,
     Value,
 )
-from raftlog.checkers.judge import AnomalyKind, Findings, Judge
-from raftlog.checkers.trims import UnknownTrims
+from jepsen.checkers.judge import AnomalyKind, Findings, Judge
+from jepsen.checkers.trims import UnknownTrims
 from raftlog.errors import InvalidArgument
 from raftlog.types import Offset, TopicPartition
 

@@ -5,8 +5,8 @@
 Only `raftlog.types` and `raftlog.errors` come in here.
 """
 
-from raftlog.checkers.going_back import NeverBack
-from raftlog.checkers.history import (
+from jepsen.checkers.going_back import NeverBack
+from jepsen.checkers.history import (
     Assign,
     Fetched,
     GroupOffsets,
@@ -25,10 +25,10 @@ from raftlog.checkers.history import (
     Topic,
     Trim,
 )
-from raftlog.checkers.json_lines import read_entries, read_lines, write_lines
-from raftlog.checkers.judge import Anomaly, AnomalyKind
-from raftlog.checkers.panel import Panel, Rules, Verdict, judge_history, judge_with
-from raftlog.checkers.replicas import ReplicaComparison, compare_streams
+from jepsen.checkers.json_lines import read_entries, read_lines, write_lines
+from jepsen.checkers.judge import Anomaly, AnomalyKind
+from jepsen.checkers.panel import Panel, Rules, Verdict, judge_history, judge_with
+from jepsen.checkers.replicas import ReplicaComparison, compare_streams
 
 __all__ = [
     "Anomaly",

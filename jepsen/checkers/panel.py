@@ -8,21 +8,21 @@ falls) is an `InvalidArgument`: it says something about the recorder, and nothin
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, get_args
 
-from raftlog.checkers.compaction import Compaction
-from raftlog.checkers.density import Density
-from raftlog.checkers.going_back import CommittedOffsets, ListedOffsets, LogStarts
-from raftlog.checkers.handling import Handling
-from raftlog.checkers.history import CRASH, INVOKE, LONE_KINDS, Kind, Op
-from raftlog.checkers.judge import KEPT_MAX, Anomaly, AnomalyKind, CompletionHandler, Findings, InvocationHandler, Judge
-from raftlog.checkers.lag import RealtimeLag
-from raftlog.checkers.linearizability import Linearizability
-from raftlog.checkers.member_commits import MemberCommits
-from raftlog.checkers.offset_order import OffsetOrder
-from raftlog.checkers.ownership import Ownership
-from raftlog.checkers.polls import Polls
-from raftlog.checkers.records import RecordBook
-from raftlog.checkers.sequences import Sequences
-from raftlog.checkers.topics import Topics
+from jepsen.checkers.compaction import Compaction
+from jepsen.checkers.density import Density
+from jepsen.checkers.going_back import CommittedOffsets, ListedOffsets, LogStarts
+from jepsen.checkers.handling import Handling
+from jepsen.checkers.history import CRASH, INVOKE, LONE_KINDS, Kind, Op
+from jepsen.checkers.judge import KEPT_MAX, Anomaly, AnomalyKind, CompletionHandler, Findings, InvocationHandler, Judge
+from jepsen.checkers.lag import RealtimeLag
+from jepsen.checkers.linearizability import Linearizability
+from jepsen.checkers.member_commits import MemberCommits
+from jepsen.checkers.offset_order import OffsetOrder
+from jepsen.checkers.ownership import Ownership
+from jepsen.checkers.polls import Polls
+from jepsen.checkers.records import RecordBook
+from jepsen.checkers.sequences import Sequences
+from jepsen.checkers.topics import Topics
 from raftlog.errors import InvalidArgument
 
 
