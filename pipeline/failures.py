@@ -17,6 +17,8 @@ CHARACTERS_MAX: Final = 2_000
 """Of a message that is passed on."""
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
 _OURS: Final = "raftlog."
+_TOLD_ALONE: Final = re.compile(r"(?:^|\s)raftlog\.(?:\w+\.)*[A-Z]\w*: (?P<message>.*)", re.DOTALL)
+"""An error of raftlog without its stack (`plain_errors`)."""
 _RAISED: Final = re.compile(r"(?P<error>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?\Z", re.DOTALL)
 _AFTER: Final = re.compile(
     r"\n(?:\s*\n|\tat | SQLSTATE: |\s*(?:Driver stacktrace|JVM stacktrace|During handling|The above))"
@@ -40,6 +42,9 @@ def reason_of(told: str) -> str:
     """
     _, found, last = told.rpartition(_TRACEBACK)
     if not found:
+        alone = _TOLD_ALONE.search(told)
+        if alone is not None:
+            return _AFTER.split(alone["message"], maxsplit=1)[0].strip()[:CHARACTERS_MAX]
         return _AFTER.split(told.strip(), maxsplit=1)[0][:CHARACTERS_MAX]
     lines = last.splitlines(keepends=True)
     raised = "".join(lines[_stack_height(lines) :])

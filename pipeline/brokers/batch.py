@@ -13,8 +13,10 @@ from raftlog.pipeline.brokers.plan import layout, planned, times
 from raftlog.pipeline.brokers.reading import read_split
 from raftlog.pipeline.brokers.settings import ReadSettings
 from raftlog.pipeline.brokers.split import BrokerSplit, divided
+from raftlog.pipeline.plain_errors import plain_errors
 
 
+@plain_errors
 class BatchReader(DataSourceReader):
     """What is at the `latest` offset is fixed when the splits are made."""
 

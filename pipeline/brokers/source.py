@@ -12,9 +12,11 @@ from pyspark.sql.types import StructType
 from raftlog.pipeline.brokers.batch import BatchReader
 from raftlog.pipeline.brokers.settings import batch_settings, stream_settings
 from raftlog.pipeline.brokers.stream import StreamReader
+from raftlog.pipeline.plain_errors import plain_errors
 from raftlog.pipeline.rows import SCHEMA, check_schema
 
 
+@plain_errors
 class RaftlogDataSource(DataSource):
     """Topics of a cluster that runs. `spark.dataSource.register(RaftlogDataSource)` makes it known."""
 

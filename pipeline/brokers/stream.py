@@ -32,11 +32,13 @@ from raftlog.pipeline.brokers.plan import (
 from raftlog.pipeline.brokers.settings import ReadSettings
 from raftlog.pipeline.brokers.split import BrokerSplit, divided
 from raftlog.pipeline.brokers.stream_offsets import StreamOffset, ranges
+from raftlog.pipeline.plain_errors import plain_errors
 
 IDLE_PAUSE_S: Final = 0.1
 Json = dict[str, Any]
 
 
+@plain_errors
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Not thread-safe: Spark asks one question at a time."""
 

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.options import Options, topic_choice
+from raftlog.pipeline.plain_errors import plain_errors
 from raftlog.pipeline.positions import ending_positions, option_names, starting_positions
 from raftlog.pipeline.rows import SCHEMA, check_schema
 from raftlog.pipeline.segments.plan import SPLIT_BYTES, plan_segments
@@ -39,6 +40,7 @@ _OPTIONS: Final = (
 )
 
 
+@plain_errors
 class RaftlogSegmentsDataSource(DataSource):
     """See the module; docs/PIPELINE.md has the options."""
 
@@ -54,6 +56,7 @@ class RaftlogSegmentsDataSource(DataSource):
         return SegmentsReader(Options(NAME, self.options, _OPTIONS))
 
 
+@plain_errors
 class SegmentsReader(DataSourceReader):
     """One reading. Made, and asked for `partitions`, on the driver; `read` is called in a task for each of them."""
 

@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument, OutcomeUnknown, UnknownGroup
+from raftlog.pipeline.plain_errors import plain_errors
 from raftlog.pipeline.sink.columns import Columns
 from raftlog.pipeline.sink.identity import Identity
 from raftlog.pipeline.sink.marks import Recorder
@@ -80,6 +81,7 @@ class _Write:
                     await patience.reading(lambda: client.groups.delete(recorder.group))
 
 
+@plain_errors
 class BatchWriter(DataSourceArrowWriter):
     def __init__(self, write: _Write, write_id: str) -> None:
         self._write, self._write_id = write, write_id
@@ -118,6 +120,7 @@ class BatchWriter(DataSourceArrowWriter):
         _log.warning("the write failed, and what was written stays: %s; %s", _summary(messages), again)
 
 
+@plain_errors
 class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, write: _Write) -> None:
         self._write = write

@@ -82,6 +82,20 @@ def test_the_last_of_several_exceptions_is_the_reason() -> None:
     assert reason_of(first + then + WORKER.format(raised="raftlog.errors.UnknownTopic: no x")) == "no x"
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        "[PYTHON_DATA_SOURCE_ERROR] Failed to generate Python data source read partitions: {} SQLSTATE: 38000",
+        "An exception was thrown from the Python worker:\n{}",
+        "Job aborted: org.apache.spark.api.python.PythonException: {}\tat org.apache.spark.X\n\tat y",
+    ],
+)
+def test_an_error_of_ours_without_its_stack_is_the_reason(told: str) -> None:
+    assert reason_of(told.format("raftlog.errors.UnknownTopic: there is no topic 'x'; create it\n")) == (
+        "there is no topic 'x'; create it"
+    )
+
+
 def test_what_is_no_exception_of_python_is_told_without_the_stack_and_bounded() -> None:
     assert reason_of("[TABLE_NOT_FOUND] no `t`. SQLSTATE: 42P01\n\tat org.apache.spark.X\n\tat y") == (
         "[TABLE_NOT_FOUND] no `t`. SQLSTATE: 42P01"

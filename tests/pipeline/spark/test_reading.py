@@ -9,6 +9,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 – as everybody calls it
 
@@ -87,6 +88,20 @@ def test_what_is_wrong_is_said_at_planning(spark: SparkSession, bootstrap: str, 
         read(spark, bootstrap, "nowhere").count()
     with pytest.raises(PipelineFailed, match="rows have the columns topic string"), told_plainly("reading"):
         spark.read.format("raftlog").schema("a int").options(bootstrap=bootstrap, topics="t").load().count()
+
+
+def test_a_query_of_ones_own_gets_the_sentence_without_the_workers_stack(spark: SparkSession, bootstrap: str) -> None:
+    with pytest.raises(AnalysisException) as planned:
+        read(spark, bootstrap, "nowhere").count()
+    assert "Traceback" not in str(planned.value)
+    assert "UnknownTopic: there is no topic 'nowhere'" in str(planned.value).splitlines()[0]
+    rows = spark.createDataFrame([("a",)], "value string")
+    with pytest.raises(PySparkException) as written:
+        rows.write.format("raftlog").options(bootstrap=bootstrap, topic="nowhere").mode("append").save()
+    assert "Traceback" not in str(written.value)
+    assert "UnknownTopic: there is no topic 'nowhere'" in "".join(str(written.value).splitlines()[:2])
+    with pytest.raises(PySparkException, match=r"Traceback[^$]*test_reading.py[^$]*ZeroDivisionError"):
+        spark.range(1).select(F.udf(lambda number: 1 // number, useArrow=False)("id")).collect()
 
 
 def test_a_topic_that_goes_after_planning_is_data_lost(

@@ -1,0 +1,62 @@
+"""Errors of raftlog in Spark's workers: users see the sentence, not the stack of calls that led to it.
+
+A worker sends Spark the stack of what a data source raised, and ends. The stack is left out when SPARK_HIDE_TRACEBACK
+is set then. It is set here for errors of raftlog alone, which say what to do; a user's own functions and defects keep
+their stacks. Called by the data sources, their readers and writers.
+"""
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+from raftlog.errors import RaftlogError
+
+_IN_WORKER: Final = ("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
+"""What Spark sets in the environment of workers alone."""
+_HIDES: Final = "SPARK_HIDE_TRACEBACK"
+C = TypeVar("C", bound=type)
+
+
+def plain_errors(spark_class: C) -> C:
+    """Let errors of raftlog that the class's methods raise be shown without their stack."""
+    for name, method in list(vars(spark_class).items()):
+        if inspect.isfunction(method) and not name.startswith("_"):
+            setattr(spark_class, name, _generator(method) if inspect.isgeneratorfunction(method) else _call(method))
+    return spark_class
+
+
+@contextmanager
+def _without_stack() -> Iterator[None]:
+    try:
+        yield
+    except RaftlogError:
+        name, value = _IN_WORKER
+        if os.environ.get(name) == value:
+            os.environ[_HIDES] = "1"
+        raise
+
+
+def _call(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def called(*args: Any, **named: Any) -> Any:
+        with _without_stack():
+            found = method(*args, **named)
+        return _each(found) if inspect.isgenerator(found) else found
+
+    return called
+
+
+def _generator(method: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    @functools.wraps(method)
+    def generated(*args: Any, **named: Any) -> Iterator[Any]:
+        return _each(method(*args, **named))
+
+    return generated
+
+
+def _each(found: Iterator[Any]) -> Iterator[Any]:
+    with _without_stack():
+        yield from found
