@@ -61,6 +61,7 @@ from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.partitions.topic_changes import TopicChanges
 from raftlog.records import NewRecord
+from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.types import Buffer, NodeId, Offset
 
 logger = logging.getLogger(__name__)
@@ -121,7 +122,9 @@ class Broker:
             self._check_ready,
         )
         self.producers = Producers(node, metadata)
-        self.consumers = Consumers(settings, self.groups, self, self._topics, self._finder)
+        self.opener = BatchOpener(settings.opened_bytes_max)
+        """Of batches whose records are counted or become JSON."""
+        self.consumers = Consumers(settings, self.groups, self, self._topics, self._finder, self.opener)
         self._housekeeping = Housekeeping(
             node,
             self._assignments,

@@ -19,9 +19,9 @@ from raftlog.api.http.answers import answer_with
 from raftlog.api.http.consumers import INSTANCE, instance_of
 from raftlog.api.http.ends import Ends
 from raftlog.api.http.groups import with_coordinator
-from raftlog.api.http.json_records import JsonRecords
+from raftlog.api.http.json_records import JsonRecords, joined
 from raftlog.api.http.media import Format, accepted_embedded
-from raftlog.api.http.paced_answer import PART_BYTES, send_parts
+from raftlog.api.http.paced_answer import PART_BYTES, copied_parts, send_parts
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.request_headers import header
 from raftlog.api.http.routing import Router, Target, query_int
@@ -31,7 +31,7 @@ from raftlog.partitions.consumers.delivering import MAX_BYTES_MAX
 from raftlog.partitions.consumers.results import Delivery, Moved
 from raftlog.partitions.consumers.settings import REQUEST_TIMEOUT_MS_MAX
 from raftlog.runtime.memory_budget import MemoryBudget
-from raftlog.types import Offset
+from raftlog.types import Buffer, Offset
 
 MAX_BYTES_DEFAULT: Final = 1024 * 1024
 RESET_HEADER: Final = "X-Raftlog-Offset-Reset"
@@ -122,18 +122,18 @@ class ConsumerRecordHandlers:
 
     async def _parts(self, delivery: Delivery, memory: AnswerMemory) -> AsyncGenerator[bytes]:
         """The JSON array in parts of about `PART_BYTES`."""
-        waiting, size, separator = [b"["], 0, b""
+        waiting: list[Buffer] = [b"["]
+        size, separator = 0, b""
         for piece in delivery.pieces:
-            encoder = JsonRecords(
-                piece.topic, piece.partition, _FORMATS[delivery.format], self._broker.settings.opened_bytes_max, memory
-            )
+            encoder = JsonRecords(piece.topic, piece.partition, _FORMATS[delivery.format], self._broker.opener, memory)
             for batch in piece.batches:
                 async with aclosing(encoder.slices(batch, piece.offset, piece.end)) as slices:
                     async for slice_ in slices:
-                        waiting += (separator, b",".join(slice_))
+                        waiting += (separator, joined(slice_, b","))
                         size, separator = size + len(waiting[-1]), b","
                         if size >= PART_BYTES:
-                            yield b"".join(waiting)
+                            async for part in copied_parts(waiting):
+                                yield part
                             waiting, size = [], 0
                         await asyncio.sleep(0)
         waiting.append(b"]")

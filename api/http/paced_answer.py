@@ -61,10 +61,10 @@ async def send_body(
     if size <= PART_BYTES:
         return answer_with(b"".join(buffers), content_type, headers)
     all_headers = {"Content-Type": content_type, "Content-Length": str(size), **headers}
-    return await send_parts(request, 200, all_headers, _parts(buffers))
+    return await send_parts(request, 200, all_headers, copied_parts(buffers))
 
 
-async def _parts(buffers: Sequence[Buffer]) -> AsyncIterator[bytes]:
+async def copied_parts(buffers: Sequence[Buffer]) -> AsyncIterator[bytes]:
     """Copies of at most `_WRITTEN_AT_ONCE_BYTES`, so that the connection's buffer keeps no whole buffer alive."""
     waiting: list[Buffer] = []
     size = 0

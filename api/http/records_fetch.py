@@ -8,7 +8,7 @@ from aiohttp import web
 from raftlog.api.http.answer_memory import AnswerMemory
 from raftlog.api.http.answers import json_answer
 from raftlog.api.http.ends import Ends
-from raftlog.api.http.json_records import JsonRecords
+from raftlog.api.http.json_records import Encoded, JsonRecords
 from raftlog.api.http.media import Format, accepted_format
 from raftlog.api.http.paced_answer import send_body
 from raftlog.api.http.records_produce import LEADER_HEADER, TOPIC_ID_HEADER, timeout_ms
@@ -69,7 +69,7 @@ class FetchHandlers:
                 body: Sequence[Buffer] = fetched.batches
                 next_offset = read_header(fetched.batches[-1]).next_offset if fetched.batches else options.offset
             else:
-                encoder = JsonRecords(topic, partition, format_, settings.opened_bytes_max, memory)
+                encoder = JsonRecords(topic, partition, format_, self._broker.opener, memory)
                 parts = await encoder.encode(fetched.batches, options.offset, memory.room(options.max_bytes))
                 while not parts and fetched.batches:
                     options = options._replace(offset=encoder.next_offset)
@@ -129,9 +129,9 @@ class FetchHandlers:
         return json_answer(body)
 
 
-def _array(parts: Sequence[bytes]) -> list[bytes]:
+def _array(parts: Sequence[Encoded]) -> list[Buffer]:
     """A JSON array of encoded objects, with what belongs between them."""
-    body = [b"["]
+    body: list[Buffer] = [b"["]
     for part in parts:
         body += (part, b",")
     if parts:

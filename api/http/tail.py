@@ -108,9 +108,7 @@ class _Tail:
     def __init__(self, broker: Broker, ends: Ends, wanted: _Wanted, memory: AnswerMemory) -> None:
         self._broker, self._ends, self._wanted, self._memory = broker, ends, wanted, memory
         self._loop = asyncio.get_running_loop()
-        self._encoder = JsonRecords(
-            wanted.topic, wanted.partition, Format.JSON, broker.settings.opened_bytes_max, memory
-        )
+        self._encoder = JsonRecords(wanted.topic, wanted.partition, Format.JSON, broker.opener, memory)
         self._offset = Offset(0)
         """The next line's."""
         self._end: Offset | None = None

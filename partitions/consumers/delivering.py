@@ -42,7 +42,7 @@ class Deliveries:
             self._settings.fetch_min_bytes,
             max(1, min(max_bytes, MAX_BYTES_MAX)),
             bounds.stored_bytes_max,
-            bounds.opened_bytes_max,
+            bounds.opener,
         )
         standings = list(self._positions.standings())
         polled = await Poll(self._host.reader, limits, until, interrupted).run(standings)

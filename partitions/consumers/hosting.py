@@ -8,6 +8,7 @@ from raftlog.partitions.consumers.polling import RecordReader
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.groups.results import CommittedOffset, MemberIdentity, OffsetCommit
+from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.types import TopicPartition
 
 
@@ -45,7 +46,7 @@ class ReadBounds(NamedTuple):
 
     wait_ms_max: int
     stored_bytes_max: int
-    opened_bytes_max: int
+    opener: BatchOpener
 
 
 class Host(NamedTuple):

@@ -16,6 +16,7 @@ from raftlog.partitions.consumers.positions import Standing
 from raftlog.partitions.consumers.taking import Taken, take
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.results import Fetched, OffsetRange
+from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.types import Offset, TopicPartition
 
 _ASKED_AT_ONCE = 4
@@ -48,12 +49,12 @@ class RecordReader(Protocol):
 
 
 class PollLimits(NamedTuple):
-    """In bytes; see the module."""
+    """In bytes; see the module. `opener` opens compressed batches."""
 
     min_bytes: int
     max_bytes: int
     stored_bytes_max: int
-    opened_bytes_max: int
+    opener: BatchOpener
 
 
 class Polled(NamedTuple):
@@ -180,9 +181,8 @@ class Poll:
             fetched = task.result()
             if not fetched.batches or (self._taken and self._is_full):
                 return
-            limit = self._limits.opened_bytes_max
             is_first = not any(taken.records for _, taken in self._taken)
-            taken = await take(fetched.batches, standing.offset, self._room, limit, at_least_one=is_first)
+            taken = await take(fetched.batches, standing.offset, self._room, self._limits.opener, at_least_one=is_first)
         except UndecodableBatch as error:
             self._failed[standing.partition] = error.at(standing.partition)
             return

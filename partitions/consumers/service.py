@@ -39,6 +39,7 @@ from raftlog.partitions.groups.wire import value_of
 from raftlog.partitions.routing.finding import Finder
 from raftlog.partitions.routing.topics import Topics
 from raftlog.partitions.settings import BrokerSettings
+from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.runtime.rpc import Answer
 from raftlog.types import TopicPartition
 
@@ -60,11 +61,12 @@ class Consumers:
         reader: RecordReader,
         topics: Topics,
         finder: Finder,
+        opener: BatchOpener,
     ) -> None:
         self._groups, self._reader = groups, reader
         self._node_id, self._polls = settings.node_id, count(1)
         stored_bytes_max = min(settings.fetch_bytes_max, _STORED_BYTES_MAX)
-        self._bounds = ReadBounds(settings.fetch_wait_ms_max, stored_bytes_max, settings.opened_bytes_max)
+        self._bounds = ReadBounds(settings.fetch_wait_ms_max, stored_bytes_max, opener)
         self._catalogue = _Catalogue(topics, finder)
         self._registry = Registry(self._host_of, settings.consumer_instances_max, settings.consumer_instance_timeout_ms)
         self._following: asyncio.Task[None] | None = None

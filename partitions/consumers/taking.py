@@ -5,16 +5,17 @@ batch where it has to, so it has at most `room` bytes, or one record (`at_least_
 delivered: the answer ends before it, and the next one is an error that says where to go on.
 """
 
-import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import NamedTuple
 
 from raftlog.errors import UndecodableBatch
 from raftlog.records import Record, read_header, read_records
 from raftlog.records.header import CONTROL_BIT
+from raftlog.runtime.batch_opener import BatchOpener
+from raftlog.runtime.slices import in_slices
 from raftlog.types import Buffer, Offset
 
-_RECORDS_PER_SLICE = 1_000
+_RECORDS_PER_SLICE = 500
 """After so many others run."""
 
 
@@ -36,7 +37,7 @@ class Taken(NamedTuple):
 
 
 async def take(
-    batches: Iterable[Buffer], offset: Offset, room: int, opened_bytes_max: int, *, at_least_one: bool = True
+    batches: Iterable[Buffer], offset: Offset, room: int, opener: BatchOpener, *, at_least_one: bool = True
 ) -> Taken:
     """Raises `UndecodableBatch` when the very first record cannot be decoded."""
     taken: list[Buffer] = []
@@ -49,11 +50,11 @@ async def take(
             end = Offset(header.next_offset)
             continue
         begin = Offset(max(offset, header.base_offset))
-        counted = _Counting(
-            batch, begin, room - size, is_first=at_least_one and not records, opened_bytes_max=opened_bytes_max
-        )
-        for _ in iter(counted.maybe_go_on, False):
-            await asyncio.sleep(0)
+        counted = _Counting(begin, room - size, is_first=at_least_one and not records)
+        try:
+            await in_slices(counted.count(await opener.open(batch)))
+        except UndecodableBatch as error:
+            counted.stop_at(error)
         if counted.records:
             taken.append(batch)
             records, size, epoch = records + counted.records, size + counted.size, header.leader_epoch
@@ -68,26 +69,25 @@ async def take(
 class _Counting:
     """The records of one batch from `begin` on, counted until the room is full."""
 
-    def __init__(self, batch: Buffer, begin: Offset, room: int, *, is_first: bool, opened_bytes_max: int) -> None:
+    def __init__(self, begin: Offset, room: int, *, is_first: bool) -> None:
         self.records = self.size = 0
         self.next_offset: Offset | None = None
         """Where the next answer begins, once this one ends inside the batch."""
         self.broken: UndecodableBatch | None = None
         self._begin, self._room, self._is_first = begin, room, is_first
-        self._records: Iterator[Record] = read_records(batch, opened_bytes_max)
         self._last = begin
 
-    def maybe_go_on(self) -> bool:
-        """Count a slice; false when this is the end."""
-        try:
-            for seen, record in enumerate(self._records, 1):
-                if record.offset >= self._begin and not self._maybe_count(record):
-                    return False
-                if seen >= _RECORDS_PER_SLICE:
-                    return True
-        except UndecodableBatch as error:
-            self.broken, self.next_offset = error, self._last
-        return False
+    def count(self, opened: Buffer) -> Generator[None, None, None]:
+        """Count until the end or until the room is full. Raises `UndecodableBatch`."""
+        for seen, record in enumerate(read_records(opened), 1):
+            if record.offset >= self._begin and not self._maybe_count(record):
+                return
+            if seen % _RECORDS_PER_SLICE == 0:
+                yield
+
+    def stop_at(self, error: UndecodableBatch) -> None:
+        """What comes next cannot be decoded."""
+        self.broken, self.next_offset = error, self._last
 
     def _maybe_count(self, record: Record) -> bool:
         size = len(record.key or b"") + len(record.value or b"")

@@ -4,11 +4,12 @@ between, for a few bytes may open to very many. Whoever compacts opens them agai
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Final
 
 from raftlog.errors import InvalidArgument, InvalidBatch, UndecodableBatch
-from raftlog.records import BatchHeader, Record, read_records
+from raftlog.records import BatchHeader, Record, open_in_steps, read_records
+from raftlog.runtime.slices import in_slices
 from raftlog.types import Buffer
 
 OPENED_BYTES_MIN: Final = 16 * 1024 * 1024
@@ -26,7 +27,8 @@ async def check_stored_keys(name: str, batches: Iterable[tuple[BatchHeader, Buff
     limit = max(OPENED_BYTES_MIN, 4 * batch_bytes_max)
     left, looked_at = _BATCHES_OPENED * limit, 0
     for number, (header, batch) in enumerate(batches):
-        for record in _records(number, batch, min(limit, left)):
+        opened = await in_slices(_opened(number, batch, min(limit, left)))
+        for record in _records(number, opened):
             if record.key is None:
                 raise no_key(name)
             size = len(record.key) + len(record.value or b"")
@@ -38,12 +40,24 @@ async def check_stored_keys(name: str, batches: Iterable[tuple[BatchHeader, Buff
                 await asyncio.sleep(0)
 
 
-def _records(number: int, batch: Buffer, opened_bytes_max: int) -> Iterator[Record]:
-    """As `read_records`, but that a batch which is offered has no offsets to go on at."""
+def _opened(number: int, batch: Buffer, opened_bytes_max: int) -> Generator[None, None, Buffer]:
+    """As `open_in_steps`, but that a batch which is offered has no offsets to go on at."""
     try:
-        yield from read_records(batch, opened_bytes_max)
+        return (yield from open_in_steps(batch, opened_bytes_max))
     except UndecodableBatch as error:
-        raise InvalidBatch(f"batch {number}: its records cannot be decoded: {error.why}") from None
+        raise _undecodable(number, error) from None
+
+
+def _records(number: int, batch: Buffer) -> Iterator[Record]:
+    """As `read_records`, in the same way."""
+    try:
+        yield from read_records(batch)
+    except UndecodableBatch as error:
+        raise _undecodable(number, error) from None
+
+
+def _undecodable(number: int, error: UndecodableBatch) -> InvalidBatch:
+    return InvalidBatch(f"batch {number}: its records cannot be decoded: {error.why}")
 
 
 def no_key(name: str) -> InvalidArgument:

@@ -10,7 +10,7 @@ from raftlog.records.check import split_batches, validate_client_batches
 from raftlog.records.compression import Compression
 from raftlog.records.control import ControlKind, build_control_batch, control_kind, read_control
 from raftlog.records.header import COMPUTED_PRODUCER_IDS, HEADER_SIZE, BatchHeader, crc_matches, read_header, stamp
-from raftlog.records.read import Record, read_records
+from raftlog.records.read import Record, open_in_steps, read_records
 
 __all__ = [
     "COMPUTED_PRODUCER_IDS",
@@ -26,6 +26,7 @@ __all__ = [
     "build_control_batch",
     "control_kind",
     "crc_matches",
+    "open_in_steps",
     "read_control",
     "read_header",
     "read_records",

@@ -2,12 +2,17 @@
 
 Brokers never open one; JSON faces and tools do, on bytes that a stranger wrote, so the result is bounded before it
 is allocated. The formats are Kafka's: gzip, xerial-framed or raw snappy, LZ4 frames, zstd.
+
+`decompress_in_steps` yields None where others may run. gzip and framed snappy are opened a piece at a time. The other
+codecs have one call for everything: it takes what it takes, about 1 ms for each MiB that it opens to, and nothing is
+copied after it.
 """
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from enum import IntEnum
+from typing import Final, TypeAlias
 
 import cramjam
 
@@ -17,8 +22,14 @@ from raftlog.types import Buffer
 XERIAL_HEADER = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_SIZE = 16
 _LENGTH = struct.Struct(">i")
+_PIECE_BYTES: Final = 1024 * 1024
+"""Opened between two yields."""
+_FED_BYTES: Final = 64 * 1024
+"""Fed to zlib at once: it copies what it has not used yet."""
 _NO_ROOM = "failed to write whole buffer"
 """How the codec says that the target is too small, rather than the payload broken."""
+
+Steps: TypeAlias = Generator[None, None, None]
 
 
 class Compression(IntEnum):
@@ -40,68 +51,107 @@ class Compression(IntEnum):
             raise InvalidArgument(f"unknown compression {name!r}; it can be {names}") from None
 
 
-def decompress(codec: int, payload: Buffer, limit_bytes: int) -> bytes:
+def decompress(codec: int, payload: Buffer, limit_bytes: int) -> bytearray:
     """Open `payload`; raises `InvalidBatch` when it is broken or larger than `limit_bytes` when opened."""
+    opened = bytearray()
+    for _ in decompress_in_steps(codec, payload, limit_bytes, opened):
+        pass
+    return opened
+
+
+def decompress_in_steps(codec: int, payload: Buffer, limit_bytes: int, opened: bytearray) -> Steps:
+    """Open `payload` and append it to `opened`. Raises `InvalidBatch` like `decompress`."""
     try:
         if codec == Compression.GZIP:
-            return _gunzip(payload, limit_bytes)
-        if codec == Compression.SNAPPY:
-            return _unsnappy(memoryview(payload), limit_bytes)
-        if codec == Compression.LZ4:
-            return _grow_into(cramjam.lz4.decompress_into, payload, limit_bytes)
-        if codec == Compression.ZSTD:
-            return _grow_into(cramjam.zstd.decompress_into, payload, limit_bytes)
+            yield from _gunzip(memoryview(payload), limit_bytes, opened)
+        elif codec == Compression.SNAPPY:
+            yield from _unsnappy(memoryview(payload), limit_bytes, opened)
+        elif codec == Compression.LZ4:
+            yield from _grow_into(cramjam.lz4.decompress_into, payload, limit_bytes, opened)
+        elif codec == Compression.ZSTD:
+            yield from _grow_into(cramjam.zstd.decompress_into, payload, limit_bytes, opened)
+        else:
+            raise InvalidBatch(f"unknown compression codec {codec}")
     except (cramjam.DecompressionError, zlib.error, struct.error) as error:
         raise InvalidBatch(f"the {Compression(codec).name.lower()} records cannot be opened: {error}") from None
-    raise InvalidBatch(f"unknown compression codec {codec}")
 
 
 def _too_large(limit_bytes: int) -> InvalidBatch:
     return InvalidBatch(f"the compressed records open to more than {limit_bytes} bytes")
 
 
-def _gunzip(payload: Buffer, limit_bytes: int) -> bytes:
+def _gunzip(payload: memoryview, limit_bytes: int, opened: bytearray) -> Steps:
+    """One member of a gzip file; what stands behind it is not looked at."""
     opener = zlib.decompressobj(wbits=31)
-    opened = opener.decompress(payload, limit_bytes)
-    if opener.unconsumed_tail:
-        raise _too_large(limit_bytes)
-    if not opener.eof:
-        raise InvalidBatch("the gzip records end too early")
-    return opened
+    left, position = limit_bytes, 0
+    while not opener.eof:
+        fed: Buffer = opener.unconsumed_tail
+        if not fed:
+            fed = payload[position : position + _FED_BYTES]
+            position += len(fed)
+        piece = opener.decompress(fed, min(_PIECE_BYTES, left) or 1)
+        if not piece and not fed:
+            raise InvalidBatch("the gzip records end too early")
+        left -= len(piece)
+        if left < 0:
+            raise _too_large(limit_bytes)
+        opened += piece
+        yield
 
 
-def _grow_into(decompress_into: Callable[[Buffer, bytearray], int], payload: Buffer, limit_bytes: int) -> bytes:
-    """Open into a buffer that grows to the limit; the codec refuses to write past it."""
+def _grow_into(
+    decompress_into: Callable[[Buffer, Buffer], int], payload: Buffer, limit_bytes: int, opened: bytearray
+) -> Steps:
+    """Open into a room that grows to the limit; the codec refuses to write past it."""
     size = min(limit_bytes, max(64 * 1024, 8 * len(payload)))
     while True:
-        target = bytearray(size)
         try:
-            return bytes(memoryview(target)[: decompress_into(payload, target)])
+            yield from _into_room(lambda room: decompress_into(payload, room), size, opened)
         except cramjam.DecompressionError as error:
             if str(error) != _NO_ROOM:
                 raise
             if size == limit_bytes:
                 raise _too_large(limit_bytes) from None
             size = min(limit_bytes, size * 16)
+        else:
+            return
 
 
-def _unsnappy(payload: memoryview, limit_bytes: int) -> bytes:
+def _into_room(write: Callable[[memoryview], int], size: int, opened: bytearray) -> Steps:
+    """Append what `write` writes into a room of so many bytes; nothing when it raises."""
+    begin, written = len(opened), 0
+    try:
+        for start in range(0, size, _PIECE_BYTES):
+            opened += bytes(min(_PIECE_BYTES, size - start))
+            yield
+        with memoryview(opened) as everything, everything[begin:] as room:
+            written = write(room)
+        yield
+    finally:
+        del opened[begin + written :]
+
+
+def _unsnappy(payload: memoryview, limit_bytes: int, opened: bytearray) -> Steps:
     if payload[:8] != XERIAL_HEADER:
-        return _unsnappy_raw(payload, limit_bytes)
-    opened = bytearray()
-    position = _XERIAL_HEADER_SIZE
+        yield from _unsnappy_raw(payload, limit_bytes, limit_bytes, opened)
+        return
+    position, end = _XERIAL_HEADER_SIZE, len(opened) + limit_bytes
     while position < len(payload):
         (length,) = _LENGTH.unpack_from(payload, position)
         position += _LENGTH.size
         if length < 0 or position + length > len(payload):
             raise InvalidBatch("the snappy records end too early")
-        opened += _unsnappy_raw(payload[position : position + length], limit_bytes - len(opened))
+        yield from _unsnappy_raw(payload[position : position + length], end - len(opened), limit_bytes, opened)
         position += length
-    return bytes(opened)
+        yield
 
 
-def _unsnappy_raw(payload: memoryview, limit_bytes: int) -> bytes:
+def _unsnappy_raw(payload: memoryview, room: int, limit_bytes: int, opened: bytearray) -> Steps:
     """A raw snappy block begins with its opened length, which is checked before anything is allocated."""
-    if cramjam.snappy.decompress_raw_len(payload) > limit_bytes:
+    size = cramjam.snappy.decompress_raw_len(payload)
+    if size > room:
         raise _too_large(limit_bytes)
-    return bytes(cramjam.snappy.decompress_raw(payload))
+    if size <= _PIECE_BYTES:
+        opened += cramjam.snappy.decompress_raw(payload)
+    else:
+        yield from _into_room(lambda target: cramjam.snappy.decompress_raw_into(payload, target), size, opened)

@@ -1,6 +1,6 @@
 """Decoding records, for clients, JSON faces and tools. The decoding itself is aiokafka's compiled codec."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import Protocol
 
@@ -8,12 +8,11 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from raftlog.errors import InvalidBatch, UndecodableBatch
-from raftlog.records.compression import decompress
+from raftlog.records.compression import decompress_in_steps
 from raftlog.records.header import (
     COMPRESSION_MASK,
     HEADER_SIZE,
     LENGTH_END,
-    BatchHeader,
     header_bytes,
     read_header,
 )
@@ -40,12 +39,10 @@ class Record(Protocol):
     def headers(self) -> list[tuple[str, bytes | None]]: ...
 
 
-def read_records(
-    batch: Buffer, opened_bytes_max: int = OPENED_BYTES_MAX, on_opened: Callable[[int], None] | None = None
-) -> Iterator[Record]:
+def read_records(batch: Buffer, opened_bytes_max: int = OPENED_BYTES_MAX) -> Iterator[Record]:
     """Iterate over the records of exactly one batch, whose CRC the caller has checked.
 
-    `on_opened` is called before the first record with the bytes that a compressed batch opened to; it may raise.
+    A compressed batch is opened before the first record, all at once; `open_in_steps` lets others run meanwhile.
 
     Raises `UndecodableBatch` behind the records that can be decoded, when the others do not hold together or the batch
     opens to more than `opened_bytes_max` bytes. At least one record of such a batch is not returned.
@@ -54,14 +51,8 @@ def read_records(
     base_offset, count = header.base_offset, header.record_count
     end = base_offset + 1 if header.is_control else header.next_offset
     last = base_offset - 1
-    opened: Buffer = b""
+    opened = _padded(batch) if not header.compression else _opened(batch, opened_bytes_max)
     try:
-        if header.compression:
-            opened = _opened(batch, header, opened_bytes_max)
-            if on_opened is not None:
-                on_opened(len(opened))
-        else:
-            opened = _padded(batch)
         records = iter(DefaultRecordBatch(opened))
         if count < 1:
             raise ValueError(f"it has {count} records")
@@ -79,20 +70,44 @@ def read_records(
         raise UndecodableBatch(base_offset, last + 1, header.next_offset, _TOO_LONG) from None
     except OverflowError:
         raise UndecodableBatch(base_offset, last + 1, header.next_offset, _TOO_LONG) from None
-    except (CorruptRecordException, InvalidBatch, ValueError) as error:
+    except (CorruptRecordException, ValueError) as error:
         why = str(error.args[0]) if isinstance(error, CorruptRecordException) and error.args else str(error)
         raise UndecodableBatch(base_offset, last + 1, header.next_offset, why) from None
     yield record
+
+
+def open_in_steps(batch: Buffer, opened_bytes_max: int = OPENED_BYTES_MAX) -> Generator[None, None, Buffer]:
+    """Return the batch with its records uncompressed, for `read_records`; one that is not compressed as it is. Yields
+    None where others may run.
+
+    Raises `UndecodableBatch` when it cannot be opened, or not within `opened_bytes_max` bytes of records.
+    """
+    header = read_header(batch)
+    if not header.compression:
+        return batch
+    opened = bytearray(HEADER_SIZE)
+    try:
+        stored = memoryview(batch)[HEADER_SIZE:]
+        yield from decompress_in_steps(header.compression, stored, opened_bytes_max, opened)
+    except InvalidBatch as error:
+        raise UndecodableBatch(header.base_offset, header.base_offset, header.next_offset, str(error)) from None
+    attributes = header.attributes & ~COMPRESSION_MASK
+    plain = header._replace(batch_length=len(opened) - LENGTH_END, attributes=attributes)
+    opened[:HEADER_SIZE] = header_bytes(plain)
+    return opened
+
+
+def _opened(batch: Buffer, opened_bytes_max: int) -> Buffer:
+    steps = open_in_steps(batch, opened_bytes_max)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Buffer = end.value
+            return found
 
 
 def _padded(batch: Buffer) -> Buffer:
     """The batch in an object with a NUL behind its bytes: the codec reads a few bytes past the end of one that lies."""
     view = memoryview(batch)
     return batch if isinstance(view.obj, _NUL_ENDED) and view.contiguous else bytes(view)
-
-
-def _opened(batch: Buffer, header: BatchHeader, opened_bytes_max: int) -> bytes:
-    records = decompress(header.compression, memoryview(batch)[HEADER_SIZE:], opened_bytes_max)
-    length = HEADER_SIZE + len(records) - LENGTH_END
-    plain = header._replace(batch_length=length, attributes=header.attributes & ~COMPRESSION_MASK)
-    return header_bytes(plain) + records

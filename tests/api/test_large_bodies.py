@@ -1,10 +1,7 @@
 """Bodies that are too large to be parsed at once: the same records and answers, and a loop that others can use."""
 
-import asyncio
 import base64
-import gc
 import io
-import time
 
 import orjson
 import pytest
@@ -16,36 +13,10 @@ from raftlog.api.http.problems import HttpProblem
 from raftlog.config import MIB
 from raftlog.partitions.routing.partition import CALL_BATCHES_MAX
 from raftlog.records import Compression, build_batch
+from tests.loop_hold import HOLD_S_MAX, Hold
 
 JSON = {"Content-Type": "application/vnd.kafka.json.v2+json"}
 BINARY = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
-HOLD_S_MAX = 0.15
-"""CPU time for which nothing else runs; on a quiet machine it is a tenth of this."""
-
-
-class Hold:
-    """The longest time that the loop worked on one thing, in CPU seconds of its thread."""
-
-    def __init__(self):
-        self.longest_s = 0.0
-
-    async def _watch(self):
-        last = time.thread_time()
-        while True:
-            await asyncio.sleep(0)
-            now = time.thread_time()
-            self.longest_s, last = max(self.longest_s, now - last), now
-
-    async def __aenter__(self):
-        gc.collect()
-        gc.disable()
-        self._task = asyncio.ensure_future(self._watch())
-        await asyncio.sleep(0)
-        return self
-
-    async def __aexit__(self, *error):
-        self._task.cancel()
-        gc.enable()
 
 
 def parsed(body, format_=Format.JSON):

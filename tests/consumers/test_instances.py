@@ -30,6 +30,7 @@ from raftlog.partitions.groups.requests import Joined, Synced
 from raftlog.partitions.groups.results import CommittedOffset, MemberIdentity
 from raftlog.partitions.results import Fetched, OffsetRange
 from raftlog.records import NewRecord, build_batch, read_records, stamp
+from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.types import Offset, Term, TopicPartition
 from tests.waiting import until
 
@@ -100,7 +101,9 @@ class World:
         self.commits, self.committed_offsets, self.commit_errors = [], {}, []
         self.topics = {"t": UUID(int=1)}
         self.registry = Registry(
-            lambda coordinator: Host(coordinator, self, self, self, ReadBounds(60_000, 1 << 20, 1 << 20)), 3, 60_000
+            lambda coordinator: Host(coordinator, self, self, self, ReadBounds(60_000, 1 << 20, BatchOpener(1 << 20))),
+            3,
+            60_000,
         )
         self.registry.began(self.coordinator)
 

@@ -11,6 +11,7 @@ from raftlog.partitions.consumers.taking import take
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import Fetched, OffsetRange
 from raftlog.records import Compression, ControlKind, NewRecord, build_batch, build_control_batch, read_records, stamp
+from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.types import Offset, Term, TopicPartition
 
 P = [TopicPartition("t", number) for number in range(200)]
@@ -59,7 +60,7 @@ class FakeReader:
 
 
 async def poll(reader, count, ms=50, *, min_bytes=1, max_bytes=1_000, interrupted=None, stored=1 << 20):
-    limits = PollLimits(min_bytes, max_bytes, stored, 1 << 20)
+    limits = PollLimits(min_bytes, max_bytes, stored, BatchOpener(1 << 20))
     standings = [Standing(P[number], Offset(0)) for number in range(count)]
     return await Poll(reader, limits, deadline_in(ms), interrupted or asyncio.Event()).run(standings)
 
@@ -187,28 +188,28 @@ async def test_stored_bytes_are_bounded_too():
 
 
 async def test_records_before_the_position_are_left_out():
-    taken = await take([batch(10, b"a", b"b", b"c")], Offset(11), 100, 1000)
+    taken = await take([batch(10, b"a", b"b", b"c")], Offset(11), 100, BatchOpener(1_000))
     assert (values(taken), taken.end, taken.leader_epoch) == ([b"b", b"c"], 13, 3)
-    assert (await take([batch(10, b"a")], Offset(11), 100, 1000)).end == 11
+    assert (await take([batch(10, b"a")], Offset(11), 100, BatchOpener(1_000))).end == 11
 
 
 async def test_what_compaction_removed_is_stepped_over():
     gap = build_control_batch(ControlKind.GAP, b"", 0, next_offset=Offset(0), offsets_spanned=4)
-    taken = await take([memoryview(gap), batch(4, b"x")], Offset(0), 100, 1000)
+    taken = await take([memoryview(gap), batch(4, b"x")], Offset(0), 100, BatchOpener(1_000))
     assert (values(taken), taken.end) == ([b"x"], 5)
 
 
 async def test_what_cannot_be_opened_ends_an_answer_and_is_the_next_error():
     good, bad = batch(0, b"a"), batch(1, b"b" * 5_000, compression=Compression.GZIP)
-    taken = await take([good, bad], Offset(0), 100_000, 1_000)
+    taken = await take([good, bad], Offset(0), 100_000, BatchOpener(1_000))
     assert (values(taken), taken.end) == ([b"a"], 1)
     with pytest.raises(InvalidBatch, match="at offset 2"):
-        await take([bad, batch(2, b"c")], Offset(1), 100_000, 1_000)
+        await take([bad, batch(2, b"c")], Offset(1), 100_000, BatchOpener(1_000))
     # An answer of other partitions does not make it a smaller error.
     with pytest.raises(InvalidBatch):
-        await take([bad], Offset(1), 100_000, 1_000, at_least_one=False)
+        await take([bad], Offset(1), 100_000, BatchOpener(1_000), at_least_one=False)
 
 
 async def test_an_answer_that_is_full_takes_nothing_of_another_partition():
-    taken = await take([batch(0, b"abc")], Offset(0), 2, 1_000, at_least_one=False)
+    taken = await take([batch(0, b"abc")], Offset(0), 2, BatchOpener(1_000), at_least_one=False)
     assert (taken.end, taken.records) == (0, 0)

@@ -1,0 +1,63 @@
+"""Large stored keys and values as JSON, in pieces: each step appends about 128 KiB, or looks at as much.
+
+A value without escapes for JSON text becomes up to six times as long. Used by `json_records`, whose module says how
+keys and values are represented.
+"""
+
+import binascii
+import codecs
+from collections.abc import Generator
+from typing import Final, TypeAlias
+
+import orjson
+
+from raftlog.records.json_slices import check_json
+
+STEP_BYTES: Final = 128 * 1024
+_BASE64_STEP_BYTES: Final = 3 * 64 * 1024
+"""A multiple of three, so that pieces can be put together."""
+
+Steps: TypeAlias = Generator[None, None, None]
+
+
+def append_json(out: bytearray, raw: bytes) -> Generator[None, None, str | None]:
+    """Append JSON text as it is, anything else as a string. Return how the string stands for it; None for JSON."""
+    try:
+        yield from check_json(raw)
+    except ValueError:
+        return (yield from _append_string(out, raw))
+    yield from append_bytes(out, raw)
+    return None
+
+
+def append_bytes(out: bytearray, raw: bytes) -> Steps:
+    """Append bytes as they are."""
+    for start in range(0, len(raw), STEP_BYTES):
+        out += raw[start : start + STEP_BYTES]
+        yield
+
+
+def append_base64(out: bytearray, raw: bytes) -> Steps:
+    """Append a string of base64."""
+    out += b'"'
+    for start in range(0, len(raw), _BASE64_STEP_BYTES):
+        out += binascii.b2a_base64(raw[start : start + _BASE64_STEP_BYTES], newline=False)
+        yield
+    out += b'"'
+
+
+def _append_string(out: bytearray, raw: bytes) -> Generator[None, None, str]:
+    before = len(out)
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    out += b'"'
+    try:
+        for start in range(0, len(raw), STEP_BYTES):
+            text = decoder.decode(raw[start : start + STEP_BYTES], final=start + STEP_BYTES >= len(raw))
+            out += orjson.dumps(text)[1:-1]
+            yield
+    except UnicodeDecodeError:
+        del out[before:]
+        yield from append_base64(out, raw)
+        return "base64"
+    out += b'"'
+    return "text"

@@ -1,0 +1,147 @@
+"""Stored batches that open to much, and large keys and values: as JSON in steps, while others use the loop."""
+
+import asyncio
+import base64
+import io
+
+import orjson
+import pytest
+
+from raftlog.config import MIB
+from raftlog.errors import InvalidBatch, UndecodableBatch
+from raftlog.partitions.consumers.taking import take
+from raftlog.records import Compression, NewRecord, build_batch, open_in_steps, read_header, read_records
+from raftlog.records.compression import decompress, decompress_in_steps
+from raftlog.runtime.batch_opener import BatchOpener
+from raftlog.types import Offset
+from tests.loop_hold import HOLD_S_MAX, Hold
+
+BATCHES = {"Content-Type": "application/vnd.raftlog.batches"}
+JSON, BINARY = "application/vnd.kafka.json.v2+json", "application/vnd.kafka.binary.v2+json"
+RECORDS = "/topics/t/partitions/0/records"
+CODECS = list(Compression)[1:]
+
+
+def finished(steps):
+    """The result, and how many steps it took."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, count
+        count += 1
+
+
+async def store(api, *records, compression=Compression.ZSTD):
+    await api.topic()
+    batch = bytes(build_batch(records, compression=compression))
+    status, answer = await api.post("/topics/t/partitions/0", data=io.BytesIO(batch), headers=BATCHES)
+    assert status == 200, answer
+
+
+@pytest.mark.parametrize("compression", CODECS)
+@pytest.mark.parametrize("size", [0, 1, 70_000, 3 * MIB])
+def test_opened_in_steps_is_the_same_batch(compression, size):
+    batch = bytes(build_batch([b"x" * size, NewRecord(b"2", b"key", headers=[("h", b"1")])], compression=compression))
+    opened, _ = finished(open_in_steps(batch))
+    assert not read_header(opened).compression
+    assert read_header(opened).record_count == 2
+    assert [(each.offset, each.key, each.value) for each in read_records(opened)] == [
+        (0, None, b"x" * size),
+        (1, b"key", b"2"),
+    ]
+
+
+@pytest.mark.parametrize("compression", CODECS)
+def test_a_large_batch_takes_many_steps(compression):
+    """gzip a MiB at a time; the others make room so before their one call."""
+    opened, steps = finished(open_in_steps(bytes(build_batch([bytes(40 * MIB)], compression=compression))))
+    assert len(opened) > 40 * MIB
+    assert steps >= 40
+
+
+@pytest.mark.parametrize("compression", CODECS)
+def test_the_bound_is_exact(compression):
+    batch = bytes(build_batch([bytes(MIB), bytes(MIB)], compression=compression))
+    size = len(decompress(compression, batch[61:], 64 * MIB))
+    assert len(decompress(compression, batch[61:], size)) == size
+    found = bytearray(b"before")
+    with pytest.raises(InvalidBatch, match=f"more than {size - 1} bytes"):
+        finished(decompress_in_steps(compression, batch[61:], size - 1, found))
+    with pytest.raises(UndecodableBatch, match="more than 1000 bytes"):
+        finished(open_in_steps(batch, 1000))
+
+
+async def test_large_batches_are_opened_one_after_another():
+    """While one is being opened others wait, but small ones do not."""
+    opener = BatchOpener(64 * MIB)
+    large = bytes(build_batch([bytes(8 * MIB)], compression=Compression.GZIP))
+    async with opener._turn:
+        waiting = asyncio.ensure_future(opener.open(large))
+        assert len(await opener.open(bytes(build_batch([b"x" * 1000], compression=Compression.GZIP)))) > 1000
+        assert not waiting.done()
+    assert len(await waiting) > 8 * MIB
+
+
+VALUES = [
+    pytest.param(b"\x01" * (24 * MIB), "text", id="escaped"),
+    pytest.param("é€😀,".encode() * (3 * MIB), "text", id="text"),
+    pytest.param(b"\xff\x00" * (16 * MIB) + b"1", "base64", id="bytes"),
+    pytest.param(b"x" * (20 * MIB) + b"\xc3", "base64", id="cut character"),
+    pytest.param(b'"' + b"json " * (4 * MIB) + b'"', None, id="json"),
+]
+
+
+@pytest.mark.parametrize(("value", "encoding"), VALUES)
+async def test_large_values_hold_the_loop_for_short_times(api, value, encoding):
+    await store(api, NewRecord(value, b"a" * 100_000), b"2")
+    for accept in (JSON, BINARY):
+        async with api.session.get(api.url + f"{RECORDS}?offset=0&max_bytes=1", headers={"Accept": accept}) as response:
+            async with Hold() as hold:
+                body = await response.read()
+            assert response.status == 200
+        assert hold.longest_s < HOLD_S_MAX
+        [record] = orjson.loads(body)
+        if accept == BINARY:
+            assert base64.b64decode(record["value"]) == value
+            continue
+        assert record.get("encoding", {}).get("value") == encoding
+        assert record["encoding"]["key"] == "text"
+        shown = record["value"] if encoding else orjson.dumps(record["value"])
+        if encoding:
+            shown = base64.b64decode(shown) if encoding == "base64" else shown.encode()
+        assert shown == value
+    assert api.server.answers.used == 0
+
+
+async def test_records_before_the_offset_hold_the_loop_for_short_times(api):
+    count = 1_500_000
+    await store(api, *[b""] * count)
+    async with Hold() as hold:
+        status, found = await api.get(f"{RECORDS}?offset={count - 1}")
+    assert (status, [each["offset"] for each in found]) == (200, [count - 1])
+    assert hold.longest_s < HOLD_S_MAX
+
+
+async def test_lines_of_large_and_small_values_are_in_order(api):
+    values = [b"1", b"\x01" * 100_000, b"2", b'"' + b"3" * 70_000 + b'"', b"\xff" * 80_000, b"4", b"5"]
+    await store(api, *values)
+    async with api.session.get(f"{api.url}{RECORDS}?offset=0", headers={"Accept": "application/x-ndjson"}) as response:
+        lines = [orjson.loads(line) for line in (await response.text()).splitlines()]
+    status, rows = await api.get(f"{RECORDS}?offset=0")
+    assert (status, lines) == (200, rows)
+    assert [row["offset"] for row in rows] == list(range(7))
+    assert [row.get("encoding") for row in rows] == [
+        None, {"value": "text"}, None, None, {"value": "base64"}, None, None
+    ]  # fmt: skip
+
+
+async def test_counting_for_a_poll_holds_the_loop_for_short_times():
+    count = 1_500_000
+    batch = bytes(build_batch([b""] * count, compression=Compression.ZSTD))
+    opener = BatchOpener(64 * MIB)
+    async with Hold() as hold:
+        taken = await take([batch], Offset(count - 1), 100, opener)
+    assert (taken.records, taken.end) == (1, count)
+    assert hold.longest_s < HOLD_S_MAX
