@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -15,6 +15,7 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.text import Text
 
 from raftlog.cli.operating import HowFar
 
@@ -63,11 +64,20 @@ class Bar:
         return progress
 
 
+class _WordedProgress(Progress):
+    """A bar with its task's words on lines of their own, which a sentence beside the bar would be cut for."""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        for task in self.tasks:
+            yield Text(task.fields["text"], overflow="fold")
+
+
 @contextmanager
 def far_bar(what: str) -> Iterator[Callable[[HowFar], None]]:
-    """A bar on stderr that is told how far something is, and says it in words, too."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    """A bar on stderr that is told how far something is, with the words below it in full."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with _WordedProgress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=None, text="")
 
         def update(found: HowFar) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -152,10 +152,22 @@ async def _roll(
         try:
             await rolling.run(units)
         except (CommandFailed, RaftlogError) as failed:
-            raise CommandFailed(f"{failed}. {_how_to_go_on(left, record)}") from None
+            words = (f"{failed}.", *_in_maintenance(rolling.in_maintenance), _how_to_go_on(left, record))
+            raise CommandFailed(" ".join(words)) from None
+        except asyncio.CancelledError:
+            click.echo(" ".join((*_in_maintenance(rolling.in_maintenance), _how_to_go_on(left, record))), err=True)
+            raise
     if record is not None:
         record.end()
     voice.end(len(units), time.monotonic() - began)
+
+
+def _in_maintenance(nodes: Collection[int]) -> list[str]:
+    """A sentence for each broker that a run leaves in maintenance, with the command that ends it."""
+    return [
+        f"Node {node} is left in maintenance, and leads nothing: `raftlog broker maintenance disable {node}` ends it."
+        for node in sorted(nodes)
+    ]
 
 
 def _how_to_go_on(left: Sequence[Unit], record: RollingRecord | None) -> str:

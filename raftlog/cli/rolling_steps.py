@@ -5,13 +5,14 @@
 A unit is what stops together: a broker, or all workers of a node. Brokers that are down or in maintenance come first,
 for that is where an earlier run ended; the controller's leader comes last, so that the controller moves once. Whether
 an earlier run or an operator put a broker into maintenance is not recorded: that it ends is said first, and can be
-forbidden. A step that takes too long ends the run: nothing is undone then, and another run begins where this one ended.
-Called by `rolling`.
+forbidden. A step that takes too long ends the run, and another run begins where this one ended. A maintenance that the
+run began ends with it when the broker was not stopped yet. Later it stays, for the broker may be down or lack records,
+and `in_maintenance` names it. Called by `rolling`.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -25,6 +26,8 @@ LOOK_S: Final = 0.2
 """Between two looks at the cluster."""
 LEADERS_BACK_S: Final = 30.0
 """Leaders that are not back by then are told of; the restart goes on, for they change nothing about what is safe."""
+UNDO_S: Final = 15.0
+"""For the end of a maintenance whose broker is not restarted after all."""
 
 
 class Unit(NamedTuple):
@@ -88,6 +91,8 @@ class RollingRestart:
         self._cluster, self._restarter, self._timeout_s = cluster, restarter, timeout_s
         self._tell, self._waiting, self._done = tell, waiting, done
         self._keep_maintenance = keep_maintenance
+        self.in_maintenance: set[int] = set()
+        """Brokers in a maintenance that this run began, or was to end."""
 
     async def run(self, units: Sequence[Unit]) -> None:
         """Restart all of these. Raises `CommandFailed` with what was waited for in vain."""
@@ -125,10 +130,16 @@ class RollingRestart:
         already = before.in_maintenance & set(unit.brokers)
         if already:
             self._say(unit, "already_in_maintenance", self._already())
+            if not self._keep_maintenance:
+                self.in_maintenance |= already
         leaders = await self._answer(self._cluster.leaders)
         if is_up:
             await self._until("the cluster is healthy", self._why_unhealthy())
-            await self._drain(unit, leaders, is_all=len(before.brokers) == len(unit.brokers))
+            try:
+                await self._drain(unit, leaders, is_all=len(before.brokers) == len(unit.brokers))
+            except CommandFailed:
+                await self._end_maintenance(unit, already)
+                raise
         self._waiting(f"node {unit.node_id} restarts")
         figures = await self._restarter.restart(unit)
         self._say(unit, "restarted", "restarted", **figures)
@@ -137,6 +148,7 @@ class RollingRestart:
         in_maintenance = (await self._answer(self._cluster.look)).in_maintenance
         for node in in_maintenance & set(unit.brokers) - kept:
             await self._ordered(node, is_on=False)
+        self.in_maintenance.difference_update(unit.brokers)
         self._say(unit, "in_sync", "is in sync", seconds=_since(began))
         if kept:
             self._say(unit, "stays_in_maintenance", "stays in maintenance")
@@ -157,12 +169,24 @@ class RollingRestart:
         self._say(unit, "begins", f"leads {times(led, 'partition')}; maintenance begins", leaders=led)
         began = time.monotonic()
         for node in unit.brokers:
+            self.in_maintenance.add(node)
             await self._ordered(node, is_on=True)
         for node in unit.brokers:
             await self._until(f"node {node} leads nothing any more", partial(self._cluster.why_leading, node))
         self._say(unit, "drained", "leads nothing any more", seconds=_since(began))
 
-    async def _ordered(self, node: int, *, is_on: bool) -> None:
+    async def _end_maintenance(self, unit: Unit, already: Collection[int]) -> None:
+        """Let a broker that was not stopped lead again, unless it was in maintenance before this run."""
+        for node in sorted(self.in_maintenance.intersection(unit.brokers).difference(already)):
+            try:
+                await self._ordered(node, is_on=False, timeout_s=min(UNDO_S, self._timeout_s))
+            except CommandFailed as failed:
+                self._say(unit, "stays_in_maintenance", f"stays in maintenance: {failed}")
+            else:
+                self.in_maintenance.discard(node)
+                self._say(unit, "maintenance_ended", "is not stopped; its maintenance ended")
+
+    async def _ordered(self, node: int, *, is_on: bool, timeout_s: float = 0.0) -> None:
         """The same order again does no harm, so one that got lost is given again."""
         what = f"maintenance of node {node} {'begins' if is_on else 'ends'}"
 
@@ -170,10 +194,12 @@ class RollingRestart:
             try:
                 await self._cluster.set_maintenance(node, is_on)
             except RequestError as refused:
+                if is_on:
+                    self.in_maintenance.discard(node)
                 raise CommandFailed(f"it cannot be that {what}: {refused}") from None
             return None
 
-        await self._until(what, ordered)
+        await self._until(what, ordered, timeout_s)
 
     async def _leaders_back(self, unit: Unit) -> None:
         """Until it leads what it is preferred for; not for ever."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 from typing import Any
 
@@ -177,6 +178,30 @@ async def test_a_terminal_sees_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: py
     done = capsys.readouterr()
     assert "2 replicas left" in done.err
     assert done.out == ""
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+async def test_words_of_any_length_leave_the_bar_and_are_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    reason = (
+        "4 partitions have no place for a replica (orders/0 needs 3 hosts, and 2 are left): start brokers on other "
+        "hosts, let brokers come back from maintenance, or recommission"
+    )
+    steps = [operating.HowFar(False, f"2 replicas left, 1.0 MB left, {reason}", 1, 3)] * 5
+    steps.append(operating.HowFar(True, "", 3, 3))
+
+    async def how_far() -> operating.HowFar:
+        return steps.pop(0)
+
+    await operating.wait(how_far, "decommission of node 3", 60, "raftlog broker decommission-status 3")
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    lines = [line.strip() for line in shown.replace("\r", "\n").split("\n")]
+    assert any(line.startswith("decommission of node 3") and "━" in line for line in lines)
+    assert reason in " ".join(lines)
 
 
 def test_how_far_a_decommission_is(ask: Any, told: Told) -> None:

@@ -14,7 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from raftlog.cli import rolling_steps
+from raftlog.cli import rolling, rolling_steps
 from raftlog.cli.dev_control import SOCKET_NAME, DevControl, give_order
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.rolling import rolling_restart
@@ -256,6 +256,78 @@ async def test_a_broker_that_does_not_come_back_ends_the_run() -> None:
         await roll(cluster, timeout_s=0.02)
     assert [action for action in cluster.journal if action.startswith("restart")] == ["restart 2"]
     assert cluster.in_maintenance == {2}
+
+
+def rolled(cluster: FakeCluster, tmp_path: Path, *, timeout_s: float = 0.02) -> str:
+    """The words of the command with which a run on this cluster fails."""
+    voice = rolling._Voice(as_json=True)
+    how = rolling._How(timeout_s, keep_maintenance=False, dry_run=False)
+    with pytest.raises(CommandFailed) as failed:
+        asyncio.run(rolling._roll(cluster, cluster, UNITS, how, voice, RollingRecord(tmp_path, None)))
+    return str(failed.value)
+
+
+def test_a_broker_that_is_left_in_maintenance_is_named_with_the_way_out(tmp_path: Path) -> None:
+    class Lost(FakeCluster):
+        async def restart(self, unit: Unit) -> dict[str, Any]:
+            self.down.add(unit.node_id)
+            raise CommandFailed("node 2 ended at once")
+
+    words = rolled(Lost(controller=1), tmp_path)
+    assert words.startswith("node 2 ended at once. Node 2 is left in maintenance, and leads nothing: ")
+    assert "`raftlog broker maintenance disable 2` ends it. Left to be restarted: 1,2,3; " in words
+
+
+class Stuck(FakeCluster):
+    """Node 2 goes on leading."""
+
+    async def why_leading(self, node: int) -> str | None:
+        return "node 3 lags behind" if node == 2 else None
+
+
+def test_a_broker_that_was_not_stopped_leads_again_when_the_run_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Stuck(controller=1)
+    words = rolled(cluster, tmp_path)
+    assert "until node 2 leads nothing any more: node 3 lags behind. Left to be restarted" in words
+    assert cluster.journal == ["maintenance of 2 on", "maintenance of 2 off"]
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == {"event": "maintenance_ended", "node_id": 2}
+
+
+def test_a_maintenance_that_an_operator_began_outlasts_a_failed_run(tmp_path: Path) -> None:
+    cluster = Stuck(controller=1)
+    cluster.in_maintenance = {2}
+    assert "`raftlog broker maintenance disable 2` ends it" in rolled(cluster, tmp_path)
+    assert cluster.in_maintenance == {2}
+
+
+def test_a_maintenance_that_cannot_be_ended_is_named(tmp_path: Path) -> None:
+    class Deaf(Stuck):
+        async def set_maintenance(self, node: int, is_on: bool) -> None:
+            if not is_on:
+                raise Unavailable("the controller has no leader")
+            await super().set_maintenance(node, is_on)
+
+    assert "`raftlog broker maintenance disable 2` ends it" in rolled(Deaf(controller=1), tmp_path)
+
+
+async def test_ctrl_c_names_what_is_left_in_maintenance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    began = asyncio.Event()
+
+    class Slow(FakeCluster):
+        async def restart(self, unit: Unit) -> dict[str, Any]:
+            began.set()
+            await asyncio.Event().wait()
+            return {}
+
+    cluster, how = Slow(controller=1), rolling._How(5, keep_maintenance=False, dry_run=False)
+    run = asyncio.ensure_future(rolling._roll(cluster, cluster, UNITS, how, rolling._Voice(as_json=True), None))
+    await began.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert "`raftlog broker maintenance disable 2` ends it. Left to be restarted: 1,2,3" in capsys.readouterr().err
 
 
 async def test_a_command_that_restarts_nothing_is_noticed() -> None:
