@@ -1,12 +1,25 @@
-"""GET /openapi.json: what can be asked here, for programs."""
+"""GET / and /openapi.json: entry points for people and for programs."""
 
 import importlib
+from typing import Final
 
 from aiohttp import web
 
 import raftlog
-from raftlog.api.http.answers import answer
+from raftlog.api.http.answers import answer, json_answer
 from raftlog.api.http.routing import Router, Target
+
+LINKS: Final = {
+    "openapi": "/openapi.json",
+    "topics": "/topics",
+    "clusters": "/v3/clusters",
+    "groups": "/groups",
+    "brokers": "/v1/brokers",
+    "ready": "/v1/status/ready",
+    "health": "/v1/cluster/health_overview",
+    "metrics": "/metrics",
+}
+"""By name: paths that answer GET without parameters."""
 
 
 class DescribingHandlers:
@@ -16,7 +29,19 @@ class DescribingHandlers:
         self._document: bytes | None = None
 
     def add_to(self, router: Router) -> None:
+        router.add("GET", "/", self.root)
         router.add("GET", "/openapi.json", self.document)
+
+    async def root(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Name the program, its documents and paths to begin with; also before the broker is ready."""
+        return json_answer(
+            {
+                "name": "raftlog",
+                "version": raftlog.__version__,
+                "documentation": "README.md and docs/HTTP.md of raftlog's source tree; all paths: /openapi.json",
+                "links": LINKS,
+            }
+        )
 
     async def document(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if self._document is None:

@@ -7,6 +7,7 @@ Node i (from 1) serves HTTP on `base port + 10·i`; Kafka (+1), RPC (+2) and gos
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
 import time
@@ -22,7 +23,7 @@ from rich.status import Status
 from rich.table import Table
 
 from raftlog.cli.children import Child
-from raftlog.cli.dev_control import DevControl
+from raftlog.cli.dev_control import DevControl, give_order
 from raftlog.cli.dev_plan import check_plan
 from raftlog.cli.dev_supervisor import DevNode, Supervisor
 from raftlog.cli.options import json_option, option
@@ -61,19 +62,41 @@ POLL_SECONDS: Final = 0.02
     help="Node i (from 1) serves HTTP on this + 10 i, and RPC two ports above.",
 )
 @option("--workers", type=click.IntRange(1, WORKERS_MAX), default=1, help="Broker processes of each node.")
-@json_option("Print one line of JSON once the cluster can be written to.")
-def dev(nodes: int, data_dir: str, base_port: int, workers: int, as_json: bool) -> None:
+@option(
+    "--restart",
+    metavar="NODE",
+    type=click.IntRange(min=1),
+    help="Start this node of the cluster that runs in --data-dir again, and end; one that runs is stopped first.",
+)
+@json_option("Print one line of JSON once the cluster can be written to, or the node serves again.")
+def dev(nodes: int, data_dir: str, base_port: int, workers: int, restart: int | None, as_json: bool) -> None:
     """Run a cluster on this machine until Ctrl-C, which stops all of it.
 
-    A node that dies is reported, and the others go on; the JSON line has the command that starts it again.
+    A node that dies is reported, and the others go on; `raftlog dev --restart NODE` starts it again.
     """
     directory = Path(data_dir).absolute()
+    if restart is not None:
+        asyncio.run(_restart(directory, restart, as_json))
+        return
     if base_port + PORT_STEP * (nodes * workers + 1) > 65_535:
         raise click.UsageError(f"--base-port {base_port} leaves no room for {nodes} nodes below port 65536")
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_plan(directory, nodes=nodes, base_port=base_port, workers=workers)
     planned = plan(nodes, directory, base_port, workers)
     asyncio.run(_Dev(planned, directory, as_json).run())
+
+
+async def _restart(directory: Path, node: int, as_json: bool) -> None:
+    done = await give_order(directory, {"order": "restart", "node_id": node, "python": None})
+    if as_json:
+        click.echo(orjson.dumps({"node_id": node, **done}))
+    else:
+        click.echo(f"node {node} serves again (pid {done['pid']}), ready after {done['ready_s']:.1f} s")
+
+
+def _restart_command(directory: Path, node: int | str) -> str:
+    """The command that starts a node again, in any working directory."""
+    return f"raftlog dev --restart {node} --data-dir {shlex.quote(str(directory))}"
 
 
 def plan(nodes: int, directory: Path, base_port: int, workers: int) -> list[DevNode]:
@@ -100,8 +123,8 @@ class _Dev:
     """Starts the nodes, says so, waits for a signal, and ends them."""
 
     def __init__(self, nodes: Sequence[DevNode], directory: Path, as_json: bool) -> None:
-        self._nodes, self._as_json = nodes, as_json
-        self._supervisor = Supervisor(nodes, self._say)
+        self._nodes, self._directory, self._as_json = nodes, directory, as_json
+        self._supervisor = Supervisor(nodes, self._say, lambda node: _restart_command(directory, node))
         self._control = DevControl(directory, self._obey)
         self._cluster_id = ""
         self._console = Console(stderr=True, highlight=False)
@@ -207,7 +230,10 @@ class _Dev:
                 str(node.node_id), node.http, node.rpc, node.gossip, str(node.child.pid), _short(node.data_dir)
             )
         show(table)
-        click.echo(f"\nexport RAFTLOG_BOOTSTRAP={','.join(node.http for node in self._nodes)}\nCtrl-C stops all.")
+        click.echo(
+            f"\nexport RAFTLOG_BOOTSTRAP={','.join(node.http for node in self._nodes)}\n"
+            f"To start a killed node again: {_restart_command(self._directory, 'NODE')}\nCtrl-C stops all."
+        )
         sys.stdout.flush()
 
     def _say(self, line: str) -> None:

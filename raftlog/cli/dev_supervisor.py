@@ -49,10 +49,13 @@ class Restarted(NamedTuple):
 
 
 class Supervisor:
-    """`say` takes lines for people."""
+    """`say` takes lines for people; `restart_command` gives the command that restarts a node."""
 
-    def __init__(self, nodes: Sequence[DevNode], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, nodes: Sequence[DevNode], say: Callable[[str], None], restart_command: Callable[[int], str]
+    ) -> None:
         self.nodes, self._say = {node.node_id: node for node in nodes}, say
+        self._restart_command = restart_command
         self._ordered: set[int] = set()
         """Nodes that are being restarted: their ends are meant."""
         self._watches: set[asyncio.Task[None]] = set()
@@ -132,7 +135,10 @@ class Supervisor:
         await node.child.wait()
         if node.node_id in self._ordered:
             return
-        self._say(f"node {node.node_id} (pid {node.child.pid}) ended, {node.child.how_it_ended()}; the others go on")
+        self._say(
+            f"node {node.node_id} (pid {node.child.pid}) ended, {node.child.how_it_ended()}; the others go on. "
+            f"To start it again: {self._restart_command(node.node_id)}"
+        )
         if not self._ordered and not any(each.child.is_running for each in self.nodes.values()):
             self._all_ended.set()
 

@@ -7,6 +7,7 @@ import resource
 import aiohttp
 import pytest
 
+import raftlog
 from raftlog import errors
 from raftlog.api.codes import status_and_code
 from raftlog.api.http.server import HttpServer, connections_within
@@ -145,3 +146,13 @@ def test_descriptors_are_left_for_the_log(monkeypatch):
     assert connections_within(10_000, 512) == 128
     monkeypatch.setattr(resource, "getrlimit", lambda which: (1_048_576, 1_048_576))
     assert connections_within(10_000, 512) == 10_000
+
+
+async def test_the_root_links_to_paths_that_answer(api):
+    status, root = await api.get("/")
+    assert (status, root["name"], root["version"]) == (200, "raftlog", raftlog.__version__)
+    assert "docs/HTTP.md" in root["documentation"]
+    assert root["links"]["openapi"] == "/openapi.json"
+    for path in root["links"].values():
+        async with api.session.get(api.url + path) as answer:
+            assert answer.status == 200, path

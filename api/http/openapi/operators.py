@@ -1,5 +1,6 @@
 """Paths that programs of operators look at. What operators order is in `admin`."""
 
+from raftlog.api.http.describing import LINKS
 from raftlog.api.http.openapi.parts import (
     NODE,
     TIMEOUT,
@@ -22,6 +23,26 @@ def _get(tag: str, summary: str, name: str, schema: Json, *parameters: Json) -> 
 
 
 PATHS: Json = {
+    "/": {
+        "get": operation(
+            "Where to begin.",
+            "operators",
+            "root",
+            {
+                "200": answer(
+                    "Program, documents, and paths that answer GET without parameters.",
+                    obj(
+                        {
+                            "name": string(const="raftlog"),
+                            "version": string(),
+                            "documentation": string(),
+                            "links": obj({name: string(const=path) for name, path in LINKS.items()}),
+                        }
+                    ),
+                )
+            },
+        )
+    },
     "/brokers": _get("operators", "Node ids of the brokers.", "brokerIds", obj({"brokers": array(NODE)})),
     "/v1/status/ready": {
         "get": operation(
