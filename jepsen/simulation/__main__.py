@@ -43,6 +43,7 @@ from jepsen.simulation.report import commit, failure_json, failure_text
 @click.option("--members", type=click.IntRange(2, 10_000), help="With --level gossip: so many, without other faults.")
 @click.option("--loss", type=click.FloatRange(0, 0.5), help="With --level gossip: so much, without other faults.")
 @click.option("--unordered-syncs", is_flag=True, help="Syncs of a disk complete in any order; not with --level gossip.")
+@click.option("--cut-ambushes", is_flag=True, help="Cuts of logs meet syncs of segments; only with --level driver.")
 @click.option("--kept", is_flag=True, help="Run the kept seeds as well, which once found something.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def main(
@@ -54,6 +55,7 @@ def main(
     members: int | None,
     loss: float | None,
     unordered_syncs: bool,
+    cut_ambushes: bool,
     kept: bool,
     as_json: bool,
 ) -> None:
@@ -67,6 +69,10 @@ def main(
         if level == "gossip":
             raise click.UsageError("--unordered-syncs is for the levels that have disks")
         shape["unordered_syncs"] = True
+    if cut_ambushes:
+        if level != "driver":
+            raise click.UsageError("--cut-ambushes is for --level driver")
+        shape["cut_ambushes"] = True
     again = [each.seed for each in kept_seeds(level) if kept and each.unordered_syncs == unordered_syncs]
     wanted = list(dict.fromkeys([*range(first, first + seeds), *again]))
     began = time.monotonic()

@@ -43,6 +43,10 @@ READ_BACK_MAX: Final = 300
 """Entries that are read again after each restart, the newest ones."""
 
 
+def _ignore(_: object) -> None:
+    return None
+
+
 class Moment(Enum):
     """What a fault may wait for. Votes and acknowledgements are told to others by then."""
 
@@ -88,6 +92,8 @@ class Cluster:
         """Whether somebody damaged files of this replica."""
         self.ambush: Callable[[Moment, Machine], object] | None = None
         """Told of certain moments, for faults that wait for one."""
+        self.on_cut: Callable[[Machine], object] = _ignore
+        """Told of every cut of a log."""
         self._processes = 0
         self._add_machines()
         self.groups = [self._plan(number) for number in range(options.groups)]
@@ -226,6 +232,8 @@ class Cluster:
             follows = f", follows n{role.leader.node_id}" if role.leader and role.leader != machine.me else ""
             machine.note(f"{plan.partition}: {role.role.value} of term {role.term}{follows}: {role.why}")
         self.loop.trace.number(core.committed_index)
+        if ready.cut_to is not None:
+            self.on_cut(machine)
         if self.ambush is not None and (moment := _moment(ready, now.leads)) is not None:
             self.ambush(moment, machine)
 

@@ -9,6 +9,7 @@ from random import Random
 from typing import Final
 
 from jepsen.simulation.cluster import Cluster
+from jepsen.simulation.cut_ambushes import CutAmbushes
 from jepsen.simulation.faults import Faults
 from jepsen.simulation.harm import Harm
 from jepsen.simulation.links import MILLISECOND_NS, SECOND_NS
@@ -29,18 +30,25 @@ class Nemesis:
             Operator(cluster, plan, self.harm, cluster.random(f"operator {plan.number}")) for plan in cluster.groups
         ]
         self.faults = Faults(cluster, self.harm, self.operators, cluster.random("faults"))
+        self.cut_ambushes = (
+            CutAmbushes(cluster, cluster.random("cut ambushes")) if cluster.options.cut_ambushes else None
+        )
         self._is_over = False
 
     def start(self) -> None:
         for operator in self.operators:
             operator.start()
         self._supervise()
+        if self.cut_ambushes is not None:
+            self.cut_ambushes.start()
         if self.cluster.options.faults:
             self.loop.call_at_ns(self.loop.now_ns + SECOND_NS, self._period)
 
     def end(self) -> None:
         """No more faults; everything heals that can."""
         self._is_over = True
+        if self.cut_ambushes is not None:
+            self.cut_ambushes.end()
         for operator in self.operators:
             operator.is_restless = False
         self.heal()

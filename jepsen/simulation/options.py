@@ -128,6 +128,8 @@ class Options:
     """And then everything else comes right within this: logs may have to be fetched over slow links."""
     unordered_syncs: bool = False
     """Whether syncs of a disk complete each for itself (`sync_delays`); not drawn, but asked for."""
+    cut_ambushes: bool = False
+    """Whether cuts of logs are made to meet syncs of segments (`cut_ambushes`); not drawn, but asked for."""
 
     def driver_config(self) -> DriverConfig:
         return DriverConfig(
@@ -163,6 +165,16 @@ class Options:
     def election_s(self) -> float:
         """The longest election timeout: the least one, and a random share of as much again."""
         return 2 * self.election_ticks_min * self.tick_ms / 1000
+
+    def with_cut_ambushes(self) -> "Options":
+        """The same run with them, and with appends that are large enough to be synced in their segments."""
+        return replace(
+            self,
+            cut_ambushes=True,
+            unordered_syncs=True,
+            large_append_bytes=min(self.large_append_bytes, 600),
+            value_bytes=max(self.value_bytes, 300),
+        )
 
     def __str__(self) -> str:
         """One option a line."""

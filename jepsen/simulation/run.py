@@ -10,19 +10,23 @@ from dataclasses import replace
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.convergence import Convergence
 from jepsen.simulation.nemesis import Nemesis
-from jepsen.simulation.options import Options, draw
+from jepsen.simulation.options import Options, Scenario, draw
 from jepsen.simulation.outcome import Failure, Outcome, failure_of, logging_to_timeline, shape_of
 from jepsen.simulation.scenarios import Script
 from jepsen.simulation.verdicts import PropertyBroken, insist
 from jepsen.simulation.workload import Workload
 
 
-def simulate(seed: int, options: Options | None = None, *, unordered_syncs: bool = False) -> Outcome:
-    """Run a seed to its end or to the first broken property; `unordered_syncs` is an option of every seed."""
+def simulate(
+    seed: int, options: Options | None = None, *, unordered_syncs: bool = False, cut_ambushes: bool = False
+) -> Outcome:
+    """Run a seed to its end or to the first broken property; the two last are options of every seed."""
     began = time.process_time()
     options = options or draw(seed)
     if unordered_syncs:
         options = replace(options, unordered_syncs=True)
+    if cut_ambushes and options.scenario is Scenario.EVERYTHING:
+        options = options.with_cut_ambushes()
     gc.disable()  # a run is short, and what it leaves behind is collected at once
     cluster = Cluster(options)
     workload = Workload(cluster)
@@ -49,7 +53,7 @@ def simulate(seed: int, options: Options | None = None, *, unordered_syncs: bool
         0.0,
         trace.steps,
         workload.acknowledged(),
-        shape=shape_of(unordered_syncs=options.unordered_syncs),
+        shape=shape_of(unordered_syncs=options.unordered_syncs, cut_ambushes=options.cut_ambushes),
     )
     cluster.close()
     del cluster, workload

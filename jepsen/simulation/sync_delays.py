@@ -16,6 +16,11 @@ SLOWNESS: Final = (1, 1, 4, 20)
 _JOURNAL: Final = "/journal/"
 
 
+def is_of_segment(file: File) -> bool:
+    """Whether a file is none of the journal's."""
+    return _JOURNAL not in file.path
+
+
 class UnorderedDelays:
     """Latencies of the syncs of one disk."""
 
@@ -35,7 +40,7 @@ class UnorderedDelays:
         return self._random.randint(most_ns // 10, most_ns)
 
     def _slowness_of(self, files: Sequence[File], directories: Sequence[str]) -> int:
-        of_files = (self.journal if _JOURNAL in file.path else self.segments for file in files)
+        of_files = (self.segments if is_of_segment(file) else self.journal for file in files)
         return max(*of_files, self.directories if directories else 1, 1)
 
     def __str__(self) -> str:

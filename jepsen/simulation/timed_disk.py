@@ -1,8 +1,8 @@
 """A simulated disk whose syncs take virtual time and tell the process that submitted them.
 
 It belongs to a machine and outlives its processes. Syncs complete in the order of their submission, or, with
-`UnorderedDelays`, each for itself; to a paused process they complete when it goes on, to a dead one never. Blocking
-syncs (opening, cutting) take no time.
+`UnorderedDelays`, each for itself; to a paused process they complete when it goes on, to a dead one never. With
+`UnorderedDelays` those of segments can be held for a while. Blocking syncs (opening, cutting) take no time.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from jepsen.simulation.disk.simulated_disk import PendingSync, SimulatedDisk
 from jepsen.simulation.disk.simulated_faults import PAGE_BYTES, Directory, DirectoryJournal
 from jepsen.simulation.loop import VirtualLoop
 from jepsen.simulation.node import Process
-from jepsen.simulation.sync_delays import UnorderedDelays
+from jepsen.simulation.sync_delays import UnorderedDelays, is_of_segment
 from raftlog.storage.disk import File, SyncDone
 
 
@@ -39,10 +39,16 @@ class TimedDisk(SimulatedDisk):
         self._usual_ns = delay_ns
         self._busy_until_ns = 0
         self._unordered = unordered
+        self.is_holding = False
+        """Whether syncs that cover files of segments wait for `release`."""
+        self._held: list[tuple[Process | None, PendingSync]] = []
 
     def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
         super().submit_sync(files, directories, done)
         if self._unordered is not None:
+            if self.is_holding and any(map(is_of_segment, files)):
+                self._held.append((self.process, self.newest_sync))
+                return
             delay_ns = self._unordered.draw_ns(files, directories, self._usual_ns, self.delay_ns)
             at_ns = self._loop.now_ns + delay_ns
             self._loop.call_at_ns(at_ns, self._return_from_one, self.process, self.newest_sync)
@@ -58,6 +64,27 @@ class TimedDisk(SimulatedDisk):
     def _return_from_one(self, process: Process | None, sync: PendingSync) -> None:
         if process is not None:
             process.call_soon(self.complete, sync)
+
+    def hold(self) -> None:
+        """From now on no sync that covers files of segments returns before `release`; others go past it."""
+        assert self._unordered is not None, "syncs complete in order"
+        self.is_holding = True
+
+    def release(self) -> None:
+        """Let the held syncs return, in the order of their submission."""
+        held, self._held, self.is_holding = self._held, [], False
+        for process, sync in held:
+            self._return_from_one(process, sync)
+
+    @property
+    def has_held(self) -> bool:
+        """Whether a sync of the process that runs is held."""
+        return bool(self._held)
+
+    def process_crash(self) -> None:
+        """Syncs that are held return to nobody."""
+        super().process_crash()
+        self._held.clear()
 
     def slow_down(self, factor: int) -> None:
         self.delay_ns = self._usual_ns * factor

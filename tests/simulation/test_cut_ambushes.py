@@ -1,0 +1,90 @@
+"""Cuts of logs that meet syncs of segments: they happen, find what they are there for, and change no other run."""
+
+from collections.abc import Callable
+
+import pytest
+from click.testing import CliRunner
+
+from jepsen.simulation import VirtualLoop
+from jepsen.simulation.__main__ import main
+from jepsen.simulation.cut_ambushes import CutAmbushes
+from jepsen.simulation.machine import Machine
+from jepsen.simulation.options import draw, generator
+from jepsen.simulation.report import failure_text, repeat_command
+from jepsen.simulation.run import simulate
+from jepsen.simulation.sync_delays import UnorderedDelays
+from jepsen.simulation.timed_disk import TimedDisk
+from raftlog.runtime.group import Group
+from raftlog.runtime.large_appends import LargeAppends
+from raftlog.types import Index
+
+SEEDS = range(1, 7)
+FOUND_WITHIN = range(1, 31)
+
+
+@pytest.fixture
+def sprung(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Machines whose log was cut while a sync of theirs was held."""
+    found: list[str] = []
+    spring = CutAmbushes._spring
+
+    def noting(ambushes: CutAmbushes, machine: Machine) -> None:
+        before = ambushes.sprung
+        spring(ambushes, machine)
+        found.extend([machine.name] * (ambushes.sprung - before))
+
+    monkeypatch.setattr(CutAmbushes, "_spring", noting)
+    return found
+
+
+def test_fixed_seeds_survive_cuts_that_meet_syncs(sprung: list[str]) -> None:
+    for seed in SEEDS:
+        outcome = simulate(seed, cut_ambushes=True)
+        if outcome.failure is not None:
+            pytest.fail(failure_text(outcome, "the one under test"), pytrace=False)
+    assert len(sprung) >= len(SEEDS)
+
+
+def test_they_find_large_appends_that_a_cut_does_not_shorten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ids would be journaled behind the cut; in-order syncs and hundreds of other seeds do not show it."""
+
+    def spare(_appends: LargeAppends, _group: Group, _index: Index) -> None:
+        return None
+
+    monkeypatch.setattr(LargeAppends, "cut", spare)
+    assert any(simulate(seed, cut_ambushes=True).failure is not None for seed in FOUND_WITHIN)
+
+
+def test_no_seed_draws_the_option() -> None:
+    assert not any(draw(seed).cut_ambushes for seed in range(100))
+
+
+def test_the_command_that_repeats_a_run_names_them() -> None:
+    outcome = simulate(1, draw(1).with_cut_ambushes())
+    assert "cut_ambushes = True" in outcome.options
+    assert repeat_command(outcome).endswith("jepsen.simulation --cut-ambushes --seeds 1 --from 1")
+
+
+def test_they_are_for_drivers_only() -> None:
+    done = CliRunner().invoke(main, ["--level", "broker", "--cut-ambushes"])
+    assert (done.exit_code, "--level driver" in done.stderr) == (2, True)
+
+
+def test_held_syncs_return_when_they_are_released_and_others_go_past_them(loop: VirtualLoop) -> None:
+    disk = TimedDisk(generator(1), loop, 1_000, UnorderedDelays(generator(2)))
+    disk.process = loop.add_node("n1").start()
+    disk.make_directory("/journal")
+    segment, journal = disk.open("/a.log", create=True), disk.open("/journal/1", create=True)
+    done: list[str] = []
+
+    def note(name: str) -> Callable[[OSError | None], None]:
+        return lambda _: done.append(name)
+
+    disk.hold()
+    for name, file in (("segment", segment), ("journal", journal), ("again", segment)):
+        disk.submit_sync([file], [], note(name))
+    loop.run_for(1.0)
+    assert (done, disk.has_held) == (["journal"], True)
+    disk.release()
+    loop.run_for(1.0)
+    assert (done, disk.has_held) == (["journal", "segment", "again"], False)
