@@ -3,22 +3,25 @@
     size_bytes ≤ the stream's threshold + one line,   len(records) ≤ BLOCK_RECORDS_MAX + the lines of one piece
 
 Two readers of a line: a record object, as a list of records has them, or any JSON value, which is then the record's
-value byte for byte. Used by `ndjson_ingest`.
+value byte for byte. Lines of more than `PARSED_BYTES_MAX` are read in steps, as large bodies are. Used by
+`ndjson_ingest`.
 """
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import orjson
 
 from raftlog.api.codes import INVALID_JSON
 from raftlog.api.http.held_memory import RECORD_MEMORY_BYTES
+from raftlog.api.http.large_records import PARSED_BYTES_MAX, large_line
 from raftlog.api.http.line_splitter import LineSplitter
 from raftlog.api.http.problems import HttpProblem
 from raftlog.partitions.routing.streams import Streamed
 from raftlog.records import NewRecord
 from raftlog.records.json_record import Encode, json_text, partition_of, read_record, text_or_json
+from raftlog.records.json_slices import check_json
 
 BLOCK_BYTES_MAX = 2 * 1024 * 1024
 """Lines that wait together for the append before theirs; the append threshold."""
@@ -27,11 +30,27 @@ BLOCK_RECORDS_MAX = 20_000
 
 ReadLine: TypeAlias = Callable[[bytes], tuple[Streamed, int | None]]
 """The record of a line and the partition that it names; raises `ValueError`."""
+ReadLineInSteps: TypeAlias = Callable[[bytes], Generator[None, None, tuple[Streamed, int | None]]]
+
+
+class LineReader(NamedTuple):
+    """How the lines of one body are read."""
+
+    read: ReadLine
+    read_large: ReadLineInSteps
 
 
 def value_of(line: bytes) -> tuple[Streamed, int | None]:
     """Any JSON value, stored as it stands in the line."""
     return (line if orjson.loads(line) is not None else NewRecord(None)), None
+
+
+def _large_value_of(line: bytes) -> Generator[None, None, tuple[Streamed, int | None]]:
+    try:
+        yield from check_json(line)
+    except ValueError as error:
+        raise HttpProblem(INVALID_JSON, f"it is not JSON: {error}") from None
+    return line, None
 
 
 def _record_reader(encode: Encode) -> ReadLine:
@@ -44,10 +63,20 @@ def _record_reader(encode: Encode) -> ReadLine:
     return record_of
 
 
-LINE_READERS: Mapping[str, ReadLine] = {
-    "records": _record_reader(json_text),
-    "text-records": _record_reader(text_or_json),
-    "values": value_of,
+def _large_record_reader(encode: Encode) -> ReadLineInSteps:
+    def large_record_of(line: bytes) -> Generator[None, None, tuple[Streamed, int | None]]:
+        try:
+            return (yield from large_line(line, encode))
+        except orjson.JSONDecodeError as error:  # its position is that in a piece
+            raise HttpProblem(INVALID_JSON, f"it is not JSON: {error.msg}") from None
+
+    return large_record_of
+
+
+LINE_READERS: Mapping[str, LineReader] = {
+    "records": LineReader(_record_reader(json_text), _large_record_reader(json_text)),
+    "text-records": LineReader(_record_reader(text_or_json), _large_record_reader(text_or_json)),
+    "values": LineReader(value_of, _large_value_of),
 }
 """By the query parameter `lines`."""
 
@@ -86,16 +115,22 @@ class Block:
         """The number of the line that the record at a place of the block came from."""
         return self._numbers[place]
 
-    def add(self, lines: Sequence[bytes], number: int, read: ReadLine, splitter: LineSplitter) -> None:
-        """Add the records of lines, of which the first has this number; empty ones are none. Raises `BadLine`, after
-        those before it were added."""
-        add_record, add_number, bytes_max = self.records.append, self._numbers.append, splitter.line_bytes_max
+    def add(
+        self, lines: Sequence[bytes], number: int, reader: LineReader, splitter: LineSplitter
+    ) -> Generator[None, None, None]:
+        """Add the records of lines, of which the first has this number; empty ones are none. Yields where others may
+        run. Raises `BadLine`, after those before it were added."""
+        add_record, add_number, read = self.records.append, self._numbers.append, reader.read
+        unchecked_max = splitter.line_bytes_max
         for line in lines:
             if line:
                 try:
-                    if len(line) > bytes_max:
+                    if len(line) > unchecked_max:
                         splitter.check(len(line))
-                    record, partition = read(line)
+                    if len(line) > PARSED_BYTES_MAX:
+                        record, partition = yield from reader.read_large(line)
+                    else:
+                        record, partition = read(line)
                 except HttpProblem as problem:
                     raise BadLine(number, problem) from None
                 except ValueError as error:

@@ -24,6 +24,7 @@ from raftlog.errors import RaftlogError, Unavailable
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.routing.streams import ProduceStream, Share
 from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.runtime.slices import in_slices
 
 _STILL_S = 0.002
 """A body that gave nothing for so long has no more for the moment: what there is can leave."""
@@ -66,7 +67,7 @@ class NdjsonIngest:
                 else:
                     await self._receive(body)
             if body.at_end and self._report.problem is None:
-                self._take(self._splitter.end())
+                await self._take(self._splitter.end())
             if self._block.records and not self._report.has_failed:
                 await self._depart()
             await self._land()
@@ -105,18 +106,18 @@ class NdjsonIngest:
         self._coming = None
         try:
             lines = self._splitter.feed(coming.result())
-            self._take(lines)
+            await self._take(lines)
             self._splitter.check(self._splitter.rest_bytes)
             await self._cover(self._block.memory_bytes + self._splitter.rest_bytes)
         except (HttpProblem, RaftlogError) as error:
             self._report.stop(error, self._lines + 1)
 
-    def _take(self, lines: list[bytes]) -> None:
+    async def _take(self, lines: list[bytes]) -> None:
         block = self._block
         if not block.records:
             block.began = self._loop.time()
         try:
-            block.add(lines, self._lines + 1, self._into.read_line, self._splitter)
+            await in_slices(block.add(lines, self._lines + 1, self._into.line_reader, self._splitter))
             self._lines += len(lines)
         except BadLine as bad:
             self._lines = bad.number

@@ -2,16 +2,16 @@
 
 from typing import NamedTuple
 
-from raftlog.api.http.ndjson_block import ReadLine
+from raftlog.api.http.ndjson_block import LineReader
 from raftlog.partitions.results import Acks
 
 
 class ProduceOptions(NamedTuple):
     """`partition` is None when the path names none. `timeout_ms` is for the request, or for each append of a stream.
-    `read_line` is how the lines of an NDJSON body are read."""
+    `line_reader` is how the lines of an NDJSON body are read."""
 
     topic: str
     partition: int | None
     acks: Acks
     timeout_ms: int
-    read_line: ReadLine
+    line_reader: LineReader

@@ -11,8 +11,10 @@ import pytest
 from raftlog.api.http import ndjson_ingest
 from raftlog.api.http.line_splitter import LineSplitter
 from raftlog.api.http.ndjson_report import StreamReport
+from raftlog.config import MIB
 from raftlog.errors import DeadlineExceeded, NoLeader
 from raftlog.partitions.routing.streams import ProduceStream
+from tests.loop_hold import HOLD_S_MAX, Hold
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
@@ -423,3 +425,50 @@ def test_lines_are_the_same_however_the_body_is_cut():
         for begin in range(0, len(body), cut):
             found += splitter.feed(body[begin : begin + cut])
         assert found + splitter.end() == [b'{"a":1}', b"", b'{"b":2}', b'{"c":3}'], cut
+
+
+LARGE_BYTES = 20 * MIB
+GROWING = b"[" + b"[]," * (LARGE_BYTES // 3) + b"0]"
+
+
+@pytest.mark.parametrize(("kind", "line"), [("records", b'{"value":%b,"partition":1}'), ("values", b"%b")])
+async def test_a_large_line_holds_the_loop_for_short_times(api, kind, line):
+    await api.topic(partitions=2, max_message_bytes=str(2 * LARGE_BYTES))
+    path = f"/topics/t?lines={kind}" if kind == "records" else f"/topics/t/partitions/1?lines={kind}"
+    async with Hold() as hold:
+        status, answer = await send(api, b"\n" + line % GROWING + b"\n", path)
+    assert (status, answer["records"]) == (200, 1), answer
+    assert hold.longest_s < HOLD_S_MAX
+    async with api.session.get(api.url + "/topics/t/partitions/1/records?offset=0") as response:
+        assert (await response.read()).count(b"[]") == GROWING.count(b"[]") + 1, "and its headers"
+
+
+LARGE = b'"' + b"x" * 300_000 + b'"'
+BAD_LARGE_LINES = [
+    ("records", b'{"value":%b' % LARGE, "not a JSON object"),
+    ("records", b"[%b]" % LARGE, "not a JSON object"),
+    ("records", b'{"value":%b,"n":}' % LARGE, "not JSON"),
+    ("records", b'{"value":%b,"valu":1}' % LARGE, "unknown field 'valu'"),
+    ("text-records", b'{"key":[%b}' % LARGE, "unexpected end"),
+    ("values", b"[%b" % LARGE, "not JSON"),
+]
+
+
+@pytest.mark.parametrize(("kind", "bad", "why"), BAD_LARGE_LINES)
+async def test_a_bad_large_line_ends_it(api, kind, bad, why):
+    await api.topic()
+    status, answer = await send(api, b'{"value":1}\n' + bad + b'\n{"value":2}\n', f"/topics/t?lines={kind}")
+    assert (status, answer["error_code"], answer["outcome"]) == (422, 42203, "partial"), answer
+    assert (answer["records"], answer["line"]) == (1, 2)
+    assert why in answer["message"]
+    assert "at character" not in answer["message"]
+
+
+async def test_large_lines_are_the_records_that_small_ones_are(api):
+    await api.topic(partitions=2)
+    body = b'{"key":"k","value":%b,"encoding":{"value":"text"},"partition":1}\n' % LARGE
+    assert (await send(api, body + body.replace(b"x" * 300_000, b"x"), "/topics/t?lines=text-records"))[0] == 200
+    found = (await api.get("/topics/t/partitions/1/records?offset=0"))[1]
+    assert [(row["key"], len(row["value"]), row["encoding"]) for row in found] == [
+        ("k", size, {"key": "text", "value": "text"}) for size in (300_000, 1)
+    ]
