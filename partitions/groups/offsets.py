@@ -8,29 +8,69 @@ the order of the decisions. Owned by a coordinator's requests; called by `servin
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from raftlog.assignors import decode_subscription
-from raftlog.errors import GroupFull, GroupNotEmpty, InvalidArgument, UnknownGroup, UnknownTopic
+from raftlog.errors import GroupFull, GroupNotEmpty, InvalidArgument, RaftlogError, UnknownGroup, UnknownTopic
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.groups.folded import Entry, Place
+from raftlog.partitions.groups.folded import Entry, Folded, Place
+from raftlog.partitions.groups.machine import Machine
 from raftlog.partitions.groups.records import METADATA_BYTES_MAX, OffsetKey, OffsetRecord
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
 from raftlog.partitions.groups.surroundings import GroupSurroundings
-
-if TYPE_CHECKING:
-    from raftlog.partitions.groups.coordinator import Coordinator
+from raftlog.partitions.replica import Replica
 
 OFFSETS_MAX: Final = 10_000
 """In one commit or reset."""
 _SIMPLE: Final = MemberIdentity("", -1)
 
 
+class OffsetsPort(Protocol):
+    """What offsets need of their coordinator."""
+
+    replica: Replica
+    folded: Folded
+    machine: Machine
+
+    @property
+    def is_over(self) -> bool:
+        """Whether another coordinator takes its place."""
+        ...
+
+    def why_no_commit(self, group: str, member: MemberIdentity) -> RaftlogError | None:
+        """Why the member may not commit now."""
+        ...
+
+    async def ready(self, deadline: Deadline) -> None:
+        """Wait until it serves."""
+        ...
+
+    async def current(self, deadline: Deadline) -> None:
+        """Wait until everything is folded that was answered before this call."""
+        ...
+
+    async def confirm(self, deadline: Deadline) -> None:
+        """Make sure that no other coordinator knows more."""
+        ...
+
+    async def settled(self, deadline: Deadline) -> bool:
+        """Wait until all appends under way are committed; False when there were none."""
+        ...
+
+    async def written(self, entries: list[Entry], deadline: Deadline) -> None:
+        """Append these, and wait until they are committed."""
+        ...
+
+    async def delete(self, group: str, *, deadline: Deadline) -> None:
+        """Delete a group that has or had members."""
+        ...
+
+
 class Offsets:
     """Of one coordinator."""
 
-    def __init__(self, coordinator: "Coordinator", around: GroupSurroundings) -> None:
+    def __init__(self, coordinator: OffsetsPort, around: GroupSurroundings) -> None:
         self._coordinator, self._around = coordinator, around
         self._folded = coordinator.folded
 

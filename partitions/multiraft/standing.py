@@ -10,19 +10,21 @@ its way at a time, and a lost one is made good by the next. Owned by the node, w
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.events import event
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.multiraft.fitness import Fitness
+from raftlog.partitions.multiraft.leaders import Leaders
 from raftlog.partitions.multiraft.requests import Request, Requests
+from raftlog.partitions.multiraft.settings import NodeSettings
+from raftlog.partitions.multiraft.surroundings import NodeTransport
+from raftlog.runtime.driver import Driver
+from raftlog.runtime.node_identity import NodeIdentity
 from raftlog.runtime.rpc import Answer
 from raftlog.runtime.ticker import Stall
 from raftlog.types import NodeId
-
-if TYPE_CHECKING:  # the node owns this
-    from raftlog.partitions.multiraft.node import Node
 
 _logger = logging.getLogger(__name__)
 
@@ -31,10 +33,25 @@ FITNESS = "node.fitness"
 _TELL_MS = 200
 
 
+class StandingPort(Protocol):
+    """What it needs of the node."""
+
+    settings: NodeSettings
+    loop: asyncio.AbstractEventLoop
+    driver: Driver
+    leaders: Leaders
+    transport: NodeTransport
+
+    @property
+    def identity(self) -> NodeIdentity:
+        """This process and its disk."""
+        ...
+
+
 class Standing:
     """See the module."""
 
-    def __init__(self, node: "Node", requests: Requests) -> None:
+    def __init__(self, node: StandingPort, requests: Requests) -> None:
         self.fitness = Fitness(node.identity.node_id, node.settings.slow_rest_ms)
         self._node, self._requests, self._loop = node, requests, node.loop
         self._telling: dict[NodeId, asyncio.Task[None]] = {}

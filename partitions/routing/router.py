@@ -9,7 +9,8 @@ side is `serving`. Called by partitions and the broker.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
 
 from raftlog.errors import NoLeader, NotLeader, OutcomeUnknown, RaftlogError
 from raftlog.partitions.deadline import Deadline
@@ -20,9 +21,6 @@ from raftlog.partitions.results import Acks
 from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc import Answer, NotConnected
 from raftlog.types import NodeId, Offset
-
-if TYPE_CHECKING:
-    from raftlog.partitions.routing.partition import Partition
 
 T = TypeVar("T")
 PRODUCE = "data.produce"
@@ -38,6 +36,23 @@ _GRACE_S = 1.0
 """How much longer than a fetch may wait over there its answer is waited for here."""
 
 
+class RoutedPartition(Protocol):
+    """A partition, as far as finding its leader goes."""
+
+    name: str
+    number: int
+    topic_id: UUID
+    group_id: UUID
+    assigned: Sequence[ReplicaId]
+    replica: Replica | None
+    hint: NodeId | None
+    failed: NodeId | None
+
+    def why_no_leader(self) -> RaftlogError | None:
+        """Why an append would be refused at once because nobody is known to lead."""
+        ...
+
+
 class Router:
     """One for each process."""
 
@@ -49,7 +64,7 @@ class Router:
         """Those of them that have no answer yet; never below 0."""
         self._node = node
 
-    def leader_of(self, partition: "Partition") -> NodeId | None:
+    def leader_of(self, partition: RoutedPartition) -> NodeId | None:
         """As known now; None while nobody is, or while that one cannot be reached or stands still."""
         replica = partition.replica
         if replica is not None:
@@ -65,19 +80,19 @@ class Router:
     def _is_there(self, node: NodeId) -> bool:
         return node == self.me or self._node.is_alive(node)
 
-    def _likeliest(self, partition: "Partition") -> NodeId | None:
+    def _likeliest(self, partition: RoutedPartition) -> NodeId | None:
         """The first replica that can be asked, and did not fail to answer just now. Our own has not been made yet."""
         others = [
             each.node_id for each in partition.assigned if each.node_id != self.me and self._is_there(each.node_id)
         ]
         return next((node for node in others if node != partition.failed), others[0] if others else None)
 
-    def lost_end(self, partition: "Partition") -> str | None:
+    def lost_end(self, partition: RoutedPartition) -> str | None:
         """Why the replica here, of which too little is left to lead, cannot go on; None where there is none."""
         group = self._node.group(partition.group_id)
         return None if group is None else lost_end(group)
 
-    async def leader_changes(self, partition: "Partition", deadline: Deadline) -> None:
+    async def leader_changes(self, partition: RoutedPartition, deadline: Deadline) -> None:
         """Wait until the leader may be another one, a short time at most."""
         until = Deadline(min(deadline, asyncio.get_running_loop().time() + _PAUSE_S))
         if partition.replica is None:
@@ -87,7 +102,7 @@ class Router:
 
     async def call(
         self,
-        partition: "Partition",
+        partition: RoutedPartition,
         deadline: Deadline,
         here: Callable[[Replica], Awaitable[T]],
         there: Callable[[NodeId], Awaitable[T]],
@@ -114,7 +129,7 @@ class Router:
                 await self._after(partition, leader, error, deadline)
 
     async def _after(
-        self, partition: "Partition", asked: NodeId | None, error: RaftlogError, deadline: Deadline
+        self, partition: RoutedPartition, asked: NodeId | None, error: RaftlogError, deadline: Deadline
     ) -> None:
         """Go on with the leader that was named, or wait for another one and ask somebody else."""
         named = error.leader if isinstance(error, NotLeader) else None
@@ -131,7 +146,7 @@ class Router:
     async def produce(
         self,
         leader: NodeId,
-        partition: "Partition",
+        partition: RoutedPartition,
         batches: Sequence[bytearray],
         acks: Acks,
         deadline: Deadline,
@@ -154,7 +169,7 @@ class Router:
         return Appended(Offset(base), Offset(after), epoch, Offset(high_watermark), is_duplicate)
 
     async def read(
-        self, node: NodeId, name: str, partition: "Partition", header: Mapping[str, Any], deadline: Deadline
+        self, node: NodeId, name: str, partition: RoutedPartition, header: Mapping[str, Any], deadline: Deadline
     ) -> Answer:
         """Ask another node about a partition that it leads; it may wait until the deadline before it answers."""
         loop = asyncio.get_running_loop()

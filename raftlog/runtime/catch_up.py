@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from raftlog.errors import RaftlogError, Unavailable
 from raftlog.events import event
@@ -22,11 +22,9 @@ from raftlog.runtime.fetching import Fetching
 from raftlog.runtime.group import Group
 from raftlog.runtime.installation import Installation
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.ports import TransferPort
 from raftlog.runtime.rebuilding import Rebuild, Rebuilt
 from raftlog.runtime.repairing import Repair
-
-if TYPE_CHECKING:  # the driver owns this
-    from raftlog.runtime.driver import Driver
 
 _logger = logging.getLogger(__name__)
 _DOUBLINGS_MAX = 6
@@ -36,12 +34,12 @@ _DOUBLINGS_MAX = 6
 class CatchUp:
     """The tasks of a driver's groups."""
 
-    def __init__(self, driver: "Driver") -> None:
-        self._driver = driver
+    def __init__(self, port: TransferPort) -> None:
+        self._port = port
         self._bytes_fetched = 0
         """By those that ended."""
         self._fetches: dict[GroupKey, tuple[Fetching, asyncio.Task[None]]] = {}
-        self._transfers = asyncio.Semaphore(driver.config.transfers_max)
+        self._transfers = asyncio.Semaphore(port.config.transfers_max)
         self._turn_waits: list[asyncio.Future[None]] = []
         self._installing: dict[GroupKey, None] = {}
         """Groups whose log is being replaced."""
@@ -63,9 +61,9 @@ class CatchUp:
             if (fetching.leader, fetching.term) == (offer.sender, offer.term):
                 return
             task.cancel()
-        fetching = Fetching(self._driver, group, offer, self._wait_turn)
+        fetching = Fetching(self._port, group, offer, self._wait_turn)
         work = self._fetch(group, fetching)
-        self._fetches[key] = fetching, self._driver.loop.create_task(work, name=f"fetching for {group.path}")
+        self._fetches[key] = fetching, self._port.loop.create_task(work, name=f"fetching for {group.path}")
 
     @property
     def is_fetching(self) -> bool:
@@ -85,7 +83,7 @@ class CatchUp:
                     wait.set_result(None)
 
     def _wait_turn(self) -> "asyncio.Future[None]":
-        wait: asyncio.Future[None] = self._driver.loop.create_future()
+        wait: asyncio.Future[None] = self._port.loop.create_future()
         self._turn_waits.append(wait)
         return wait
 
@@ -101,7 +99,7 @@ class CatchUp:
         except (RaftlogError, OSError, TimeoutError) as error:
             why = str(error) or type(error).__name__
             event(_logger, "catch_up_ended", group=group.name, leader=node, bytes=fetching.bytes_taken, why=why)
-            await asyncio.sleep(self._driver.config.retry_pause_ms / 1000)
+            await asyncio.sleep(self._port.config.retry_pause_ms / 1000)
         finally:
             self._bytes_fetched += fetching.bytes_taken
             if self._fetches.get(group.key, (None,))[0] is fetching:
@@ -114,10 +112,10 @@ class CatchUp:
         if repair is not None:
             repair.cancel()
         try:
-            await Installation(self._driver, group, fetching.leader.node_id).run()
+            await Installation(self._port, group, fetching.leader.node_id).run()
         finally:
             del self._installing[group.key]
-            if group.damage is not None and not group.is_closed and self._driver.failure is None:
+            if group.damage is not None and not group.is_closed and self._port.failure is None:
                 self.repair(group)
 
     # what is damaged
@@ -127,7 +125,7 @@ class CatchUp:
         if group.key not in self._failures:
             event(_logger, "replica_quarantined", group=group.name, why=str(group.damage))
         if not any(group.key in those for those in (self._tasks, self._installing, self._rebuilds)):
-            self._begin(group, Repair(self._driver, group).run, "repair")
+            self._begin(group, Repair(self._port, group).run, "repair")
 
     async def rebuild(self, group: Group, term_min: int) -> Rebuilt:
         """Let the replica go on alone; it is finished whoever waits for it, and whoever asks again waits for the same.
@@ -139,8 +137,8 @@ class CatchUp:
             if group.key in self._installing:
                 raise Unavailable(f"{group.name}: a leader's log takes the place of this one just now; look again")
             self.forget(group)
-            work = Rebuild(self._driver, group, term_min).run()
-            task = self._driver.loop.create_task(work, name=f"rebuilding of {group.path}")
+            work = Rebuild(self._port, group, term_min).run()
+            task = self._port.loop.create_task(work, name=f"rebuilding of {group.path}")
             self._rebuilds[group.key] = task
             task.add_done_callback(partial(self._rebuilt, group))
         await asyncio.wait([task])
@@ -156,7 +154,7 @@ class CatchUp:
             del self._rebuilds[group.key]
         if not task.cancelled() and task.exception() is not None:
             _logger.warning("%s does not go on alone: %s", group.path, task.exception())
-        if group.damage is not None and not group.is_closed and self._driver.failure is None:
+        if group.damage is not None and not group.is_closed and self._port.failure is None:
             self.repair(group)
 
     def forget(self, group: Group) -> None:
@@ -177,7 +175,7 @@ class CatchUp:
         self._fetches.clear()
 
     def _begin(self, group: Group, run: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
-        self._tasks[group.key] = self._driver.loop.create_task(self._run(group, run, what), name=f"{what} {group.path}")
+        self._tasks[group.key] = self._port.loop.create_task(self._run(group, run, what), name=f"{what} {group.path}")
 
     async def _run(self, group: Group, run: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
         key = group.key
@@ -185,14 +183,14 @@ class CatchUp:
             await run()
             self._failures.pop(key, None)
             if group.damage is not None:
-                await asyncio.sleep(self._driver.config.retry_pause_ms / 1000)
+                await asyncio.sleep(self._port.config.retry_pause_ms / 1000)
         except (RaftlogError, OSError, TimeoutError) as error:
             _logger.warning("%s of %s was given up for now: %s", what, group.path, error)
             group.repair_note = f"tried again: {error}"
             failures = self._failures[key] = min(self._failures.get(key, 0) + 1, _DOUBLINGS_MAX)
-            await asyncio.sleep(self._driver.config.retry_pause_ms / 1000 * 2 ** (failures - 1))
+            await asyncio.sleep(self._port.config.retry_pause_ms / 1000 * 2 ** (failures - 1))
         finally:
             if self._tasks.get(key) is asyncio.current_task():
                 del self._tasks[key]
-        if group.damage is not None and not group.is_closed and self._driver.failure is None:
+        if group.damage is not None and not group.is_closed and self._port.failure is None:
             self.repair(group)

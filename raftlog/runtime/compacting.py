@@ -13,20 +13,19 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from raftlog.errors import CorruptBatch, RaftlogError, SyncFailed
 from raftlog.events import event
 from raftlog.raft import Role
+from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.control_entries import CompactedTo
 from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.persister import Persister
 from raftlog.storage.compaction import Compaction, CompactionBounds, Step, clean_to
 from raftlog.storage.shortages import PASSING_ERRORS
 from raftlog.types import Offset
-
-if TYPE_CHECKING:  # the driver owns this
-    from raftlog.runtime.driver import Driver
 
 _logger = logging.getLogger(__name__)
 _BURST_S: Final = 0.1
@@ -34,6 +33,23 @@ _BURST_S: Final = 0.1
 _REST: Final = 3.0
 """After a slice others have the loop for so many times as long: where records are small, work is what counts, not
 bytes, and all replicas of a partition do it at about the same time."""
+
+
+class CompactionPort(Protocol):
+    """What compaction needs of the process. The driver provides it."""
+
+    config: DriverConfig
+    loop: asyncio.AbstractEventLoop
+    persister: Persister
+    failure: RaftlogError | None
+
+    def is_rebuilding(self, group: Group) -> bool:
+        """The group's log is being rewritten, by an operator's order."""
+        ...
+
+    def is_copied(self, group: Group) -> bool:
+        """A replica in another process copies the group's files."""
+        ...
 
 
 class CompactionDone(NamedTuple):
@@ -57,8 +73,8 @@ class _Waiting(NamedTuple):
 class Compacting:
     """See the module."""
 
-    def __init__(self, driver: "Driver") -> None:
-        self._driver = driver
+    def __init__(self, port: CompactionPort) -> None:
+        self._port = port
         self._waiting: dict[GroupKey, _Waiting] = {}
         self._task: asyncio.Task[None] | None = None
         self._run: Iterator[Step] | None = None
@@ -73,8 +89,8 @@ class Compacting:
     def ask(self, group: Group) -> None:
         """Compact what lies below the group's mark, once everything allows it; then below marks that came meanwhile."""
         if group.key not in self._waiting:
-            checkpoint = self._driver.persister.checkpoints.ask()
-            self._waiting[group.key] = _Waiting(group, group.log.mark, checkpoint, self._driver.loop.time())
+            checkpoint = self._port.persister.checkpoints.ask()
+            self._waiting[group.key] = _Waiting(group, group.log.mark, checkpoint, self._port.loop.time())
 
     def tick(self) -> None:
         """Begin with a group, if one can be."""
@@ -83,7 +99,7 @@ class Compacting:
             if ready is not None:
                 del self._waiting[ready.group.key]
                 self.current = ready.group
-                self._task = self._driver.loop.create_task(self._compact(ready.group, ready.mark), name="compaction")
+                self._task = self._port.loop.create_task(self._compact(ready.group, ready.mark), name="compaction")
 
     def stop(self) -> None:
         """Nothing goes on any more."""
@@ -99,12 +115,12 @@ class Compacting:
             self._task.cancel()
 
     def _is_ready(self, waiting: _Waiting) -> bool:
-        group, driver = waiting.group, self._driver
+        group, port = waiting.group, self._port
         if group.is_closed:
             del self._waiting[group.key]
             self.done.pop(group.key, None)
             return False
-        if driver.persister.checkpoints.completed < waiting.checkpoint:
+        if port.persister.checkpoints.completed < waiting.checkpoint:
             return False
         log, segment = group.log, group.log.segment_at(waiting.mark.compacted_to)
         if segment is None or clean_to(log.segments) >= segment.base_offset:
@@ -119,24 +135,24 @@ class Compacting:
         )
 
     def _may_change(self, group: Group) -> bool:
-        is_busy = group.is_closed or group.is_deaf or group.is_leaving or self._driver.catch_up.is_rebuilding(group)
-        return group.damage is None and not is_busy and self._driver.failure is None
+        is_busy = group.is_closed or group.is_deaf or group.is_leaving or self._port.is_rebuilding(group)
+        return group.damage is None and not is_busy and self._port.failure is None
 
     def _is_needed(self, group: Group, index: int) -> bool:
         """Whether somebody copies the log, or a follower that is there lacks entries below: it would copy it anew."""
-        if self._driver.supplying.is_copied(group):
+        if self._port.is_copied(group):
             return True
         if group.core.role is not Role.LEADER:
             return False
         return any(each.is_active and each.match_index < index for each in group.core.status().followers)
 
     def _waited(self, waiting: _Waiting) -> bool:
-        return self._driver.loop.time() - waiting.since >= self._driver.config.compaction_wait_ms / 1000
+        return self._port.loop.time() - waiting.since >= self._port.config.compaction_wait_ms / 1000
 
     # one run
 
     async def _compact(self, group: Group, mark: CompactedTo) -> None:
-        driver, began = self._driver, self._driver.loop.time()
+        port, began = self._port, self._port.loop.time()
         try:
             is_done = await self._run_over(group, mark, began)
             is_last = group.log.mark.compacted_to <= mark.compacted_to
@@ -145,10 +161,10 @@ class Compacting:
         except CorruptBatch as error:
             group.note_damage(error)
         except SyncFailed as error:
-            driver.persister.stop_with(error)
+            port.persister.stop_with(error)
         except (RaftlogError, OSError) as error:
             if isinstance(error, OSError) and error.errno not in PASSING_ERRORS:
-                driver.persister.stop_with(error)
+                port.persister.stop_with(error)
                 return
             _logger.warning("compaction of %s was given up for now: %s", group.path, error)
             self.ask(group)
@@ -167,14 +183,14 @@ class Compacting:
         bounds = CompactionBounds(limits.segment_bytes, limits.segment_rows_max)
         compaction = Compaction(log.segments, target, mark.tombstones_to, bounds)
         self._run = compaction.run()
-        resumed = self._driver.loop.time()
+        resumed = self._port.loop.time()
         for step in self._run:
-            self._driver.persister.checkpoints.note_changed(group)
-            await self._follow(step, self._driver.loop.time() - resumed)
-            resumed = self._driver.loop.time()
+            self._port.persister.checkpoints.note_changed(group)
+            await self._follow(step, self._port.loop.time() - resumed)
+            resumed = self._port.loop.time()
             if not self._may_change(group) or log.segments.generation != compaction.generation:
                 return False
-        seconds = self._driver.loop.time() - began
+        seconds = self._port.loop.time() - began
         self.done[group.key] = CompactionDone(target, compaction.bytes_before, compaction.bytes_after, seconds)
         event(
             _logger,
@@ -189,10 +205,10 @@ class Compacting:
     async def _follow(self, step: Step, slice_s: float) -> None:
         """Sync what is to be synced, and let others have loop and disk, for as long as rate and rest say."""
         if step.files or step.directories:
-            await self._driver.persister.sync(step.files, step.directories)
-        now = self._driver.loop.time()
+            await self._port.persister.sync(step.files, step.directories)
+        now = self._port.loop.time()
         self.bytes_done += step.size_bytes
-        used = step.size_bytes / self._driver.config.compaction_bytes_per_s
+        used = step.size_bytes / self._port.config.compaction_bytes_per_s
         self._next_at = max(self._next_at, now - _BURST_S) + used
         await asyncio.sleep(max(0.0, self._next_at - now, slice_s * _REST))
 

@@ -9,28 +9,25 @@ where the roll of their file says that it was compacted. Called by `installation
 """
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from raftlog.errors import FormatError, InvalidBatch, Unavailable
 from raftlog.records import HEADER_SIZE, BatchHeader, ControlKind, crc_matches, read_control, read_header
 from raftlog.records.header import MAGIC
 from raftlog.runtime.bulk import FilesAsked, FilesFound, PieceAsked, PieceFound
 from raftlog.runtime.group import Group
+from raftlog.runtime.ports import LogPort
 from raftlog.storage.gap import why_no_gap
 from raftlog.storage.roll import Roll, decode_roll
 from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import NodeId, Offset, Term
 
-if TYPE_CHECKING:  # the driver owns this
-    from raftlog.runtime.driver import Driver
-
 
 class Copying:
     """One attempt, from one replica."""
 
-    def __init__(self, driver: "Driver", group: Group, source: NodeId) -> None:
+    def __init__(self, port: LogPort, group: Group, source: NodeId) -> None:
         self.bytes_taken = 0
-        self._driver, self._group, self._source = driver, group, source
+        self._port, self._group, self._source = port, group, source
 
     async def ask_files(self, below: Offset) -> FilesFound:
         """What there is to copy. Raises as `copy`."""
@@ -50,21 +47,21 @@ class Copying:
                 segments.write()
                 self.bytes_taken += sum(map(len, batches))
             changed = segments.changed_since_checkpoint()
-            await self._driver.persister.sync(changed.files, changed.directories)
+            await self._port.persister.sync(changed.files, changed.directories)
             changed.note_synced()
         if (segments.next_offset, segments.last_index) != (files.below, files.boundary.index):
             raise self._unsound(f"they end before entry {segments.last_index + 1} at offset {segments.next_offset}")
 
     async def _piece(self, files: FilesFound, base_offset: Offset, row: int) -> tuple[bytes, ...]:
-        chunk = self._driver.config.transfer_chunk_bytes
+        chunk = self._port.config.transfer_chunk_bytes
         found = await self._ask(PieceAsked(self._group.key, files.version, base_offset, row, chunk))
         if not isinstance(found, PieceFound):
             raise self._unsound("no piece")
         return found.batches
 
     async def _ask(self, question: object) -> object:
-        async with asyncio.timeout(self._driver.config.transfer_timeout_ms / 1000):
-            return await self._driver.transport.request(self._source, question)
+        async with asyncio.timeout(self._port.config.transfer_timeout_ms / 1000):
+            return await self._port.transport.request(self._source, question)
 
     def _take(self, segments: SegmentedLog, batch: bytes) -> None:
         header = read_header(batch) if len(batch) >= HEADER_SIZE else None

@@ -12,21 +12,21 @@ import asyncio
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from raftlog.errors import InvalidArgument, Unavailable
+from raftlog.errors import InvalidArgument, RaftlogError, Unavailable
 from raftlog.raft import Restart
+from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.creation import Making
 from raftlog.runtime.group import Group
 from raftlog.runtime.group_log import GroupLog
 from raftlog.runtime.journal.operations import Created, GroupKey
+from raftlog.runtime.persister import Persister
+from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll
 from raftlog.storage.segmented_log import SyncTargets
 from raftlog.storage.shortages import PASSING_ERRORS, refusal_of
 from raftlog.types import Offset
-
-if TYPE_CHECKING:  # the driver owns this
-    from raftlog.runtime.driver import Driver
 
 _BATCH: Final = 256
 """Groups that share their syncs."""
@@ -42,21 +42,36 @@ Joining = tuple[uuid.UUID, str | None]
 _Wanted = tuple[uuid.UUID, Roll | None, str | None]
 
 
+class CreationPort(Protocol):
+    """What the creation of replicas needs of the process. The driver provides it."""
+
+    disk: Disk
+    data_dir: str
+    config: DriverConfig
+    persister: Persister
+    failure: RaftlogError | None
+    groups: dict[GroupKey, Group]
+
+    def add(self, group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> Group:
+        """Let a group work whose directory is there, durably."""
+        ...
+
+
 class Creations:
     """Those of a driver."""
 
-    def __init__(self, driver: "Driver") -> None:
-        self._driver = driver
+    def __init__(self, port: CreationPort) -> None:
+        self._port = port
         self._under_way: dict[GroupKey, None] = {}
 
     def make(self, group_id: uuid.UUID, roll: Roll | None, name: str | None) -> Group:
         """Make one; blocking. Raises like `Driver.create_group`."""
-        driver = self._driver
-        path = f"{driver.data_dir}/{name or group_id}"
+        port = self._port
+        path = f"{port.data_dir}/{name or group_id}"
         self._check(path, group_id, roll)
-        making = Making(driver.disk, driver.data_dir, path, group_id, roll)
+        making = Making(port.disk, port.data_dir, path, group_id, roll)
         with self._may_be_full(path):
-            log, restart = making.run(driver.config.recent_bytes_max)
+            log, restart = making.run(port.config.recent_bytes_max)
         return self._begin([(making, log, restart)])[0]
 
     def is_under_way(self, key: GroupKey) -> bool:
@@ -65,11 +80,11 @@ class Creations:
 
     def _check(self, path: str, group_id: uuid.UUID, roll: Roll | None) -> None:
         """Whether a replica of this group can be made now; raises `InvalidArgument` or `Unavailable`."""
-        if group_id.bytes in self._driver.groups or group_id.bytes in self._under_way:
+        if group_id.bytes in self._port.groups or group_id.bytes in self._under_way:
             raise InvalidArgument(f"{path}: this process has a replica of group {group_id} already")
-        if self._driver.persister.is_leaving(group_id.bytes):
+        if self._port.persister.is_leaving(group_id.bytes):
             raise Unavailable(f"{path}: a replica of group {group_id} is still being removed; try again")
-        if roll is not None and self._driver.persister.checkpoints.was_removed(group_id.bytes):
+        if roll is not None and self._port.persister.checkpoints.was_removed(group_id.bytes):
             raise Unavailable(f"{path}: this disk gave the group {group_id} up, and can only be filled by its leader")
 
     @contextmanager
@@ -81,18 +96,18 @@ class Creations:
         except OSError as error:
             if error.errno in PASSING_ERRORS:
                 raise refusal_of(path, error, "add space, and try again") from None
-            self._driver.persister.stop_with(error)
-            raise self._driver.failure or error from None
+            self._port.persister.stop_with(error)
+            raise self._port.failure or error from None
 
     def _begin(self, created: Sequence[tuple[Making, GroupLog, Restart]]) -> list[Group]:
         """Mark replicas whose directories are durable as created, and let them work."""
-        persister = self._driver.persister
+        persister = self._port.persister
         persister.append_marks([Created(making.group_id.bytes, Offset(0), log.end()) for making, log, _ in created])
         groups = []
         for making, log, restart in created:
             hard_state, position = persister.checkpoints.forget_removed(making.group_id.bytes)
             again = restart._replace(hard_state=hard_state, voting_position=position)
-            group = self._driver.add(making.group_id, making.path, log, again)
+            group = self._port.add(making.group_id, making.path, log, again)
             group.has_voting_position = position is not None
             groups.append(group)
         return groups
@@ -119,7 +134,7 @@ class Creations:
             await self._stage(makings, Making.go_on)
             while begun < len(makings):
                 some = makings[begun : begun + _SLICE]
-                self._begin([(making, *making.finish(self._driver.config.recent_bytes_max)) for making in some])
+                self._begin([(making, *making.finish(self._port.config.recent_bytes_max)) for making in some])
                 begun += _SLICE
                 await self._let_others()
         finally:
@@ -129,15 +144,15 @@ class Creations:
                 self._under_way.pop(making.group_id.bytes, None)
 
     def _making(self, group_id: uuid.UUID, roll: Roll | None, name: str | None) -> Making:
-        driver = self._driver
-        path = f"{driver.data_dir}/{name or group_id}"
+        port = self._port
+        path = f"{port.data_dir}/{name or group_id}"
         self._check(path, group_id, roll)
         self._under_way[group_id.bytes] = None
-        return Making(driver.disk, driver.data_dir, path, group_id, roll)
+        return Making(port.disk, port.data_dir, path, group_id, roll)
 
     async def _stage(self, makings: Sequence[Making], work: Callable[[Making], SyncTargets]) -> None:
         """Do one stage of all, and sync what it touched."""
-        driver = self._driver
+        port = self._port
         targets = SyncTargets([], [])
         for number, making in enumerate(makings, 1):
             with self._may_be_full(making.path):
@@ -147,15 +162,15 @@ class Creations:
             if number % _FILES_SLICE == 0:
                 await self._let_others()
         try:
-            await driver.persister.sync(targets.files, list(dict.fromkeys(targets.directories)))
+            await port.persister.sync(targets.files, list(dict.fromkeys(targets.directories)))
         except OSError as error:
-            raise driver.failure or error from None
-        self._check_driver()
+            raise port.failure or error from None
+        self._check_process()
 
     async def _let_others(self) -> None:
         await asyncio.sleep(0)
-        self._check_driver()
+        self._check_process()
 
-    def _check_driver(self) -> None:
-        if self._driver.failure is not None:
-            raise self._driver.failure
+    def _check_process(self) -> None:
+        if self._port.failure is not None:
+            raise self._port.failure

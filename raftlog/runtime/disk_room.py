@@ -8,15 +8,23 @@ every tick, by the driver.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from raftlog.errors import DescriptorsExhausted, StorageFull
-from raftlog.raft import Role
+from raftlog.raft import RaftCore, Role
+from raftlog.runtime.group_log import GroupLog
 from raftlog.storage.disk import Disk
 from raftlog.storage.shortages import descriptors_exhausted
 
-if TYPE_CHECKING:  # a group asks about itself
-    from raftlog.runtime.group import Group
+
+class _Leader(Protocol):
+    """A group that may lead, as far as room on disks is concerned."""
+
+    name: str
+    core: RaftCore
+    log: GroupLog
+    is_disk_full: bool
+    is_majority_full: bool
 
 
 class DiskRoom:
@@ -47,7 +55,7 @@ class DiskRoom:
         return f"{self.free_bytes} bytes are free, and storage_min_free_bytes is {self.min_free_bytes}"
 
 
-def why_no_room(group: "Group", room: DiskRoom) -> StorageFull | DescriptorsExhausted | None:
+def why_no_room(group: _Leader, room: DiskRoom) -> StorageFull | DescriptorsExhausted | None:
     """Why the leader of a group takes no records now; who does not lead, or hands over, says that instead."""
     if group.log.lacks_descriptors:
         why = ""

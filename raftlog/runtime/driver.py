@@ -110,7 +110,8 @@ class Driver:
         self._peers.on_change, self.doubt = self._process_changed, self._peers.doubt
         self._scrubbing = Scrubbing(config.scrub_interval_ms / 1000)
         self.catch_up, self.supplying, self.compacting = CatchUp(self), Supplying(self), Compacting(self)
-        self.compact = self.compacting.ask
+        self.compact, self.leave_compaction = self.compacting.ask, self.compacting.leave
+        self.is_copied, self.is_rebuilding = self.supplying.is_copied, self.catch_up.is_rebuilding
         self.creations = Creations(self)
         journal.on_durable = self._journal_durable
 
@@ -321,6 +322,9 @@ class Driver:
         self.persister.checkpoints.note_changed(group)
         if self._is_started:
             self.catch_up.repair(group)
+
+    def is_compacting(self, group: Group) -> bool:
+        return self.compacting.current is group
 
     def trim(self, group: Group, offset: Offset) -> None:
         self.persister.trim(group, offset)

@@ -15,18 +15,16 @@ they become durable here, and nobody holds anything for a follower that stands s
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from raftlog.errors import FormatError, Unavailable
 from raftlog.raft import Entry, EntryId
 from raftlog.raft.messages import AppendRequest, InstallOffer
 from raftlog.runtime.bulk import AppendAsked, AppendFound, LogsPart
 from raftlog.runtime.group import Group
+from raftlog.runtime.ports import AppendPort
 from raftlog.runtime.transport import Envelope
 from raftlog.types import Index
-
-if TYPE_CHECKING:  # the driver owns this
-    from raftlog.runtime.driver import Driver
 
 _SLICE_ENTRIES: Final = 128
 """Entries that are taken before others get their turn."""
@@ -36,13 +34,13 @@ class Fetching:
     """One attempt at what one leader has."""
 
     def __init__(
-        self, driver: "Driver", group: Group, offer: InstallOffer, wait_turn: Callable[[], "asyncio.Future[None]"]
+        self, port: AppendPort, group: Group, offer: InstallOffer, wait_turn: Callable[[], "asyncio.Future[None]"]
     ) -> None:
         """`wait_turn` gives a future that is done after the driver's next turn."""
         self.offer = offer
         self.leader, self.term = offer.sender, offer.term
         self.bytes_taken = 0
-        self._driver, self._group = driver, group
+        self._port, self._group = port, group
         self._wait_turn = wait_turn
         self._unsynced: deque[tuple[Index, int]] = deque()
         """Last index and bytes of what was taken and may not be durable yet."""
@@ -61,7 +59,7 @@ class Fetching:
             if last.index >= found.last_index:
                 await self._take(after, found)
                 return  # what is appended from now on is sent anyway
-            ahead = self._driver.loop.create_task(self._ask(last))
+            ahead = self._port.loop.create_task(self._ask(last))
             try:
                 await self._take(after, found)
                 found, after = await ahead, last
@@ -77,10 +75,10 @@ class Fetching:
         return core.leader == self.leader and core.term == self.term and not self._group.is_closed
 
     async def _ask(self, after: EntryId) -> AppendFound | LogsPart:
-        config = self._driver.config
+        config = self._port.config
         asked = AppendAsked(self._group.key, self.term, self.offer.sequence, after, config.transfer_chunk_bytes)
         async with asyncio.timeout(config.transfer_timeout_ms / 1000):
-            found = await self._driver.transport.request(self.leader.node_id, asked)
+            found = await self._port.transport.request(self.leader.node_id, asked)
         if isinstance(found, (AppendFound, LogsPart)):
             return found
         raise FormatError(f"node {self.leader.node_id} answered with {type(found).__name__}")
@@ -97,14 +95,14 @@ class Fetching:
 
     def _append(self, after: EntryId, entries: tuple[Entry, ...], committed: Index) -> None:
         """Hand entries over as if the leader had sent them; raises `Unavailable` when they are not taken."""
-        group, driver = self._group, self._driver
+        group, port = self._group, self._port
         request = AppendRequest(
-            self.leader, driver.me, self.term, self.offer.sequence, after, entries, committed, is_probe=False
+            self.leader, port.me, self.term, self.offer.sequence, after, entries, committed, is_probe=False
         )
-        driver.receive(self.leader.node_id, [Envelope(group.key, request)])
+        port.receive(self.leader.node_id, [Envelope(group.key, request)])
         last = entries[-1]
         if group.core.last_id.index < last.index and self._is_wanted:
-            why = driver.why_refused(0) or "there is no room for them, or they are not sound"
+            why = port.why_refused(0) or "there is no room for them, or they are not sound"
             raise Unavailable(f"entries {entries[0].index} to {last.index} of {group.path} were not taken: {why}")
         size = sum(entry.size_bytes for entry in entries)
         self._unsynced.append((last.index, size))
@@ -113,7 +111,7 @@ class Fetching:
 
     async def _wait_for_room(self) -> None:
         """Until so much is durable that more may be taken; raises `TimeoutError` when the disk stands still."""
-        config = self._driver.config
+        config = self._port.config
         async with asyncio.timeout(config.transfer_timeout_ms / 1000):
             while True:
                 durable = self._group.core.durable_index

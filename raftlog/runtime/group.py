@@ -65,7 +65,7 @@ class Group:
     """See the module. Made by the driver."""
 
     def __init__(
-        self, host: Host, group_id: uuid.UUID, path: str, core: RaftCore, log: GroupLog, hard_state: HardState
+        self, host: Host["Group"], group_id: uuid.UUID, path: str, core: RaftCore, log: GroupLog, hard_state: HardState
     ) -> None:
         self._host = host
         self.group_id = group_id

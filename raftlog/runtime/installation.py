@@ -12,9 +12,8 @@ that one sync is under way the replica is deaf: nothing may happen to the old lo
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
-from raftlog.errors import RaftlogError, Unavailable
+from raftlog.errors import Unavailable
 from raftlog.raft import Installed
 from raftlog.records import ControlKind, read_control, read_header
 from raftlog.runtime.admission import end_of_entries
@@ -23,16 +22,12 @@ from raftlog.runtime.configuration_walk import configurations
 from raftlog.runtime.control_entries import entry_of, is_control
 from raftlog.runtime.copying import Copying
 from raftlog.runtime.group import Group
-from raftlog.runtime.journal.operations import Install, LogEnd
-from raftlog.runtime.opening import open_installed, take_installed_place
-from raftlog.runtime.replica_directory import delete_tree, installing_path, make_replica_directory
+from raftlog.runtime.journal.operations import LogEnd
+from raftlog.runtime.ports import LogPort
+from raftlog.runtime.replacement import Replacement
 from raftlog.storage.roll import decode_roll
 from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import NodeId, Offset
-
-if TYPE_CHECKING:  # the driver owns this
-    from raftlog.runtime.driver import Driver
-
 
 _logger = logging.getLogger(__name__)
 
@@ -40,43 +35,36 @@ _logger = logging.getLogger(__name__)
 class Installation:
     """One attempt."""
 
-    def __init__(self, driver: "Driver", group: Group, source: NodeId) -> None:
-        self._driver = driver
+    def __init__(self, port: LogPort, group: Group, source: NodeId) -> None:
+        self._port = port
         self._group = group
         self._source = source
-        self._path = installing_path(driver.data_dir, group.group_id)
+        self._replacement = Replacement(port, group)
         self.bytes_taken = 0
         """Of compacted files."""
 
     async def run(self) -> None:
         """Fetch, sync, change places. Raises `RaftlogError`, `OSError` or `TimeoutError`; then the old log stays."""
-        async with asyncio.timeout(self._driver.config.transfer_timeout_ms / 1000):
-            found = await self._driver.transport.request(self._source, LogAsked(self._group.key))
+        async with asyncio.timeout(self._port.config.transfer_timeout_ms / 1000):
+            found = await self._port.transport.request(self._source, LogAsked(self._group.key))
         if not isinstance(found, LogFound):
             raise Unavailable(f"node {self._source} answered with {type(found).__name__}")
         if not self._group.core.wants_install(found.boundary):
             return
-        copying = Copying(self._driver, self._group, self._source)
+        copying = Copying(self._port, self._group, self._source)
         files = await copying.ask_files(found.base_offset) if found.files else None
         if files is not None and (files.boundary, files.below) != (found.boundary, found.base_offset):
             raise Unavailable(f"node {self._source} compacts {self._group.name} just now")
-        segments = self._begin(files.base_offsets[0] if files else found.base_offset)
+        segments = self._replacement.begin(files.base_offsets[0] if files else found.base_offset)
         try:
             if files is not None:
                 await copying.copy(files, segments)
             self._append_roll(segments, found)
-            end = await self._sync(segments)
+            end = await self._replacement.sync(segments)
         finally:
             segments.close()
             self.bytes_taken = copying.bytes_taken
         await self._change_places(found, files.log_start_offset if files else found.base_offset, end)
-
-    def _begin(self, base_offset: Offset) -> SegmentedLog:
-        disk = self._driver.disk
-        if disk.exists(self._path):
-            delete_tree(disk, self._path)
-        make_replica_directory(disk, self._path, self._group.group_id)
-        return SegmentedLog(disk, self._path, (), base_offset)
 
     def _append_roll(self, segments: SegmentedLog, found: LogFound) -> None:
         """Raises `Unavailable` for anything but the roll of this group behind the boundary."""
@@ -91,42 +79,23 @@ class Installation:
                 return
         raise Unavailable(f"node {self._source} sent something else than the roll behind {found.boundary}")
 
-    async def _sync(self, segments: SegmentedLog) -> LogEnd:
-        segments.publish_rows(segments.last_index)
-        if segments.published_index < segments.last_index:
-            raise Unavailable(f"{self._path}: no room on the disk")
-        changed = segments.changed_since_checkpoint()
-        parent = self._path.rpartition("/")[0]
-        await self._driver.persister.sync(changed.files, [*changed.directories, parent])
-        active = segments.active
-        return LogEnd(Offset(active.base_offset), active.row_bytes(active.rows - 1, 1))
-
     def _may_change_places(self) -> bool:
         """Whether nothing is on its way to the old log, and no checkpoint needs its files where they are."""
         group = self._group
-        if group.is_closed or self._driver.failure is not None:
+        if group.is_closed or self._port.failure is not None:
             return True  # to find out that there is nothing to do
         is_idle = not group.parts and not group.is_dirty and not group.log.is_cut_waiting
-        return is_idle and not self._driver.persister.checkpoints.is_under_way
+        return is_idle and not self._port.persister.checkpoints.is_under_way
 
     async def _change_places(self, found: LogFound, start: Offset, end: LogEnd) -> None:
-        driver, group = self._driver, self._group
+        port, group = self._port, self._group
         while not self._may_change_places():  # noqa: ASYNC110  # four things, none of them an event
-            await asyncio.sleep(driver.config.tick_ms / 1000)
-        if group.is_closed or driver.failure or not group.core.wants_install(found.boundary):
+            await asyncio.sleep(port.config.tick_ms / 1000)
+        if group.is_closed or port.failure or not group.core.wants_install(found.boundary):
             return
         group.is_deaf = True
-        driver.compacting.leave(group)
-        driver.persister.checkpoints.note_changed(group)
-        try:
-            await driver.persister.append_durably([Install(group.key, start, end)])
-            group.log.segments.close()
-            take_installed_place(driver.disk, driver.data_dir, group.path, group.group_id)
-            segments = open_installed(driver.disk, group.path, end, start)
-        except (RaftlogError, OSError) as error:
-            # The old log is gone by what the journal says, the new one is not in its place: only recovery can go on.
-            driver.persister.stop_with(error)
-            return
+        port.leave_compaction(group)
+        segments = await self._replacement.take_place(start, end)
         _logger.info("%s begins anew at offset %s, where the leader's log begins now", group.path, start)
         group.log.replace(segments)
         committed = found.first.index
@@ -134,8 +103,5 @@ class Installation:
         group.core.install(Installed(known, committed, committed))
         group.restart_at(committed)
         group.configuration_index = group.core.configuration.index
-        group.is_deaf = False
-        driver.persister.checkpoints.note_changed(group)
-        driver.persister.trash.look_again()
-        driver.note_members(group)
-        driver.mark_dirty(group)
+        self._replacement.resume()
+        port.note_members(group)

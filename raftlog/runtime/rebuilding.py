@@ -13,9 +13,9 @@ has retired its disk). Others have the loop after each slice; the log needs its 
 import asyncio
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from raftlog.errors import RaftlogError, StorageFull, Unavailable
+from raftlog.errors import Unavailable
 from raftlog.raft import Configuration, Installed
 from raftlog.records import ControlKind, build_control_batch, read_control, read_header, stamp
 from raftlog.runtime.configuration_walk import configurations
@@ -27,9 +27,9 @@ from raftlog.runtime.control_entries import (
     member_of,
 )
 from raftlog.runtime.group import Group
-from raftlog.runtime.journal.operations import Install, LogEnd
-from raftlog.runtime.opening import open_installed, take_installed_place
-from raftlog.runtime.replica_directory import delete_tree, installing_path, make_replica_directory
+from raftlog.runtime.journal.operations import LogEnd
+from raftlog.runtime.ports import LogPort
+from raftlog.runtime.replacement import Replacement
 from raftlog.runtime.row_walk import walk_rows
 from raftlog.storage.directory import DAMAGED, internal, make_directory
 from raftlog.storage.gap import REASON_LOST, Gap, gap_batch, last_index_of
@@ -39,9 +39,6 @@ from raftlog.storage.segment import Segment
 from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.storage.shortages import PASSING_ERRORS, refusal_of
 from raftlog.types import Buffer, Index, Offset, Term
-
-if TYPE_CHECKING:  # the driver owns this
-    from raftlog.runtime.driver import Driver
 
 _logger = logging.getLogger(__name__)
 _SLICE_BYTES: Final = 1 << 20
@@ -67,12 +64,12 @@ class _Found(NamedTuple):
 class Rebuild:
     """One of one group; `run` it once. No leader may be there, and no other replica that still counts."""
 
-    def __init__(self, driver: "Driver", group: Group, term_min: int) -> None:
+    def __init__(self, port: LogPort, group: Group, term_min: int) -> None:
         """`term_min`: the greatest term that any replica of the group is known to have."""
-        self._driver, self._group = driver, group
+        self._port, self._group = port, group
         self._term_min = term_min
         self._old = group.log.segments
-        self._path = installing_path(driver.data_dir, group.group_id)
+        self._replacement = Replacement(port, group)
         self._previous_term = Term(0)
         """Of the entry that was copied last."""
         self._configuration = group.core.configuration
@@ -82,39 +79,32 @@ class Rebuild:
     async def run(self) -> Rebuilt:
         """Raises `Unavailable`, `StorageFull` and `OSError`: then nothing has changed."""
         group = self._group
-        self._driver.compacting.leave(group)
+        self._port.leave_compaction(group)
         last = group.log.last_index
         if group.log.is_cut_waiting or group.log.written_index < last:
             raise Unavailable(f"{group.name}: its newest entries are not in its files yet; try again")
-        segments = self._begin()
+        begin = self._old.segments[0].base_offset if self._old.segments else 0
+        segments = self._replacement.begin(Offset(begin))
         try:
             await self._copy(segments)
             configuration_index = self._append_configuration(segments)
-            end = await self._sync(segments)
+            end = await self._replacement.sync(segments)
         except OSError as error:
             if error.errno in PASSING_ERRORS:
-                raise refusal_of(self._path, error, "the log needs its size in room once more") from None
+                raise refusal_of(self._replacement.path, error, "the log needs its size in room once more") from None
             raise
         finally:
             segments.close()
         await self._change_places(last, configuration_index, end)
         return self._done
 
-    def _begin(self) -> SegmentedLog:
-        disk = self._driver.disk
-        if disk.exists(self._path):
-            delete_tree(disk, self._path)
-        make_replica_directory(disk, self._path, self._group.group_id)
-        begin = self._old.segments[0].base_offset if self._old.segments else 0
-        return SegmentedLog(disk, self._path, (), Offset(begin))
-
     # copying
 
     async def _copy(self, segments: SegmentedLog) -> None:
-        loop, count, size, began = self._driver.loop, 0, 0, self._driver.loop.time()
+        loop, count, size, began = self._port.loop, 0, 0, self._port.loop.time()
         if not self._old.segments:  # nothing is left anywhere: the group begins again
-            self._configuration = Configuration(Index(0), (self._driver.me,))
-            self._take(segments, Index(1), self._roll(1, self._driver.wall_ms(), Offset(0), Term(0)))
+            self._configuration = Configuration(Index(0), (self._port.me,))
+            self._take(segments, Index(1), self._roll(1, self._port.wall_ms(), Offset(0), Term(0)))
         for segment in self._old.segments:
             for found in self._entries(segment):
                 batch = found.batch if found.batch is not None else self._gap(segments, segment, found)
@@ -155,7 +145,7 @@ class Rebuild:
 
     def _keep(self, segment: Segment, number: int, batch: Buffer) -> None:
         """The damaged bytes as they are, durably."""
-        directory, disk = internal(self._driver.data_dir, DAMAGED), self._driver.disk
+        directory, disk = internal(self._port.data_dir, DAMAGED), self._port.disk
         make_directory(disk, directory)
         kept = f"{directory}/{self._group.group_id}-{segment.base_offset:020d}-{number}.batch"
         if disk.exists(kept):
@@ -177,7 +167,7 @@ class Rebuild:
         if end > offset:
             self._done.lost.append((offset, end))
         gap = Gap(found.index, found.next_index - 1, offset, end, term, REASON_LOST)
-        return gap_batch(gap, self._driver.wall_ms())
+        return gap_batch(gap, self._port.wall_ms())
 
     def _roll(self, base_index: int, created_ms: int, offset: Offset, term: Term, compacted_to: int = -1) -> Buffer:
         held = self._configuration
@@ -217,59 +207,37 @@ class Rebuild:
         """The last entry: this replica alone. Its term is above all that any replica has seen."""
         index = Index(segments.last_index + 1)
         term = Term(max(self._term_min, self._group.core.term, self._previous_term) + 1)
-        alone = Configuration(index, (self._driver.me,))
-        batch = configuration_batch(alone, self._configuration.index, self._driver.wall_ms())
+        alone = Configuration(index, (self._port.me,))
+        batch = configuration_batch(alone, self._configuration.index, self._port.wall_ms())
         segments.append(batch, read_header(batch), term)
         segments.write()
         return index
 
     # changing places
 
-    async def _sync(self, segments: SegmentedLog) -> LogEnd:
-        segments.publish_rows(segments.last_index)
-        if segments.published_index < segments.last_index:
-            raise StorageFull(f"{self._path}: no room on the disk; the log needs its size once more")
-        changed = segments.changed_since_checkpoint()
-        await self._driver.persister.sync(changed.files, [*changed.directories, self._path.rpartition("/")[0]])
-        active = segments.active
-        return LogEnd(Offset(active.base_offset), active.row_bytes(active.rows - 1, 1))
-
     def _is_idle(self) -> bool:
         """Whether nothing is on its way to the old log, and no checkpoint needs its files where they are."""
-        group, persister = self._group, self._driver.persister
+        group, persister = self._group, self._port.persister
         return not (group.parts or group.is_dirty or persister.checkpoints.is_under_way)
 
     async def _change_places(self, last: Index, configuration_index: Index, end: LogEnd) -> None:
-        driver, group = self._driver, self._group
-        while not self._is_idle() and not group.is_closed and driver.failure is None:  # noqa: ASYNC110  # no events
-            await asyncio.sleep(driver.config.tick_ms / 1000)
+        port, group = self._port, self._group
+        while not self._is_idle() and not group.is_closed and port.failure is None:  # noqa: ASYNC110  # no events
+            await asyncio.sleep(port.config.tick_ms / 1000)
         is_other = group.log.segments is not self._old or group.log.last_index != last or group.core.leader is not None
-        if group.is_closed or driver.failure is not None or is_other:
+        if group.is_closed or port.failure is not None or is_other:
             raise Unavailable(f"{group.name} changed meanwhile; nothing was done, look at it again")
         group.is_deaf = True
-        driver.compacting.leave(group)
-        driver.persister.checkpoints.note_changed(group)
-        start = group.log_start_offset
-        try:
-            await driver.persister.append_durably([Install(group.key, start, end)])
-            self._old.close()
-            take_installed_place(driver.disk, driver.data_dir, group.path, group.group_id)
-            segments = open_installed(driver.disk, group.path, end, start)
-        except (RaftlogError, OSError) as error:
-            # The old log is gone by what the journal says, the new one is not in its place: only recovery can go on.
-            driver.persister.stop_with(error)
-            raise
+        port.leave_compaction(group)
+        segments = await self._replacement.take_place(group.log_start_offset, end)
         group.log.replace(segments)
         committed = segments.last_index
         group.core.install(Installed(configurations(segments, configuration_index, committed), committed, committed))
         group.restart_at(committed)
         group.configuration_index = group.core.configuration.index
         _logger.warning("%s goes on alone, by an operator's order; lost: %s", group.path, self._done.lost or "nothing")
-        group.is_deaf = False
         group.damage = group.damaged = group.repair_note = None
         group.core.lift_quarantine()
-        driver.persister.checkpoints.note_changed(group)
-        driver.persister.trash.look_again()
-        driver.note_members(group)
+        self._replacement.resume()
+        port.note_members(group)
         group.core.campaign()
-        driver.mark_dirty(group)

@@ -10,24 +10,20 @@ before `install` is durable leaves the old log, after it the new one. Called by 
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from raftlog.errors import RaftlogError, Unavailable
+from raftlog.errors import Unavailable
 from raftlog.records import ControlKind, read_control, read_header
 from raftlog.runtime.boundary import entry_before
 from raftlog.runtime.bulk import FilesFound
 from raftlog.runtime.control_entries import is_control
 from raftlog.runtime.copying import Copying
 from raftlog.runtime.group import Group
-from raftlog.runtime.journal.operations import Install, LogEnd
-from raftlog.runtime.opening import open_installed, take_installed_place
-from raftlog.runtime.replica_directory import delete_tree, installing_path, make_replica_directory
+from raftlog.runtime.ports import LogPort
+from raftlog.runtime.replacement import Replacement
 from raftlog.storage.roll import decode_roll
 from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import Index, NodeId, Offset, Term
-
-if TYPE_CHECKING:  # the driver owns this
-    from raftlog.runtime.driver import Driver
 
 _logger = logging.getLogger(__name__)
 _SLICE_BYTES: Final = 1 << 20
@@ -36,20 +32,20 @@ _SLICE_BYTES: Final = 1 << 20
 class Refilling:
     """One attempt, from one other replica."""
 
-    def __init__(self, driver: "Driver", group: Group, source: NodeId) -> None:
-        self._driver, self._group = driver, group
+    def __init__(self, port: LogPort, group: Group, source: NodeId) -> None:
+        self._port, self._group = port, group
         self._old = group.log.segments
-        self._copying = Copying(driver, group, source)
-        self._path = installing_path(driver.data_dir, group.group_id)
+        self._copying = Copying(port, group, source)
+        self._replacement = Replacement(port, group)
 
     async def run(self) -> None:
         """Raises `RaftlogError`, `OSError` or `TimeoutError`: then the old log stays."""
-        driver, group = self._driver, self._group
-        driver.compacting.leave(group)
+        port, group = self._port, self._group
+        port.leave_compaction(group)
         below = self._old.row_at(Index(group.log.boundary.index + 1)).offset
         files = await self._copying.ask_files(Offset(below))
         self._check(files)
-        segments = self._begin(files.base_offsets[0])
+        segments = self._replacement.begin(files.base_offsets[0])
         try:
             await self._copying.copy(files, segments)
             await self._copy_own(segments)
@@ -68,13 +64,6 @@ class Refilling:
             raise Unavailable(
                 f"{group.name}: the other replica's files end before offset {files.below}; not those here"
             )
-
-    def _begin(self, base_offset: Offset) -> SegmentedLog:
-        disk = self._driver.disk
-        if disk.exists(self._path):
-            delete_tree(disk, self._path)
-        make_replica_directory(disk, self._path, self._group.group_id)
-        return SegmentedLog(disk, self._path, (), base_offset)
 
     async def _copy_own(self, segments: SegmentedLog) -> None:
         while segments.last_index < self._group.log.written_index:
@@ -98,48 +87,28 @@ class Refilling:
 
     async def _change_places(self, segments: SegmentedLog, start: Offset) -> None:
         """The log begins at `start`, where a trim that is not known here made the other's begin, or behind that."""
-        driver, group = self._driver, self._group
+        port, group = self._port, self._group
         group.is_deaf = True
         try:
             await self._settle()
             while segments.last_index < group.log.last_index:
                 self._copy_slice(segments)
-            end, start = await self._sync(segments), max(start, group.log_start_offset)
-            if group.is_closed or driver.failure is not None or group.log.segments is not self._old:
+            end, start = await self._replacement.sync(segments), max(start, group.log_start_offset)
+            if group.is_closed or port.failure is not None or group.log.segments is not self._old:
                 raise Unavailable(f"{group.name} changed meanwhile")
-            driver.persister.checkpoints.note_changed(group)
-            try:
-                await driver.persister.append_durably([Install(group.key, start, end)])
-                self._old.close()
-                segments.close()
-                take_installed_place(driver.disk, driver.data_dir, group.path, group.group_id)
-                group.log.refill(open_installed(driver.disk, group.path, end, start))
-            except (RaftlogError, OSError) as error:
-                driver.persister.stop_with(error)  # as in an installation: only recovery can go on
-                raise
-            driver.compact(group)
+            segments.close()
+            group.log.refill(await self._replacement.take_place(start, end))
+            port.compact(group)
             _logger.warning("%s: what is compacted was damaged, and was copied from another replica", group.path)
         finally:
-            group.is_deaf = False
-            driver.persister.checkpoints.note_changed(group)
-            driver.persister.trash.look_again()
-            driver.mark_dirty(group)
+            self._replacement.resume()
 
     async def _settle(self) -> None:
         """Until nothing is on its way to the old log; raises `TimeoutError`."""
-        driver, group = self._driver, self._group
-        async with asyncio.timeout(driver.config.transfer_timeout_ms / 1000):
-            while group.parts or group.log.is_cut_waiting or not driver.persister.may_move(group):  # noqa: ASYNC110
-                await asyncio.sleep(driver.config.tick_ms / 1000)
-        driver.persister.write(group)
+        port, group = self._port, self._group
+        async with asyncio.timeout(port.config.transfer_timeout_ms / 1000):
+            while group.parts or group.log.is_cut_waiting or not port.persister.may_move(group):  # noqa: ASYNC110
+                await asyncio.sleep(port.config.tick_ms / 1000)
+        port.persister.write(group)
         if group.log.written_index < group.log.last_index:
             raise Unavailable(f"{group.path}: no room on the disk")
-
-    async def _sync(self, segments: SegmentedLog) -> LogEnd:
-        segments.publish_rows(segments.last_index)
-        if segments.published_index < segments.last_index:
-            raise Unavailable(f"{self._path}: no room on the disk")
-        changed = segments.changed_since_checkpoint()
-        await self._driver.persister.sync(changed.files, [*changed.directories, self._path.rpartition("/")[0]])
-        active = segments.active
-        return LogEnd(Offset(active.base_offset), active.row_bytes(active.rows - 1, 1))

@@ -13,7 +13,7 @@ one slice is held. Called by `catch_up`, one at a time for each group.
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from raftlog.errors import CorruptBatch, RaftlogError, Unavailable
 from raftlog.events import event
@@ -24,14 +24,12 @@ from raftlog.runtime.configuration_walk import configurations
 from raftlog.runtime.control_entries import is_control
 from raftlog.runtime.damaged import DAMAGED_MAX, DamagedEntry
 from raftlog.runtime.group import Group
+from raftlog.runtime.ports import LogPort
 from raftlog.runtime.refilling import Refilling
 from raftlog.runtime.row_walk import walk_rows
 from raftlog.storage.healing import heal_row
 from raftlog.storage.segment import Segment
 from raftlog.types import Buffer, Index, NodeId, Offset
-
-if TYPE_CHECKING:  # the driver owns this
-    from raftlog.runtime.driver import Driver
 
 _logger = logging.getLogger(__name__)
 _SLICE_BYTES: Final = 2 << 20
@@ -45,8 +43,8 @@ has its pause anyway."""
 class Repair:
     """One round over one group's files."""
 
-    def __init__(self, driver: "Driver", group: Group) -> None:
-        self._driver = driver
+    def __init__(self, port: LogPort, group: Group) -> None:
+        self._port = port
         self._group = group
         self._left: list[DamagedEntry] = []
         """Damaged entries that nobody could give, in order, at most `DAMAGED_MAX` of them."""
@@ -80,16 +78,16 @@ class Repair:
         self._lift()
 
     def _lift(self) -> None:
-        group, driver = self._group, self._driver
+        group, port = self._group, self._port
         group.log.note_repaired()
         known = configurations(group.log.segments, self._latest_configuration, group.core.committed_index)
         group.core.restore_configurations(known)
         event(_logger, "replica_repaired", group=group.name, entries=self._mended, why=str(group.damage))
         group.damage, group.damaged, group.repair_note = None, None, None
         group.core.lift_quarantine()
-        driver.persister.settle_cut(group)
-        driver.compact(group)  # damage ended what was under way
-        driver.mark_dirty(group)
+        port.persister.settle_cut(group)
+        port.compact(group)  # damage ended what was under way
+        port.mark_dirty(group)
 
     # looking
 
@@ -130,7 +128,7 @@ class Repair:
             before += segment.end_position
 
     async def _look_through_one(self, segment: Segment, before: int, total: int) -> None:
-        loop, number = self._driver.loop, 0
+        loop, number = self._port.loop, 0
         while number < segment.rows:
             began = loop.time()
             number = await self._look_at(segment, number)
@@ -176,9 +174,9 @@ class Repair:
     async def _rebuild_or_note(self, index: Index, error: CorruptBatch) -> None:
         """Nothing here says any more what the entry was. If it is committed, the leader has the one that it was."""
         group, leader = self._group, self._group.core.leader
-        if index <= group.core.committed_index and leader is not None and leader != self._driver.me:
+        if index <= group.core.committed_index and leader is not None and leader != self._port.me:
             try:
-                asked = EntriesAsked(group.key, index, index, self._driver.config.transfer_chunk_bytes)
+                asked = EntriesAsked(group.key, index, index, self._port.config.transfer_chunk_bytes)
                 answer = await self._ask(leader.node_id, asked)
                 if isinstance(answer, EntriesFound) and answer.entries and answer.entries[0].index == index:
                     group.log.segments.rebuild_entry(index, answer.entries[0].batch)
@@ -198,13 +196,13 @@ class Repair:
             self._left.append(DamagedEntry(index, error.offset, Offset(max(end, error.offset)), error))
 
     def _note_mended(self) -> None:
-        self._driver.entries_repaired += 1
+        self._port.entries_repaired += 1
         self._mended += 1
 
     async def _mend(self, index: Index) -> bool:
         """Ask one replica after the other for the entry; true when one of them had it."""
         group = self._group
-        asked = EntriesAsked(group.key, index, index, self._driver.config.transfer_chunk_bytes)
+        asked = EntriesAsked(group.key, index, index, self._port.config.transfer_chunk_bytes)
         for node in self._sources():
             try:
                 answer = await self._ask(node, asked)
@@ -219,8 +217,8 @@ class Repair:
         return False
 
     async def _ask(self, node: NodeId, question: object) -> object:
-        async with asyncio.timeout(self._driver.config.transfer_timeout_ms / 1000):
-            return await self._driver.transport.request(node, question)
+        async with asyncio.timeout(self._port.config.transfer_timeout_ms / 1000):
+            return await self._port.transport.request(node, question)
 
     async def _begin_like_others(self) -> None:
         """Where another log begins above ours, nobody has to give entries below that: they were trimmed away, or, where
@@ -242,7 +240,7 @@ class Repair:
 
     def _sources(self) -> list[NodeId]:
         """The other members, the leader first, who is known even where the members stood in what is damaged."""
-        core, me = self._group.core, self._driver.me.node_id
+        core, me = self._group.core, self._port.me.node_id
         leader = core.leader.node_id if core.leader else None
         nodes = {member.node_id for member in core.configuration.all_members()} | ({leader} if leader else set())
         return sorted(nodes - {me}, key=lambda node: (node != leader, node))
@@ -252,13 +250,13 @@ class Repair:
         group = self._group
         for node in self._sources():
             try:
-                await Refilling(self._driver, group, node).run()
+                await Refilling(self._port, group, node).run()
             except (RaftlogError, OSError, TimeoutError) as error:
-                if self._driver.failure is not None:
+                if self._port.failure is not None:
                     raise
                 _logger.info("%s: node %s could not give what is compacted: %s", group.path, node, error)
             else:
-                self._driver.entries_repaired += 1
+                self._port.entries_repaired += 1
                 raise Unavailable("what is compacted was copied from another replica, and is looked at again")
         index = self._index_of(damage)
         if index is not None:
@@ -268,5 +266,5 @@ class Repair:
         """Make the repairs durable; a failed sync ends the process."""
         segments = self._group.log.segments
         changed = segments.changed_since_checkpoint()
-        await self._driver.persister.sync(changed.files, changed.directories)
+        await self._port.persister.sync(changed.files, changed.directories)
         changed.note_synced()

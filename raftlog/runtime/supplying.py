@@ -6,8 +6,9 @@ segments; only compaction does not begin while a compacted log is copied. An ans
 here is found out by it, and never sent. Called by the driver.
 """
 
+import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from raftlog.errors import CorruptBatch, Unavailable
 from raftlog.raft import EntryId, ReplicaId
@@ -27,14 +28,12 @@ from raftlog.runtime.bulk import (
     PieceFound,
     StoredEntry,
 )
+from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.group import Group
 from raftlog.runtime.group_log import GroupLog
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.storage.segment import Segment
 from raftlog.types import Index, NodeId, Offset, Term
-
-if TYPE_CHECKING:  # the driver owns this
-    from raftlog.runtime.driver import Driver
 
 _ENTRIES_MAX: Final = 256
 _PACE_S: Final = 1.0
@@ -75,11 +74,25 @@ def _boundary_at(group: Group, offset: Offset) -> EntryId | None:
     return entry_before(segment) if is_there else None
 
 
+class SupplyPort(Protocol):
+    """What answers to other replicas need of the process. The driver provides it."""
+
+    me: ReplicaId
+    boot_epoch: int
+    config: DriverConfig
+    loop: asyncio.AbstractEventLoop
+    groups: dict[GroupKey, Group]
+
+    def is_compacting(self, group: Group) -> bool:
+        """Files of the group's log are being rewritten."""
+        ...
+
+
 class Supplying:
     """The answers of one driver's groups."""
 
-    def __init__(self, driver: "Driver") -> None:
-        self._driver = driver
+    def __init__(self, port: SupplyPort) -> None:
+        self._port = port
         self.bytes_supplied = 0
         """Of batches, to followers that fetch what they lack."""
         self._paces: OrderedDict[tuple[GroupKey, NodeId], _Pace] = OrderedDict()
@@ -90,7 +103,7 @@ class Supplying:
     def rate_of(self, group: Group, node: NodeId) -> int:
         """Bytes a second that the node fetches of the group; 0 when it does not."""
         pace = self._paces.get((group.key, node))
-        return 0 if pace is None else round(pace.rate(self._driver.loop.time()))
+        return 0 if pace is None else round(pace.rate(self._port.loop.time()))
 
     def serve(self, node: NodeId, request: object) -> object:
         """Answer a replica on another node; raises `Unavailable` for what this one does not have, `CorruptBatch`."""
@@ -110,9 +123,9 @@ class Supplying:
             raise
 
     def _group(self, key: GroupKey) -> Group:
-        group = self._driver.groups.get(key)
+        group = self._port.groups.get(key)
         if group is None or group.is_deaf or group.stopped:
-            raise Unavailable(f"group {key.hex()} has no replica on node {self._driver.me.node_id} now")
+            raise Unavailable(f"group {key.hex()} has no replica on node {self._port.me.node_id} now")
         return group
 
     def _log(self, group: Group) -> LogFound:
@@ -126,23 +139,23 @@ class Supplying:
 
     def _files(self, group: Group, asked: FilesAsked) -> FilesFound:
         log, segments = group.log, group.log.segments
-        if group.damage is not None or self._driver.compacting.current is group:
+        if group.damage is not None or self._port.is_compacting(group):
             raise Unavailable(f"{group.path} is being compacted, or damaged; ask again")
         boundary = _boundary_at(group, asked.below) or log.boundary
         below = segments.row_at(Index(boundary.index + 1)).offset
         bases = tuple(Offset(segment.base_offset) for segment in _segments_below(log, boundary))
-        self._copied_at[group.key] = self._driver.loop.time()
+        self._copied_at[group.key] = self._port.loop.time()
         return FilesFound(self._version(group), Offset(below), boundary, segments.log_start_offset, bases)
 
     def _version(self, group: Group) -> tuple[int, int]:
         """What was copied under another one is not of the same log."""
-        return self._driver.boot_epoch, group.log.segments.generation
+        return self._port.boot_epoch, group.log.segments.generation
 
     def _piece(self, group: Group, node: NodeId, asked: PieceAsked) -> PieceFound:
         segment = group.log.segments.segment_of_offset(asked.base_offset)
         if self._version(group) != asked.version or segment.base_offset != asked.base_offset:
             raise Unavailable(f"{group.path} was changed meanwhile; begin anew")
-        self._copied_at[group.key] = self._driver.loop.time()
+        self._copied_at[group.key] = self._port.loop.time()
         if asked.row >= segment.rows:
             return PieceFound(())
         found = group.log.segments.read_rows(segment, asked.row, self._size(asked.bytes_max), _ENTRIES_MAX)
@@ -152,7 +165,7 @@ class Supplying:
     def is_copied(self, group: Group) -> bool:
         """Whether somebody copies the files of a compacted log, as far as can be told."""
         at = self._copied_at.get(group.key)
-        if at is not None and self._driver.loop.time() - at >= _IDLE_S:
+        if at is not None and self._port.loop.time() - at >= _IDLE_S:
             del self._copied_at[group.key]
             return False
         return at is not None
@@ -167,19 +180,19 @@ class Supplying:
         return EntriesFound(tuple(StoredEntry(Index(row.index), Term(row.term), bytes(b)) for row, b in stored))
 
     def _append(self, group: Group, node: NodeId, asked: AppendAsked) -> AppendFound | LogsPart:
-        nobody = ReplicaId(NodeId(0), self._driver.me.disk_uuid)  # whoever asked knows who it is
+        nobody = ReplicaId(NodeId(0), self._port.me.disk_uuid)  # whoever asked knows who it is
         wanted = Wanted(nobody, asked.term, asked.sequence, asked.after, _ENTRIES_MAX, self._size(asked.bytes_max))
         supplied = group.core.supply(wanted)
         if supplied is Unsupplied.PARTED:
             return LogsPart()
         if isinstance(supplied, Unsupplied):
-            raise Unavailable(f"{group.path} on node {self._driver.me.node_id}: {supplied.value}")
+            raise Unavailable(f"{group.path} on node {self._port.me.node_id}: {supplied.value}")
         self._count(group, node, sum(entry.size_bytes for entry in supplied.entries))
         return AppendFound(supplied.committed, group.log.last_index, supplied.entries)
 
     def _count(self, group: Group, node: NodeId, size: int) -> None:
         self.bytes_supplied += size
-        now, key = self._driver.loop.time(), (group.key, node)
+        now, key = self._port.loop.time(), (group.key, node)
         pace = self._paces.pop(key, None) or _Pace(now)
         pace.take(size, now)
         self._paces[key] = pace
@@ -187,4 +200,4 @@ class Supplying:
             self._paces.popitem(last=False)
 
     def _size(self, bytes_max: int) -> int:
-        return min(bytes_max, self._driver.config.transfer_chunk_bytes)
+        return min(bytes_max, self._port.config.transfer_chunk_bytes)

@@ -14,25 +14,46 @@ Trims and marks are noted when they are appended, so deliveries look at nothing.
 are looked for once, among the entries that were not known to be committed. Owned by a group.
 """
 
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 from raftlog.errors import CorruptBatch, Unavailable
 from raftlog.records import ControlKind, read_control
 from raftlog.runtime.control_entries import CompactedTo, Trim, decode_compacted_to, decode_trim, is_control
-from raftlog.runtime.group_log import NO_MARK
+from raftlog.runtime.group_log import NO_MARK, GroupLog
 from raftlog.runtime.host import Host
 from raftlog.types import Index, Offset
-
-if TYPE_CHECKING:  # the group owns this
-    from raftlog.runtime.group import Group
 
 _READ_BYTES = 1 << 20
 
 
-class Trimming:
+class Trimmed(Protocol):
+    """The group that owns a `Trimming`."""
+
+    log: GroupLog
+    applied_index: Index
+    high_watermark: Offset
+    damage: CorruptBatch | None
+    trim_to: Offset | None
+    is_closed: bool
+    is_deaf: bool
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """Records below it are not served."""
+        ...
+
+    def note_damage(self, error: CorruptBatch) -> None:
+        """Quarantine the group."""
+        ...
+
+
+G = TypeVar("G", bound=Trimmed)
+
+
+class Trimming(Generic[G]):
     """See the module."""
 
-    def __init__(self, group: "Group", host: Host) -> None:
+    def __init__(self, group: G, host: Host[G]) -> None:
         self._group, self._host = group, host
         self._owed = Offset(0)
         """A committed trim that is not on its way to the journal yet; 0: none."""

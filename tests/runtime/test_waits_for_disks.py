@@ -7,7 +7,7 @@ import pytest
 
 from raftlog.errors import OutcomeUnknown
 from raftlog.raft import RaftCore
-from raftlog.runtime import checkpoints, installation
+from raftlog.runtime import checkpoints, replacement
 from raftlog.runtime.installation import Installation
 from raftlog.runtime.replica_directory import installing_path
 from raftlog.runtime.transport import Envelope
@@ -227,7 +227,7 @@ def test_a_log_takes_its_place_once_its_name_and_the_journal_s_word_are_durable(
         follower = behind_the_log_start(world)
         disk, journal = world.disks[follower - 1], world.drivers[follower].journal
         seen: list[tuple[bool, bool]] = []
-        take = installation.take_installed_place
+        take = replacement.take_installed_place
         path = installing_path("/data", GROUP)
 
         def looked(*arguments: object) -> None:
@@ -235,7 +235,7 @@ def test_a_log_takes_its_place_once_its_name_and_the_journal_s_word_are_durable(
             seen.append((any(name.startswith(f"{path}/") for name in durable), journal.is_idle))
             take(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(installation, "take_installed_place", looked)
+        monkeypatch.setattr(replacement, "take_installed_place", looked)
         world.converge()
         assert seen == [(True, True)]
 
@@ -252,7 +252,7 @@ def test_a_log_that_is_not_wanted_any_more_does_not_take_its_place(monkeypatch: 
 
         monkeypatch.setattr(Installation, "_may_change_places", may)
         monkeypatch.setattr(RaftCore, "wants_install", lambda core, at: wants(core, at) and not is_fetched)
-        monkeypatch.setattr(installation, "take_installed_place", lambda *arguments: taken.append(arguments))
+        monkeypatch.setattr(replacement, "take_installed_place", lambda *arguments: taken.append(arguments))
         behind_the_log_start(world)
         world.run_until(lambda: bool(is_fetched))
         world.run(0.1)
@@ -277,7 +277,7 @@ def test_a_log_takes_its_place_when_nothing_is_on_its_way_to_the_old_one(
     made._group = SimpleNamespace(  # type: ignore[assignment]
         is_closed=False, parts=parts, is_dirty=is_dirty, log=SimpleNamespace(is_cut_waiting=is_cut_waiting)
     )
-    made._driver = SimpleNamespace(  # type: ignore[assignment]
+    made._port = SimpleNamespace(  # type: ignore[assignment]
         failure=None, persister=SimpleNamespace(checkpoints=SimpleNamespace(is_under_way=is_under_way))
     )
     assert made._may_change_places() is may

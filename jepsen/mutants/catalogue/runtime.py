@@ -325,9 +325,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _runtime(
         "install-before-it-is-journaled",
-        "installation:Installation._change_places",
-        "await driver.persister.append_durably([Install(group.key, start, end)])",
-        "driver.persister.append([Install(group.key, start, end)])",
+        "replacement:Replacement.take_place",
+        "await port.persister.append_durably([Install(group.key, start, end)])",
+        "port.persister.append([Install(group.key, start, end)])",
         _WAITS,
     ),
     _runtime(
