@@ -7,6 +7,7 @@ from jepsen.mutants.mutant import Mutant
 _TRANSPORT: Final = ("tests/client/test_transport.py", "tests/client/test_broker_client.py")
 _FAILURES: Final = ("tests/client/test_failures.py", "tests/client/test_broker_client.py")
 _PRODUCER: Final = ("tests/client/test_producer.py",)
+_LANE: Final = ("tests/client/test_producer_lane.py",)
 _CONSUMER: Final = ("tests/client/test_consumer.py",)
 _GROUP: Final = ("tests/client/test_consumer_group.py",)
 
@@ -148,7 +149,57 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "if current is None:",
         _PRODUCER,
     ),
+    _client(
+        "expired-batch-sent-again-when-it-may-be-stored",
+        "producer_lane:Lane._is_over",
+        "            return batch.maybe_stored",
+        "            return False",
+        _LANE,
+    ),
+    _client(
+        "duplicate-without-offset-sent-again",
+        "producer_lane:Lane._is_over",
+        " or isinstance(error, DuplicateSequence)",
+        "",
+        _LANE,
+    ),
+    _client(
+        "window-without-answered-batches",
+        "producer_lane:Lane._has_window",
+        "self._departed - self._unsettled[0].number < self._settings.in_flight_max",
+        "len(self._unsettled) < self._settings.in_flight_max",
+        _LANE,
+    ),
+    _client(
+        "stopped-lane-keeps-batches-that-left",
+        "producer_lane:Lane._stop",
+        "(*self._unsettled, *waiting)",
+        "waiting",
+        _LANE,
+    ),
+    _client(
+        "stopped-lane-forgets-lost-answers",
+        "producer_lane:Lane._stop",
+        "OutcomeUnknown if batch.maybe_stored else Unavailable",
+        "Unavailable",
+        _LANE,
+    ),
+    _client(
+        "stopped-lane-keeps-its-open-batch",
+        "producer_lane:Lane._stop",
+        "waiting, self._waiting, self._open = self._waiting, deque(), None",
+        "waiting, self._waiting = self._waiting, deque()",
+        _LANE,
+    ),
+    _client("lane-sequences-do-not-wrap", "producer_lane:Lane._number", " % SEQUENCES", "", _LANE),
     # commits and membership
+    _client(
+        "commits-overtake",
+        "commits:Commits.commit",
+        "async with self._order:",
+        "if True:",
+        ("tests/client/test_commits.py",),
+    ),
     _client(
         "commit-as-nobody",
         "commits:Commits.commit",
@@ -212,6 +263,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "self._batches.clear()",
         "pass",
         _CONSUMER,
+    ),
+    _client(
+        "seek-keeps-the-fetch-under-way",
+        "fetching:Fetching.seek",
+        "reading.task.cancel()",
+        "pass",
+        ("tests/client/test_fetching.py",),
     ),
     _client(
         "reset-in-place-of-an-error",

@@ -1,0 +1,56 @@
+"""`Fetching` alone: answers that come late."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from raftlog.client.answers import Fetched
+from raftlog.client.fetching import Fetching
+from raftlog.records import build_batch, stamp
+from raftlog.types import Offset, Term, TopicPartition
+
+PLACE = TopicPartition("orders", 0)
+
+
+class Client:
+    """Fetches wait for the test to answer them."""
+
+    def __init__(self) -> None:
+        self.fetches: list[tuple[int, asyncio.Future[Fetched]]] = []
+
+    async def fetch_batches(self, topic: str, partition: int, offset: Offset, **_: Any) -> Fetched:
+        answer: asyncio.Future[Fetched] = asyncio.get_running_loop().create_future()
+        self.fetches.append((offset, answer))
+        return await answer
+
+    def answer(self, number: int) -> None:
+        """With the ten records that stand at the offset; a fetch that was cancelled hears nothing."""
+        offset, answer = self.fetches[number]
+        batch = build_batch([b"%d" % each for each in range(offset, offset + 10)])
+        stamp(batch, Offset(offset), Term(1))
+        if not answer.done():
+            answer.set_result(Fetched(bytes(batch), Offset(100), Offset(0)))
+
+
+async def turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_after_a_seek_an_answer_from_before_it_hands_out_nothing() -> None:
+    """It would lie ahead of the new position, and what is between them would be passed over."""
+    client: Any = Client()
+    settings: Any = SimpleNamespace(
+        group=None, auto_offset_reset="error", prefetch_bytes=1 << 20, fetch_bytes=1, fetch_wait_ms=1, give_up_after_s=1
+    )
+    fetching = Fetching(client, settings, lambda: None)
+    fetching.begin({PLACE: Offset(50)})
+    await turns()
+    fetching.seek(PLACE, Offset(0))
+    await turns()
+    client.answer(0)
+    await turns()
+    client.answer(1)
+    await turns()
+    assert [record.offset for record in fetching.take(10)] == list(range(10))
+    await fetching.end([PLACE])
