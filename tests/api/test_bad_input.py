@@ -20,7 +20,6 @@ async def end_offset(api, topic="t"):
     ("method", "path", "status", "code"),
     [
         ("GET", "/nothing", 404, 404),
-        ("GET", "/", 404, 404),
         ("GET", "/topics/t/partitions/0/records/more", 404, 404),
         ("PUT", "/topics/t", 405, 405),
         ("DELETE", "/topics", 405, 405),
