@@ -60,7 +60,7 @@ class ConsumerRecordHandlers:
         self._broker, self._ends, self._answers = broker, ends, answers
 
     def add_to(self, router: Router) -> None:
-        router.add("GET", INSTANCE + "/records", self.poll, query=("timeout", "max_bytes"))
+        router.add("GET", INSTANCE + "/records", self.poll, query=("timeout", "max_bytes"), has_head=False)
 
     async def poll(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`?timeout=&max_bytes=`; the instance's own timeout is not exceeded."""

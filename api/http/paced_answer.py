@@ -27,14 +27,16 @@ STALL_S: Final = 30.0
 async def send_parts(
     request: web.BaseRequest, status: int, headers: dict[str, str], parts: AsyncIterator[bytes]
 ) -> web.StreamResponse:
-    """Answer with these parts, one after another; with a `Content-Length` in the headers they have to add up to it."""
+    """Answer with these parts, one after another; with a `Content-Length` in the headers they have to add up to it. The
+    answer to HEAD ends after the headers."""
     response = web.StreamResponse(status=status, headers=CIMultiDict(headers))
     try:
         async with asyncio.timeout(STALL_S) as patience:
             await response.prepare(request)
-            async for part in parts:
-                await response.write(part)
-                patience.reschedule(asyncio.get_running_loop().time() + STALL_S)
+            if request.method != "HEAD":
+                async for part in parts:
+                    await response.write(part)
+                    patience.reschedule(asyncio.get_running_loop().time() + STALL_S)
             await response.write_eof()
     except (ConnectionError, TimeoutError) as error:
         logger.debug("the answer to %s %s was not taken: %r", request.method, request.path, error)

@@ -70,17 +70,31 @@ class Router:
         self.queries: dict[tuple[str, str], tuple[str, ...]] = {}
         """The query parameters of those that refuse others."""
 
-    def add(self, method: str, pattern: str, handler: Handler, *, query: Sequence[str] | None = None) -> None:
+    def add(
+        self,
+        method: str,
+        pattern: str,
+        handler: Handler,
+        *,
+        query: Sequence[str] | None = None,
+        has_head: bool = True,
+    ) -> None:
         """`pattern` is like `/topics/{topic}/partitions`; arguments are handed over by place. With `query` other
-        parameters than these are refused: one that is misspelt must not make an order of what was to be tried."""
+        parameters than these are refused: one that is misspelt must not make an order of what was to be tried.
+
+        The handler of a GET answers HEAD as well, unless `has_head` is false: a GET that changes something is not safe
+        to be sent for its headers. aiohttp leaves out the body of a `web.Response`; a handler that writes its answer in
+        parts leaves it out by itself."""
         node = self._root
         for segment in pattern.strip("/").split("/"):
             name = _ANY if segment.startswith("{") else segment
             node = node.children.setdefault(name, _Node())
         assert method not in node.handlers, f"{method} {pattern} is there twice"
-        node.handlers[method] = handler
+        methods = ("GET", "HEAD") if method == "GET" and has_head else (method,)
+        node.handlers.update(dict.fromkeys(methods, handler))
         if query is not None:
-            node.queries[method] = self.queries[method, pattern] = tuple(query)
+            self.queries[method, pattern] = tuple(query)
+            node.queries.update(dict.fromkeys(methods, tuple(query)))
         self.routes.append((method, pattern))
 
     def find(self, raw_path: str) -> Target:

@@ -122,7 +122,8 @@ class _Tail:
         )
         try:
             await response.prepare(request)
-            last = await self._run(response, first, self._ends.gone(request))
+            is_headers_only = request.method == "HEAD"
+            last = None if is_headers_only else await self._run(response, first, self._ends.gone(request))
             if last is not None:
                 await response.write(last + b"\n")
             await response.write_eof()

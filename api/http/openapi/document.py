@@ -10,7 +10,8 @@ from raftlog.api.http.openapi.schemas import SCHEMAS
 _ABOUT = """A replicated log over HTTP. Any broker takes any request; what another one leads is asked there.
 
 Every error has the same body: `error_code`, `message` and `outcome`, which is `failed` when it definitely did not
-happen and `unknown` when it may have. Errors that a path has are listed with it. Besides these, any path can answer 403
+happen and `unknown` when it may have. HEAD is answered wherever GET is, without the body, but for polls of consumer
+instances, which move on. Errors that a path has are listed with it. Besides these, any path can answer 403
 (a web page of another origin, or an unknown host), 404 (nothing is there), 405 (not with this method; `Allow` names
 those that are possible), 400 (what is no HTTP) and 500 (damaged bytes, or a failure of the broker itself).
 """

@@ -1,0 +1,62 @@
+"""HEAD is GET without the body, on every path of the document but the one whose GET is not safe."""
+
+import aiohttp
+import pytest
+
+from raftlog.api.http.openapi.document import build
+from tests.api.described import operations, target
+from tests.api.raw import answer_to, head
+from tests.api.test_hostile_values import arguments, query
+
+DOCUMENT = build("1")
+POLL = "/consumers/{group}/instances/{instance}/records"
+PATHS = {each.path: each for each in operations(DOCUMENT) if each.method == "GET"}
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if path != POLL])
+async def test_head_has_the_status_and_type_of_get_and_no_body(api, path):
+    await api.topic()
+    assert (await api.post("/topics/t", {"records": [{"value": 1}]}))[0] == 200
+    assert (await api.post("/consumers/g", {"name": "i", "format": "json"}))[0] == 200
+    where = target(PATHS[path], arguments(PATHS[path]), query(PATHS[path]))
+    more = ("Host: 127.0.0.1", "Connection: close")
+    got = await answer_to(api.address, head("GET", where, *more))
+    asked = await answer_to(api.address, head("HEAD", where, *more))
+    assert (asked.status, asked.body) == (got.status, b"")
+    assert asked.headers.get("content-type") == got.headers.get("content-type")
+    assert ("content-length" in asked.headers) == ("content-length" in got.headers)
+
+
+async def test_probes_and_scrapes_take_head(api):
+    for path in ("/v1/status/ready", "/metrics"):
+        async with api.session.head(api.url + path) as answer:
+            assert (answer.status, int(answer.headers["Content-Length"]) > 0) == (200, True)
+
+
+async def test_headers_of_an_answer_in_parts_and_of_lines_without_end(api):
+    await api.topic()
+    assert (await api.post("/topics/t", {"records": [{"value": "x" * 1000}] * 300}))[0] == 200
+    records = api.url + "/topics/t/partitions/0/records?offset=0"
+    async with api.session.get(records) as got, api.session.head(records) as asked:
+        assert len(await got.read()) > 300_000
+        assert asked.headers["Content-Length"] == got.headers["Content-Length"]
+        assert asked.headers["X-Raftlog-Next-Offset"] == "300"
+    lines = {"Accept": "application/x-ndjson"}
+    timeout = aiohttp.ClientTimeout(total=20)
+    async with api.session.head(records + "&follow=true", headers=lines, timeout=timeout) as asked:
+        assert (asked.status, asked.headers["Content-Type"]) == (200, "application/x-ndjson")
+    assert (await api.get("/topics"))[0] == 200  # over a connection that is sound
+
+
+async def test_head_takes_no_records_from_a_consumer(api):
+    await api.topic()
+    assert (await api.post("/topics/t", {"records": [{"value": 1}]}))[0] == 200
+    settings = {"name": "i", "format": "json", "auto.offset.reset": "earliest"}
+    assert (await api.post("/consumers/g", settings))[0] == 200
+    place = {"topic": "t", "partition": 0}
+    assert (await api.post("/consumers/g/instances/i/assignments", {"partitions": [place]}))[0] == 204
+    poll = "/consumers/g/instances/i/records"
+    json = {"Accept": "application/vnd.kafka.json.v2+json"}
+    async with api.session.head(api.url + poll, headers=json) as asked:
+        assert (asked.status, asked.headers["Allow"]) == (405, "GET")
+    assert [record["value"] for record in (await api.get(poll, headers=json))[1]] == [1]
