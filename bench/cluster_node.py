@@ -23,7 +23,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.multiraft import Node, NodeSettings
 from raftlog.raft import Role
 from raftlog.records import NewRecord, build_batch, read_header, read_records
-from raftlog.runtime.group import Committed, Group
+from raftlog.runtime.replica.group import Committed, Group
 from raftlog.storage.roll import Member, Roll
 from raftlog.types import NodeId
 

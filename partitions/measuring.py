@@ -16,8 +16,8 @@ from raftlog.partitions.replica.describing import voters_in_sync
 from raftlog.partitions.routing.router import Router
 from raftlog.raft import Role
 from raftlog.raft.ready import Status
-from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.replica.group import Group
 from raftlog.types import NodeId
 
 _SLICE: Final = 64

@@ -25,10 +25,10 @@ from raftlog.partitions.multiraft.campaigns import Campaigns
 from raftlog.partitions.multiraft.identity import NodeDirectory
 from raftlog.partitions.multiraft.leadership import LeaderWaits
 from raftlog.raft import Ready, ReplicaId
-from raftlog.runtime.control_entries import member_of
-from raftlog.runtime.driver import Driver
-from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.log.control_entries import member_of
+from raftlog.runtime.process.driver import Driver
+from raftlog.runtime.replica.group import Group
 from raftlog.runtime.rpc import Identity
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.roll import Roll

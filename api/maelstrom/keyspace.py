@@ -16,7 +16,7 @@ from raftlog.api.maelstrom.machine import Command, Machine, Outcome
 from raftlog.errors import InvalidBatch
 from raftlog.raft import Role
 from raftlog.records import build_batch, read_records
-from raftlog.runtime.group import Committed, Group
+from raftlog.runtime.replica.group import Committed, Group
 from raftlog.types import Index, NodeId
 
 _logger = logging.getLogger(__name__)

@@ -20,7 +20,6 @@ from typing import Any, Final
 from raftlog.api.maelstrom.settings import RPC
 from raftlog.errors import Overloaded, RaftlogError, Unavailable
 from raftlog.raft import ReplicaId
-from raftlog.runtime.bulk import BulkRequest
 from raftlog.runtime.rpc import Answer, Call, Credentials, Identity, NoAnswer
 from raftlog.runtime.rpc.bulk_codec import call_of, found_of
 from raftlog.runtime.rpc.calls import decode_answer, encode_call
@@ -30,6 +29,7 @@ from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.runtime.rpc.frame import Frame, FrameKind, FrameReader
 from raftlog.runtime.rpc.handshake import Channel
 from raftlog.runtime.rpc.serving import Serving
+from raftlog.runtime.transfer.bulk import BulkRequest
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.types import Buffer, NodeId
 

@@ -14,11 +14,12 @@ from raftlog.partitions.results import ALL, Acks
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.router import Router
 from raftlog.raft import Role
-from raftlog.runtime import driver, opening
 from raftlog.runtime.config import DriverConfig
-from raftlog.runtime.group import Group
 from raftlog.runtime.journal.fold import Fold
-from raftlog.runtime.opening import OpenedGroup
+from raftlog.runtime.log import opening
+from raftlog.runtime.log.opening import OpenedGroup
+from raftlog.runtime.process import driver
+from raftlog.runtime.replica.group import Group
 from raftlog.storage.disk import Disk
 from raftlog.types import NodeId, Offset
 

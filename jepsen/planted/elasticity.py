@@ -19,7 +19,7 @@ from raftlog.raft.ready import Refusal
 from raftlog.raft.replica import Replica
 from raftlog.raft.role import Become
 from raftlog.raft.transfer import Transfer
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from raftlog.types import Index
 
 

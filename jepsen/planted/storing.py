@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 from jepsen.planted.patching import replace_method
 from raftlog.raft import EntryId
-from raftlog.runtime import opening
-from raftlog.runtime.group_log import GroupLog
-from raftlog.runtime.group_recovery import RecoveredGroup, recover_group
 from raftlog.runtime.journal import ending
 from raftlog.runtime.journal.ending import BlockAt, Ending
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.journal.survey import FileSurvey, Run
-from raftlog.runtime.persister import Persister
+from raftlog.runtime.log import opening
+from raftlog.runtime.log.group_log import GroupLog
+from raftlog.runtime.log.group_recovery import RecoveredGroup, recover_group
+from raftlog.runtime.process.persister import Persister
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Member
 from raftlog.types import Index, Term

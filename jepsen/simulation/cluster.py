@@ -31,10 +31,10 @@ from jepsen.simulation.wiring import SimulatedTransport
 from raftlog.errors import CorruptBatch
 from raftlog.raft import Configuration, Entry, Ready, ReplicaId, Role
 from raftlog.raft.messages import VoteResponse
-from raftlog.runtime.control_entries import member_of
-from raftlog.runtime.driver import Driver
-from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.log.control_entries import member_of
+from raftlog.runtime.process.driver import Driver
+from raftlog.runtime.replica.group import Group
 from raftlog.runtime.transport import Envelope
 from raftlog.storage.roll import Roll
 from raftlog.types import Index, NodeId, TopicPartition

@@ -20,8 +20,8 @@ from jepsen.simulation.replicas import are_level, compare_files, scrub
 from jepsen.simulation.verdicts import PropertyBroken
 from jepsen.simulation.workload import PATIENCE_MS, Workload, decode
 from raftlog.raft import Configuration
-from raftlog.runtime.driver import Driver
-from raftlog.runtime.group import Group
+from raftlog.runtime.process.driver import Driver
+from raftlog.runtime.replica.group import Group
 from raftlog.types import Index, Offset
 
 LOOK_S: Final = 0.2

@@ -18,7 +18,7 @@ from jepsen.simulation.operator import Operator
 from jepsen.simulation.options import Fault
 from raftlog.errors import RaftlogError
 from raftlog.raft import ReplicaId
-from raftlog.runtime.driver import Driver
+from raftlog.runtime.process.driver import Driver
 from raftlog.types import Offset
 
 

@@ -21,9 +21,9 @@ from jepsen.simulation.wiring import SimulatedTransport
 from raftlog.errors import JournalDamaged, RaftlogError, StorageError, Unavailable
 from raftlog.raft import Ready, ReplicaId
 from raftlog.runtime.config import DriverConfig
-from raftlog.runtime.driver import Driver
-from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.process.driver import Driver
+from raftlog.runtime.replica.group import Group
 from raftlog.runtime.transport import Envelope
 from raftlog.types import NodeId
 

@@ -19,8 +19,8 @@ from jepsen.simulation.machine import Machine
 from jepsen.simulation.options import Fault
 from raftlog.errors import RaftlogError
 from raftlog.raft import Configuration, ConfigurationChange, ReplicaId
-from raftlog.runtime.driver import Driver
-from raftlog.runtime.group import Committed, Group
+from raftlog.runtime.process.driver import Driver
+from raftlog.runtime.replica.group import Committed, Group
 from raftlog.types import NodeId
 
 STEP_NS: Final = 300 * MILLISECOND_NS

@@ -7,7 +7,7 @@ from jepsen.newest import difference, newest_records
 from jepsen.simulation.timed_disk import TimedDisk
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.errors import CorruptBatch
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from raftlog.types import Index
 
 

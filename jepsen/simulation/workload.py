@@ -22,8 +22,8 @@ from jepsen.simulation.properties import Replica
 from raftlog.errors import CorruptBatch, OffsetOutOfRange, RaftlogError
 from raftlog.raft import ReplicaId, Role
 from raftlog.records import build_batch, read_records
-from raftlog.runtime.driver import Driver
-from raftlog.runtime.group import Committed
+from raftlog.runtime.process.driver import Driver
+from raftlog.runtime.replica.group import Committed
 from raftlog.types import Index, Offset
 
 PATIENCE_MS: Final = (300, 600, 3_000)

@@ -28,10 +28,10 @@ from raftlog.partitions.replica import Loading, Replica
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.raft import Ready, ReplicaId
-from raftlog.runtime.giving_up import give_up
-from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.runtime.replica_directory import move_aside
+from raftlog.runtime.log.replica_directory import move_aside
+from raftlog.runtime.process.giving_up import give_up
+from raftlog.runtime.replica.group import Group
 from raftlog.storage.roll import Roll
 from raftlog.types import NodeId
 

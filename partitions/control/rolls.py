@@ -8,7 +8,7 @@ from typing import Final
 from raftlog.partitions.control.commands import Bootstrap, CreateTopic
 from raftlog.partitions.control.naming import GroupName, controller_group_id
 from raftlog.raft import ReplicaId
-from raftlog.runtime.control_entries import member_of
+from raftlog.runtime.log.control_entries import member_of
 from raftlog.storage.roll import Member, Roll
 
 CONTROLLER_VOTERS_MAX: Final = 5

@@ -17,7 +17,7 @@ from raftlog.partitions.groups.surroundings import GroupSurroundings
 from raftlog.partitions.multiraft import Node
 from raftlog.partitions.routing.partition import Partition
 from raftlog.raft import Ready, ReplicaId
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 
 
 class Follower(Protocol):

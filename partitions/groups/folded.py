@@ -28,7 +28,7 @@ from raftlog.partitions.groups.records import (
     is_keyed,
 )
 from raftlog.records import Record, read_records
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from raftlog.types import Buffer, Offset
 
 READ_BYTES = 1 << 16

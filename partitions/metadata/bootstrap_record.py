@@ -19,9 +19,9 @@ from raftlog.errors import FormatError, InvalidArgument, SmallFileDamaged
 from raftlog.partitions.addresses import Address, parse_address
 from raftlog.partitions.control import Bootstrap, ControllerState
 from raftlog.raft import ReplicaId
+from raftlog.runtime.log.replica_directory import holds_replicas
+from raftlog.runtime.log.sealed_file import read_sealed, write_sealed
 from raftlog.runtime.node_identity import NodeIdentity
-from raftlog.runtime.replica_directory import holds_replicas
-from raftlog.runtime.sealed_file import read_sealed, write_sealed
 from raftlog.storage.directory import DAMAGED, internal, make_directory
 from raftlog.storage.disk import Disk
 from raftlog.storage.json_file import uuid_of

@@ -12,7 +12,7 @@ from raftlog.errors import CorruptBatch, InvalidArgument
 from raftlog.partitions.addresses import Address
 from raftlog.partitions.metadata.bootstrap_record import BootstrapFile
 from raftlog.partitions.multiraft import Node
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 
 _logger = logging.getLogger(__name__)
 _ALONE: Final = (

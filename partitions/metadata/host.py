@@ -45,8 +45,8 @@ from raftlog.partitions.metadata.replacing import Replacing, removed
 from raftlog.partitions.metadata.settings import MetadataSettings, check_start
 from raftlog.partitions.multiraft import Node
 from raftlog.raft import Ready, ReplicaId, Role
-from raftlog.runtime.group import Group
-from raftlog.runtime.replica_directory import CONTROLLER
+from raftlog.runtime.log.replica_directory import CONTROLLER
+from raftlog.runtime.replica.group import Group
 from raftlog.types import Index, NodeId, Term
 
 _logger = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from raftlog.partitions.metadata.proposals import Proposals
 from raftlog.partitions.metadata.settings import MetadataSettings
 from raftlog.partitions.metadata.snapshots import is_due, write_snapshot
 from raftlog.partitions.multiraft import Node, Request
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from raftlog.runtime.rpc import Answer
 from raftlog.types import Index, NodeId
 

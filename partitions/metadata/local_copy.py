@@ -22,8 +22,8 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.metadata.telling import tell
 from raftlog.raft import Role
 from raftlog.records import ControlKind, read_records
-from raftlog.runtime.committed_entries import CommittedEntry
-from raftlog.runtime.group import Group
+from raftlog.runtime.log.committed_entries import CommittedEntry
+from raftlog.runtime.replica.group import Group
 from raftlog.types import Index
 
 _logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from raftlog.partitions.control import ControllerState
 from raftlog.partitions.control.rolls import CONTROLLER_VOTERS_MAX
 from raftlog.raft import Configuration, ConfigurationChange, ReplicaId
 from raftlog.raft.quorum import has_quorum
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from raftlog.types import Index, NodeId
 
 

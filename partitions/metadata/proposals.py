@@ -31,7 +31,7 @@ from raftlog.partitions.multiraft import Request as NodeRequest
 from raftlog.partitions.multiraft.opening import draw_uuid
 from raftlog.raft import ReplicaId
 from raftlog.records import NewRecord, build_batch
-from raftlog.runtime.group import Committed, Group
+from raftlog.runtime.replica.group import Committed, Group
 from raftlog.runtime.rpc import Answer
 from raftlog.runtime.rpc.failures import as_fields, from_fields
 from raftlog.types import Index, NodeId

@@ -16,7 +16,7 @@ from raftlog.partitions.control import snapshot_payloads
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.metadata.local_copy import LocalCopy
 from raftlog.records import ControlKind
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from raftlog.types import Index, Offset
 
 _logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.metadata import Metadata
 from raftlog.partitions.multiraft import Node, Request
 from raftlog.raft import ReplicaId, Role
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from raftlog.runtime.rpc import Answer
 from raftlog.types import NodeId
 

@@ -7,7 +7,7 @@ from collections.abc import Container
 from uuid import UUID
 
 from raftlog.raft.quorum import majority_size
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 
 
 def lost_majority(group: Group, retired: Container[UUID], name: str) -> str | None:

@@ -20,8 +20,8 @@ from raftlog.partitions.moves.plan import is_carried, is_reached, next_change
 from raftlog.partitions.moves.waiting import why_waiting
 from raftlog.partitions.multiraft import Node
 from raftlog.raft import Configuration, ConfigurationChange, Ready, ReplicaId, Role
-from raftlog.runtime.group import Committed, Group
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.replica.group import Committed, Group
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)

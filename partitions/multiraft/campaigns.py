@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from raftlog.raft import RaftCore, ReplicaId, Role
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 
 ATTEMPTS_MAX: Final = 4
 PAUSE_S: Final = 0.04

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from raftlog.errors import FormatError, InvalidArgument, SmallFileDamaged, StorageError
+from raftlog.runtime.log.sealed_file import write_sealed
 from raftlog.runtime.node_identity import IDENTITY, JOURNAL, NodeIdentity, read_identity
-from raftlog.runtime.sealed_file import write_sealed
 from raftlog.storage.directory import (
     DAMAGED,
     INTERNAL,

@@ -26,8 +26,8 @@ from raftlog.partitions.multiraft.fitness import Fitness
 from raftlog.partitions.multiraft.settings import NodeSettings
 from raftlog.raft import ReplicaId, Role
 from raftlog.raft.ready import FollowerStatus
-from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.replica.group import Group
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)

@@ -41,11 +41,11 @@ from raftlog.partitions.multiraft.status import NodeStatus, count_groups, damage
 from raftlog.partitions.multiraft.surroundings import Surroundings, real_surroundings
 from raftlog.partitions.multiraft.turnover import Turnover
 from raftlog.raft import Ready, Role
-from raftlog.runtime.driver import Driver
-from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.log.replica_directory import move_aside
 from raftlog.runtime.node_identity import NodeIdentity
-from raftlog.runtime.replica_directory import move_aside
+from raftlog.runtime.process.driver import Driver
+from raftlog.runtime.replica.group import Group
 from raftlog.runtime.rpc import Answer, Call, Channel, Identity, Refusal
 from raftlog.runtime.transport import ProcessBeat
 from raftlog.storage.roll import Roll

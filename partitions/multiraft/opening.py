@@ -14,9 +14,9 @@ from raftlog.errors import InvalidArgument, JournalDamaged, StorageError
 from raftlog.partitions.multiraft.identity import NodeDirectory, why_full
 from raftlog.partitions.multiraft.settings import NodeSettings
 from raftlog.partitions.multiraft.surroundings import NodeTransport, Surroundings
-from raftlog.runtime.control_entries import member_of
-from raftlog.runtime.driver import Driver
+from raftlog.runtime.log.control_entries import member_of
 from raftlog.runtime.node_identity import NodeIdentity
+from raftlog.runtime.process.driver import Driver
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll
 

@@ -20,10 +20,10 @@ from raftlog.partitions.multiraft.leaders import Leaders
 from raftlog.partitions.multiraft.requests import Request, Requests
 from raftlog.partitions.multiraft.settings import NodeSettings
 from raftlog.partitions.multiraft.surroundings import NodeTransport
-from raftlog.runtime.driver import Driver
 from raftlog.runtime.node_identity import NodeIdentity
+from raftlog.runtime.process.driver import Driver
+from raftlog.runtime.process.ticker import Stall
 from raftlog.runtime.rpc import Answer
-from raftlog.runtime.ticker import Stall
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from raftlog.raft import Role
-from raftlog.runtime.group import Group
 from raftlog.runtime.journal import Journal
 from raftlog.runtime.node_identity import NodeIdentity
+from raftlog.runtime.replica.group import Group
 from raftlog.runtime.rpc import PeerStatus
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from raftlog.events import event
 from raftlog.raft import ReplicaId, Role
 from raftlog.raft.ready import RoleState
-from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.runtime.replica_directory import CONTROLLER
+from raftlog.runtime.log.replica_directory import CONTROLLER
+from raftlog.runtime.replica.group import Group
 
 _logger = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from raftlog.partitions.multiraft import Node, Request
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.router import Router
 from raftlog.raft import ReplicaId, Role
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from raftlog.runtime.rpc import Answer, NotConnected
 from raftlog.types import NodeId
 

@@ -24,7 +24,7 @@ from raftlog.partitions.multiraft import Node, Request
 from raftlog.partitions.operations.results import MOVES_MAX, Move
 from raftlog.raft import ReplicaId, Role
 from raftlog.raft.ready import FollowerStatus
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from raftlog.runtime.rpc import Answer
 from raftlog.types import Index, NodeId
 

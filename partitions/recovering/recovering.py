@@ -24,8 +24,8 @@ from raftlog.partitions.multiraft.requests import Request
 from raftlog.partitions.recovering.plan import Places, Plan, concerned, make_plan
 from raftlog.partitions.recovering.standings import Absent, Standing, packed, standing_of, unpacked
 from raftlog.partitions.routing.partition import Partition
-from raftlog.runtime.giving_up import renounce
-from raftlog.runtime.group import Group
+from raftlog.runtime.process.giving_up import renounce
+from raftlog.runtime.replica.group import Group
 from raftlog.runtime.rpc import Answer
 from raftlog.types import NodeId
 

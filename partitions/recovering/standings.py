@@ -6,7 +6,7 @@ from uuid import UUID
 
 from raftlog.errors import OutcomeUnknown
 from raftlog.raft import EntryId, ReplicaId, Role
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from raftlog.types import Index, NodeId, Term
 
 

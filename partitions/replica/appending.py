@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.raft import Accepted, ReplicaId, Role
 from raftlog.raft.ready import Status
-from raftlog.runtime.group import Committed, Group
+from raftlog.runtime.replica.group import Committed, Group
 from raftlog.types import Index, Offset
 
 

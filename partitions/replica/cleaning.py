@@ -20,8 +20,8 @@ from typing import Final
 from raftlog.config import TopicConfig
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.records import ControlKind
-from raftlog.runtime.control_entries import CompactedTo, encode_compacted_to
-from raftlog.runtime.group import Committed, Group
+from raftlog.runtime.log.control_entries import CompactedTo, encode_compacted_to
+from raftlog.runtime.replica.group import Committed, Group
 from raftlog.storage.segment import Segment
 from raftlog.types import Offset, Term
 

@@ -10,7 +10,7 @@ from typing import Final
 from raftlog.errors import DeadlineExceeded, OffsetOutOfRange, Unavailable
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica.producer_state import ProducerState
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from raftlog.types import Offset
 
 _LOOK_S: Final = 0.01

@@ -7,7 +7,7 @@ from raftlog.errors import CorruptBatch, LogDamaged
 from raftlog.partitions.replica.appending import active_members
 from raftlog.raft import ReplicaId, Role, Status
 from raftlog.raft.ready import FollowerStatus
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from raftlog.types import Index, NodeId, Offset
 
 

@@ -15,7 +15,7 @@ from raftlog.errors import RaftlogError
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.producers import EXPIRED_MAX
 from raftlog.partitions.replica.sequencing import Sequencing
-from raftlog.runtime.group import Committed, Group
+from raftlog.runtime.replica.group import Committed, Group
 from raftlog.types import Term
 
 _logger = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from raftlog.partitions.replica.loading import Loading
 from raftlog.partitions.replica.producers import ProducerTable, SnapshotRun
 from raftlog.raft import Role
 from raftlog.records import ControlKind, read_header
-from raftlog.runtime.group import Group
-from raftlog.runtime.producer_entries import PRODUCER_KINDS, ProducerEntry
+from raftlog.runtime.log.producer_entries import PRODUCER_KINDS, ProducerEntry
+from raftlog.runtime.replica.group import Group
 from raftlog.storage.headers import headers_of_note
 from raftlog.types import Index, Offset
 

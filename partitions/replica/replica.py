@@ -39,7 +39,7 @@ from raftlog.partitions.results import ALL, Acks, Fetched, OffsetRange
 from raftlog.raft import Ready, Role
 from raftlog.records import read_header
 from raftlog.runtime.config import GroupLimits
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.types import Offset
 

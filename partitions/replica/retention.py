@@ -11,7 +11,7 @@ from functools import partial
 from raftlog.config import TopicConfig
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.replica.producer_state import ProducerState
-from raftlog.runtime.group import Committed, Group
+from raftlog.runtime.replica.group import Committed, Group
 from raftlog.storage.retention import retained_from
 from raftlog.types import Offset
 

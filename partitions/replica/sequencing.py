@@ -47,7 +47,7 @@ from raftlog.partitions.replica.producers import (
 from raftlog.partitions.results import ALL, Acks
 from raftlog.raft import Accepted, Role
 from raftlog.records import BatchHeader, ControlKind, read_header
-from raftlog.runtime.group import Committed, Group
+from raftlog.runtime.replica.group import Committed, Group
 from raftlog.types import Index, Offset, Term
 
 _logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from raftlog.pipeline.segments.pieces import IndexRows, Piece, Place, Window, in
 from raftlog.pipeline.segments.replicas import FoundReplica
 from raftlog.records import HEADER_SIZE, BatchHeader, read_header
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
-from raftlog.runtime.replay import JournalEntry, first_roll, journal_entries
+from raftlog.runtime.log.replay import JournalEntry, first_roll, journal_entries
 from raftlog.storage.checkpoint import read_checkpoint
 from raftlog.storage.disk import Disk
 from raftlog.storage.recovery import looks_torn, read_roll, segment_bases

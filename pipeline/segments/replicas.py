@@ -17,9 +17,9 @@ from uuid import UUID
 
 from raftlog.errors import InvalidArgument, JournalDamaged, StorageError
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
+from raftlog.runtime.log.offline import OfflineReplica, replicas_of
+from raftlog.runtime.log.replica_directory import CONTROLLER, group_in_rolls
 from raftlog.runtime.node_identity import JOURNAL, NodeIdentity, read_identity
-from raftlog.runtime.offline import OfflineReplica, replicas_of
-from raftlog.runtime.replica_directory import CONTROLLER, group_in_rolls
 from raftlog.storage.directory import CHECKPOINT, INTERNAL, ancestors, internal
 from raftlog.storage.disk import Disk
 from raftlog.storage.real_disk import RealDisk

@@ -13,8 +13,8 @@ from uuid import UUID
 from raftlog.errors import FormatError, InvalidArgument
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.segments.replicas import CONTROLLER_TOPIC, INTERNAL_PREFIX, Owner
+from raftlog.runtime.log.replica_directory import CONTROLLER, group_in_rolls
 from raftlog.runtime.node_identity import JOURNAL, read_identity
-from raftlog.runtime.replica_directory import CONTROLLER, group_in_rolls
 from raftlog.storage.directory import ancestors, internal
 from raftlog.storage.disk import Disk
 from raftlog.storage.finding import logs_below

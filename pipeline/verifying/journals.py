@@ -15,8 +15,8 @@ from uuid import UUID
 from raftlog.errors import FormatError, JournalDamaged
 from raftlog.pipeline.segments.replicas import Owner
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
-from raftlog.runtime.offline import OfflineReplica, replicas_of
-from raftlog.runtime.replay import JournalEntry, journal_entries
+from raftlog.runtime.log.offline import OfflineReplica, replicas_of
+from raftlog.runtime.log.replay import JournalEntry, journal_entries
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.recovery import segment_bases
 from raftlog.storage.rows import ROW_SIZE, unpack_row

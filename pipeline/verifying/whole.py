@@ -14,8 +14,8 @@ from raftlog.pipeline.segments.replicas import Owner
 from raftlog.pipeline.verifying.groups import Group
 from raftlog.pipeline.verifying.judging import JudgedGroup, JudgedSegment
 from raftlog.pipeline.verifying.walking import SegmentFile
-from raftlog.runtime.newest_records import FoundEntry, NewestRecords, difference_of
-from raftlog.runtime.offline import OfflineReplica, compare_replicas, replicas_of
+from raftlog.runtime.log.newest_records import FoundEntry, NewestRecords, difference_of
+from raftlog.runtime.log.offline import OfflineReplica, compare_replicas, replicas_of
 from raftlog.storage.disk import Disk
 from raftlog.storage.verify import verify_segment
 from raftlog.types import Index, Offset

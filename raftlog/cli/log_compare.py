@@ -10,9 +10,9 @@ from typing import Any
 from rich.table import Table
 
 from raftlog.cli.outcome import CommandFailed
+from raftlog.runtime.log.offline import Comparison, OfflineReplica, compare_replicas, replicas_of
+from raftlog.runtime.log.replica_directory import group_in_rolls
 from raftlog.runtime.node_identity import read_identity
-from raftlog.runtime.offline import Comparison, OfflineReplica, compare_replicas, replicas_of
-from raftlog.runtime.replica_directory import group_in_rolls
 from raftlog.storage.directory import ancestors
 from raftlog.storage.disk import Disk
 

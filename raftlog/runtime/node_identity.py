@@ -8,7 +8,7 @@ import uuid
 from typing import Final, NamedTuple
 
 from raftlog.raft import ReplicaId
-from raftlog.runtime.sealed_file import read_sealed
+from raftlog.runtime.log.sealed_file import read_sealed
 from raftlog.storage.directory import internal
 from raftlog.storage.disk import Disk
 from raftlog.storage.json_file import JsonFile, uuid_of

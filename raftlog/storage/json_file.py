@@ -5,7 +5,7 @@
 What fails before the version is known is damage (`SmallFileDamaged`): the checksum is computed in the same way in all
 versions of these files, so a version whose checksum matches was meant. Each error names the file and what is wrong with
 it; what to do is added by the caller, which knows what the file is for. Called by `directory` for meta files, and by
-`runtime.sealed_file` for the files of a node.
+`runtime.log.sealed_file` for the files of a node.
 """
 
 import json

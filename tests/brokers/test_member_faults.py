@@ -15,7 +15,7 @@ from raftlog.partitions.control import CreateTopic
 from raftlog.partitions.deadline import deadline_in
 from raftlog.raft import Ready, Role
 from raftlog.records import NewRecord
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.brokers.test_moves import (
     WITHIN_S,

@@ -14,7 +14,7 @@ from raftlog.partitions.control import GroupName, SetAssignment
 from raftlog.partitions.deadline import deadline_in
 from raftlog.raft import Configuration, Ready, ReplicaId
 from raftlog.records import NewRecord, read_records
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.waiting import WITHIN_S, until
 

@@ -11,7 +11,7 @@ from raftlog.partitions.control import (
     first_roll,
     snapshot_payloads,
 )
-from raftlog.runtime.control_entries import configuration_of_roll
+from raftlog.runtime.log.control_entries import configuration_of_roll
 from raftlog.storage.roll import decode_roll, encode_roll
 from raftlog.types import Index
 from tests.control.fleet import BOOTSTRAP, CLUSTER_ID, SEEDS, cluster, create, replica, topic_id

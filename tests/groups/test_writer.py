@@ -22,7 +22,7 @@ from raftlog.partitions.groups.records import (
 from raftlog.partitions.groups.writer import Writer
 from raftlog.partitions.replica import Appended, Replica
 from raftlog.records import NewRecord, build_batch, read_header, read_records
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from raftlog.types import Offset, Term, TopicPartition
 from tests.groups.level_two_events import event_of
 from tests.undecodable import SMALL

@@ -22,7 +22,7 @@ from raftlog.raft import Entry, EntryId, EntryKind, ReplicaId
 from raftlog.raft.entry import TERM_MAX
 from raftlog.raft.messages import AppendRequest, Heartbeat, VoteRequest
 from raftlog.records import build_batch
-from raftlog.runtime.control_entries import no_op_batch
+from raftlog.runtime.log.control_entries import no_op_batch
 from raftlog.runtime.rpc import Call, Channel, Identity, RpcConfig
 from raftlog.runtime.rpc.authentication import Proof, encode_proof
 from raftlog.runtime.rpc.calls import encode_call

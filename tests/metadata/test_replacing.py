@@ -11,8 +11,8 @@ from raftlog.errors import DiskRefused, IdentityRefused, InvalidArgument
 from raftlog.partitions.control import Addresses, RegisterBroker, RemoveBroker, UpdateBroker
 from raftlog.partitions.metadata.replacing import REPLACE
 from raftlog.raft import ReplicaId
-from raftlog.runtime.group import Group
 from raftlog.runtime.journal.blocks import BLOCK_SIZE
+from raftlog.runtime.replica.group import Group
 from raftlog.types import NodeId
 from tests.metadata.brokers import WITHIN_S, Brokers, brokers, soon
 

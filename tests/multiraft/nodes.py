@@ -15,8 +15,8 @@ from raftlog.partitions.multiraft import Node, NodeSettings
 from raftlog.raft import RaftSettings
 from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.runtime.config import DriverConfig
-from raftlog.runtime.group import Committed
 from raftlog.runtime.journal.config import JournalConfig
+from raftlog.runtime.replica.group import Committed
 from raftlog.runtime.rpc import RpcConfig
 from raftlog.storage.roll import Member, Roll
 from raftlog.types import NodeId

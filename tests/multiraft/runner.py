@@ -24,7 +24,7 @@ import uvloop
 from raftlog.errors import OutcomeUnknown, RaftlogError
 from raftlog.partitions.multiraft import Node
 from raftlog.records import NewRecord, build_batch
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from raftlog.storage.roll import Member
 from raftlog.types import NodeId
 from tests.multiraft.nodes import GROUP, first_roll, settings_of

@@ -10,7 +10,7 @@ import pytest
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.errors import DirectoryLocked, FormatError, InvalidArgument, StorageError
 from raftlog.partitions.multiraft.identity import NodeDirectory
-from raftlog.runtime.sealed_file import read_sealed, submit_sealed, write_sealed
+from raftlog.runtime.log.sealed_file import read_sealed, submit_sealed, write_sealed
 from raftlog.storage.directory import internal, make_directory, write_meta
 from raftlog.types import NodeId
 

@@ -14,8 +14,8 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.multiraft import Node, Request
 from raftlog.partitions.multiraft.remembered_peers import PEERS
 from raftlog.raft import ReplicaId
+from raftlog.runtime.log.sealed_file import read_sealed
 from raftlog.runtime.rpc import Answer, ConnectionLost, NoAnswer, NotConnected
-from raftlog.runtime.sealed_file import read_sealed
 from raftlog.storage.roll import Member
 from raftlog.types import NodeId
 from tests.multiraft.nodes import GROUP, WITHIN_S, first_roll, running, settings_of, soon, values_of

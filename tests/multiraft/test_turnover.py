@@ -10,7 +10,7 @@ import pytest
 from raftlog.partitions.multiraft.turnover import Turnover
 from raftlog.raft import ReplicaId, Role
 from raftlog.raft.ready import RoleState
-from raftlog.runtime.replica_directory import CONTROLLER
+from raftlog.runtime.log.replica_directory import CONTROLLER
 from raftlog.types import NodeId, Term
 
 ME, OTHER = (ReplicaId(NodeId(number), uuid.UUID(int=number)) for number in (1, 2))

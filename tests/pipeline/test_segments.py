@@ -22,8 +22,8 @@ from raftlog.pipeline.rows import ARROW_SCHEMA
 from raftlog.pipeline.segments import SegmentSplit, logs_in, plan_segments, read_segment_split, replicas_in
 from raftlog.pipeline.segments.replicas import real_disk
 from raftlog.records import Compression, NewRecord
+from raftlog.runtime.log.sealed_file import write_sealed
 from raftlog.runtime.node_identity import IDENTITY
-from raftlog.runtime.sealed_file import write_sealed
 from raftlog.storage.rows import ROW_SIZE, unpack_row
 from raftlog.storage.rows import Row as IndexRow
 from tests.undecodable import SMALL, TIMESTAMP_MS

@@ -11,7 +11,7 @@ from raftlog.pipeline.segments import FoundReplica, SegmentSplit, batches_of, sp
 from raftlog.pipeline.segments.extent import LogExtent, extent_of
 from raftlog.pipeline.segments.pieces import indexed_piece
 from raftlog.records import Compression, read_header, read_records
-from raftlog.runtime.offline import replicas_of
+from raftlog.runtime.log.offline import replicas_of
 from raftlog.storage.compaction import CompactionBounds
 from raftlog.storage.disk import Disk
 from raftlog.storage.gap import REASON_COMPACTED, Gap, gap_batch

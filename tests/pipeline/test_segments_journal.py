@@ -1,7 +1,7 @@
 """What is read of processes that were stopped, killed, or lost their power: what their journals say is committed.
 
 Disks and network are simulated, drivers and journals are the real ones. The truth is the slow reader, which folds the
-journal and walks every file (`runtime.offline`), and what was committed while the processes ran.
+journal and walks every file (`runtime.log.offline`), and what was committed while the processes ran.
 """
 
 from random import Random
@@ -14,7 +14,7 @@ from raftlog.pipeline.segments.extent import CarriedRoom, LogExtent, extent_of
 from raftlog.pipeline.segments.reading import OnDamage
 from raftlog.pipeline.segments.replicas import FoundReplica, Owner
 from raftlog.records import ControlKind, build_control_batch, read_header, read_records
-from raftlog.runtime.offline import OfflineReplica, replicas_of
+from raftlog.runtime.log.offline import OfflineReplica, replicas_of
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.types import Offset

@@ -14,9 +14,9 @@ from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.segments.replicas import real_disk
 from raftlog.pipeline.verifying import VerifyReport
 from raftlog.pipeline.verifying.job import verify_by
+from raftlog.runtime.log.offline import OfflineReplica, compare_replicas
+from raftlog.runtime.log.sealed_file import write_sealed
 from raftlog.runtime.node_identity import IDENTITY
-from raftlog.runtime.offline import OfflineReplica, compare_replicas
-from raftlog.runtime.sealed_file import write_sealed
 from raftlog.storage.directory import internal
 from raftlog.storage.finding import logs_below
 from raftlog.storage.verify import verify_log

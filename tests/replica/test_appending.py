@@ -19,7 +19,7 @@ from raftlog.partitions.deadline import NEVER
 from raftlog.raft import Entry, EntryId, EntryKind
 from raftlog.raft.messages import AppendRequest
 from raftlog.records import build_batch
-from raftlog.runtime.control_entries import no_op_batch
+from raftlog.runtime.log.control_entries import no_op_batch
 from raftlog.types import Index, Term
 from tests.replica.worlds import Replicas, all_values, others, values_of
 

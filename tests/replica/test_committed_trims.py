@@ -7,8 +7,8 @@ import pytest
 from raftlog.errors import EntriesTrimmed, FormatError, InvalidArgument, NotLeader, RaftlogError, Unavailable
 from raftlog.records import ControlKind
 from raftlog.runtime.config import GroupLimits
-from raftlog.runtime.control_entries import Trim, decode_trim, encode_trim
-from raftlog.runtime.group import Committed, CommittedEntry, Group
+from raftlog.runtime.log.control_entries import Trim, decode_trim, encode_trim
+from raftlog.runtime.replica.group import Committed, CommittedEntry, Group
 from raftlog.storage.recovery import read_roll
 from raftlog.types import Index, Offset
 from tests.layouts import layout

@@ -11,8 +11,8 @@ from raftlog.partitions.replica import Appended, Replica
 from raftlog.partitions.results import ALL, Acks, Fetched
 from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.runtime.config import DriverConfig
-from raftlog.runtime.driver import Driver
-from raftlog.runtime.group import Group
+from raftlog.runtime.process.driver import Driver
+from raftlog.runtime.replica.group import Group
 from tests.runtime.drivers import GROUP, SMALL, World
 
 T = TypeVar("T")

@@ -25,7 +25,7 @@ from raftlog.raft.messages import (
 )
 from raftlog.records import HEADER_SIZE, NewRecord, build_batch
 from raftlog.records.header import CONTROL_BIT
-from raftlog.runtime.control_entries import configuration_batch, entry_of, no_op_batch
+from raftlog.runtime.log.control_entries import configuration_batch, entry_of, no_op_batch
 from raftlog.runtime.transport import Envelope
 from raftlog.types import Index, NodeId, Term
 

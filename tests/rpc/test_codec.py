@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from raftlog.config import MIB
 from raftlog.raft import Entry, EntryId, EntryKind, Message, ReplicaId
 from raftlog.raft.messages import AppendRequest
-from raftlog.runtime.control_entries import no_op_batch
+from raftlog.runtime.log.control_entries import no_op_batch
 from raftlog.runtime.rpc import RpcConfig
 from raftlog.runtime.rpc.codec import TurnDecoder, decode_beat, encode_beat, encode_turn, size_of
 from raftlog.runtime.rpc.endpoint import bounds_of_callers

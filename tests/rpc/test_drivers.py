@@ -13,9 +13,9 @@ import pytest
 from raftlog.raft import ReplicaId, Role
 from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.config import DriverConfig
-from raftlog.runtime.driver import Driver
-from raftlog.runtime.group import Group
 from raftlog.runtime.journal.config import JournalConfig
+from raftlog.runtime.process.driver import Driver
+from raftlog.runtime.replica.group import Group
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.roll import Member, Roll
 from raftlog.types import NodeId

@@ -8,7 +8,6 @@ import pytest
 from raftlog.config import KIB, MIB
 from raftlog.errors import InvalidArgument, NotLeader, OutcomeUnknown, Overloaded, Unavailable
 from raftlog.raft import EntryId, ReplicaId
-from raftlog.runtime.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound, StoredEntry
 from raftlog.runtime.rpc import (
     Answer,
     Call,
@@ -22,6 +21,7 @@ from raftlog.runtime.rpc import (
 from raftlog.runtime.rpc.codec import TurnDecoder, encode_beat
 from raftlog.runtime.rpc.frame import FrameKind
 from raftlog.runtime.rpc.listener import check_stalls
+from raftlog.runtime.transfer.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound, StoredEntry
 from raftlog.types import Index, NodeId, Offset, Term
 from tests.rpc.loops import on_both_loops
 from tests.rpc.messages import ME, append, heartbeat

@@ -9,7 +9,7 @@ from raftlog.records import (
     read_header,
     read_records,
 )
-from raftlog.runtime.control_entries import CompactedTo, encode_compacted_to
+from raftlog.runtime.log.control_entries import CompactedTo, encode_compacted_to
 from raftlog.storage.compaction import clean_to
 from raftlog.types import Offset
 from tests.runtime.drivers import SMALL, World

@@ -14,9 +14,9 @@ from jepsen.simulation.disk.simulated_disk import PendingSync, SimulatedDisk
 from raftlog.raft import RaftSettings, ReplicaId, Role
 from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.runtime.config import DriverConfig
-from raftlog.runtime.driver import Driver
-from raftlog.runtime.group import Committed, Group
 from raftlog.runtime.journal.config import JournalConfig
+from raftlog.runtime.process.driver import Driver
+from raftlog.runtime.replica.group import Committed, Group
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.storage.disk import File, SyncDone
 from raftlog.storage.roll import Member, Roll

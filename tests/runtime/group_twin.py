@@ -11,8 +11,6 @@ from random import Random
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.raft import Configuration, ReplicaId
 from raftlog.records import ControlKind, NewRecord, build_batch, build_control_batch, read_header, read_records, stamp
-from raftlog.runtime.control_entries import configuration_batch, member_of
-from raftlog.runtime.group_recovery import RecoveredGroup, configurations, recover_group
 from raftlog.runtime.journal import (
     Append,
     AppendIds,
@@ -26,6 +24,8 @@ from raftlog.runtime.journal import (
     Mark,
     Trim,
 )
+from raftlog.runtime.log.control_entries import configuration_batch, member_of
+from raftlog.runtime.log.group_recovery import RecoveredGroup, configurations, recover_group
 from raftlog.storage.changes import ChangedFiles
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.storage.segmented_log import SegmentedLog

@@ -13,8 +13,8 @@ from raftlog.errors import CorruptBatch, InvalidArgument, LogClosed, Unavailable
 from raftlog.raft import Entry, EntryKind, RaftSettings, Role
 from raftlog.raft.messages import AppendRequest
 from raftlog.records import ControlKind, NewRecord, build_batch, build_control_batch, stamp
-from raftlog.runtime.group import Group
 from raftlog.runtime.journal.config import JournalConfig
+from raftlog.runtime.replica.group import Group
 from raftlog.runtime.transport import Envelope
 from raftlog.storage.disk import File, SyncDone
 from raftlog.storage.roll import encode_roll

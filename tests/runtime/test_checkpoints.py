@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from raftlog.raft import ConfigurationChange
-from raftlog.runtime import checkpoints as module
-from raftlog.runtime.checkpoints import Checkpoints
-from raftlog.runtime.driver import Driver
 from raftlog.runtime.journal.operations import encode
+from raftlog.runtime.process import checkpoints as module
+from raftlog.runtime.process.checkpoints import Checkpoints
+from raftlog.runtime.process.driver import Driver
 from raftlog.storage.roll import Member, Roll
 from tests.runtime.drivers import SMALL, World, is_of_segments
 

@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
-from raftlog.runtime.group_recovery import RecoveredGroup, recover_group
 from raftlog.runtime.journal.fold import FoldedGroup
 from raftlog.runtime.journal.operations import LogEnd
+from raftlog.runtime.log.group_recovery import RecoveredGroup, recover_group
 from raftlog.storage.compaction import CompactionBounds, clean_to
 from raftlog.types import Offset
 from tests.storage.compacting import PATH, Kept, KeyedLog, read_all

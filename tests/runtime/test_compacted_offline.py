@@ -3,7 +3,7 @@
 import pytest
 
 from raftlog.records.header import batch_crc
-from raftlog.runtime.offline import Comparison, OfflineReplica, compare_replicas
+from raftlog.runtime.log.offline import Comparison, OfflineReplica, compare_replicas
 from raftlog.storage.compaction import CompactionBounds
 from raftlog.storage.dump import dump_file
 from raftlog.storage.verify import verify_log

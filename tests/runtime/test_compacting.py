@@ -15,8 +15,8 @@ from raftlog.records import (
     read_header,
     stamp,
 )
-from raftlog.runtime.bulk import PieceAsked, PieceFound
-from raftlog.runtime.control_entries import is_control
+from raftlog.runtime.log.control_entries import is_control
+from raftlog.runtime.transfer.bulk import PieceAsked, PieceFound
 from raftlog.storage.compaction import clean_to
 from raftlog.storage.gap import gap_batch, gap_in
 from raftlog.storage.roll import decode_roll, encode_roll

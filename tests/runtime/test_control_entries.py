@@ -8,7 +8,7 @@ import pytest
 from raftlog.errors import FormatError
 from raftlog.raft import Configuration, EntryKind, ReplicaId
 from raftlog.records import ControlKind, build_batch, build_control_batch, crc_matches, read_control, read_header, stamp
-from raftlog.runtime.control_entries import (
+from raftlog.runtime.log.control_entries import (
     BatchPayloads,
     configuration_of_roll,
     decode_configuration,

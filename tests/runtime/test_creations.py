@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from raftlog.errors import InvalidArgument, RaftlogError, StorageFull, SyncFailed
-from raftlog.runtime.driver import Driver
+from raftlog.runtime.process.driver import Driver
 from raftlog.storage.roll import Member, Roll
 from tests.runtime.drivers import GROUP, SMALL, World, is_of_journal
 

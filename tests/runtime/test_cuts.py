@@ -10,8 +10,8 @@ import pytest
 from raftlog.raft import Entry, EntryId, EntryKind
 from raftlog.raft.messages import AppendRequest
 from raftlog.records import NewRecord, build_batch, stamp
-from raftlog.runtime.driver import Driver
-from raftlog.runtime.group import Group
+from raftlog.runtime.process.driver import Driver
+from raftlog.runtime.replica.group import Group
 from raftlog.runtime.transport import Envelope
 from raftlog.types import Index, NodeId, Offset, Term
 from tests.runtime.drivers import GROUP, SMALL, World, is_of_journal, is_of_segments

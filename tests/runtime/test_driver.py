@@ -7,7 +7,7 @@ import pytest
 
 from raftlog.errors import CorruptBatch, NotLeader, OutcomeUnknown, StorageFull, SyncFailed
 from raftlog.raft import ConfigurationChange, Role
-from raftlog.runtime.disk_room import DiskRoom
+from raftlog.runtime.replica.disk_room import DiskRoom
 from tests.runtime.drivers import GROUP, SMALL, World, everything
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from raftlog.raft import EntryId, RaftSettings
-from raftlog.runtime.bulk import AppendAsked, AppendFound, LogsPart
+from raftlog.runtime.transfer.bulk import AppendAsked, AppendFound, LogsPart
 from raftlog.types import Index, Term
 from tests.runtime.drivers import GROUP, SMALL, Wire, World
 

@@ -8,8 +8,8 @@ import pytest
 
 from raftlog.errors import Unavailable
 from raftlog.raft import Role
-from raftlog.runtime.creations import Creation
-from raftlog.runtime.giving_up import renounce
+from raftlog.runtime.process.creations import Creation
+from raftlog.runtime.process.giving_up import renounce
 from raftlog.storage.roll import Member, Roll
 from tests.runtime.drivers import World
 

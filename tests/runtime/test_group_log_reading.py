@@ -2,7 +2,7 @@
 
 from raftlog.raft import Entry, EntryKind
 from raftlog.records import build_batch, read_header, read_records
-from raftlog.runtime.group_log import GroupLog
+from raftlog.runtime.log.group_log import GroupLog
 from raftlog.storage.gap import REASON_COMPACTED, Gap, gap_batch
 from raftlog.types import Index, Offset, Term
 from tests.runtime.group_twin import GroupTwin

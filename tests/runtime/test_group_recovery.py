@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk, SimulatedFile
 from raftlog.records import ControlKind, build_batch, build_control_batch
-from raftlog.runtime.group_recovery import configurations
 from raftlog.runtime.journal import Append, CommitHint, Cut, Journal, Trim
-from raftlog.runtime.replay import JournalEntry, first_roll
+from raftlog.runtime.log.group_recovery import configurations
+from raftlog.runtime.log.replay import JournalEntry, first_roll
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.types import Index, Offset, Term
 from tests.runtime.group_twin import DISK_UUID, GROUP, GROUP_ID, JOURNAL, PATH, SMALL, GroupTwin, live

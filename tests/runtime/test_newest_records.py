@@ -4,8 +4,8 @@ import pytest
 
 from raftlog.records import ControlKind, NewRecord, build_batch, build_control_batch
 from raftlog.records.header import stamp
-from raftlog.runtime.control_entries import CompactedTo, encode_compacted_to
-from raftlog.runtime.newest_records import FoundEntry, NewestRecords, difference_of
+from raftlog.runtime.log.control_entries import CompactedTo, encode_compacted_to
+from raftlog.runtime.log.newest_records import FoundEntry, NewestRecords, difference_of
 from raftlog.types import Index, Offset, Term
 from tests.undecodable import SMALL, Undecodable
 

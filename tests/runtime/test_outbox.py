@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from raftlog.raft import Entry, EntryId, EntryKind, Message, ReplicaId
 from raftlog.raft.messages import AppendRequest, Heartbeat
-from raftlog.runtime.outbox import Outbox
+from raftlog.runtime.process.outbox import Outbox
 from raftlog.runtime.transport import Envelope, ProcessBeat
 from raftlog.types import Index, NodeId, Term
 

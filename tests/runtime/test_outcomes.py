@@ -11,13 +11,13 @@ import pytest
 from raftlog.errors import LogClosed, NotLeader, OutcomeUnknown
 from raftlog.raft import Accepted, Entry, EntryId
 from raftlog.records import ControlKind, NewRecord, build_batch, build_control_batch, stamp
-from raftlog.runtime.admission import end_of_entries
 from raftlog.runtime.config import GroupLimits
-from raftlog.runtime.control_entries import CompactedTo, entry_of
-from raftlog.runtime.group_log import GroupLog
 from raftlog.runtime.histogram import Histogram
-from raftlog.runtime.proposals import Committed, Proposals
-from raftlog.runtime.rolling import Rolling
+from raftlog.runtime.log.control_entries import CompactedTo, entry_of
+from raftlog.runtime.log.group_log import GroupLog
+from raftlog.runtime.replica.admission import end_of_entries
+from raftlog.runtime.replica.proposals import Committed, Proposals
+from raftlog.runtime.replica.rolling import Rolling
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.types import Index, Offset, Term
 from tests.storage.test_replica_log import Replica, three_segments

@@ -10,7 +10,7 @@ import pytest
 from raftlog.errors import StorageFull, Unavailable
 from raftlog.raft import EntryId, ReplicaId, Role
 from raftlog.raft.messages import InstallOffer
-from raftlog.runtime.rebuilding import Rebuilt
+from raftlog.runtime.transfer.rebuilding import Rebuilt
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.types import Index, NodeId, Term
 from tests.runtime.drivers import GROUP, World

@@ -7,9 +7,10 @@ import pytest
 
 from raftlog.errors import OutcomeUnknown
 from raftlog.raft import RaftCore
-from raftlog.runtime import checkpoints, replacement
-from raftlog.runtime.installation import Installation
-from raftlog.runtime.replica_directory import installing_path
+from raftlog.runtime.log.replica_directory import installing_path
+from raftlog.runtime.process import checkpoints
+from raftlog.runtime.transfer import replacement
+from raftlog.runtime.transfer.installation import Installation
 from raftlog.runtime.transport import Envelope
 from raftlog.types import NodeId
 from tests.runtime.drivers import GROUP, SMALL, Wire, World, is_of_journal, is_of_segments

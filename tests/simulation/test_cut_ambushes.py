@@ -14,8 +14,8 @@ from jepsen.simulation.report import failure_text, repeat_command
 from jepsen.simulation.run import simulate
 from jepsen.simulation.sync_delays import UnorderedDelays
 from jepsen.simulation.timed_disk import TimedDisk
-from raftlog.runtime.group import Group
-from raftlog.runtime.large_appends import LargeAppends
+from raftlog.runtime.process.large_appends import LargeAppends
+from raftlog.runtime.replica.group import Group
 from raftlog.types import Index
 
 SEEDS = range(1, 7)

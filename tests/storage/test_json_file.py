@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from raftlog.errors import FormatError, SmallFileDamaged
-from raftlog.runtime.sealed_file import read_sealed, write_sealed
+from raftlog.runtime.log.sealed_file import read_sealed, write_sealed
 from raftlog.storage.json_file import BYTES_MAX, JsonFile, checksum_of, read_json_file, write_json
 from raftlog.storage.real_disk import RealDisk
 

@@ -7,7 +7,7 @@ from jepsen.mutants.mutant import Mutant
 MUTANTS: Final = (
     Mutant(
         "disk-complete-unsynced-checkpoint",
-        "raftlog/runtime/checkpoints.py",
+        "raftlog/runtime/process/checkpoints.py",
         "Checkpoints._go_on",
         "        elif self._number is not None:",
         "        if self._number is not None:",
@@ -15,7 +15,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "disk-cut-spares-large-appends",
-        "raftlog/runtime/persister.py",
+        "raftlog/runtime/process/persister.py",
         "Persister.persist",
         "            self._larges.cut(group, ready.cut_to)\n",
         "",
@@ -23,7 +23,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "disk-cut-before-it-is-durable",
-        "raftlog/runtime/persister.py",
+        "raftlog/runtime/process/persister.py",
         "Persister._advance",
         " and group.cut_sequence <= sequence",
         "",
@@ -31,7 +31,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "disk-trim-before-it-is-durable",
-        "raftlog/runtime/persister.py",
+        "raftlog/runtime/process/persister.py",
         "Persister.trim",
         "self._wait(self._last_sequence, self._settle_trim, (group, offset))",
         "self._settle_trim((group, offset), self._last_sequence)",
@@ -63,7 +63,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "disk-roll-late",
-        "raftlog/runtime/rolling.py",
+        "raftlog/runtime/replica/rolling.py",
         "Rolling.is_due",
         "self.ahead_bytes + size > limits.segment_bytes",
         "self.ahead_bytes > limits.segment_bytes",

@@ -115,14 +115,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # recovery of a replica
     _journal(
         "replay-trusts-large-appends",
-        "replay:Replay._take_row",
+        "log/replay:Replay._take_row",
         "why = ReadableLog.why_corrupt(packed, row, batch)",
         "why: str | None = None",
         _RECOVERY,
     ),
     _journal(
         "damage-hides-a-tail",
-        "group_recovery:GroupRecovery._finish",
+        "log/group_recovery:GroupRecovery._finish",
         "self._voting_position() if self._lost else None",
         "None",
         _RECOVERY,

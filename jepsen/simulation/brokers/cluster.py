@@ -27,8 +27,8 @@ from raftlog.partitions.gossip.settings import GossipSettings
 from raftlog.partitions.multiraft import Surroundings
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.raft import Role
-from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.replica.group import Group
 
 Machine: TypeAlias = AnyMachine[Broker]
 START_S: Final = 2.0

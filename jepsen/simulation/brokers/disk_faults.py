@@ -27,8 +27,8 @@ from jepsen.simulation.options import Fault
 from jepsen.simulation.timed_disk import Image, TimedDisk
 from raftlog.partitions.multiraft.remembered_peers import PEERS
 from raftlog.raft import ReplicaId
-from raftlog.runtime.group import Group
-from raftlog.runtime.sealed_file import read_sealed
+from raftlog.runtime.log.sealed_file import read_sealed
+from raftlog.runtime.replica.group import Group
 from raftlog.types import NodeId
 
 STALLED_NS: Final = (SECOND_NS // 2, 3 * SECOND_NS)

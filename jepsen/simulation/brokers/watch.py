@@ -21,10 +21,10 @@ from raftlog.partitions.control import ControllerState
 from raftlog.partitions.metadata import Metadata
 from raftlog.raft import Configuration, Entry, Ready, ReplicaId, Restart, Role
 from raftlog.raft.messages import InstallOffer, VoteRequest
-from raftlog.runtime.driver import Driver
-from raftlog.runtime.group import Group
-from raftlog.runtime.group_log import GroupLog
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.log.group_log import GroupLog
+from raftlog.runtime.process.driver import Driver
+from raftlog.runtime.replica.group import Group
 from raftlog.runtime.transport import Envelope
 from raftlog.types import Offset, Term
 

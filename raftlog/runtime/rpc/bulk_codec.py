@@ -1,4 +1,4 @@
-"""The questions of `raftlog.runtime.bulk` as requests by name, and their answers.
+"""The questions of `raftlog.runtime.transfer.bulk` as requests by name, and their answers.
 
 What an answer must be is known from its question. Batches are the pieces of the payload.
 """
@@ -8,7 +8,11 @@ from typing import Any, Final
 
 from raftlog.errors import FormatError, InvalidBatch
 from raftlog.raft import Entry, EntryId
-from raftlog.runtime.bulk import (
+from raftlog.runtime.log.control_entries import entry_of
+from raftlog.runtime.rpc.calls import Answer, Call
+from raftlog.runtime.rpc.columns import pack_numbers, unpack_numbers
+from raftlog.runtime.rpc.errors import BadFrame
+from raftlog.runtime.transfer.bulk import (
     AppendAsked,
     AppendFound,
     BulkRequest,
@@ -23,10 +27,6 @@ from raftlog.runtime.bulk import (
     PieceFound,
     StoredEntry,
 )
-from raftlog.runtime.control_entries import entry_of
-from raftlog.runtime.rpc.calls import Answer, Call
-from raftlog.runtime.rpc.columns import pack_numbers, unpack_numbers
-from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.types import Buffer, Index, Offset, Term
 
 LOG: Final = "bulk.log"

@@ -4,7 +4,7 @@
     sizes of all entries of a frame = size of its payload
 
 A batch is opaque but for one bit: control batches are read, because the core must know configurations. Whether a batch
-is sound is the driver's question (`raftlog.runtime.admission`).
+is sound is the driver's question (`raftlog.runtime.replica.admission`).
 """
 
 import struct
@@ -17,7 +17,7 @@ from raftlog.raft import Entry, EntryKind
 from raftlog.raft.messages import AppendRequest
 from raftlog.records import HEADER_SIZE
 from raftlog.records.header import CONTROL_BIT
-from raftlog.runtime.control_entries import entry_of
+from raftlog.runtime.log.control_entries import entry_of
 from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.types import Buffer
 
@@ -52,7 +52,7 @@ class EntriesReader:
     def take(self, body: Buffer, at: int, previous: int, count: int) -> tuple[Entry, ...]:
         """The next `count` entries, whose terms and sizes stand at `at`; the first follows index `previous`.
 
-        Whether a batch is sound is the driver's question (`raftlog.runtime.admission`); only control batches are read,
+        Whether a batch is sound is the driver's question (`runtime.replica.admission`); only control batches are read,
         because the core must know configurations.
         """
         stop = at + count * ENTRY_BYTES

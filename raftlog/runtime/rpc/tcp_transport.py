@@ -20,7 +20,6 @@ from random import Random
 from typing import NamedTuple
 
 from raftlog.errors import InvalidArgument, RaftlogError
-from raftlog.runtime.bulk import BulkRequest
 from raftlog.runtime.rpc.addresses import check_reachable, resolve
 from raftlog.runtime.rpc.authentication import Credentials
 from raftlog.runtime.rpc.bulk_codec import call_of, found_of
@@ -36,6 +35,7 @@ from raftlog.runtime.rpc.memory import PeerMemory
 from raftlog.runtime.rpc.peer import ChannelStatus, Peer
 from raftlog.runtime.rpc.tls import TlsContexts
 from raftlog.runtime.rpc.traffic import TrafficTotals, totals_of
+from raftlog.runtime.transfer.bulk import BulkRequest
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.types import NodeId
 
@@ -269,7 +269,7 @@ class TcpTransport(Transport):
             ways.raft.beat(beat)
 
     async def request(self, node: NodeId, request: object) -> object:
-        """A question of `raftlog.runtime.bulk` goes over the bulk channel, a `Call` over the other one and gives an
+        """A question of `runtime.transfer.bulk` goes over the bulk channel, a `Call` over the other one and gives an
         `Answer`."""
         ways = self._ways.get(node)
         if ways is None:

@@ -14,8 +14,8 @@ from raftlog.partitions.multiraft import Node, NodeSettings, Surroundings
 from raftlog.raft import RaftSettings, Role
 from raftlog.records import build_batch, read_records
 from raftlog.runtime.config import DriverConfig
-from raftlog.runtime.group import Committed, Group
 from raftlog.runtime.journal.config import JournalConfig
+from raftlog.runtime.replica.group import Committed, Group
 from raftlog.storage.roll import Member, Roll
 from raftlog.types import NodeId
 

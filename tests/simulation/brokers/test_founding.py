@@ -8,7 +8,7 @@ from jepsen.simulation.brokers.founding import Founding, Member
 from jepsen.simulation.outcome import logging_to_timeline
 from raftlog.errors import Unavailable
 from raftlog.raft import Role
-from raftlog.runtime.group import Group
+from raftlog.runtime.replica.group import Group
 from raftlog.types import NodeId
 
 OLD, NEW = NodeId(2), NodeId(4)

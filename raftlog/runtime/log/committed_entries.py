@@ -1,0 +1,37 @@
+"""Committed entries as whoever follows a group's log reads them: the controller's state machine, above all."""
+
+from typing import NamedTuple
+
+from raftlog.errors import EntriesTrimmed
+from raftlog.records import ControlKind, read_control
+from raftlog.runtime.log.control_entries import is_control
+from raftlog.runtime.log.group_log import GroupLog
+from raftlog.types import Buffer, Index, Term
+
+
+class CommittedEntry(NamedTuple):
+    """An entry as stored; one of client data has no kind, and its batch holds the records."""
+
+    index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
+    term: Term
+    kind: ControlKind | None
+    payload: bytes
+    """Of a control entry."""
+    batch: Buffer
+
+
+def read_committed(log: GroupLog, first: Index, last: Index, max_bytes: int) -> list[CommittedEntry]:
+    """Entries from `first` on, at most to `last`; at least one, even if it is larger than `max_bytes`, none behind it.
+
+    Raises `EntriesTrimmed` when the log begins behind `first`, `CorruptBatch`, `InvalidBatch`.
+    """
+    if first <= log.boundary.index:
+        path = log.segments.path
+        raise EntriesTrimmed(f"{path}: entry {first} was trimmed away; the log begins behind entry {log.boundary}")
+    if first > last:
+        return []
+    found = []
+    for index, term, _, _, batch, _ in log.entries(first, last - first + 1, max_bytes):
+        kind, payload = read_control(batch) if is_control(batch) else (None, b"")
+        found.append(CommittedEntry(index, term, kind, payload, batch))
+    return found

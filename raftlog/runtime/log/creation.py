@@ -1,0 +1,115 @@
+"""Making a replica's directory: with the group's first roll, or empty for one that will be filled by its leader.
+
+Everything is synced before the journal says `created`; a directory without that mark that holds at most a first roll
+was left by a crash, and is made again.
+"""
+
+import uuid
+
+from raftlog.errors import FormatError
+from raftlog.raft import HardState, Restart
+from raftlog.records import HEADER_SIZE, crc_matches, read_header
+from raftlog.runtime.log.control_entries import configuration_of_roll
+from raftlog.runtime.log.group_log import GroupLog
+from raftlog.runtime.log.replica_directory import REPLICA, delete_tree
+from raftlog.storage.directory import ancestors, internal, is_inside, make_directory_unsynced, place_meta, stage_meta
+from raftlog.storage.disk import Disk, File
+from raftlog.storage.recovery import segment_bases
+from raftlog.storage.roll import Roll
+from raftlog.storage.segmented_log import SegmentedLog, SyncTargets
+from raftlog.types import Index, Offset, Term
+
+_BLOCK = 4096
+
+
+class Making:
+    """One directory that is being made: two stages, each of which the caller syncs before it goes on.
+
+    The meta file gets its name only when what it says is durable: a directory with a torn one would be damage.
+    """
+
+    def __init__(self, disk: Disk, data_dir: str, path: str, group_id: uuid.UUID, roll: Roll | None) -> None:
+        assert roll is None or roll.base_index == 1, "the first roll of a group is at index 1"
+        self.path = path
+        self.group_id = group_id
+        self._disk = disk
+        self._data_dir = data_dir
+        self._roll = roll
+        self._meta: File | None = None
+        self._segments: SegmentedLog | None = None
+
+    def begin(self) -> SyncTargets:
+        """Make the directory, and write what its meta file will be. Raises `FormatError` over an unknown log."""
+        disk, path = self._disk, self.path
+        if disk.exists(path):
+            _check_left_over(disk, path)
+            delete_tree(disk, path)
+        make_directory_unsynced(disk, internal(path))
+        # The topic's directory may be there already: made for another partition, whose sync is slow or never came.
+        directories = [above for above in reversed(ancestors(internal(path))) if is_inside(above, self._data_dir)]
+        self._meta = stage_meta(disk, path, REPLICA, {"group_id": str(self.group_id)})
+        return SyncTargets([self._meta], [*directories, internal(path)])
+
+    def go_on(self) -> SyncTargets:
+        """Put the meta file in its place, and write the first roll, if there is one."""
+        assert self._meta is not None, f"{self.path}: begin first"
+        self._meta.close()
+        place_meta(self._disk, self.path)
+        segments = self._segments = SegmentedLog(self._disk, self.path, (), Offset(0))
+        if self._roll is not None:
+            segments.append_roll(self._roll, Term(0))
+            segments.write()
+        files, directories = segments.sync_targets()
+        return SyncTargets(files, [internal(self.path), *directories])
+
+    def finish(self, recent_bytes_max: int) -> tuple[GroupLog, Restart]:
+        """Everything is durable, and may be marked as created."""
+        segments = self._segments
+        assert segments is not None, f"{self.path}: nothing was made"
+        none = HardState(Term(0), None)
+        if self._roll is None:
+            return GroupLog(segments, recent_bytes_max), Restart(none, ())
+        segments.mark_durable(segments.last_index)
+        restart = Restart(none, (configuration_of_roll(self._roll),), Index(1), Index(1))
+        return GroupLog(segments, recent_bytes_max), restart
+
+    def run(self, recent_bytes_max: int) -> tuple[GroupLog, Restart]:
+        """All of it; blocking."""
+        try:
+            self._disk.sync(*self.begin())
+            self._disk.sync(*self.go_on())
+        except BaseException:
+            self.abandon()
+            raise
+        return self.finish(recent_bytes_max)
+
+    def abandon(self) -> None:
+        """Give the files back: what was made counts for nothing, and is made again."""
+        if self._meta is not None:
+            self._meta.close()
+        if self._segments is not None:
+            self._segments.close()
+
+
+def _check_left_over(disk: Disk, path: str) -> None:
+    """A first roll, or less of it, is all that a directory without a mark may hold."""
+    bases = segment_bases(disk, path)
+    if not bases:
+        return
+    file = disk.open(f"{path}/{bases[0]:020d}.log", read_only=True)
+    try:
+        data = file.read(0, _BLOCK + 1)
+        is_first_roll = bases == [0] and len(data) <= _first_roll_size(data)
+    finally:
+        file.close()
+    if not is_first_roll:
+        raise FormatError(f"{path} holds a log that the journal does not know of; move it away before it is made anew")
+
+
+def _first_roll_size(data: bytes) -> int:
+    """How long a file may be that holds nothing but a first roll, whole or torn."""
+    if len(data) < HEADER_SIZE:
+        return HEADER_SIZE
+    header = read_header(data)
+    is_whole = HEADER_SIZE <= header.size <= len(data) and crc_matches(data[: header.size], header)
+    return header.size if is_whole else _BLOCK

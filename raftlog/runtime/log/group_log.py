@@ -1,0 +1,453 @@
+"""The group log: Raft's view of a segmented log, and the entries that are not in its files yet.
+
+    boundary.index < first index,   written index ≤ last index,   recent holds every entry above written index
+
+Raft appends and cuts at once, files follow: `write` brings entries to the segments, but while a cut is on its way to
+the journal nothing in the files may change (a cut is durable before a byte that it frees is touched), and on a full
+disk entries wait. So the newest entries are held in memory, a bounded number beyond those that wait, which also serves
+followers without reading. Offsets and terms are stamped here, when an entry takes its place.
+
+Not here: what is durable, committed or journaled; that is the group's and the driver's business.
+"""
+
+import struct
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Final
+
+from raftlog.errors import CorruptBatch
+from raftlog.raft import Entry, EntryId, LogView
+from raftlog.raft.memory_log import within_bytes
+from raftlog.records import BatchHeader, ControlKind, read_control, read_header, stamp
+from raftlog.records.header import CONTROL_BIT
+from raftlog.runtime.journal.operations import LogEnd
+from raftlog.runtime.log.boundary import boundary_of, entry_before
+from raftlog.runtime.log.control_entries import (
+    CompactedTo,
+    Trim,
+    decode_compacted_to,
+    decode_trim,
+    entry_of,
+    is_control,
+)
+from raftlog.runtime.log.producer_entries import ProducerEntries
+from raftlog.storage.roll import decode_roll
+from raftlog.storage.segment import Segment
+from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.storage.shortages import PASSING_ERRORS, descriptors_exhausted, lacks_descriptors
+from raftlog.types import Index, Offset, Position, Term
+
+NO_MARK: Final = CompactedTo(Offset(-1), Offset(-1))
+_ROWS_WAITING_MAX: Final = 4096
+_UNKNOWN_SIZE: Final = 1 << 62
+_BASE_OFFSET: Final = struct.Struct(">q")
+
+
+class GroupLog(LogView):
+    """See the module. One owner: its group."""
+
+    def __init__(self, segments: SegmentedLog, recent_bytes_max: int) -> None:
+        self._recent_bytes_max = recent_bytes_max
+        self.producers = ProducerEntries()
+        """What entries say of producers, until the replica above takes it away."""
+        self._adopt(segments)
+
+    def _adopt(self, segments: SegmentedLog) -> None:
+        """Begin with what the files hold."""
+        self.segments = segments
+        self.producers.clear()
+        self._boundary = boundary_of(segments)
+        self._last_index = max(segments.last_index, self._boundary.index)
+        self.next_offset = segments.next_offset
+        """The offset that the next record gets."""
+        self._recent: list[Entry] = []
+        """The newest entries, up to the last one."""
+        self._recent_first = Index(self._last_index + 1)
+        self._recent_bytes = 0
+        self._end = self._end_of_files()
+        """The last entry in the files, from before its row could rot there."""
+        self._written: Index = self._last_index
+        """The last entry whose bytes were brought to a file."""
+        self.unwritten_bytes = 0
+        """At most so many bytes of entries are not in the files."""
+        self.has_unwritten_control = False
+        """Whether there may be control entries among them."""
+        self.lacks_descriptors = False
+        """The last write found no file descriptor; moved by `write`."""
+        self._cut_to: Index | None = None
+        """Entries above it in the files are gone, but their bytes are not to be touched yet."""
+        self._terms: list[tuple[Index, Term]] = [(self._last_index, self._stored_term(self._last_index))]
+        """Where each term begins, from some index on; what is below is read from the index rows."""
+        self.noted_from = Index(self._last_index + 1)
+        """Trims and marks from here on are noted; those below stood in the files when the log was opened."""
+        self.noted: deque[tuple[Index, Trim | CompactedTo]] = deque()
+        """Where such entries stand and what they say; the group takes away those that are delivered."""
+        marks = (segment.compacted_to for segment in segments.segments)
+        self.mark = NO_MARK._replace(compacted_to=Offset(max(marks, default=NO_MARK.compacted_to)))
+        """The greatest committed mark of compaction that is known; after a restart as rolls say it. Never falls."""
+
+    # what Raft asks
+
+    @property
+    def boundary(self) -> EntryId:
+        return self._boundary
+
+    @property
+    def last_index(self) -> Index:
+        return self._last_index
+
+    def term_at(self, index: Index) -> Term:
+        """Raises `CorruptBatch` when the entry is an old one whose row or header is damaged."""
+        assert self._boundary.index <= index <= self._last_index, (
+            f"index {index} outside [{self._boundary.index}, {self._last_index}]"
+        )
+        runs = self._terms
+        if index >= runs[-1][0]:
+            return runs[-1][1]
+        if index >= runs[0][0]:
+            return runs[bisect_right(runs, index, key=itemgetter(0)) - 1][1]
+        return self._stored_term(index)
+
+    def entries(self, first: Index, max_entries: int, max_bytes: int) -> Sequence[Entry]:
+        """Raises `CorruptBatch` when the first of them is damaged; ends before a later damaged one."""
+        start = first - self._recent_first
+        if start >= 0:
+            return within_bytes(self._recent[start : start + max_entries], max_bytes)
+        last = Index(min(first + max_entries, self._recent_first) - 1)
+        try:
+            stored = self.segments.read_entries(first, last, max_bytes)
+        except OSError as error:
+            raise self._unreadable(first, error) from None
+        return [entry_of(Index(row.index), Term(row.term), batch) for row, batch in stored]
+
+    # changing
+
+    def append(self, entries: Sequence[Entry]) -> int:
+        """Take entries behind the last one; those made here are stamped. Returns their bytes."""
+        assert entries[0].index == self._last_index + 1, f"entry {entries[0].index} after {self._last_index}"
+        offset: int = self.next_offset
+        size = 0
+        for entry in entries:
+            batch = entry.payload
+            header = read_header(batch)
+            if header.base_offset != offset or header.leader_epoch != entry.term:
+                assert type(batch) is bytearray, (
+                    f"entry {entry.index}@{entry.term} says offset {header.base_offset}, epoch {header.leader_epoch} "
+                    f"where {offset} follows"
+                )
+                stamp(batch, Offset(offset), entry.term)
+            if header.attributes & CONTROL_BIT:
+                self.has_unwritten_control = True
+                self._note_control(entry, header)
+            elif header.producer_id >= 0:
+                self.producers.note_batch(entry.index, Offset(offset), header)
+            offset += header.last_offset_delta + 1
+            size += len(batch)
+            if entry.term != self._terms[-1][1]:
+                self._terms.append((entry.index, entry.term))
+        self._recent.extend(entries)
+        self._recent_bytes += size
+        self.unwritten_bytes += size
+        self._last_index = entries[-1].index
+        self.next_offset = Offset(offset)
+        return size
+
+    def _note_control(self, entry: Entry, header: BatchHeader) -> None:
+        kind, payload = read_control(entry.payload, header)
+        self.producers.note_control(entry.index, kind, payload)
+        if kind is ControlKind.TRIM:
+            self.noted.append((entry.index, decode_trim(payload)))
+        elif kind is ControlKind.COMPACTED_TO:
+            self.noted.append((entry.index, decode_compacted_to(payload)))
+
+    def cut_to(self, index: Index) -> bool:
+        """Drop everything above `index`; true when that reaches into the files, for which `settle_cut` must follow."""
+        assert self._boundary.index <= index < self._last_index, f"cut to {index} of {self._last_index}"
+        self.next_offset = self.offset_of(Index(index + 1))
+        kept = max(0, index + 1 - self._recent_first)
+        self._recent_bytes -= sum(len(entry.payload) for entry in self._recent[kept:])
+        del self._recent[kept:]
+        self._recent_first = Index(min(self._recent_first, index + 1))
+        self._last_index = index
+        while len(self._terms) > 1 and self._terms[-1][0] > index:
+            self._terms.pop()
+        if self._terms[0][0] > index:
+            self._terms = [(index, self._stored_term(index))]
+        while self.noted and self.noted[-1][0] > index:
+            self.noted.pop()
+        self.producers.cut_to(index)
+        self.noted_from = min(self.noted_from, Index(index + 1))
+        if index < (self.segments.last_index if self._cut_to is None else self._cut_to):
+            self._cut_to = index
+        return self._cut_to is not None
+
+    def settle_cut(self) -> None:
+        """The cut is durable in the journal: the files may lose what it freed.
+
+        Raises `CorruptBatch` where the new end is damaged; then nothing changed.
+        """
+        assert self._cut_to is not None, "no cut waits"
+        if self._cut_to > self._boundary.index:
+            self.segments.checked_row_at(self._cut_to)
+        self.segments.cut_to_index(self._cut_to)
+        self._end = self._end_of_files()
+        self._written = min(self._written, self._cut_to)
+        self._cut_to = None
+
+    @property
+    def is_cut_waiting(self) -> bool:
+        return self._cut_to is not None
+
+    @property
+    def written_index(self) -> Index:
+        """The last entry in the files that still counts."""
+        return self._written if self._cut_to is None else min(self._written, self._cut_to)
+
+    def write(self) -> bool:
+        """Bring entries to the files, without a sync, unless a cut waits; false when it has to be tried again.
+
+        What a full disk or missing descriptors left waits in memory for the next call. Raises `OSError` for worse.
+        """
+        self.lacks_descriptors = False
+        if self._cut_to is not None:
+            return True
+        try:
+            for entry in self._recent[self.segments.last_index + 1 - self._recent_first :]:
+                self._take(entry)
+            self.segments.write()
+        except OSError as error:
+            if error.errno not in PASSING_ERRORS:
+                raise
+            self.lacks_descriptors = lacks_descriptors(error)
+            return False
+        self.unwritten_bytes, self.has_unwritten_control = 0, False
+        if self._written != self._last_index:
+            self._written = self._last_index
+            self._end = self._end_of_files()
+        return True
+
+    def _take(self, entry: Entry) -> None:
+        batch = entry.payload
+        header = read_header(batch)
+        if is_control(batch):
+            kind, payload = read_control(batch, header)
+            if kind is ControlKind.ROLL:
+                self.segments.begin_segment(batch, header, decode_roll(payload), entry.term)
+                return
+        self.segments.append_stamped(batch, header)
+
+    def note_durable(self, index: Index) -> None:
+        """Everything up to `index` survives a crash, in the journal or in its segment."""
+        segments = self.segments
+        index = min(index, self.written_index)
+        if index > segments.durable_index:
+            waiting = segments.active.rows - segments.active.rows_published
+            segments.mark_durable(index, publish=waiting > _ROWS_WAITING_MAX)
+
+    def release(self, applied: Index) -> None:
+        """Entries up to `applied` need not be held for their waiters; too many of the written ones are let go."""
+        if self._recent_bytes <= self._recent_bytes_max:
+            return
+        free = min(applied, self.written_index) + 1 - self._recent_first
+        dropped = 0
+        while dropped < free and self._recent_bytes > self._recent_bytes_max // 2:
+            self._recent_bytes -= len(self._recent[dropped].payload)
+            dropped += 1
+        del self._recent[:dropped]
+        self._recent_first = Index(self._recent_first + dropped)
+
+    # finding
+
+    def read(self, offset: int, max_bytes: int, end: Offset) -> list[memoryview]:
+        """Client batches from the one that holds `offset` on, below `end`; at least one where there is any.
+
+        What no file has yet comes from memory. Raises `OffsetOutOfRange`, `CorruptBatch`, `DescriptorsExhausted`.
+        """
+        written = self.offset_of(Index(self.written_index + 1))
+        found: list[memoryview] = []
+        if offset < written or offset > end:
+            try:
+                found = self.segments.read(offset, max_bytes, min(end, written))
+            except OSError as error:
+                path = self.segments.segment_of_offset(offset).files.log.path
+                if lacks_descriptors(error):
+                    raise descriptors_exhausted(path, error) from None
+                raise CorruptBatch(path, Position(0), Offset(offset), f"it cannot be read: {error}") from None
+            max_bytes -= sum(map(len, found))
+            offset = read_header(found[-1]).next_offset if found else max(offset, min(end, written))  # else gaps alone
+            if offset < written or max_bytes <= 0:
+                return found
+        for entry in self._recent[self.written_index + 1 - self._recent_first :]:
+            header = read_header(entry.payload)
+            if header.base_offset >= end or (found and len(entry.payload) > max_bytes):
+                break
+            if header.next_offset > offset and not is_control(entry.payload):
+                found.append(memoryview(entry.payload))
+                max_bytes -= len(entry.payload)
+        return found
+
+    def offset_of(self, index: Index) -> Offset:
+        """Base offset of an entry, or of the one that will follow the last."""
+        if index > self._last_index:
+            assert index == self._last_index + 1, f"index {index} after {self._last_index}"
+            return self.next_offset
+        at = index - self._recent_first
+        if at >= 0:
+            return Offset(_BASE_OFFSET.unpack_from(self._recent[at].payload)[0])
+        return Offset(self.segments.row_at(index).offset)
+
+    def rows(self, first: Index, last: Index) -> bytes:
+        """Index rows of written entries, as the journal wants them of a large append."""
+        assert last <= self.segments.last_index, f"entries {first} to {last}, written to {self.segments.last_index}"
+        parts = []
+        while first <= last:
+            segment = self.segments.segment_of_index(first)
+            count = min(last + 1, segment.next_index) - first
+            parts.append(segment.row_bytes(first - segment.base_index, count))
+            first = Index(first + count)
+        return b"".join(parts)
+
+    def size_of(self, first: Index, last: Index) -> int:
+        """Bytes of these entries in the files; more than there are when the last one is not written yet."""
+        segments = self.segments.segments
+        if last > self.written_index:
+            return _UNKNOWN_SIZE
+        start = self.segments.row_at(first).position
+        end = self.segments.row_at(last).end
+        between = (each.end_position for each in segments if first < each.next_index <= last)
+        return sum(between) + end - start
+
+    def stored_bytes_from(self, first: Index) -> int:
+        """Raises `CorruptBatch` when the row of `first` cannot be read; one that rotted makes it a wrong answer."""
+        if first >= self._recent_first:
+            return 0
+        segment = self.segments.segment_of_index(first)
+        try:
+            position = segment.row(segment.number_of(first)).position
+        except OSError as error:
+            raise self._unreadable(first, error) from None
+        behind = sum(each.end_position for each in self.segments.segments if each.base_index > segment.base_index)
+        return max(0, segment.end_position - position) + behind
+
+    def end(self) -> LogEnd | None:
+        """The last entry in the files and its place, for a checkpoint."""
+        return self._end
+
+    def _end_of_files(self) -> LogEnd | None:
+        if not self.segments.segments:
+            return None
+        segment = self.segments.active
+        return LogEnd(Offset(segment.base_offset), segment.row_bytes(segment.rows - 1, 1))
+
+    def _stored_term(self, index: Index) -> Term:
+        if index == self._boundary.index:
+            return self._boundary.term
+        try:
+            return Term(self.segments.checked_row_at(index).term)
+        except OSError as error:
+            raise self._unreadable(index, error) from None
+
+    def _unreadable(self, index: Index, error: OSError) -> CorruptBatch:
+        """What the disk will not give is as good as damaged."""
+        path = self.segments.segment_of_index(index).files.log.path
+        return CorruptBatch(path, Position(0), Offset(-1), f"entry {index} cannot be read: {error}")
+
+    # trimming
+
+    def move_start(self, offset: Offset) -> None:
+        """Records below `offset` do not count any more; that is durable."""
+        segments = self.segments
+        segments.log_start_offset = max(offset, segments.log_start_offset)
+
+    def end_of_leftovers(self, applied: Index) -> Offset | None:
+        """Where the closed segments end that lie wholly below the log start; `None` without any.
+
+        Never as far as a roll that is not committed, or that may still come: a cut of it would leave no log at all.
+        """
+        segments = self.segments.segments
+        doomed = self.segments.segments_below(self.segments.log_start_offset)
+        while doomed and segments[len(doomed)].base_index > applied:
+            doomed = doomed[:-1]
+        return Offset(segments[len(doomed)].base_offset) if doomed else None
+
+    @property
+    def has_leftovers(self) -> bool:
+        """Whether closed segments lie wholly below the log start."""
+        segments = self.segments.segments
+        return len(segments) > 1 and segments[1].base_offset <= self.segments.log_start_offset
+
+    def has_roll_at(self, offset: int, applied: Index) -> bool:
+        """Whether a segment begins at this offset whose roll is committed."""
+        segments = self.segments.segments
+        at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+        return at >= 0 and segments[at].base_offset == offset and segments[at].base_index <= applied
+
+    def trim(self, offset: int) -> None:
+        """Delete the segments below `offset`, where one begins; the log start is not below it, durably.
+
+        Raises `CorruptBatch`: nothing changed.
+        """
+        doomed = self.segments.segments_below(offset)
+        if not doomed:
+            return
+        kept = self.segments.segments[len(doomed)]
+        boundary = self._boundary_before(kept)
+        self.segments.drop_below(offset)
+        self._raise_boundary(boundary)
+
+    def _boundary_before(self, segment: Segment) -> EntryId:
+        last = Index(segment.base_index - 1)
+        if last <= self._boundary.index:
+            return self._boundary
+        try:
+            return entry_before(segment) or EntryId(last, self.term_at(last))
+        except OSError as error:
+            raise self._unreadable(Index(segment.base_index), error) from None
+
+    def _raise_boundary(self, boundary: EntryId) -> None:
+        """Nothing up to there is asked for by index any more."""
+        self._boundary = boundary
+        dropped = max(0, min(boundary.index + 1 - self._recent_first, len(self._recent)))
+        self._recent_bytes -= sum(len(entry.payload) for entry in self._recent[:dropped])
+        del self._recent[:dropped]
+        self._recent_first = Index(self._recent_first + dropped)
+
+    def note_repaired(self) -> None:
+        """Nothing in the files is damaged any more: what was guessed of the boundary can be read."""
+        self._read_boundary()
+
+    def _read_boundary(self) -> None:
+        found = boundary_of(self.segments)
+        if found.index >= self._boundary.index:  # it can have been raised for a compaction that has not come so far
+            self._raise_boundary(found)
+
+    # compaction
+
+    def note_mark(self, mark: CompactedTo) -> None:
+        """A mark is committed."""
+        self.mark = CompactedTo(*map(max, self.mark, mark))
+
+    def segment_at(self, mark: int) -> Segment | None:
+        """The segment that begins at a mark, or, where none does, the last one below; `None`: no file lies below."""
+        segments = self.segments.segments
+        at = bisect_right(segments, mark, key=lambda segment: segment.base_offset) - 1
+        return segments[at] if at > 0 else None
+
+    def begin_compaction(self, segment: Segment) -> None:
+        """Entries below a segment are not to be had by index from now on. Raises `CorruptBatch`."""
+        self._raise_boundary(self._boundary_before(segment))
+
+    def replace(self, segments: SegmentedLog) -> None:
+        """Become another log: segments that were fetched take the place of the old ones, which are closed already."""
+        segments.generation += self.segments.generation + 2  # whoever copied the old one notices
+        self._adopt(segments)
+
+    def refill(self, segments: SegmentedLog) -> None:
+        """Go on in other files, with the same entries behind what is compacted; the old ones are closed already."""
+        assert segments.last_index == self._last_index == self._written, f"{segments.last_index} ≠ {self._last_index}"
+        segments.generation += self.segments.generation + 2
+        self.segments = segments
+        self._end = self._end_of_files()
+        self._read_boundary()

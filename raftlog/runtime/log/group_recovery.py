@@ -1,0 +1,249 @@
+"""One group's directory made equal to what the journal says of it, when a process starts (design section 3).
+
+    segments below the log start            deleted: left over from a trim that is durable
+    entries up to `keep_to`                 adopted as the checkpoint synced them, without reading their bytes
+    entries behind it                       written from the journal, or compared with their index rows
+    bytes and files behind the last entry   cut off and deleted: nobody was promised them
+
+All of it can be repeated: after a crash in the middle the journal still says the same. Nothing is synced but what is
+set aside; whatever was touched counts as changed for the next checkpoint, so the journal may not be recycled before.
+
+A damaged entry whose row is known keeps its place, to be repaired from another replica. Where nothing says what stood
+there, or what follows, the log ends before it: `lost_from`. Then the id that the log ended with is the voting position,
+what lies behind is set aside in `.raftlog/damaged/`, and the caller journals both (a cut, the voting position) before
+it appends anything: otherwise the journal would name entries twice.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import NamedTuple
+
+from raftlog.raft import EntryId
+from raftlog.runtime.journal.fold import Fold, FoldedGroup
+from raftlog.runtime.log.configuration_walk import configurations
+from raftlog.runtime.log.group_files import GroupFiles
+from raftlog.runtime.log.replay import JournalEntry, Replay, first_roll, journal_entries, last_term
+from raftlog.runtime.log.synced_segments import SyncedSegments
+from raftlog.storage.adoption import Adopted, Damage, damage_of
+from raftlog.storage.disk import Disk
+from raftlog.storage.rows import unpack_row
+from raftlog.storage.segment import Segment
+from raftlog.storage.segment_files import LOG_SUFFIX, segment_stem
+from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.types import Buffer, Index, Offset, Position, Term
+
+__all__ = ["GroupReport", "RecoveredGroup", "configurations", "recover_group"]
+
+
+@dataclass(slots=True)
+class GroupReport:
+    """What a recovery found and did."""
+
+    entries_written: int = 0
+    entries_matched: int = 0
+    """Entries of large appends that were in their segment, byte for byte."""
+    segments_adopted: int = 0
+    indexes_rebuilt: list[str] = field(default_factory=list)
+    leftovers_removed: int = 0
+    """Segments below the log start."""
+    files_removed: list[str] = field(default_factory=list)
+    bytes_cut: int = 0
+    kept_aside: list[str] = field(default_factory=list)
+    """Bytes that a lost tail left behind it."""
+    unknown: list[str] = field(default_factory=list)
+    """Names that are no segment's; they stay."""
+
+
+class RecoveredGroup(NamedTuple):
+    """A group's log as it stands on its disk. All of it is durable, by the checkpoint or by the journal."""
+
+    log: SegmentedLog
+    damage: tuple[Damage, ...]
+    """Entries that were found damaged; also the first one that was lost, with its reason."""
+    lost_from: Index | None
+    """The first entry that is gone together with all behind it: the log ends before it, and did not."""
+    voting_position: EntryId | None
+    """With `lost_from`: the id that the log ended with."""
+    configuration_index: Index | None
+    """The latest configuration entry in the log, 0 when only a roll has it; `None` when that is not known."""
+    unwritten: tuple[Buffer, ...]
+    """Batches of the entries behind the log's last one that a full disk refused; the caller holds them in memory."""
+    report: GroupReport
+
+
+def recover_group(disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None) -> RecoveredGroup:
+    """Open the segments in `path` and make them equal to the fold.
+
+    `fold` may be missing when there is nothing behind `keep_to`. Raises `OSError`, `JournalDamaged` and `FormatError`.
+    """
+    recovery = GroupRecovery(disk, path, folded, fold)
+    try:
+        return recovery.run()
+    except BaseException:
+        for segment in recovery.segments:
+            segment.close()
+        raise
+
+
+class GroupRecovery:
+    """One recovery of one directory; `run` it once."""
+
+    def __init__(self, disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None) -> None:
+        self._disk = disk
+        self._path = path
+        self._folded = folded
+        self._fold = fold
+        self._report = GroupReport()
+        self._files = GroupFiles(disk, path)
+        self._synced = SyncedSegments(disk, path, folded, self._files)
+        self.segments = self._synced.segments
+        """All that are open; those of the checkpoint first."""
+        self._damage: list[Damage] = []
+        self._lost: Damage | None = None
+
+    def run(self) -> RecoveredGroup:
+        """Do it; blocking. Raises as `recover_group`."""
+        self._synced.adopt()
+        start = self._start_behind_checkpoint()
+        if start is not None:
+            self._synced.forget()
+        self._report.segments_adopted = len(self.segments)
+        self._report.indexes_rebuilt = self._synced.rebuilt
+        self._damage += self._synced.damage
+        self._remove_leftovers(start)
+        replay = Replay(self._disk, self._path, self.segments)
+        if self._synced.broken:
+            self._lose(*self._synced.broken)
+        else:
+            self._replay(replay, self._entries(start.index if start else self._folded.keep_to + 1))
+        return self._finish(replay)
+
+    def _start_behind_checkpoint(self) -> JournalEntry | None:
+        """The roll with which the log begins, when all that the checkpoint synced lies below the log start."""
+        start = self._folded.log_start_offset
+        is_held = bool(self.segments) and self._synced.broken is None
+        if start == 0 or (is_held and start < self.segments[-1].next_offset):
+            return None
+        held = self._files.bases
+        return first_roll(self._entries(0), start, self._folded.commit_hint, held, is_begun=is_held)
+
+    def _remove_leftovers(self, start: JournalEntry | None) -> None:
+        """Delete what lies before the first segment, whose records are all below the log start."""
+        first = start.offset if start else self.segments[0].base_offset if self.segments else 0
+        for base in [base for base in self._files.bases if base < first]:
+            self._files.remove(base)
+            self._report.leftovers_removed += 1
+
+    # what the journal holds
+
+    def _entries(self, first: int) -> Iterator[JournalEntry]:
+        if self._fold is None:
+            return iter(())
+        return journal_entries(self._folded, self._fold, first)
+
+    def _replay(self, replay: Replay, entries: Iterator[JournalEntry]) -> None:
+        if self._synced.pending:
+            entries = self._settle_pending(self._synced.pending, entries)
+            if self._lost:
+                return
+        why = replay.run(entries)
+        self._damage += replay.damage
+        if why:
+            self._lose(Offset(self.segments[-1].base_offset if self.segments else 0), why)
+
+    def _settle_pending(self, pending: Adopted, entries: Iterator[JournalEntry]) -> Iterator[JournalEntry]:
+        """The entry behind a damaged one says which offset follows it."""
+        following = next(entries, None)
+        segment = self.segments[-1]
+        assert pending.pending is not None, f"{pending} has no row"
+        row, why = unpack_row(pending.pending), pending.broken or ""
+        if following is None or following.offset < row.offset:
+            self._lose(Offset(segment.base_offset), f"{why}, and nothing says which offset follows")
+            return entries
+        segment.adopt_by_row(pending.pending, following.offset)
+        self._damage.append(damage_of(segment.files.log, row, why))
+        return chain([following], entries)
+
+    # the end
+
+    def _lose(self, base: Offset, why: str) -> None:
+        """The log ends here, and did not."""
+        segment = self.segments[-1] if self.segments else None
+        position = segment.end_position if segment and segment.base_offset == base else 0
+        offset = segment.next_offset if segment else base
+        index = segment.next_index if segment else 1
+        file = f"{self._path}/{segment_stem(base)}{LOG_SUFFIX}"
+        self._lost = Damage(file, Position(position), Offset(offset), Index(index), None, why)
+
+    def _finish(self, replay: Replay) -> RecoveredGroup:
+        if self.segments and not self.segments[-1].rows:
+            self.segments.pop().close()
+        if replay.full_error and not self.segments and self._folded.log_start_offset:
+            raise replay.full_error  # nothing would say at which index the log begins
+        if self._lost:
+            self._damage.append(self._lost)
+        self._tidy_files()
+        self._report.entries_written, self._report.entries_matched = replay.entries_written, replay.entries_matched
+        log = self._log()
+        return RecoveredGroup(
+            log,
+            tuple(self._damage),
+            Index(log.last_index + 1) if self._lost else None,
+            self._voting_position() if self._lost else None,
+            self._configuration_index(log, replay),
+            tuple(replay.unwritten),
+            self._report,
+        )
+
+    def _log(self) -> SegmentedLog:
+        start = Offset(0)
+        if self.segments:  # a log that lost its tail can end below its start
+            first, last = self.segments[0], self.segments[-1]
+            start = min(max(self._folded.log_start_offset, Offset(first.base_offset)), Offset(last.next_offset))
+        log = SegmentedLog(self._disk, self._path, tuple(self.segments), start)
+        if self._files.is_changed or any(map(self._is_touched, self.segments)):
+            log.directory_changes.note()
+        log.mark_durable(log.last_index, publish=False)
+        return log
+
+    def _is_touched(self, segment: Segment) -> bool:
+        """Whether the segment may differ from what the checkpoint synced."""
+        keep_to, end = self._folded.keep_to, self._folded.end
+        is_cut = end is None or keep_to < end.id.index
+        return segment.next_index > keep_to + 1 or (is_cut and segment.next_index > keep_to)
+
+    def _voting_position(self) -> EntryId:
+        """The id that the log ended with; where its term is not known, one that is as great."""
+        folded = self._folded
+        term = last_term(folded, self._fold)
+        if term is None and self.segments and self.segments[-1].next_index > folded.keep_to:
+            term = Term(self.segments[-1].row(self.segments[-1].number_of(folded.keep_to)).term)
+        if term is None:
+            assert folded.end is not None, f"{self._path}: nothing was there to be lost"
+            term = Term(folded.end.id.term)
+        return EntryId(folded.last_index, term)
+
+    def _configuration_index(self, log: SegmentedLog, replay: Replay) -> Index | None:
+        known = replay.configuration_index or self._folded.configuration_index
+        return known if known is not None and known <= log.last_index else None
+
+    def _tidy_files(self) -> None:
+        """Cut files where their last entry ends, and remove those that hold none."""
+        report = self._report
+        for segment in self.segments:
+            is_last = segment is self.segments[-1]
+            if self._lost and is_last:
+                report.kept_aside += self._files.keep_tail(segment)
+            report.bytes_cut += self._files.cut(segment)
+            if self._is_touched(segment):
+                for changes in (segment.log_changes, segment.index_changes, segment.times.changes):
+                    changes.note()
+        used = [segment.base_offset for segment in self.segments]
+        for base in reversed([base for base in self._files.bases if base not in used]):
+            if self._lost:
+                report.kept_aside += self._files.keep_file(base)
+            else:
+                report.files_removed.append(self._files.remove(base))
+        report.files_removed += self._files.remove_orphans()
+        report.unknown = self._files.unknown()

@@ -1,0 +1,143 @@
+"""What compaction leaves of a replica, however far it has come there: for comparing replicas whose bytes differ.
+
+Of each key the newest record, unless that deletes it, every record without a key, and every undecodable batch, whole.
+Called by `offline`.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from raftlog.errors import UndecodableBatch
+from raftlog.records import ControlKind, read_control, read_header, read_records
+from raftlog.records.header import CRC_START
+from raftlog.runtime.log.control_entries import decode_compacted_to
+from raftlog.storage.roll import decode_roll
+from raftlog.types import Index, Offset
+
+
+class FoundEntry(NamedTuple):
+    """A stored entry, where it stands, and what is wrong with it."""
+
+    index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
+    batch: bytes
+    where: str
+    why: str | None
+
+
+class _Newest(NamedTuple):
+    offset: int
+    digest: bytes
+    """Of value, timestamp and headers, or of an undecodable batch; empty of a record that deletes its key."""
+
+
+class NewestRecords:
+    """Of one replica's entries below an index."""
+
+    def __init__(self, end: Index, log_start: Offset) -> None:
+        self.end = end
+        self.log_start = log_start
+        self.by_key: dict[bytes, _Newest] = {}
+        """By key, or by the offset of a record without one, or of the last one of an undecodable batch."""
+        self.why: str | None = None
+        """What is wrong with an entry."""
+
+    def take(self, head: FoundEntry | None, stream: Iterator[FoundEntry]) -> FoundEntry | None:
+        """Take entries as long as they lie below the end; returns the first that does not."""
+        if head is not None and head.why is None:
+            self.log_start = max(self.log_start, Offset(read_header(head.batch).base_offset))
+        while head is not None and head.index < self.end:
+            if head.why is not None:
+                self.why = self.why or f"entry {head.index} in {head.where}: {head.why}"
+            elif not read_header(head.batch).is_control:
+                self._take(head)
+            head = next(stream, None)
+        return head
+
+    def _take(self, found: FoundEntry) -> None:
+        newest: dict[bytes, _Newest] = {}
+        try:
+            for record in read_records(found.batch):
+                key = b"%d" % record.offset if record.key is None else b"k" + record.key
+                content = repr((record.value, record.timestamp, record.headers)).encode()
+                digest = b"" if record.value is None else _digest(content)
+                newest[key] = _Newest(record.offset, digest)
+        except UndecodableBatch as error:  # compaction keeps it, and counts none of its records
+            last = error.next_offset - 1
+            newest = {b"u%d" % last: _Newest(last, _digest(found.batch[CRC_START:]))}
+        self.by_key.update(newest)
+
+    def from_offset(self, start: int) -> dict[bytes, _Newest]:
+        """Those that count in a log that begins there."""
+        return {key: each for key, each in self.by_key.items() if each.offset >= start and each.digest}
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+Later = Callable[[int], Iterator[FoundEntry]]
+"""All entries of the replica of that number in a list, or those at least that lie behind the end."""
+
+
+def difference_of(paths: Sequence[str], replicas: Sequence[NewestRecords], later: Later) -> str | None:
+    """Where two of them differ, or one cannot be read.
+
+    Compaction that was interrupted has taken records that are replaced behind the end, so a key may be missing where
+    the same replica has a later record of it; but only up to the greatest mark that one of them names, for what is
+    replaced beyond it stays.
+    """
+    start = max(each.log_start for each in replicas)
+    for replica in replicas:
+        if replica.why is not None:
+            return replica.why
+    found = [replica.from_offset(start) for replica in replicas]
+    mark: Offset | None = None
+    newest: dict[bytes, _Newest] = {}
+    for records in found:
+        newest.update((key, each) for key, each in records.items() if key not in newest or each > newest[key])
+    for number, (path, records) in enumerate(zip(paths, found, strict=True)):
+        other = {key: each.offset for key, each in newest.items() if records.get(key) != each}
+        missing = {key for key, offset in other.items() if key not in records or records[key].offset < offset}
+        if missing and mark is None:
+            mark = max(_mark_in(later(each)) for each in range(len(replicas)))
+        replaced = missing & _keys_from(replicas[number].end, mark, later(number)) if mark is not None else frozenset()
+        at = min((offset for key, offset in other.items() if key not in replaced), default=None)
+        if at is not None:
+            holder = next(
+                each for each, mine in zip(paths, found, strict=True) if any(r.offset == at for r in mine.values())
+            )
+            return f"the newest record of a key differs at offset {at}: {holder}, and {path}"
+    return None
+
+
+def _mark_in(entries: Iterator[FoundEntry]) -> Offset:
+    """The greatest mark of compaction that stands in a log."""
+    greatest = Offset(0)
+    for entry in entries:
+        header = read_header(entry.batch) if entry.why is None else None
+        if header is None or not header.is_control:
+            continue
+        kind, payload = read_control(entry.batch, header)
+        if kind is ControlKind.COMPACTED_TO:
+            greatest = max(greatest, decode_compacted_to(payload).compacted_to)
+        elif kind is ControlKind.ROLL:
+            greatest = max(greatest, Offset(decode_roll(payload).compacted_to))
+    return greatest
+
+
+def _keys_from(end: Index, below: Offset, entries: Iterator[FoundEntry]) -> frozenset[bytes]:
+    """Of the records that lie there, below an offset; what cannot be read has none."""
+    keys: set[bytes] = set()
+    for entry in entries:
+        if entry.index >= end and entry.why is None and not read_header(entry.batch).is_control:
+            with suppress(UndecodableBatch):
+                keys.update(
+                    [
+                        b"k" + record.key
+                        for record in read_records(entry.batch)
+                        if record.key is not None and record.offset < below
+                    ]
+                )
+    return frozenset(keys)

@@ -1,0 +1,196 @@
+"""Replicas of processes that do not run, read as their next start would find them; nothing is changed.
+
+    entries up to the fold's `keep_to`: from the segments        behind it: from the journal, cuts applied
+    first index ≤ what is compared ≤ the smallest commit that any of the replicas has persisted
+    below where any of them is compacted: the newest record of every key; from there on: bytes
+
+Of a large append the journal has index rows, and its bytes are in the segment. A log without a journal (`raftlog.Log`)
+counts as committed up to its last sound entry. Called by `log verify --compare` and, on Spark, by
+the pipeline's readers; read while a process is at work, a replica may look damaged that is not.
+"""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from raftlog.records import read_header
+from raftlog.records.difference import first_difference
+from raftlog.runtime.journal.fold import Fold, FoldedGroup
+from raftlog.runtime.journal.operations import Mark
+from raftlog.runtime.journal.recovery import read_journal
+from raftlog.runtime.log.newest_records import FoundEntry, NewestRecords, difference_of
+from raftlog.runtime.log.replay import journal_entries
+from raftlog.runtime.log.replica_directory import group_directories
+from raftlog.storage.directory import internal
+from raftlog.storage.disk import Disk
+from raftlog.storage.recovery import segment_bases
+from raftlog.storage.rows import unpack_row
+from raftlog.storage.segment_files import LOG_SUFFIX, segment_stem
+from raftlog.storage.verify import open_with_index, walk_segment
+from raftlog.types import Index, Offset
+
+
+class OfflineReplica(NamedTuple):
+    """A replica's directory, and what its process's journal says of it; a lone log has no journal."""
+
+    path: str
+    group_id: uuid.UUID
+    folded: FoldedGroup | None
+    fold: Fold | None
+
+    @property
+    def log_start_offset(self) -> Offset:
+        return self.folded.log_start_offset if self.folded is not None else Offset(0)
+
+    def committed(self, disk: Disk) -> Index:
+        """The last entry that is known to be committed here."""
+        if self.folded is not None:
+            return min(self.folded.commit_hint, self.folded.last_index)
+        last = Index(0)
+        for found in self.entries(disk):
+            if found.why is not None:
+                break
+            last = found.index
+        return last
+
+    def entries(self, disk: Disk) -> Iterator[FoundEntry]:
+        """Its entries in order of index, sound or not. Raises `OSError`, `JournalDamaged` and `FormatError`."""
+        base, last = -1, 0
+        for base, found in self._in_segments(disk):  # noqa: B007 - the journal goes on in that segment
+            if found.index > last:
+                yield found
+                last = found.index
+        if self.folded is not None and self.fold is not None:
+            yield from self._in_journal(disk, self.folded, self.fold, base)
+
+    def _in_segments(self, disk: Disk) -> Iterator[tuple[int, FoundEntry]]:
+        keep_to = self.folded.keep_to if self.folded is not None else None
+        bases = segment_bases(disk, self.path)
+        for base, newer in zip(bases, [*bases[1:], None], strict=False):  # there may be none
+            with ExitStack() as closing:
+                segment = open_with_index(disk, self.path, base)
+                closing.callback(segment.close)
+                for stored in walk_segment(segment, newer):
+                    index = stored.index
+                    if keep_to is not None and index > keep_to:
+                        return
+                    why = None if stored.row_only else stored.why
+                    where = f"{segment.files.log.path} at position {stored.position}"
+                    yield base, FoundEntry(Index(index), bytes(stored.batch), where, why)
+
+    def whole_from(self, disk: Disk) -> Index:
+        """The entry from which on nothing was compacted."""
+        for base in segment_bases(disk, self.path):
+            segment = open_with_index(disk, self.path, base)
+            segment.close()
+            if not segment.is_compacted:
+                return Index(segment.base_index)
+        return Index(0)
+
+    def _in_journal(self, disk: Disk, folded: FoldedGroup, fold: Fold, base: int) -> Iterator[FoundEntry]:
+        """The entries behind the segments' checkpoint; `base` is the segment that holds the last one before them."""
+        for entry in journal_entries(folded, fold, folded.keep_to + 1):
+            base = entry.offset if entry.is_roll else base
+            name = f"{self.path}/{segment_stem(base)}{LOG_SUFFIX}" if base >= 0 else ""
+            if entry.batch is not None:
+                yield FoundEntry(entry.index, bytes(entry.batch), f"the journal, for {name}", None)
+            elif name and disk.exists(name):
+                yield _by_row(disk, name, entry.row)
+            elif entry.offset >= folded.log_start_offset:
+                yield FoundEntry(entry.index, b"", name, "the file is missing")
+
+
+def _by_row(disk: Disk, name: str, packed: bytes) -> FoundEntry:
+    row = unpack_row(packed)
+    file = disk.open(name, read_only=True)
+    try:
+        batch = file.read(row.position, row.length)
+    finally:
+        file.close()
+    why = None if len(batch) == row.length else "the file ends too early"
+    return FoundEntry(Index(row.index), batch, f"{name} at position {row.position}", why)
+
+
+def replicas_of(disk: Disk, data_dir: str, disk_uuid: uuid.UUID) -> list[OfflineReplica]:
+    """All replicas in a process's data directory that its journal knows.
+
+    Raises `JournalDamaged`, `FormatError` and `OSError`.
+    """
+    fold = read_journal(disk, internal(data_dir, "journal", str(disk_uuid)), disk_uuid)
+    found = []
+    for group_id, path in group_directories(disk, data_dir).items():
+        folded = fold.groups.get(group_id.bytes)
+        if folded is not None and folded.mark is Mark.CREATED:
+            found.append(OfflineReplica(path, group_id, folded, fold))
+    return found
+
+
+class Comparison(NamedTuple):
+    """Replicas of one group, compared from `first` to `last`, their smallest commit; `end_offset` follows that entry.
+
+    Nothing was compared when `last < first`. Where one is compacted, what lies below `first` was compared by its newest
+    records. `difference` says where two of them differ first.
+    """
+
+    group_id: uuid.UUID
+    paths: tuple[str, ...]
+    first: Index
+    last: Index
+    end_offset: int
+    difference: str | None
+
+
+def compare_replicas(disk: Disk, replicas: Sequence[OfflineReplica]) -> Comparison:
+    """Whether replicas of one group hold the same, entry by entry; raises as `OfflineReplica.entries`."""
+    assert len(replicas) > 1, "one replica has nothing to be compared with"
+    last = min(replica.committed(disk) for replica in replicas)
+    streams = [replica.entries(disk) for replica in replicas]
+    heads = [next(stream, None) for stream in streams]
+    paths = tuple(replica.path for replica in replicas)
+    end_offset = 0
+    first = max((head.index for head in heads if head is not None), default=Index(1))
+    whole = max(replica.whole_from(disk) for replica in replicas)
+    if whole > first:
+        newest = [NewestRecords(whole, replica.log_start_offset) for replica in replicas]
+        for number, stream in enumerate(streams):
+            heads[number] = newest[number].take(heads[number], stream)
+        difference = difference_of(paths, newest, lambda number: replicas[number].entries(disk))
+        if difference is not None:
+            return Comparison(replicas[0].group_id, paths, whole, last, end_offset, difference)
+    first = index = max(first, whole)
+    while index <= last:
+        for number, stream in enumerate(streams):
+            heads[number] = _skip_to(index, heads[number], stream)
+        difference = _difference(index, paths, heads)
+        if difference is not None:
+            return Comparison(replicas[0].group_id, paths, first, last, end_offset, difference)
+        end_offset = _offset_behind(heads)
+        index = Index(index + 1)
+    return Comparison(replicas[0].group_id, paths, first, last, end_offset, None)
+
+
+def _skip_to(index: Index, head: FoundEntry | None, stream: Iterator[FoundEntry]) -> FoundEntry | None:
+    while head is not None and head.index < index:
+        head = next(stream, None)
+    return head
+
+
+def _difference(index: Index, paths: Sequence[str], heads: Sequence[FoundEntry | None]) -> str | None:
+    reference = heads[0]
+    for path, head in zip(paths, heads, strict=True):
+        if head is None or head.index != index:
+            return f"{path} lacks entry {index}"
+        if head.why is not None:
+            return f"entry {index} in {head.where}: {head.why}"
+        assert reference is not None, "the first one was looked at first"
+        if head.batch != reference.batch:
+            at = first_difference(head.batch, reference.batch)
+            sizes = f"{len(reference.batch)} and {len(head.batch)} bytes"
+            return f"entry {index} differs in byte {at} of {sizes}: {reference.where}, and {head.where}"
+    return None
+
+
+def _offset_behind(heads: Sequence[FoundEntry | None]) -> int:
+    assert heads[0] is not None, "all replicas have the entry"
+    return read_header(heads[0].batch).next_offset

@@ -1,0 +1,169 @@
+"""Opening what a disk holds when a process starts: the journal, then every group that it says was created.
+
+A group's directory is made equal to the journal's fold (`group_recovery`). A directory that is missing, though the
+journal has its mark, is a log that was lost as a whole: it begins empty, with the last id known as voting position.
+"""
+
+import logging
+import uuid
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from raftlog.errors import CorruptBatch
+from raftlog.raft import Configuration, EntryId, HardState, ReplicaId, Restart
+from raftlog.records import read_header
+from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.journal import Journal
+from raftlog.runtime.journal.config import JournalConfig
+from raftlog.runtime.journal.fold import Fold, FoldedGroup
+from raftlog.runtime.journal.operations import LogEnd, Mark
+from raftlog.runtime.log.configuration_walk import configurations
+from raftlog.runtime.log.control_entries import entry_of, replica_of
+from raftlog.runtime.log.creation import Making
+from raftlog.runtime.log.group_log import GroupLog
+from raftlog.runtime.log.group_recovery import RecoveredGroup, recover_group
+from raftlog.runtime.log.replica_directory import delete_tree, find_replicas, installing_path, move_aside, move_to_trash
+from raftlog.storage.directory import internal, make_directory, sync_found_names
+from raftlog.storage.disk import Disk
+from raftlog.storage.rows import ROW_SIZE
+from raftlog.storage.segment_files import segment_stem
+from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.types import Index, Offset, Term
+
+_logger = logging.getLogger(__name__)
+
+
+class OpenedGroup(NamedTuple):
+    """What the driver needs to run a group again."""
+
+    group_id: uuid.UUID
+    path: str
+    log: GroupLog
+    restart: Restart
+    damage: CorruptBatch | None
+    lost_from: Index | None
+    """The first entry that was lost with the log's end, if that is new; the journal has to hear of it."""
+
+
+def open_journal(
+    disk: Disk, data_dir: str, me: ReplicaId, config: JournalConfig, create: bool, synced_at_least: int
+) -> tuple[Journal, Fold]:
+    """The journal of this disk uuid; blocking. Raises `JournalDamaged`, `FormatError`, `OSError`."""
+    path = internal(data_dir, "journal", str(me.disk_uuid))
+    if disk.exists(data_dir):
+        sync_found_names(disk, data_dir, internal(data_dir), internal(data_dir, "journal"))
+    return Journal.open(disk, path, me.disk_uuid, config, create=create, synced_at_least=synced_at_least)
+
+
+def open_groups(disk: Disk, data_dir: str, fold: Fold, config: DriverConfig) -> Iterator[OpenedGroup]:
+    """Every group with a `created` mark, in the order of the journal. Raises `JournalDamaged`, `OSError`."""
+    paths = find_replicas(disk, data_dir)
+    for folded in fold.groups.values():
+        group_id = uuid.UUID(bytes=folded.group)
+        if folded.mark is Mark.REMOVED:
+            _finish_removal(disk, data_dir, group_id, paths.get(group_id))
+        if folded.mark is not Mark.CREATED:
+            continue
+        path = _finish_installation(disk, data_dir, group_id, paths.get(group_id), folded)
+        yield _open_group(disk, data_dir, group_id, path, folded, fold, config)
+
+
+def _open_group(
+    disk: Disk,
+    data_dir: str,
+    group_id: uuid.UUID,
+    path: str | None,
+    folded: FoldedGroup,
+    fold: Fold,
+    config: DriverConfig,
+) -> OpenedGroup:
+    if path is None:
+        path = f"{data_dir}/{group_id}"
+        if disk.exists(path):
+            _logger.error("%s is not known any more; it is kept in %s", path, move_aside(disk, data_dir, path))
+        _logger.error("%s: the directory of this group is gone; it will be filled again by its leader", path)
+        Making(disk, data_dir, path, group_id, None).run(config.recent_bytes_max)
+    recovered = recover_group(disk, path, folded, fold)
+    log = GroupLog(recovered.log, config.recent_bytes_max)
+    held = _hold_unwritten(log, recovered)
+    committed = max(Index(min(folded.commit_hint, log.last_index)), log.boundary.index)
+    known = (*configurations(recovered.log, None if held else recovered.configuration_index, committed), *held)
+    lost = recovered.voting_position or (EntryId(*folded.voting_position) if folded.voting_position else None)
+    vote = replica_of(folded.vote) if folded.vote else None
+    restart = Restart(HardState(folded.term, vote), known, committed, committed, lost, bool(recovered.damage))
+    return OpenedGroup(group_id, path, log, restart, _first_damage(recovered), recovered.lost_from)
+
+
+def _hold_unwritten(log: GroupLog, recovered: RecoveredGroup) -> list[Configuration]:
+    """Hold the entries for which the disk had no room, and say which configurations are among them."""
+    configurations_held = []
+    for batch in recovered.unwritten:
+        entry = entry_of(Index(log.last_index + 1), Term(read_header(batch).leader_epoch), batch)
+        log.append([entry])
+        if entry.configuration is not None:
+            configurations_held.append(entry.configuration)
+    return configurations_held
+
+
+def _first_damage(recovered: RecoveredGroup) -> CorruptBatch | None:
+    for damage in recovered.damage:
+        return CorruptBatch(damage.file, damage.position, damage.offset, damage.why)
+    return None
+
+
+def _finish_removal(disk: Disk, data_dir: str, group_id: uuid.UUID, path: str | None) -> None:
+    if path is not None:
+        move_to_trash(disk, data_dir, path, group_id)
+    if disk.exists(installing_path(data_dir, group_id)):
+        delete_tree(disk, installing_path(data_dir, group_id))
+
+
+def _finish_installation(
+    disk: Disk, data_dir: str, group_id: uuid.UUID, path: str | None, folded: FoldedGroup
+) -> str | None:
+    """A log that was fetched takes its place if the journal says so; otherwise it was not finished, and goes."""
+    installing = installing_path(data_dir, group_id)
+    if not disk.exists(installing):
+        return path
+    if folded.end is None or not _holds_last_row(disk, installing, folded.end):
+        delete_tree(disk, installing)
+        return path
+    path = path or f"{data_dir}/{group_id}"
+    take_installed_place(disk, data_dir, path, group_id)
+    return path
+
+
+def _holds_last_row(disk: Disk, path: str, end: LogEnd) -> bool:
+    """Whether the log in a directory ends with just this entry.
+
+    The journal says so only of a fetched log that was synced before, and of no other: a replica that holds the entry
+    already does not fetch it.
+    """
+    name = f"{path}/{segment_stem(end.segment)}.index"
+    if not disk.exists(name):
+        return False
+    file = disk.open(name, read_only=True)
+    try:
+        return file.read(file.size() - ROW_SIZE, ROW_SIZE) == end.row if file.size() >= ROW_SIZE else False
+    finally:
+        file.close()
+
+
+def take_installed_place(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> None:
+    """Let the fetched log take the place of the old one, which goes to the trash. Durable on return."""
+    installing, parent = installing_path(data_dir, group_id), path.rpartition("/")[0]
+    if disk.exists(path):
+        move_to_trash(disk, data_dir, path, group_id)
+        make_directory(disk, parent)  # it goes with the last directory in it
+    disk.rename(installing, path)
+    disk.sync([], [parent, installing.rpartition("/")[0]])
+
+
+def open_installed(disk: Disk, path: str, end: LogEnd, log_start_offset: Offset) -> SegmentedLog:
+    """Open a log that was just put in its place and ends with `end`."""
+    folded = FoldedGroup(b"")
+    folded.restart_at(end, log_start_offset, None)
+    folded.drop_behind_gap()
+    recovered = recover_group(disk, path, folded, None)
+    assert not recovered.damage, f"{path}: {recovered.damage} in a log that was synced just now"
+    return recovered.log

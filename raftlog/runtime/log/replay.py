@@ -1,0 +1,269 @@
+"""Making segments equal to the entries that the journal holds behind a checkpoint.
+
+Small entries have their bytes in the journal: they are written at their places, over whatever is there, also where the
+same bytes seem to be there already (after a sync that failed the page cache may show what the disk never got). Of a
+large append the journal has index rows: its bytes must be in the segment. A bad entry keeps its place by its row, so
+that the right bytes can be put there. A roll begins the next file. Nothing is synced and nothing is cut here.
+
+    entries are taken in order of index,   each at the position and offset where the one before ends
+"""
+
+from collections.abc import Container, Iterable, Iterator
+from typing import NamedTuple
+
+from raftlog.errors import FormatError, InvalidBatch
+from raftlog.records import HEADER_SIZE, ControlKind, read_control, read_header
+from raftlog.runtime.journal.fold import Fold, FoldedGroup
+from raftlog.runtime.log.control_entries import is_control
+from raftlog.storage.adoption import Damage, damage_of
+from raftlog.storage.disk import Disk
+from raftlog.storage.reading import ReadableLog
+from raftlog.storage.roll import decode_roll
+from raftlog.storage.rows import ROW_SIZE, Row, restored_header, unpack_row
+from raftlog.storage.segment import Segment
+from raftlog.storage.segment_files import LOG_SUFFIX, create_segment_files, open_segment_files, segment_stem
+from raftlog.storage.shortages import PASSING_ERRORS
+from raftlog.types import Buffer, Index, Offset, Term
+
+_WRITE_BYTES = 4 << 20
+
+
+class JournalEntry(NamedTuple):
+    """An entry that the journal holds: with its bytes, or, of a large append, with its index row."""
+
+    index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
+    term: Term
+    offset: Offset
+    batch: memoryview | None
+    row: bytes = b""
+
+    @property
+    def is_roll(self) -> bool:
+        """Raises `FormatError` for a control batch that this version cannot read."""
+        if self.batch is None:
+            return unpack_row(self.row).position == 0
+        return _control_kind(self.index, self.batch) is ControlKind.ROLL
+
+
+def journal_entries(folded: FoldedGroup, fold: Fold, first: int = 0) -> Iterator[JournalEntry]:
+    """The entries behind the checkpoint, from index `first` on. Raises `JournalDamaged`."""
+    for extent in folded.extents():
+        if extent.last < first:
+            continue
+        if extent.is_ids:
+            packed = fold.rows(extent)
+            for at in range(0, len(packed), ROW_SIZE):
+                row = unpack_row(packed[at : at + ROW_SIZE])
+                if row.index >= first:
+                    yield JournalEntry(
+                        Index(row.index), Term(row.term), Offset(row.offset), None, packed[at : at + ROW_SIZE]
+                    )
+        else:
+            for index, batch in enumerate(fold.batches(extent), start=extent.first):
+                if index >= first:
+                    header = read_header(batch)
+                    yield JournalEntry(Index(index), Term(header.leader_epoch), Offset(header.base_offset), batch)
+
+
+def last_term(folded: FoldedGroup, fold: Fold | None) -> Term | None:
+    """The term of the last entry that the journal holds; `None` when it holds none behind the checkpoint."""
+    last = None
+    for extent in folded.extents():
+        last = extent
+    if last is None or fold is None:
+        return None
+    if last.is_ids:
+        return Term(unpack_row(fold.rows(last)[-ROW_SIZE:]).term)
+    return Term(read_header(fold.batches(last)[-1]).leader_epoch)
+
+
+def first_roll(
+    entries: Iterable[JournalEntry], log_start: int, commit_hint: int, held: Container[int], *, is_begun: bool
+) -> JournalEntry | None:
+    """The roll with which a log begins that was trimmed past its checkpoint; `None` when it does not begin with one.
+
+    `held` are the base offsets of the files that are there, `is_begun` says whether the log that the checkpoint synced
+    is. A roll below the log start is committed. One just at the log start may not be, and can still be cut: then what
+    stands before it was not given up, and is there, or is here with its bytes.
+    """
+    certain = possible = None
+    is_gone = not is_begun
+    for entry in entries:
+        if entry.offset > log_start:
+            break
+        if not entry.is_roll:
+            is_gone = is_gone or (entry.batch is None and certain is not None and certain.offset not in held)
+        elif entry.offset < log_start or entry.index <= commit_hint:
+            certain, possible, is_gone = entry, None, entry.batch is None and entry.offset not in held
+        else:
+            possible = entry
+    return possible if possible is not None and is_gone else certain
+
+
+class Replay:
+    """Takes entries into the segments handed in, and adds those that rolls begin."""
+
+    def __init__(self, disk: Disk, path: str, segments: list[Segment]) -> None:
+        self.segments = segments
+        self.damage: list[Damage] = []
+        self.configuration_index = Index(0)
+        """The latest configuration entry that was taken."""
+        self.unwritten: list[Buffer] = []
+        """Batches that a full disk refused; they follow the last entry of the segments."""
+        self.entries_written = 0
+        self.entries_matched = 0
+        self._disk = disk
+        self._path = path
+        self._waiting_bytes = 0
+        self._full: OSError | None = None
+
+    def run(self, entries: Iterable[JournalEntry]) -> str | None:
+        """Take all of them; says why the log ends before one of them, if it does. Raises `OSError`."""
+        before: JournalEntry | None = None
+        why = None
+        for entry in entries:
+            if before and (why := self._take(before, entry.offset)):
+                break
+            before = entry
+        if before and why is None:
+            why = self._take(before, None)
+        self._write()
+        return why
+
+    @property
+    def full_error(self) -> OSError | None:
+        """Why there is something unwritten."""
+        return self._full
+
+    def _take(self, entry: JournalEntry, next_offset: Offset | None) -> str | None:
+        if self._full is None and (why := self._place(entry)):
+            return why
+        if self._full is not None:
+            self._hold(entry)
+        elif entry.batch is None:
+            return self._take_row(entry.row, next_offset)
+        else:
+            self._take_batch(entry, entry.batch)
+        return None
+
+    def _hold(self, entry: JournalEntry) -> None:
+        """The disk is full: entries with bytes wait in memory, as they did before the restart."""
+        assert self._full is not None, "held without a full disk"
+        if entry.batch is None:
+            raise self._full
+        self.unwritten.append(entry.batch)
+
+    def _place(self, entry: JournalEntry) -> str | None:
+        """See that the entry is the next one, and begin its file if it is a roll; says what is wrong."""
+        segment = self.segments[-1] if self.segments else None
+        is_roll = entry.is_roll
+        if segment is None:
+            if not is_roll:
+                return f"entry {entry.index} is the first one and no roll"
+        elif (entry.index, entry.offset) != (segment.next_index, segment.next_offset):
+            return (
+                f"the journal goes on with entry {entry.index} at offset {entry.offset}, "
+                f"where {segment.next_index} at offset {segment.next_offset} follows"
+            )
+        if is_roll:
+            if segment:
+                self._write()
+                segment.times.close(segment.rows - 1)
+            if self._full is None:
+                self._begin_segment(entry)
+        return None
+
+    def _begin_segment(self, entry: JournalEntry) -> None:
+        """Open the file of a segment, or make it; what its index says is of another life."""
+        name = f"{self._path}/{segment_stem(entry.offset)}{LOG_SUFFIX}"
+        open_files = open_segment_files if self._disk.exists(name) else create_segment_files
+        try:
+            files = open_files(self._disk, self._path, entry.offset)
+        except OSError as error:
+            if error.errno not in PASSING_ERRORS:
+                raise
+            self._full = error
+            return
+        segment = Segment(entry.offset, entry.index, files)
+        segment.index_changes.note()
+        files.index.truncate(0)
+        segment.times.restart()
+        self.segments.append(segment)
+
+    # entries with their bytes
+
+    def _take_batch(self, entry: JournalEntry, batch: memoryview) -> None:
+        self._note_control(entry.index, batch)
+        self.segments[-1].append(batch, read_header(batch), entry.offset, entry.term)
+        self.entries_written += 1
+        self._waiting_bytes += len(batch)
+        if self._waiting_bytes >= _WRITE_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        self._waiting_bytes = 0
+        if not self.segments or self._full:
+            return
+        segment = self.segments[-1]
+        try:
+            segment.write()
+        except OSError as error:
+            if error.errno not in PASSING_ERRORS:
+                raise
+            self._full = error
+            self.unwritten = segment.give_back_unwritten()
+            self.entries_written -= len(self.unwritten)
+            if not segment.rows:
+                self.segments.pop().close()
+
+    # entries of large appends
+
+    def _take_row(self, packed: bytes, next_offset: Offset | None) -> str | None:
+        self._write()
+        if self._full is not None:
+            raise self._full
+        segment = self.segments[-1]
+        row = unpack_row(packed)
+        if row.position != segment.end_position:
+            return f"the journal has entry {row.index} at position {row.position}, where {segment.end_position} follows"
+        batch = memoryview(segment.files.log.read(row.position, row.length))
+        why = ReadableLog.why_corrupt(packed, row, batch)
+        if why is None:
+            self._note_control(Index(row.index), batch)
+            segment.adopt_scanned(batch, read_header(batch))
+            self.entries_matched += 1
+            return None
+        behind = _offset_behind(packed, row, batch, next_offset)
+        if behind is None:
+            return f"{why}, and nothing says which offset follows"
+        self.damage.append(damage_of(segment.files.log, row, why))
+        segment.adopt_by_row(packed, behind)
+        return None
+
+    def _note_control(self, index: Index, batch: memoryview) -> None:
+        """What a control batch says to the log itself."""
+        kind = _control_kind(index, batch)
+        if kind is ControlKind.CONFIGURATION:
+            self.configuration_index = index
+        elif kind is ControlKind.ROLL:
+            roll = decode_roll(read_control(batch)[1])
+            self.segments[-1].created_ms, self.segments[-1].compacted_to = roll.created_ms, roll.compacted_to
+
+
+def _control_kind(index: Index, batch: memoryview) -> ControlKind | None:
+    if not is_control(batch):
+        return None
+    try:
+        return read_control(batch)[0]
+    except InvalidBatch as error:
+        raise FormatError(f"entry {index} cannot be read: {error}") from None
+
+
+def _offset_behind(packed: bytes, row: Row, batch: memoryview, next_offset: Offset | None) -> int | None:
+    """The offset that follows a damaged entry."""
+    if row.position == 0:
+        return row.offset  # a roll takes none
+    if next_offset is not None:
+        return next_offset
+    restored = restored_header(packed, batch) if len(batch) >= HEADER_SIZE else None
+    return read_header(restored).next_offset if restored else None

@@ -1,0 +1,181 @@
+"""The segments that a checkpoint synced, taken over when their group is recovered: up to `keep_to`, in order.
+
+Which file is the first one follows from the log start, which one is the last from the checkpoint; between them each
+file begins where the one before ends. Files are opened, checked at their ends, and left as they are. What a cut or a
+trim left behind is told apart by the index with which a file begins. Called by `group_recovery`.
+"""
+
+from functools import partial
+
+from raftlog.raft.entry import TERM_MAX
+from raftlog.runtime.journal.fold import FoldedGroup
+from raftlog.runtime.log.group_files import GroupFiles
+from raftlog.storage.adoption import Adopted, Adoption, Damage, Start, damage_of
+from raftlog.storage.disk import Disk
+from raftlog.storage.recovery import read_roll
+from raftlog.storage.rows import ROW_SIZE, unpack_row
+from raftlog.storage.segment import Segment
+from raftlog.storage.segment_files import open_segment_files
+from raftlog.types import Index, Offset, Term
+
+
+class SyncedSegments:
+    """See the module; `adopt` it once."""
+
+    def __init__(self, disk: Disk, path: str, folded: FoldedGroup, files: GroupFiles) -> None:
+        self.segments: list[Segment] = []
+        self.damage: list[Damage] = []
+        """Entries that are damaged and keep their place."""
+        self.pending: Adopted | None = None
+        """When entry `keep_to` is damaged, and the offset behind it is yet to be known."""
+        self.broken: tuple[Offset, str] | None = None
+        """In which file the chain ends before `keep_to`, and why."""
+        self.rebuilt: list[str] = []
+        """Indexes that had to be made again."""
+        self._disk = disk
+        self._path = path
+        self._folded = folded
+        self._files = files
+
+    def adopt(self) -> None:
+        """Take over the segments up to the one with `keep_to`."""
+        if self._folded.keep_to == 0:
+            return
+        base = self._first_base()
+        if base is None:
+            why = "the file with the log start is missing, or its first entry cannot be read"
+            self.broken = (self._folded.log_start_offset, why)
+        while base is not None:
+            base = self._adopt_one(base)
+
+    def forget(self) -> None:
+        """None of them counts: they lie below the log start."""
+        for segment in self.segments:
+            segment.close()
+        self.segments.clear()
+        self.damage.clear()
+        self.pending = self.broken = None
+        self.rebuilt.clear()
+
+    def _adopt_one(self, base: Offset) -> Offset | None:
+        """Take over one file; returns the base offset of the next one, if it is to follow."""
+        before = self.segments[-1] if self.segments else None
+        index = before.next_index if before else self._base_index(base)
+        assert index is not None, f"{self._path}: nobody knows where segment {base} begins"
+        segment = Segment(base, index, open_segment_files(self._disk, self._path, base))
+        self.segments.append(segment)
+        adopted = self._adopt_rows(segment)
+        if adopted.is_rebuilt:
+            self.rebuilt.append(segment.files.index.path)
+        if adopted.pending:
+            self.pending = adopted
+        elif adopted.broken:
+            self.broken = (base, adopted.broken)
+        elif segment.next_index <= self._folded.keep_to:
+            return self._next_base(segment)
+        return None
+
+    def _next_base(self, segment: Segment) -> Offset | None:
+        base = Offset(segment.next_offset)
+        if base == segment.base_offset:
+            self.broken = (base, "it was closed, and holds no offset")
+        elif base not in self._files.bases:
+            self.broken = (base, "the file is missing")
+        return None if self.broken else base
+
+    def _adopt_rows(self, segment: Segment) -> Adopted:
+        end, keep_to = self._folded.end, self._folded.keep_to
+        assert end is not None, f"{self._path}: entries up to {keep_to} without a last one"
+        holds_end = end.segment == segment.base_offset and keep_to == end.id.index
+        roll = read_roll(segment)
+        if roll and roll.base_index != segment.base_index:
+            return Adopted(f"it begins at index {roll.base_index}, where {segment.base_index} follows")
+        segment.created_ms = roll.created_ms if roll else 0
+        segment.compacted_to = roll.compacted_to if roll else self._guessed_compaction(segment)
+        found: list[Damage] = []
+        adopted = Adoption(
+            segment,
+            keep_to,
+            end_row=end.row if holds_end else None,
+            following=partial(self._start_behind, segment.base_offset),
+            term_min=self._term_before(),
+            term_max=Term(end.id.term),
+            damage=found,
+        ).run()
+        if roll is None and segment.rows and all(each.index != segment.base_index for each in found):
+            found.append(damage_of(segment.files.log, segment.row(0), "the roll cannot be read"))
+        self.damage += found
+        return adopted
+
+    def _guessed_compaction(self, segment: Segment) -> int:
+        """What a damaged roll said, as far as it matters: whether gaps stand in this segment."""
+        start, rows = self._start_behind(segment.base_offset), segment.files.index.size() // ROW_SIZE
+        is_compacted = start is not None and rows < start.index - segment.base_index
+        return start.offset if start is not None and is_compacted else -1
+
+    def _term_before(self) -> Term:
+        """The term of the entry before the last file."""
+        if len(self.segments) < 2 or self.segments[-2].rows == 0:
+            return Term(0)
+        before = self.segments[-2]
+        return Term(before.row(before.rows - 1).term)
+
+    # which file is the first
+
+    def _first_base(self) -> Offset | None:
+        """The last file at or below the log start that is no newer than `keep_to`; its roll is committed.
+
+        A newer one was left by entries that were cut: their offsets were given out again since. Where the log starts
+        just at a roll, nothing but the commit hint says that this is committed. If it is not, a cut can still take it
+        back, so the file before is not given up while it is there.
+        """
+        start, keep_to = self._folded.log_start_offset, self._folded.keep_to
+        for base in reversed([base for base in self._files.bases if base <= start]):
+            index = self._base_index(base)
+            if index is None or index > keep_to:
+                continue
+            before = self._files.before(base)
+            may_be_cut = base == start and index > max(1, self._folded.commit_hint)
+            return before if before is not None and may_be_cut and self._leads_to(before, index, base) else base
+        return None
+
+    def _leads_to(self, base: Offset, next_index: Index, next_offset: Offset) -> bool:
+        """Whether a file is whole, and the one that begins there follows it."""
+        index = self._base_index(base)
+        if index is None or index >= next_index:
+            return False
+        segment = Segment(base, index, open_segment_files(self._disk, self._path, base))
+        try:
+            adopted = Adoption(
+                segment,
+                Index(next_index - 1),
+                end_row=None,
+                following=lambda: Start(next_index, next_offset),
+                term_min=Term(0),
+                term_max=TERM_MAX,
+                damage=[],
+            ).run()
+            is_whole = adopted.broken is None and adopted.pending is None
+            return is_whole and (segment.next_index, segment.next_offset) == (next_index, next_offset)
+        finally:
+            segment.close()
+
+    def _start_behind(self, base: int) -> Start | None:
+        """Where the next file begins. It may hold entries that were cut: what stood before them is the same."""
+        following = self._files.after(base)
+        index = None if following is None else self._base_index(following)
+        return Start(index, following) if following is not None and index is not None else None
+
+    def _base_index(self, base: Offset) -> Index | None:
+        """The index with which a file begins, as its roll says, or else its first row."""
+        if base == 0:
+            return Index(1)  # no segment without an offset is rolled
+        segment = Segment(base, 0, open_segment_files(self._disk, self._path, base))
+        try:
+            if roll := read_roll(segment):
+                return Index(roll.base_index)
+            packed = segment.files.index.read(0, ROW_SIZE)
+            row = unpack_row(packed) if len(packed) == ROW_SIZE else None
+            return Index(row.index) if row and (row.position, row.offset) == (0, base) else None
+        finally:
+            segment.close()

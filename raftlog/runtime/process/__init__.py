@@ -1,0 +1,1 @@
+"""All replicas of one process: the driver, the journal's writer, checkpoints, time."""

@@ -1,0 +1,252 @@
+"""Checkpoints of a running process: the journal says where every group stands, then the segments are made to hold it.
+
+    idle → looking at what changed → begun → files are synced, some groups at a time → the journal is told
+    → its start there is durable → completed                                                          one at a time
+
+Nothing here looks at all groups: what a group's state is, as bytes, is kept until the group changes, and so is whose
+files changed since they were synced. Both steps before and after the beginning are cut into slices, so that no turn of
+the loop takes long; what changes between the slices is looked at again in the turn that begins, which is the only one
+that counts. Operations go on meanwhile. None begins while the files of a group are not what its log is: while a cut is
+on its way to the journal, or entries wait for room on the disk. A failed sync ends the process.
+
+    a group not in `changed`: its kept state is what `_state` would say now, and its unsynced files are in `to_sync`
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from raftlog.errors import RaftlogError
+from raftlog.raft import EntryId, HardState
+from raftlog.runtime.journal import Journal
+from raftlog.runtime.journal.blocks import JournalSequence
+from raftlog.runtime.journal.fold import Fold
+from raftlog.runtime.journal.operations import Encoded, GroupKey, GroupState, Mark, encode
+from raftlog.runtime.log.control_entries import member_of, replica_of
+from raftlog.runtime.replica.group import Group
+from raftlog.storage.changes import ChangedFiles
+from raftlog.storage.disk import Disk
+from raftlog.types import Index, Offset, Term
+
+_SLICE: Final = 32
+"""Groups that are looked at in one turn of the loop: a millisecond or two."""
+_ASKED_SHARE: Final = 1 / 8
+"""When somebody waits for a checkpoint it comes after this part of the interval."""
+_LOOKS_MAX: Final = 4
+"""Some groups change again and again: after so many looks at each, on average, the rest is looked at in one turn."""
+
+
+class Checkpoints:
+    """Makes them. The driver asks at every tick whether it is time; `soon` runs something in the next turn."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        journal: Journal,
+        groups_max: int,
+        interval_s: float,
+        write: Callable[[Group], None],
+        soon: Callable[[Callable[[], None]], None],
+        fail: Callable[[OSError], None],
+    ) -> None:
+        self._disk = disk
+        self._journal = journal
+        self._groups_max = groups_max
+        self._interval_s = interval_s
+        self._write = write
+        self._soon = soon
+        self._fail = fail
+        self.begun = self.completed = 0
+        """Since the start of the process. A crash loses no completed one: recovery begins there or later."""
+        self.has_news = True
+        """Something was journaled since a checkpoint was begun."""
+        self._is_asked_for = False
+        self._states: dict[GroupKey, Encoded] = {}
+        """What a checkpoint would say of each group, as far as it is not in `_changed`."""
+        self._changed: dict[GroupKey, Group] = {}
+        """Groups whose state, or whose files, changed since they were looked at."""
+        self._to_sync: dict[GroupKey, Group] = {}
+        """Groups that were looked at and whose files may not be synced."""
+        self._removed: dict[GroupKey, GroupState] = {}
+        """Marks of groups that were removed, kept until their topics are deleted."""
+        self._looks_left: int | None = None
+        """While one is being prepared."""
+        self._number: JournalSequence | None = None
+        """Of the checkpoint that was begun and is not completed."""
+        self._waiting: deque[Group] = deque()
+        """Groups whose files it is still to sync."""
+        self._is_syncing = False
+        self._last_at = 0.0
+
+    def remember_removed(self, fold: Fold) -> None:
+        """Keep the marks that the journal holds."""
+        for key, folded in fold.groups.items():
+            if folded.mark is Mark.REMOVED:
+                self._removed[key] = GroupState(
+                    key,
+                    Mark.REMOVED,
+                    folded.term,
+                    folded.vote,
+                    Offset(0),
+                    None,
+                    Index(0),
+                    Index(0),
+                    folded.voting_position,
+                )
+
+    def note_changed(self, group: Group) -> None:
+        """Something of the group changes now that a checkpoint speaks of, or one of its files."""
+        self._changed[group.key] = group
+
+    def note_removed(self, group: Group, position: EntryId) -> None:
+        """The group is gone; its term and vote stay, and the position that it held, should it come back."""
+        self._removed[group.key] = _state(group)._replace(
+            mark=Mark.REMOVED, log_start_offset=Offset(0), end=None, commit_hint=Index(0),
+            configuration_index=Index(0), voting_position=position if position.index else None,
+        )  # fmt: skip
+        self._states.pop(group.key, None)
+        self._changed.pop(group.key, None)
+        self._to_sync.pop(group.key, None)
+
+    def note_renounced(self, key: GroupKey) -> None:
+        """A group that never was here gets the mark of one that was removed; one that was keeps its mark."""
+        never = GroupState(key, Mark.REMOVED, Term(0), None, Offset(0), None, Index(0), Index(0))
+        self._removed.setdefault(key, never)
+
+    def was_removed(self, key: GroupKey) -> bool:
+        """Whether this disk had a replica of the group, and has none now."""
+        return key in self._removed
+
+    def forget_removed(self, key: GroupKey) -> tuple[HardState, EntryId | None]:
+        """The group comes back: its mark goes, and its term and vote are where its next life begins.
+
+        It also votes as if it still held its former log, as somebody may count on: a member that was left behind may
+        not know yet that this one was let go, and would else be elected by it over what both had acknowledged.
+        """
+        removed = self._removed.pop(key, None)
+        if removed is None:
+            return HardState(Term(0), None), None
+        position = removed.voting_position
+        vote = replica_of(removed.vote) if removed.vote else None
+        return HardState(removed.term, vote), EntryId(*position) if position else None
+
+    # until it begins
+
+    def ask(self) -> int:
+        """Make one soon; the number of those that are to be complete until that one is."""
+        self._is_asked_for = self.has_news = True
+        return self.begun + 1
+
+    def maybe_begin(self, now: float) -> None:
+        """Begin, by and by, when the journal has grown enough, or some time went by."""
+        interval_s = self._interval_s * (_ASKED_SHARE if self._is_asked_for else 1)
+        is_time = self._journal.is_checkpoint_due or (self.has_news and now - self._last_at >= interval_s)
+        is_busy = self._looks_left is not None or self._number is not None
+        if is_time and self.has_news and not is_busy and self._journal.failure is None:
+            self._looks_left = _LOOKS_MAX * len(self._changed)
+            self._prepare(now)
+
+    def _prepare(self, now: float) -> None:
+        """Look at some of the groups that changed, until few are left."""
+        assert self._looks_left is not None, "nothing is being prepared"
+        if self._journal.failure is not None:
+            return
+        if len(self._changed) > _SLICE and self._looks_left > 0:
+            self._looks_left -= _SLICE
+            if self._look_at(_SLICE):
+                self._soon(partial(self._prepare, now))
+                return
+        elif self._look_at(len(self._changed)):
+            self._begin(now)
+        self._looks_left = None  # begun, or tried again at the next tick
+
+    def _look_at(self, count: int) -> bool:
+        """Look at the groups that changed first; false when one of them keeps the checkpoint from beginning."""
+        for key, group in list(islice(self._changed.items(), count)):
+            log = group.log
+            segments = log.segments
+            if log.written_index < log.last_index:
+                self._write(group)
+            if group.is_deaf or log.written_index < log.last_index:
+                return False
+            segments.publish_rows(segments.last_index)
+            if segments.published_index < log.last_index:
+                return False  # no room on the disk for the rows
+            del self._changed[key]
+            self._states[key] = encode(_state(group))
+            self._to_sync[key] = group
+        return True
+
+    def _begin(self, now: float) -> None:
+        assert not self._changed, f"{len(self._changed)} groups were not looked at"
+        try:
+            states = [*self._states.values(), *map(encode, self._removed.values())]
+            self._number = self._journal.begin_encoded_checkpoint(states)
+        except RaftlogError:
+            return  # no room in the journal
+        self._last_at, self.has_news, self._is_asked_for = now, False, False
+        self.begun += 1
+        self._journal.flush()
+        self._waiting.extend(self._to_sync.values())
+        self._to_sync.clear()
+        for group in self._waiting:
+            if group.damage is not None:
+                self._changed[group.key] = group  # what repairs it changes files only
+        self._soon(self._go_on)
+
+    # until it is complete
+
+    @property
+    def is_under_way(self) -> bool:
+        """While it is, directories of groups must stay where they are."""
+        return self._is_syncing or bool(self._waiting)
+
+    def _go_on(self) -> None:
+        """Sync the files of the next groups; those that are closed when their turn comes hold nothing that counts."""
+        changed = ChangedFiles([], [], [])
+        for _ in range(min(self._groups_max, len(self._waiting))):
+            group = self._waiting.popleft()
+            if not group.is_closed:
+                changed.add(group.log.segments.changed_since_checkpoint())
+        if self._journal.failure is not None:
+            return
+        if changed.seen:
+            self._is_syncing = True
+            self._disk.submit_sync(changed.files, changed.directories, partial(self._synced, changed))
+        elif self._waiting:
+            self._soon(self._go_on)
+        elif self._number is not None:
+            self._journal.complete_checkpoint(self._number)
+
+    def note_durable(self) -> None:
+        """More of the journal is durable, perhaps also that recovery begins at the last checkpoint."""
+        if self._number is not None and self._number <= self._journal.durable_start:
+            self._number = None
+            self.completed += 1
+
+    def _synced(self, changed: ChangedFiles, error: OSError | None) -> None:
+        self._is_syncing = False
+        if error:
+            self._fail(error)
+            return
+        changed.note_synced()
+        self._go_on()
+
+
+def _state(group: Group) -> GroupState:
+    term, vote = group.hard_state
+    log = group.log
+    index = group.configuration_index
+    return GroupState(
+        group.key,
+        Mark.CREATED,
+        term,
+        member_of(vote) if vote else None,
+        group.trim_to if group.trim_to is not None else group.log_start_offset,
+        log.end(),
+        group.applied_index,
+        index if index > max(log.boundary.index, 1) else Index(0),
+        group.core.voting_position,
+    )

@@ -1,0 +1,219 @@
+"""Compaction in a running process: one group at a time, in slices, throttled.
+
+    a mark is committed → a checkpoint that began later is complete → followers have what lies below, or had the time
+    → entries below cannot be had by index any more → files are rewritten, the oldest first (`storage.compaction`)
+
+Without that checkpoint recovery would begin with an entry in a file that is not as it was. Whatever else changes the
+log ends a run, and it is begun again; damage, another log in this one's place and the group's end do so for good. A
+crash loses nothing: the mark is in the next roll, and what was not finished is taken up when the replica starts again,
+or with the next mark. Owned by the driver, which ticks it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple, Protocol
+
+from raftlog.errors import CorruptBatch, RaftlogError, SyncFailed
+from raftlog.events import event
+from raftlog.raft import Role
+from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.log.control_entries import CompactedTo
+from raftlog.runtime.process.persister import Persister
+from raftlog.runtime.replica.group import Group
+from raftlog.storage.compaction import Compaction, CompactionBounds, Step, clean_to
+from raftlog.storage.shortages import PASSING_ERRORS
+from raftlog.types import Offset
+
+_logger = logging.getLogger(__name__)
+_BURST_S: Final = 0.1
+"""What was not used of the rate for so long may be used at once."""
+_REST: Final = 3.0
+"""After a slice others have the loop for so many times as long: where records are small, work is what counts, not
+bytes, and all replicas of a partition do it at about the same time."""
+
+
+class CompactionPort(Protocol):
+    """What compaction needs of the process. The driver provides it."""
+
+    config: DriverConfig
+    loop: asyncio.AbstractEventLoop
+    persister: Persister
+    failure: RaftlogError | None
+
+    def is_rebuilding(self, group: Group) -> bool:
+        """The group's log is being rewritten, by an operator's order."""
+        ...
+
+    def is_copied(self, group: Group) -> bool:
+        """A replica in another process copies the group's files."""
+        ...
+
+
+class CompactionDone(NamedTuple):
+    """The last run over a group's log on this process: up to which offset, and the bytes of the files it rewrote."""
+
+    compacted_to: Offset
+    bytes_before: int
+    bytes_after: int
+    seconds: float
+
+
+class _Waiting(NamedTuple):
+    group: Group
+    mark: CompactedTo
+    """That was known when the checkpoint was asked for: below a later one there may be what that one does not know."""
+    checkpoint: int
+    """The number of checkpoints that are to be complete."""
+    since: float
+
+
+class Compacting:
+    """See the module."""
+
+    def __init__(self, port: CompactionPort) -> None:
+        self._port = port
+        self._waiting: dict[GroupKey, _Waiting] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._run: Iterator[Step] | None = None
+        self._next_at = 0.0
+        """When the rate allows the next step."""
+        self.current: Group | None = None
+        """Whose log is being compacted."""
+        self.bytes_done = 0
+        """Read and written by all runs since the start of the process."""
+        self.done: dict[GroupKey, CompactionDone] = {}
+
+    def ask(self, group: Group) -> None:
+        """Compact what lies below the group's mark, once everything allows it; then below marks that came meanwhile."""
+        if group.key not in self._waiting:
+            checkpoint = self._port.persister.checkpoints.ask()
+            self._waiting[group.key] = _Waiting(group, group.log.mark, checkpoint, self._port.loop.time())
+
+    def tick(self) -> None:
+        """Begin with a group, if one can be."""
+        if self._task is None and self._waiting:
+            ready = next((each for each in list(self._waiting.values()) if self._is_ready(each)), None)
+            if ready is not None:
+                del self._waiting[ready.group.key]
+                self.current = ready.group
+                self._task = self._port.loop.create_task(self._compact(ready.group, ready.mark), name="compaction")
+
+    def stop(self) -> None:
+        """Nothing goes on any more."""
+        self._waiting.clear()
+        if self.current is not None:
+            self.leave(self.current)
+
+    def leave(self, group: Group) -> None:
+        """Another log takes the place of the group's, or nothing goes on with it."""
+        self._waiting.pop(group.key, None)
+        if self.current is group and self._task is not None:
+            self._close_run()
+            self._task.cancel()
+
+    def _is_ready(self, waiting: _Waiting) -> bool:
+        group, port = waiting.group, self._port
+        if group.is_closed:
+            del self._waiting[group.key]
+            self.done.pop(group.key, None)
+            return False
+        if port.persister.checkpoints.completed < waiting.checkpoint:
+            return False
+        log, segment = group.log, group.log.segment_at(waiting.mark.compacted_to)
+        if segment is None or clean_to(log.segments) >= segment.base_offset:
+            del self._waiting[group.key]  # nothing to do
+            if log.mark.compacted_to > waiting.mark.compacted_to:
+                self.ask(group)
+            return False
+        return (
+            segment.base_index <= group.applied_index
+            and self._may_change(group)
+            and (self._waited(waiting) or not self._is_needed(group, segment.base_index))
+        )
+
+    def _may_change(self, group: Group) -> bool:
+        is_busy = group.is_closed or group.is_deaf or group.is_leaving or self._port.is_rebuilding(group)
+        return group.damage is None and not is_busy and self._port.failure is None
+
+    def _is_needed(self, group: Group, index: int) -> bool:
+        """Whether somebody copies the log, or a follower that is there lacks entries below: it would copy it anew."""
+        if self._port.is_copied(group):
+            return True
+        if group.core.role is not Role.LEADER:
+            return False
+        return any(each.is_active and each.match_index < index for each in group.core.status().followers)
+
+    def _waited(self, waiting: _Waiting) -> bool:
+        return self._port.loop.time() - waiting.since >= self._port.config.compaction_wait_ms / 1000
+
+    # one run
+
+    async def _compact(self, group: Group, mark: CompactedTo) -> None:
+        port, began = self._port, self._port.loop.time()
+        try:
+            is_done = await self._run_over(group, mark, began)
+            is_last = group.log.mark.compacted_to <= mark.compacted_to
+            if not (is_done and is_last) and self._may_change(group):
+                self.ask(group)
+        except CorruptBatch as error:
+            group.note_damage(error)
+        except SyncFailed as error:
+            port.persister.stop_with(error)
+        except (RaftlogError, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in PASSING_ERRORS:
+                port.persister.stop_with(error)
+                return
+            _logger.warning("compaction of %s was given up for now: %s", group.path, error)
+            self.ask(group)
+        finally:
+            self._close_run()
+            self._task = self.current = None
+
+    async def _run_over(self, group: Group, mark: CompactedTo, began: float) -> bool:
+        """False when it was ended by something else."""
+        log = group.log
+        segment = log.segment_at(mark.compacted_to)
+        if segment is None:
+            return True  # it was trimmed meanwhile
+        log.begin_compaction(segment)
+        limits, target = group.rolling.limits, Offset(segment.base_offset)
+        bounds = CompactionBounds(limits.segment_bytes, limits.segment_rows_max)
+        compaction = Compaction(log.segments, target, mark.tombstones_to, bounds)
+        self._run = compaction.run()
+        resumed = self._port.loop.time()
+        for step in self._run:
+            self._port.persister.checkpoints.note_changed(group)
+            await self._follow(step, self._port.loop.time() - resumed)
+            resumed = self._port.loop.time()
+            if not self._may_change(group) or log.segments.generation != compaction.generation:
+                return False
+        seconds = self._port.loop.time() - began
+        self.done[group.key] = CompactionDone(target, compaction.bytes_before, compaction.bytes_after, seconds)
+        event(
+            _logger,
+            "log_compacted",
+            group=group.name,
+            compacted_to=target,
+            bytes_before=compaction.bytes_before,
+            bytes_after=compaction.bytes_after,
+        )
+        return True
+
+    async def _follow(self, step: Step, slice_s: float) -> None:
+        """Sync what is to be synced, and let others have loop and disk, for as long as rate and rest say."""
+        if step.files or step.directories:
+            await self._port.persister.sync(step.files, step.directories)
+        now = self._port.loop.time()
+        self.bytes_done += step.size_bytes
+        used = step.size_bytes / self._port.config.compaction_bytes_per_s
+        self._next_at = max(self._next_at, now - _BURST_S) + used
+        await asyncio.sleep(max(0.0, self._next_at - now, slice_s * _REST))
+
+    def _close_run(self) -> None:
+        if self._run is not None:
+            run, self._run = self._run, None
+            with suppress(OSError):  # what it leaves goes with the next start
+                run.close()  # type: ignore[attr-defined]  # it is a generator

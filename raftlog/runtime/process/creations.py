@@ -1,0 +1,176 @@
+"""New groups: one at a time, or many together while the loop goes on, with two syncs for all of a batch.
+
+    directories and staged meta files → synced → meta files placed, first rolls → synced → marks journaled, groups begin
+
+Work is cut into slices of a few groups, so that no turn of the loop takes long. A crash before the marks are durable
+leaves directories that hold at most a first roll, which are made again. Nothing of a batch that failed counts.
+
+    a group with the mark `removed` is never made from its first roll: its members may have gone on without this disk
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from raftlog.errors import InvalidArgument, RaftlogError, Unavailable
+from raftlog.raft import Restart
+from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.journal.operations import Created, GroupKey
+from raftlog.runtime.log.creation import Making
+from raftlog.runtime.log.group_log import GroupLog
+from raftlog.runtime.process.persister import Persister
+from raftlog.runtime.replica.group import Group
+from raftlog.storage.disk import Disk
+from raftlog.storage.roll import Roll
+from raftlog.storage.segmented_log import SyncTargets
+from raftlog.storage.shortages import PASSING_ERRORS, refusal_of
+from raftlog.types import Offset
+
+_BATCH: Final = 256
+"""Groups that share their syncs."""
+_SLICE: Final = 8
+"""Groups that begin to work in one turn of the loop."""
+_FILES_SLICE: Final = 2
+"""Groups whose files are made in one turn: new inodes take from a tenth of a millisecond to more than one."""
+
+Creation = tuple[Roll, str | None]
+"""The first roll of a group, the same everywhere, and the name of its directory if it is not the group's id."""
+Joining = tuple[uuid.UUID, str | None]
+"""A group whose replica here begins empty, and the name of its directory."""
+_Wanted = tuple[uuid.UUID, Roll | None, str | None]
+
+
+class CreationPort(Protocol):
+    """What the creation of replicas needs of the process. The driver provides it."""
+
+    disk: Disk
+    data_dir: str
+    config: DriverConfig
+    persister: Persister
+    failure: RaftlogError | None
+    groups: dict[GroupKey, Group]
+
+    def add(self, group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> Group:
+        """Let a group work whose directory is there, durably."""
+        ...
+
+
+class Creations:
+    """Those of a driver."""
+
+    def __init__(self, port: CreationPort) -> None:
+        self._port = port
+        self._under_way: dict[GroupKey, None] = {}
+
+    def make(self, group_id: uuid.UUID, roll: Roll | None, name: str | None) -> Group:
+        """Make one; blocking. Raises like `Driver.create_group`."""
+        port = self._port
+        path = f"{port.data_dir}/{name or group_id}"
+        self._check(path, group_id, roll)
+        making = Making(port.disk, port.data_dir, path, group_id, roll)
+        with self._may_be_full(path):
+            log, restart = making.run(port.config.recent_bytes_max)
+        return self._begin([(making, log, restart)])[0]
+
+    def is_under_way(self, key: GroupKey) -> bool:
+        """Whether a replica of the group is being made."""
+        return key in self._under_way
+
+    def _check(self, path: str, group_id: uuid.UUID, roll: Roll | None) -> None:
+        """Whether a replica of this group can be made now; raises `InvalidArgument` or `Unavailable`."""
+        if group_id.bytes in self._port.groups or group_id.bytes in self._under_way:
+            raise InvalidArgument(f"{path}: this process has a replica of group {group_id} already")
+        if self._port.persister.is_leaving(group_id.bytes):
+            raise Unavailable(f"{path}: a replica of group {group_id} is still being removed; try again")
+        if roll is not None and self._port.persister.checkpoints.was_removed(group_id.bytes):
+            raise Unavailable(f"{path}: this disk gave the group {group_id} up, and can only be filled by its leader")
+
+    @contextmanager
+    def _may_be_full(self, path: str) -> Iterator[None]:
+        """A full disk, or missing file descriptors, refuse a new group; what was made of it goes with the next attempt.
+        Worse ends the process."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno in PASSING_ERRORS:
+                raise refusal_of(path, error, "add space, and try again") from None
+            self._port.persister.stop_with(error)
+            raise self._port.failure or error from None
+
+    def _begin(self, created: Sequence[tuple[Making, GroupLog, Restart]]) -> list[Group]:
+        """Mark replicas whose directories are durable as created, and let them work."""
+        persister = self._port.persister
+        persister.append_marks([Created(making.group_id.bytes, Offset(0), log.end()) for making, log, _ in created])
+        groups = []
+        for making, log, restart in created:
+            hard_state, position = persister.checkpoints.forget_removed(making.group_id.bytes)
+            again = restart._replace(hard_state=hard_state, voting_position=position)
+            group = self._port.add(making.group_id, making.path, log, again)
+            group.has_voting_position = position is not None
+            groups.append(group)
+        return groups
+
+    async def create(self, creations: Sequence[Creation]) -> None:
+        """Make all of them, batch by batch; raises like `Driver.create_group`, and earlier batches stay."""
+        await self._make_all([(roll.group_id, roll, name) for roll, name in creations])
+
+    async def join(self, joining: Sequence[Joining]) -> None:
+        """The same, with empty logs that the groups' leaders will fill."""
+        await self._make_all([(group_id, None, name) for group_id, name in joining])
+
+    async def _make_all(self, wanted: Sequence[_Wanted]) -> None:
+        for at in range(0, len(wanted), _BATCH):
+            await self._make_batch(wanted[at : at + _BATCH])
+
+    async def _make_batch(self, batch: Sequence[_Wanted]) -> None:
+        makings: list[Making] = []
+        begun = 0
+        try:
+            for each in batch:
+                makings.append(self._making(*each))
+            await self._stage(makings, Making.begin)
+            await self._stage(makings, Making.go_on)
+            while begun < len(makings):
+                some = makings[begun : begun + _SLICE]
+                self._begin([(making, *making.finish(self._port.config.recent_bytes_max)) for making in some])
+                begun += _SLICE
+                await self._let_others()
+        finally:
+            for making in makings[begun:]:
+                making.abandon()
+            for making in makings:
+                self._under_way.pop(making.group_id.bytes, None)
+
+    def _making(self, group_id: uuid.UUID, roll: Roll | None, name: str | None) -> Making:
+        port = self._port
+        path = f"{port.data_dir}/{name or group_id}"
+        self._check(path, group_id, roll)
+        self._under_way[group_id.bytes] = None
+        return Making(port.disk, port.data_dir, path, group_id, roll)
+
+    async def _stage(self, makings: Sequence[Making], work: Callable[[Making], SyncTargets]) -> None:
+        """Do one stage of all, and sync what it touched."""
+        port = self._port
+        targets = SyncTargets([], [])
+        for number, making in enumerate(makings, 1):
+            with self._may_be_full(making.path):
+                files, directories = work(making)
+            targets.files.extend(files)
+            targets.directories.extend(directories)
+            if number % _FILES_SLICE == 0:
+                await self._let_others()
+        try:
+            await port.persister.sync(targets.files, list(dict.fromkeys(targets.directories)))
+        except OSError as error:
+            raise port.failure or error from None
+        self._check_process()
+
+    async def _let_others(self) -> None:
+        await asyncio.sleep(0)
+        self._check_process()
+
+    def _check_process(self) -> None:
+        if self._port.failure is not None:
+            raise self._port.failure

@@ -1,0 +1,473 @@
+"""The driver: the one place that does persist → send → apply → advance, for all groups of a process.
+
+    turn:  every dirty group's Ready → its log and the journal, in memory
+           one write and one sync for all of them begin; then what may be said now is sent, files are written,
+           committed entries are delivered
+    when the journal's sync returns:  groups advance, what waited for it is sent, cuts reach the files
+
+Used unchanged by server and simulator, over a `Transport` and a `Disk`. Everything happens on one asyncio loop; there
+are no threads, and no clock but the loop's. Only dirty groups are visited; a tick visits those that are awake.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Self
+
+from raftlog.errors import CorruptBatch, LogClosed, NotLeader, RaftlogError, StorageFull
+from raftlog.raft import RaftCore, Ready, ReplicaId, Restart
+from raftlog.raft.messages import AppendRequest
+from raftlog.raft.refused import RefusedMessage
+from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.histogram import Histogram
+from raftlog.runtime.journal import Journal
+from raftlog.runtime.journal.blocks import JournalSequence
+from raftlog.runtime.journal.operations import Cut, GroupKey, VotingPosition
+from raftlog.runtime.log.control_entries import BatchPayloads, is_control, is_trim
+from raftlog.runtime.log.group_log import GroupLog
+from raftlog.runtime.log.opening import OpenedGroup, open_groups, open_journal
+from raftlog.runtime.process.compacting import Compacting
+from raftlog.runtime.process.creations import Creation, Creations, Joining
+from raftlog.runtime.process.descriptor_watch import DescriptorWatch
+from raftlog.runtime.process.outbox import Outbox
+from raftlog.runtime.process.peers import Peers
+from raftlog.runtime.process.persister import Persister
+from raftlog.runtime.process.scrubbing import Scrubbing
+from raftlog.runtime.process.ticker import Stall, Ticker
+from raftlog.runtime.replica.disk_room import DiskRoom
+from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.proposals import settle_read
+from raftlog.runtime.replica.refused_messages import handle_refused
+from raftlog.runtime.transfer.catch_up import CatchUp
+from raftlog.runtime.transfer.supplying import Supplying
+from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
+from raftlog.storage.disk import Disk
+from raftlog.storage.roll import Roll
+from raftlog.storage.shortages import descriptors_exhausted, lacks_descriptors
+from raftlog.types import NodeId, Offset
+
+
+def _ignore(*_: object) -> None:
+    return None
+
+
+class Driver:
+    """All groups of one process. Make one with `open`; it works from `start` to `close`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        data_dir: str,
+        me: ReplicaId,
+        transport: Transport,
+        random: Random,
+        config: DriverConfig,
+        journal: Journal,
+        boot_epoch: int,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.disk, self.data_dir, self.me, self.config = disk, data_dir, me, config
+        self.transport = transport
+        self.journal = journal
+        self.wall_ms = wall_ms
+        self.loop: asyncio.AbstractEventLoop
+        self.groups: dict[GroupKey, Group] = {}
+        self.failure: RaftlogError | None = None
+        """Why nothing goes on any more; set once."""
+        self.on_failure: Callable[[RaftlogError], None] = _ignore
+        """Called once, when the disk failed: the process must end, for what it holds is unknown."""
+        self.on_stall: Callable[[Stall], None] = self._give_leadership_up
+        """Called again and again while it lasts, when the loop or the disk stood still."""
+        self.on_step: Callable[[Group, Ready], None] = _ignore
+        """Called with every Ready that was handled, for whoever watches."""
+        self.on_gone: Callable[[], None] = lambda: None
+        """Called when directories of removed groups are gone, and others may take their names."""
+        self.messages_refused = 0
+        """Appends that were unsound, or for which there was no room."""
+        self.commit_times = Histogram()
+        self.entries_repaired = 0
+        """Damaged entries that other replicas gave back."""
+        self._random = random
+        self.boot_epoch = boot_epoch
+        self._dirty: list[Group] = []
+        self._awake: dict[GroupKey, Group] = {}
+        """Groups that want ticks."""
+        self._outbox = Outbox(transport)
+        self.persister = Persister(
+            disk, data_dir, journal, config, self._outbox, self._want_turn, self.mark_dirty, self._soon, self._fail
+        )
+        self.room = DiskRoom(disk, data_dir, config.storage_min_free_bytes)
+        self.descriptors = DescriptorWatch(disk, data_dir)
+        self._admitted_bytes = 0
+        """Proposals and appends that were taken and are not in the journal yet."""
+        self._is_started = False
+        self._is_turn_due = False
+        self._is_reluctant = False
+        self.ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._ticked, self._stalled)
+        silence = config.raft.election_ticks_min
+        self._peers = Peers(me.node_id, transport, config.raft.heartbeat_ticks, silence)
+        self._peers.on_change, self.doubt = self._process_changed, self._peers.doubt
+        self._scrubbing = Scrubbing(config.scrub_interval_ms / 1000)
+        self.catch_up, self.supplying, self.compacting = CatchUp(self), Supplying(self), Compacting(self)
+        self.compact, self.leave_compaction = self.compacting.ask, self.compacting.leave
+        self.is_copied, self.is_rebuilding = self.supplying.is_copied, self.catch_up.is_rebuilding
+        self.creations = Creations(self)
+        journal.on_durable = self._journal_durable
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        data_dir: str,
+        me: ReplicaId,
+        transport: Transport,
+        random: Random,
+        config: DriverConfig | None = None,
+        *,
+        boot_epoch: int,
+        wall_ms: Callable[[], int],
+        create: bool = False,
+        synced_at_least: int = 0,
+    ) -> Self:
+        """Recover every group of this disk; blocking.
+
+        `create` belongs to the very first start of a disk uuid. `synced_at_least` is the greatest journal sequence that
+        anybody remembers of it. Raises `JournalDamaged` (take a new disk uuid and rejoin), `FormatError`, `OSError`.
+        """
+        config = config or DriverConfig()
+        journal, fold = open_journal(disk, data_dir, me, config.journal, create, synced_at_least)
+        driver = cls(disk, data_dir, me, transport, random, config, journal, boot_epoch, wall_ms)
+        driver.persister.trash.empty()
+        for opened in open_groups(disk, data_dir, fold, config):
+            driver._adopt(opened)
+        driver.persister.checkpoints.remember_removed(fold)
+        return driver
+
+    def _adopt(self, opened: OpenedGroup) -> None:
+        group = self.add(opened.group_id, opened.path, opened.log, opened.restart)
+        group.damage = opened.damage
+        if opened.lost_from is not None:
+            position = opened.restart.voting_position
+            assert position is not None, f"{opened.path} lost entries from {opened.lost_from} on"
+            self.persister.append(
+                [VotingPosition(group.key, *position), Cut(group.key, opened.lost_from)],
+            )
+        group.has_voting_position = opened.restart.voting_position is not None
+
+    def add(self, group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> Group:
+        """Let a group work whose directory is there, durably."""
+        payloads = BatchPayloads(self.wall_ms)
+        random = Random(self._random.getrandbits(64))  # noqa: S311  # election timeouts, no secrets
+        core = RaftCore(self.me, self.config.raft, random, log, restart, payloads)
+        group = Group(self, group_id, path, core, log, restart.hard_state)
+        core.set_reluctant(self._is_reluctant)
+        for node in self._peers.alive_nodes():
+            core.hear_from_process(node, True)
+        self.groups[group.key] = self._awake[group.key] = group
+        self.note_members(group)
+        self.persister.checkpoints.note_changed(group)
+        self.mark_dirty(group)
+        return group
+
+    def start(self) -> None:
+        """Begin to tick, on the running loop."""
+        self.loop = asyncio.get_running_loop()
+        self._is_started = True
+        self.ticker.start(self.loop)
+        self._want_turn()
+        for group in self.groups.values():
+            if group.damage:
+                self.catch_up.repair(group)
+
+    def close(self) -> None:
+        """Make durable what was taken, and give the files back; blocking. Outcomes that are open stay unknown."""
+        self.ticker.stop()
+        self.catch_up.stop()
+        self.compacting.stop()
+        self._outbox.stop()
+        if self.failure is None:
+            self.persister.write_rest()
+        if self.failure is None:
+            self.failure = LogClosed("the process stops")
+            self.journal.close()
+        for group in self.groups.values():
+            group.end(self.failure)
+            group.log.segments.close()
+
+    # groups come and go
+
+    def create_group(self, roll: Roll, name: str | None = None) -> Group:
+        """Begin as one of the first replicas, with the group's first roll, the same everywhere; it is committed.
+
+        Blocking. Raises `StorageFull` (nothing counts), `FormatError`, and `SyncFailed` (the process must end).
+        """
+        return self.creations.make(roll.group_id, roll, name)
+
+    async def create_groups(self, creations: Sequence[Creation]) -> None:
+        """Create many without holding the loop; raises like `create_group`, and what was created before stays."""
+        await self.creations.create(creations)
+
+    async def join_groups(self, joining: Sequence[Joining]) -> None:
+        """`join_group` for many without holding the loop; what was made before a failure stays."""
+        await self.creations.join(joining)
+
+    def join_group(self, group_id: uuid.UUID, name: str | None = None) -> Group:
+        """Begin with an empty log, as a replica that the group's leader will fill. Raises like `create_group`."""
+        return self.creations.make(group_id, None, name)
+
+    def remove_group(self, key: GroupKey) -> None:
+        """Forget a group: its mark stays in the journal, its directory goes."""
+        group = self.groups[key]
+        self.detach(group)
+        self.persister.remove(group)
+
+    def detach(self, group: Group) -> None:
+        """It does nothing any more; its files stay."""
+        del self.groups[group.key]
+        self._awake.pop(group.key, None)
+        group.end(LogClosed(f"{group.path}: this replica was removed"))
+        self.catch_up.forget(group)
+        self._peers.unshare(group.key)
+
+    # what the network brings
+
+    def receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
+        """Messages of another process arrived. Those of unknown groups are nobody's."""
+        if self.failure is None and not self.journal.is_reserve_low:
+            self._fatal(self._receive, node, envelopes)
+
+    def _receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
+        for key, message in envelopes:
+            group = self.groups.get(key)
+            if group is None or group.is_deaf or group.is_leaving or group.stopped or message.sender.node_id != node:
+                self.messages_refused += 1
+                continue
+            try:
+                if type(message) is AppendRequest and message.entries and not self._admits(group, message):
+                    self.messages_refused += 1
+                    continue
+                group.core.step(message)
+            except CorruptBatch as error:
+                group.note_damage(error)
+            except RefusedMessage as refused:
+                self.messages_refused += 1
+                handle_refused(group, refused)
+            self.mark_dirty(group)
+
+    def _admits(self, group: Group, message: AppendRequest) -> bool:
+        size = sum(entry.size_bytes for entry in message.entries)
+        is_essential = group.is_essential or all(is_control(entry.payload) for entry in message.entries)
+        if not is_essential and (group.is_disk_full or group.log.lacks_descriptors or self.room.is_scarce):
+            # What stands before a trim goes with it, if that is little: the trim may be what frees room.
+            is_essential = any(is_trim(entry.payload) for entry in message.entries)
+            if not is_essential:
+                return False
+        if self.why_refused(size, is_essential=is_essential) is not None:
+            return False
+        if not group.admission.admits(message, group.log):
+            return False
+        self.note_admitted(size)
+        return True
+
+    def receive_beat(self, node: NodeId, beat: ProcessBeat) -> None:
+        """The heartbeat of another process."""
+        self._peers.hear(node, beat)
+
+    async def serve(self, node: NodeId, request: object) -> object:
+        """Answer a bulk request of another replica; raises `RaftlogError` for what cannot be given."""
+        return self.supplying.serve(node, request)
+
+    def _process_changed(self, node: NodeId, is_alive: bool) -> None:
+        for group in self.groups.values():
+            group.core.hear_from_process(node, is_alive)
+            if not group.core.is_asleep and group.key not in self._awake:
+                self.mark_dirty(group)
+
+    # what groups ask
+
+    def mark_dirty(self, group: Group) -> None:
+        if not group.is_dirty:
+            group.is_dirty = True
+            self._dirty.append(group)
+            self._want_turn()
+
+    def why_refused(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
+        if is_essential and self.failure is None and size_bytes < self.config.large_append_bytes:
+            return self._why_frozen()
+        return self.failure or self.journal.why_refused(self._journaled_bytes(size_bytes) + self._admitted_bytes)
+
+    def _why_frozen(self) -> RaftlogError | None:
+        """The journal's last room is for a checkpoint; everything else must wait until there is more."""
+        if not self.journal.is_reserve_low:
+            return None
+        if self.journal.lacks_descriptors:
+            return descriptors_exhausted(self.data_dir)
+        return StorageFull(f"{self.data_dir}: the disk is full; add space")
+
+    def note_admitted(self, size_bytes: int) -> None:
+        self._admitted_bytes += self._journaled_bytes(size_bytes)
+
+    def _journaled_bytes(self, size_bytes: int) -> int:
+        """What an append takes in the journal at most: a large one is there with its ids only."""
+        return min(size_bytes, self.config.large_append_bytes)
+
+    def note_changed(self, group: Group) -> None:
+        self.persister.checkpoints.note_changed(group)
+
+    def write_entries(self, group: Group) -> None:
+        self.persister.write(group)
+
+    def damage_found(self, group: Group) -> None:
+        self.persister.checkpoints.note_changed(group)
+        if self._is_started:
+            self.catch_up.repair(group)
+
+    def is_compacting(self, group: Group) -> bool:
+        return self.compacting.current is group
+
+    def trim(self, group: Group, offset: Offset) -> None:
+        self.persister.trim(group, offset)
+
+    # the turn
+
+    def _want_turn(self) -> None:
+        if not self._is_turn_due and self._is_started:
+            self._is_turn_due = True
+            self.loop.call_soon(self._fatal, self._turn)
+
+    def _soon(self, work: Callable[[], None]) -> None:
+        self.loop.call_soon(self._fatal, work)
+
+    def _turn(self) -> None:
+        self._is_turn_due = False
+        if self.failure:
+            return
+        dirty, self._dirty = self._dirty, []
+        taken: list[tuple[Group, Ready]] = []
+        try:
+            for group in dirty:
+                group.is_dirty = False
+                ready = self._take(group)
+                if ready is not None:
+                    taken.append((group, ready))
+                    self._outbox.post(group.key, ready.messages_now)
+                    self.persister.persist(group, ready)
+            self.persister.end_turn()
+        except RaftlogError as error:
+            self.persister.stop_with(error)  # a Ready was taken and is lost
+            return
+        self._admitted_bytes = 0
+        self._outbox.send()
+        for group, ready in taken:
+            self._finish(group, ready)
+            self.on_step(group, ready)
+        self.catch_up.turned()
+
+    def _take(self, group: Group) -> Ready | None:
+        """The group's Ready, if it has one; and whether it wants ticks from now on."""
+        if group.is_closed or group.is_deaf or group.is_leaving or group.stopped:
+            return None
+        ready = group.take_ready()
+        group.admission.end_turn()
+        if group.core.is_asleep:
+            self._awake.pop(group.key, None)
+        else:
+            self._awake[group.key] = group
+        if ready is not None and group.has_other_members():
+            self.note_members(group)
+        return ready
+
+    def _finish(self, group: Group, ready: Ready) -> None:
+        """Step 3 of a Ready, but for its messages."""
+        if ready.cut_to is not None:
+            self.persister.write(group)
+        elif ready.entries:
+            self.persister.write_soon(group)
+        group.settle_committed()
+        if ready.apply is not None:
+            group.deliver(ready.apply)
+            self.persister.hint_commit(group, ready.apply.last)
+        for request, index in ready.reads:
+            settle_read(request, index)
+        for request in ready.reads_failed:
+            settle_read(request, NotLeader(f"{group.path}: the read was not served; ask again", group.core.leader))
+        if ready.install_offer is not None:
+            self.catch_up.offered(group, ready.install_offer)
+
+    def _journal_durable(self, _: JournalSequence) -> None:
+        self.ticker.note_disk_moved()
+        self._fatal(self.persister.settle)
+
+    def _fatal(self, work: Callable[..., None], *arguments: object) -> None:
+        """Do it; an error that nobody foresaw leaves groups in a state that nobody knows, so it ends the process."""
+        try:
+            work(*arguments)
+        except Exception as error:
+            self.persister.stop_with(error)
+            raise
+
+    def _fail(self, failure: RaftlogError) -> None:
+        """The disk failed, or something else that only a new start can mend."""
+        if self.failure is None:
+            self.failure = failure
+            self.ticker.stop()
+            self.catch_up.stop()
+            self.compacting.stop()
+            self._outbox.stop()
+            self.persister.drop_waits(failure)
+            for group in self.groups.values():
+                group.end(failure)
+            self.on_failure(failure)
+
+    def note_members(self, group: Group) -> None:
+        """The group may be shared with other nodes than before."""
+        self._peers.share(group.key, (member.node_id for member in group.core.configuration.all_members()))
+
+    # time
+
+    def _ticked(self, now: float) -> None:
+        self._fatal(self._tick, now)
+
+    def _tick(self, now: float) -> None:
+        if self.persister.is_idle:
+            self.ticker.note_disk_moved()
+        self._peers.tick(ProcessBeat(self.me.disk_uuid, self.boot_epoch, self.journal.durable_sequence))
+        if self.journal.is_reserve_low:
+            self.journal.make_reserve()  # no elections meanwhile: they would take the last of it
+        else:
+            self._tick_groups()
+        self.persister.write_rest()
+        try:
+            self.room.look(self.persister.waits_for_room)
+            self.descriptors.look(self.persister.waits_for_descriptors)
+            if self.persister.empty_trash():
+                self.on_gone()
+            self._scrubbing.tick(self.groups, now)
+        except OSError as error:
+            if not lacks_descriptors(error):  # the next tick tries again
+                self.persister.stop_with(error)
+        self.persister.checkpoints.maybe_begin(now)
+        self.compacting.tick()
+        self.persister.flush()
+
+    def _tick_groups(self) -> None:
+        for group in self._awake.values():
+            if not (group.is_deaf or group.is_leaving or group.stopped) and group.core.tick():
+                self.mark_dirty(group)
+
+    def _give_leadership_up(self, stall: Stall) -> None:
+        """Others can lead better; where there are no others, nobody can."""
+        for group in self._awake.values():
+            if len(group.core.configuration.all_voters()) > 1:
+                group.give_leadership_up(stall.value)
+
+    def _stalled(self, stall: Stall) -> None:
+        self.on_stall(stall)
+
+    def set_reluctant(self, is_reluctant: bool) -> None:
+        """Whether the other processes would lead better: then the groups here leave elections to them at first."""
+        if is_reluctant != self._is_reluctant:
+            self._is_reluctant = is_reluctant
+            for group in self.groups.values():
+                group.core.set_reluctant(is_reluctant)

@@ -1,0 +1,64 @@
+"""A disk gives its copy of a group up, or its right to one, when an operator has decided that another goes on alone.
+
+    it does nothing any more → its directory is renamed into `.raftlog/damaged/`, durably → the journal says `removed`
+
+Nothing is deleted. A crash in between leaves a replica without its directory: it begins empty, and votes only for logs
+at least as fresh as the one that it had. So it does when it is taken in again. Term and vote stay with the mark, so
+that it never votes twice.
+
+A disk that was to have one of the first replicas and has not made it yet would make it later from the creation, with
+the members of then, and two such could elect a leader. So it gets the same mark, `removed`, and only ever begins empty.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from raftlog.errors import Unavailable
+from raftlog.runtime.journal.operations import Removed
+from raftlog.runtime.log.replica_directory import keep_replica
+from raftlog.runtime.replica.group import Group
+
+if TYPE_CHECKING:  # the driver owns this
+    from raftlog.runtime.process.driver import Driver
+
+_logger = logging.getLogger(__name__)
+
+
+async def give_up(driver: "Driver", group: Group) -> str:
+    """Do it; where the copy is kept. Raises what ended the journal, and `OSError`, which ends the process too."""
+    persister = driver.persister
+    group.is_deaf = True  # no checkpoint begins that would need its files
+    driver.detach(group)
+    persister.begin_leaving(group)
+    while not persister.may_move(group) and driver.failure is None:  # noqa: ASYNC110  # none of it is an event
+        await asyncio.sleep(driver.config.tick_ms / 1000)
+    if driver.failure is not None:
+        raise driver.failure
+    group.log.segments.close()
+    try:
+        kept = keep_replica(driver.disk, driver.data_dir, group.path, group.group_id)
+    except OSError as error:
+        persister.stop_with(error)
+        raise
+    await persister.append_durably(persister.removal_of(group))
+    persister.end_leaving(group)
+    _logger.warning("%s was given up by an operator's order; it is kept in %s", group.path, kept)
+    return kept
+
+
+async def renounce(driver: "Driver", group_id: UUID) -> None:
+    """A group that is not here is never made here from its first roll: durable on return. It can be repeated.
+
+    Raises `Unavailable` while a replica is being made or removed here, and what ended the journal.
+    """
+    key = group_id.bytes
+    assert key not in driver.groups, f"{group_id}: there is a replica here, which can be given up"
+    if driver.creations.is_under_way(key) or driver.persister.is_leaving(key):
+        raise Unavailable(
+            f"{driver.data_dir}: a replica of group {group_id} is being made or removed just now; look again"
+        )
+    driver.persister.checkpoints.note_renounced(key)
+    await driver.persister.append_durably([Removed(key)])
+    _logger.warning("%s never makes a first replica of group %s, by an operator's order", driver.data_dir, group_id)

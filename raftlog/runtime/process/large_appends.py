@@ -1,0 +1,122 @@
+"""Large appends: their bytes are synced in the segment, then only their ids are journaled, so nothing large is written
+twice.
+
+    taken → (cut settled, written) → segment synced → ids journaled → part has its sequence
+
+A cut shortens a large append that is on its way: the ids of what it takes away are never journaled, for in the journal
+they would stand behind the cut. A failed sync ends the process.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from raftlog.errors import Unavailable
+from raftlog.runtime.journal import Journal
+from raftlog.runtime.journal.blocks import JournalSequence
+from raftlog.runtime.journal.operations import AppendIds, GroupKey
+from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.part import Part
+from raftlog.storage.changes import ChangedFiles
+from raftlog.storage.disk import Disk
+from raftlog.types import Index
+
+
+class _Large:
+    __slots__ = ("first", "is_started", "last", "part")
+
+    def __init__(self, part: Part, first: Index, last: Index) -> None:
+        self.part = part
+        self.first = first
+        self.last = last
+        """Lowered by cuts; below `first` nothing is left."""
+        self.is_started = False
+
+
+class LargeAppends:
+    """Those of all groups."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        journal: Journal,
+        journaled: Callable[[Group, Part, JournalSequence], None],
+        fail: Callable[[OSError], None],
+    ) -> None:
+        self._disk = disk
+        self._journal = journal
+        self._journaled = journaled
+        self._fail = fail
+        self._under_way: dict[GroupKey, list[_Large]] = {}
+        self._syncing: dict[GroupKey, int] = {}
+        """Syncs that were submitted and have not returned."""
+        self._refused: list[tuple[Group, _Large]] = []
+        """Synced ones whose ids the journal had no room for."""
+
+    def take(self, group: Group, part: Part, first: Index, last: Index) -> None:
+        """Entries were appended to the log; `start` follows once they are written."""
+        self._under_way.setdefault(group.key, []).append(_Large(part, first, last))
+
+    def cut(self, group: Group, index: Index) -> None:
+        """The group's log was cut to `index`."""
+        for large in self._under_way.get(group.key, ()):
+            large.last = min(large.last, index)
+
+    def forget(self, group: Group) -> None:
+        """The group is gone."""
+        self._under_way.pop(group.key, None)
+
+    def is_syncing(self, key: GroupKey) -> bool:
+        """Whether a sync of this group's files and directory is under way."""
+        return key in self._syncing
+
+    @property
+    def is_any_syncing(self) -> bool:
+        return bool(self._syncing)
+
+    def start(self, group: Group) -> None:
+        """Sync what is written of the group and not under way."""
+        for large in list(self._under_way.get(group.key, ())):
+            if large.is_started or large.last > group.log.written_index:
+                continue
+            large.is_started = True
+            if large.last < large.first:
+                self._settle(group, large)
+            else:
+                changed = group.log.segments.unsynced_entries(large.first, large.last)
+                self._syncing[group.key] = self._syncing.get(group.key, 0) + 1
+                synced = partial(self._synced, group, large, changed)
+                self._disk.submit_sync(changed.files, changed.directories, synced)
+
+    def _synced(self, group: Group, large: _Large, changed: ChangedFiles, error: OSError | None) -> None:
+        self._syncing[group.key] -= 1
+        if not self._syncing[group.key]:
+            del self._syncing[group.key]
+        if error:
+            self._fail(error)
+        elif not group.is_closed and self._journal.failure is None:
+            changed.note_synced()
+            self._settle(group, large)
+
+    def journal_again(self) -> None:
+        """Try to journal the ids again for which there was no room."""
+        refused, self._refused = self._refused, []
+        for group, large in refused:
+            if not group.is_closed and self._journal.failure is None:
+                self._settle(group, large)
+
+    def _settle(self, group: Group, large: _Large) -> None:
+        """Journal the ids of what is left of it."""
+        operations = []
+        if large.first <= large.last:
+            rows = group.log.rows(large.first, large.last)
+            operations = [AppendIds(group.key, large.first, rows)]
+        try:
+            sequence = self._journal.append(operations, may_use_reserve=True)
+        except Unavailable:
+            self._refused.append((group, large))  # the journal is full for now, and nothing of it was promised
+            return
+        waiting = self._under_way[group.key]
+        waiting.remove(large)
+        if not waiting:
+            del self._under_way[group.key]
+        self._journaled(group, large.part, sequence)

@@ -1,0 +1,370 @@
+"""The disk's side of the driver: Readys into logs and journal, and what follows when the journal's sync returned.
+
+    handed over ≥ journaled ≥ durable, in the order of the journal for all groups together
+
+One write and one sync serve all groups of a turn. Whoever waits for durability, a part of a Ready, a cut, a trim, an
+installation, waits in one queue. A failed sync is never tried again: it ends the process.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from raftlog.errors import CorruptBatch, RaftlogError, SyncFailed
+from raftlog.raft import Ready
+from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.histogram import Histogram
+from raftlog.runtime.journal import Journal
+from raftlog.runtime.journal.blocks import JournalSequence
+from raftlog.runtime.journal.operations import (
+    Append,
+    CommitHint,
+    Created,
+    Cut,
+    GroupKey,
+    HardState,
+    Operation,
+    Removed,
+    Trim,
+    VotingPosition,
+)
+from raftlog.runtime.log.control_entries import member_of
+from raftlog.runtime.log.replica_directory import Trash
+from raftlog.runtime.process.checkpoints import Checkpoints
+from raftlog.runtime.process.durable_waits import DurableWaits
+from raftlog.runtime.process.large_appends import LargeAppends
+from raftlog.runtime.process.outbox import Outbox
+from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.part import Part
+from raftlog.storage.disk import Disk, File
+from raftlog.types import Index, Offset, Term
+
+
+class Persister:
+    """Made by the driver, which gives it `want_turn`, `mark_dirty`, `soon` and `fail` once they exist."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        data_dir: str,
+        journal: Journal,
+        config: DriverConfig,
+        outbox: Outbox,
+        want_turn: Callable[[], None],
+        mark_dirty: Callable[[Group], None],
+        soon: Callable[[Callable[[], None]], None],
+        fail: Callable[[RaftlogError], None],
+    ) -> None:
+        self.journal = journal
+        self.checkpoints = Checkpoints(
+            disk,
+            journal,
+            config.checkpoint_groups_max,
+            config.checkpoint_interval_ms / 1000,
+            self.write,
+            soon,
+            self._disk_failed,
+        )
+        self.append_times = Histogram()
+        """At leaders: from the first proposal of a turn to its place in the log, where the journal takes it from."""
+        self.trash = Trash(disk, data_dir)
+        self._disk, self._data_dir, self._config, self._outbox = disk, data_dir, config, outbox
+        self._want_turn, self._mark_dirty, self._fail = want_turn, mark_dirty, fail
+        self._waits = DurableWaits()
+        self._larges = LargeAppends(disk, journal, self._journaled, self._disk_failed)
+        self._unwritten: dict[GroupKey, Group] = {}
+        """Groups with entries that are not in their files: they wait for the next tick, or for room on the disk."""
+        self._unmarked: dict[GroupKey, None] = {}
+        """New groups that the journal does not name durably: a log beyond the first roll would be unknown there."""
+        self._leaving: dict[GroupKey, Group] = {}
+        """Groups whose directories are still there."""
+        self._gathered: list[Operation] = []
+        """Operations of the turn that is under way."""
+        self._parts: list[tuple[Group, Part]] = []
+        """Its parts, which are in the journal once these are."""
+        self._cuts: list[Group] = []
+        """Groups whose logs it cut."""
+        self._syncs: dict[asyncio.Future[OSError | None], None] = {}
+        """Those that somebody waits for."""
+        self._last_sequence = journal.durable_sequence
+        """Of the newest operation."""
+        journal.on_failure = fail
+
+    # into the journal
+
+    def append(self, operations: Sequence[Operation]) -> None:
+        """Journal operations that nobody waits for; they go with the next turn."""
+        self._last_sequence = self.journal.append(operations, may_use_reserve=True)
+        self.checkpoints.has_news = True
+        self._want_turn()
+
+    def append_marks(self, marks: Sequence[Created]) -> None:
+        """Journal that groups were created; what they append stays out of their files until that is durable."""
+        self.append(marks)
+        for mark in marks:
+            self._unmarked[mark.group] = None
+            self._wait(self._last_sequence, self._settle_mark, mark.group)
+
+    def _settle_mark(self, key: GroupKey, _: JournalSequence) -> None:
+        del self._unmarked[key]
+        if key in self._unwritten:
+            self.write(self._unwritten[key])
+
+    def flush(self) -> None:
+        """Let the journal write what waits, as one frame with one sync."""
+        if self.journal.failure is None and not self.journal.is_idle:
+            self.journal.flush()
+
+    def persist(self, group: Group, ready: Ready) -> None:
+        """Steps 1 and 2 of a Ready, in memory: everything into the log, and into what `end_turn` journals."""
+        key, log, entries = group.key, group.log, ready.entries
+        operations = self._gathered
+        self.checkpoints.note_changed(group)
+        if ready.hard_state is not None:
+            group.hard_state = term, vote = ready.hard_state
+            operations.append(HardState(key, term, member_of(vote) if vote else None))
+        if ready.cut_to is not None:
+            log.cut_to(ready.cut_to)
+            self._larges.cut(group, ready.cut_to)
+            operations.append(Cut(key, Index(ready.cut_to + 1)))
+        is_large = bool(entries) and log.append(entries) >= self._config.large_append_bytes
+        if group.proposed_at is not None:
+            if entries:
+                self.append_times.observe_since(group.proposed_at)
+            group.proposed_at = None
+        if entries and not is_large:
+            operations.append(Append(key, entries[0].index, entries[-1].index, [each.payload for each in entries]))
+        if ready.cut_to is not None:
+            self._cuts.append(group)
+        if not ready.must_sync and not group.parts:
+            self._outbox.post(key, ready.messages_once_durable)
+        elif ready.must_sync or ready.messages_once_durable:
+            part = Part(ready.number, ready.messages_once_durable)
+            group.parts.append(part)
+            if is_large:
+                self._larges.take(group, part, entries[0].index, entries[-1].index)
+            else:
+                self._parts.append((group, part))
+
+    def end_turn(self) -> None:
+        """Journal what the turn gathered, with one call for all groups, and let it be written."""
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self.append(gathered)
+        for group in self._cuts:
+            group.cut_sequence = self._last_sequence
+            self._wait(self._last_sequence, self._advance, group)  # a part that follows a cut may wait for it
+        self._cuts.clear()
+        parts, self._parts = self._parts, []
+        for group, part in parts:
+            self._journaled(group, part, self._last_sequence)
+        self.flush()
+
+    def _journaled(self, group: Group, part: Part, sequence: JournalSequence) -> None:
+        """A part is in the journal, all of it."""
+        part.sequence = sequence
+        self._wait(sequence, self._advance, group)
+
+    def _wait(self, sequence: JournalSequence, action: Callable[..., None], subject: object) -> None:
+        self._waits.add(sequence, action, subject)
+        if sequence <= self.journal.durable_sequence:
+            asyncio.get_running_loop().call_soon(self.settle)  # nothing of it was left to journal
+        self._want_turn()
+
+    def write_soon(self, group: Group) -> None:
+        """Entries were journaled: a few of them go to the files together, at the latest with the next tick.
+
+        Control entries are written at once, for what they do to the files follows them.
+        """
+        log = group.log
+        if log.unwritten_bytes >= self._config.segment_write_bytes or log.has_unwritten_control:
+            self.write(group)
+        else:
+            self._unwritten[group.key] = group
+
+    def write(self, group: Group) -> None:
+        """Bring entries to the files; without room or descriptors they wait, and the group takes nothing more."""
+        self.checkpoints.note_changed(group)
+        if group.key in self._unmarked:
+            self._unwritten[group.key] = group
+            return
+        try:
+            is_written = group.log.write()
+        except OSError as error:
+            self._disk_failed(error)
+            return
+        group.is_disk_full = not is_written and not group.log.lacks_descriptors
+        if is_written:
+            group.log.note_durable(group.core.durable_index)  # it may be durable since before it could be written
+            self._unwritten.pop(group.key, None)
+            self._larges.start(group)
+        else:
+            self._unwritten[group.key] = group
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether there are entries for which the disk had no room."""
+        return any(group.is_disk_full for group in self._unwritten.values())
+
+    @property
+    def waits_for_descriptors(self) -> bool:
+        """Whether there are entries for whose files no descriptor was left."""
+        return any(group.log.lacks_descriptors for group in self._unwritten.values())
+
+    def write_rest(self) -> None:
+        """Bring to the files what waits for that, and try again what there was no room for."""
+        self._larges.journal_again()
+        for group in list(self._unwritten.values()):
+            self.write(group)
+
+    def hint_commit(self, group: Group, index: Index) -> None:
+        """Let the journal know how far the group is committed, without a sync."""
+        if self.journal.failure is None:
+            self.journal.hint_commit(CommitHint(group.key, index))
+
+    # once it is durable
+
+    def settle(self) -> None:
+        """The journal became durable up to where it says: run what waited for that."""
+        self.checkpoints.note_durable()
+        self._waits.settle(self.journal.durable_sequence)
+        self._outbox.send()
+
+    def _advance(self, group: Group, sequence: JournalSequence) -> None:
+        if group.is_closed:
+            return
+        self.checkpoints.note_changed(group)
+        self._outbox.post(group.key, group.note_durable(sequence))
+        if group.log.is_cut_waiting and group.cut_sequence is not None and group.cut_sequence <= sequence:
+            try:
+                group.log.settle_cut()
+            except CorruptBatch as error:
+                group.note_damage(error)  # it is settled once that is repaired
+            self.write(group)
+        if group.has_voting_position and group.core.voting_position is None:
+            group.has_voting_position = False
+            self.append([VotingPosition(group.key, Index(0), Term(0))])
+        self._mark_dirty(group)
+
+    def settle_cut(self, group: Group) -> None:
+        """A cut that could not reach the files, because they were damaged, may do so now."""
+        if group.log.is_cut_waiting:
+            self._wait(self._last_sequence, self._advance, group)
+
+    def trim(self, group: Group, offset: Offset) -> None:
+        """Journal a trim, and delete the segments once it is durable."""
+        group.trim_to = offset
+        self.checkpoints.note_changed(group)
+        self.append([Trim(group.key, offset)])
+        self._wait(self._last_sequence, self._settle_trim, (group, offset))
+
+    def _settle_trim(self, trim: tuple[Group, Offset], _: JournalSequence) -> None:
+        group, offset = trim
+        if not group.is_closed:
+            self.checkpoints.note_changed(group)
+            group.settle_trim(offset)
+
+    def remove(self, group: Group) -> None:
+        """Journal the removal of a group that is closed, and throw its directory away once that is durable."""
+        self._unwritten.pop(group.key, None)
+        self._leaving[group.key] = group
+        self._larges.forget(group)
+        self.append(self.removal_of(group))
+        self._wait(self._last_sequence, self._settle_removal, group)
+
+    def removal_of(self, group: Group) -> list[Operation]:
+        """What the journal has to hear, in this turn, of the removal of a group that is closed."""
+        position = group.core.voting_position or group.core.last_id
+        self.checkpoints.note_removed(group, position)
+        return [VotingPosition(group.key, *position), Removed(group.key)]
+
+    def _settle_removal(self, group: Group, _: JournalSequence) -> None:
+        group.log.segments.close()
+        group.is_gone = True
+
+    def begin_leaving(self, group: Group) -> None:
+        """Somebody else sees to where its directory goes, and calls `end_leaving` when that is durable."""
+        self._unwritten.pop(group.key, None)
+        self._larges.forget(group)
+        self._leaving[group.key] = group
+
+    def end_leaving(self, group: Group) -> None:
+        del self._leaving[group.key]
+
+    def may_move(self, group: Group) -> bool:
+        """Whether no sync that was submitted needs its files where they are."""
+        return not self.checkpoints.is_under_way and not self._larges.is_syncing(group.key)
+
+    def is_leaving(self, key: GroupKey) -> bool:
+        """Whether a removal of the group is under way."""
+        return key in self._leaving
+
+    def empty_trash(self) -> bool:
+        """Throw away the directories of removed groups, unless a sync that was submitted still needs them there.
+        Whether there were any."""
+        if self.checkpoints.is_under_way:
+            return False
+        gone = [key for key, group in self._leaving.items() if group.is_gone and not self._larges.is_syncing(key)]
+        for key in gone:
+            group = self._leaving.pop(key)
+            self.trash.add(group.path, group.group_id)
+        try:
+            self.trash.empty()
+        except OSError as error:
+            self._disk_failed(error)
+        return bool(gone)
+
+    @property
+    def waiting_count(self) -> int:
+        """Parts of Readys, cuts, trims and the like that wait for the journal's next syncs."""
+        return len(self._waits)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits for the disk."""
+        return self.journal.is_idle and not self._larges.is_any_syncing
+
+    async def append_durably(self, operations: Sequence[Operation]) -> None:
+        """Journal operations and wait until they are durable; raises what ended the journal."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.append(operations)
+        self._wait(self._last_sequence, _settle_future, done)
+        self.flush()
+        await done
+
+    async def sync(self, files: Sequence[File], directories: Sequence[str]) -> None:
+        """Sync and wait; a failure ends the process, and is raised. So is what ends it meanwhile."""
+        done: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+        self._syncs[done] = None
+
+        def synced(error: OSError | None) -> None:
+            if not done.done():
+                done.set_result(error)
+
+        try:
+            self._disk.submit_sync(files, directories, synced)
+            error = await done
+        finally:
+            del self._syncs[done]
+        if error is not None:
+            self._disk_failed(error)
+            raise error
+
+    # the end
+
+    def stop_with(self, error: Exception) -> None:
+        """Something failed half way, and only a new start can go on."""
+        self._fail(SyncFailed(f"{self._data_dir}: {error}; start the process again"))
+
+    def _disk_failed(self, error: OSError) -> None:
+        self._fail(SyncFailed(f"{self._data_dir}: {error}; what the disk holds is not known any more"))
+
+    def drop_waits(self, failure: RaftlogError) -> None:
+        """Nothing becomes durable any more."""
+        for subject in (*self._waits.drain(), *self._syncs):
+            if isinstance(subject, asyncio.Future) and not subject.done():
+                subject.set_exception(failure)
+
+
+def _settle_future(done: "asyncio.Future[None]", _: JournalSequence) -> None:
+    if not done.done():
+        done.set_result(None)

@@ -1,0 +1,1 @@
+"""One replica of one group: its core, proposals, reads, rolls and trims."""

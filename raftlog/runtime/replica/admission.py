@@ -1,0 +1,98 @@
+"""Whether entries that another process sent are what they say: checked before the core hears of them.
+
+Each must be one whole record batch with a matching CRC, stamped with the entry's term, and follow the one before it in
+offset; what the log itself reads of an entry (rolls, configurations, trims) must be readable. What the network or
+another disk spoiled never reaches a log.
+"""
+
+import uuid
+from collections.abc import Sequence
+
+from raftlog.errors import FormatError, InvalidBatch
+from raftlog.raft import Entry, EntryId
+from raftlog.raft.messages import AppendRequest
+from raftlog.records import HEADER_SIZE, BatchHeader, ControlKind, crc_matches, read_control, read_header
+from raftlog.records.header import MAGIC
+from raftlog.runtime.log.control_entries import decode_compacted_to, decode_trim, entry_of, is_control
+from raftlog.runtime.log.group_log import GroupLog
+from raftlog.storage.roll import decode_roll
+from raftlog.types import Index, Offset
+
+
+class Admission:
+    """What a group takes. It remembers where admitted entries end that the log does not have yet."""
+
+    def __init__(self, group_id: uuid.UUID) -> None:
+        self._group_id = group_id
+        self._ahead: dict[EntryId, Offset] = {}
+        """Offsets that follow the last entries of messages of this turn."""
+
+    def admits(self, request: AppendRequest, log: GroupLog) -> bool:
+        """Whether the entries hold together and follow what is before them, as far as that is here.
+
+        Where it is not, the core refuses the entries anyway. Raises `CorruptBatch` where the log itself is damaged.
+        """
+        entries = request.entries
+        next_offset = end_of_entries(entries, self._group_id)
+        if next_offset is None:
+            return False
+        expected = self._offset_after(request.previous, log)
+        if expected is not None and read_header(entries[0].payload).base_offset != expected:
+            return False
+        last = entries[-1]
+        self._ahead[EntryId(last.index, last.term)] = next_offset
+        return True
+
+    def end_turn(self) -> None:
+        """The log has what was admitted."""
+        self._ahead.clear()
+
+    def _offset_after(self, previous: EntryId, log: GroupLog) -> Offset | None:
+        ahead = self._ahead.get(previous)
+        if ahead is not None:
+            return ahead
+        if not log.boundary.index <= previous.index <= log.last_index or log.term_at(previous.index) != previous.term:
+            return None
+        return log.offset_of(Index(previous.index + 1))
+
+
+def end_of_entries(entries: Sequence[Entry], group_id: uuid.UUID) -> Offset | None:
+    """The offset that follows entries which hold together; `None` when they do not."""
+    next_offset = -1
+    for entry in entries:
+        batch = entry.payload
+        if len(batch) < HEADER_SIZE:
+            return None
+        header = read_header(batch)
+        is_next = header.base_offset == next_offset if next_offset >= 0 else header.base_offset >= 0
+        if not (
+            is_next
+            and header.magic == MAGIC
+            and header.size == len(batch) == entry.size_bytes
+            and header.leader_epoch == entry.term
+            and header.last_offset_delta >= -1
+            and crc_matches(batch, header)
+        ):
+            return None
+        if is_control(batch) and not _is_readable(entry, header, group_id):
+            return None
+        next_offset = header.base_offset + header.last_offset_delta + 1
+    return Offset(next_offset)
+
+
+def _is_readable(entry: Entry, header: BatchHeader, group_id: uuid.UUID) -> bool:
+    """Whether a control entry is what the message says, and one that the log can act upon."""
+    try:
+        if entry_of(entry.index, entry.term, entry.payload).kind is not entry.kind:
+            return False
+        kind, payload = read_control(entry.payload, header)
+        if kind is ControlKind.TRIM:
+            return decode_trim(payload).log_start_offset <= header.base_offset
+        if kind is ControlKind.COMPACTED_TO:
+            return decode_compacted_to(payload).compacted_to <= header.base_offset
+        if kind is not ControlKind.ROLL:
+            return True
+        roll = decode_roll(payload)
+    except (InvalidBatch, FormatError):
+        return False
+    return roll.base_index == entry.index and roll.group_id == group_id

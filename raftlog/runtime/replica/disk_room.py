@@ -1,0 +1,74 @@
+"""How much room the data directory's file system has left, against the mark below which no records are taken.
+
+    free < min_free_bytes        low: leaders take no records; what frees room, and the controller's entries, goes on
+    free < min_free_bytes / 2    scarce: followers take no records either
+
+Between the two marks followers take what leaders had taken before. Low ends an eighth above the mark. Looked at with
+every tick, by the driver.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from raftlog.errors import DescriptorsExhausted, StorageFull
+from raftlog.raft import RaftCore, Role
+from raftlog.runtime.log.group_log import GroupLog
+from raftlog.storage.disk import Disk
+from raftlog.storage.shortages import descriptors_exhausted
+
+
+class _Leader(Protocol):
+    """A group that may lead, as far as room on disks is concerned."""
+
+    name: str
+    core: RaftCore
+    log: GroupLog
+    is_disk_full: bool
+    is_majority_full: bool
+
+
+class DiskRoom:
+    """See the module; sizes in bytes."""
+
+    def __init__(self, disk: Disk, data_dir: str, min_free_bytes: int) -> None:
+        self._disk, self._data_dir, self.min_free_bytes = disk, data_dir, min_free_bytes
+        self.free_bytes = 0
+        """When it was looked at last."""
+        self.is_low = self.is_scarce = False
+        self.is_full = False
+        """Whether others, with room on their disks, would lead better; since the last look."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when `is_full` changed."""
+
+    def look(self, is_anything_waiting: bool) -> None:
+        """Ask the file system; raises `OSError`. Entries may wait because they did not fit, whatever it says."""
+        least = self.min_free_bytes
+        free = self.free_bytes = self._disk.free_bytes(self._data_dir)
+        self.is_low = free < least + (least // 8 if self.is_low else 0)
+        self.is_scarce = free < (least + 1) // 2
+        was_full, self.is_full = self.is_full, self.is_low or is_anything_waiting
+        if self.is_full != was_full:
+            self.on_change()
+
+    @property
+    def in_words(self) -> str:
+        return f"{self.free_bytes} bytes are free, and storage_min_free_bytes is {self.min_free_bytes}"
+
+
+def why_no_room(group: _Leader, room: DiskRoom) -> StorageFull | DescriptorsExhausted | None:
+    """Why the leader of a group takes no records now; who does not lead, or hands over, says that instead."""
+    if group.log.lacks_descriptors:
+        why = ""
+    elif group.is_disk_full:
+        why = "no space left"
+    elif room.is_low:
+        why = room.in_words
+    elif group.is_majority_full:
+        why = "the disks of too many of its replicas have no room"
+    else:
+        return None
+    if group.core.role is not Role.LEADER or group.core.status().is_handing_over:
+        return None
+    if group.log.lacks_descriptors:
+        return descriptors_exhausted(group.name)
+    return StorageFull(f"{group.name}: {why}; delete records or topics, or add space, and try again")

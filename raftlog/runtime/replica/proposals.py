@@ -1,0 +1,124 @@
+"""Proposals of one group that have no outcome yet, and their outcomes.
+
+    done      its last entry is committed with its term, and delivered if this replica leads
+    failed    another entry was committed in the place of its first one
+    unknown   that cannot be told any more, or the replica ends
+
+Until then a proposal is open, and its caller may stop waiting whenever he likes. Owned by a group.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
+
+from raftlog.errors import ChangeRefused, InvalidArgument, NotLeader, OutcomeUnknown, Overloaded, RaftlogError
+from raftlog.raft import Accepted, Refusal, Refused, ReplicaId
+from raftlog.runtime.histogram import Histogram, stopwatch
+from raftlog.runtime.log.group_log import GroupLog
+from raftlog.types import Index, Offset, Term
+
+_T = TypeVar("_T")
+_OPEN_CHECKED: Final = 10_000
+"""Past so many open proposals those whose callers have gone are dropped."""
+
+
+class Committed(NamedTuple):
+    """A proposal that is done: entries `first_index` … `last_index`, records `base_offset` … `next_offset − 1`."""
+
+    term: Term
+    first_index: Index
+    last_index: Index
+    base_offset: Offset
+    next_offset: Offset
+
+
+class _Open(NamedTuple):
+    """What the future's result will be is what `answer` makes of the outcome."""
+
+    last_index: Index
+    accepted: Accepted
+    began: float
+    future: "asyncio.Future[Any]"
+    answer: Callable[[Committed], object]
+
+
+class Proposals:
+    """See the module."""
+
+    def __init__(self, name: str, log: GroupLog, commit_times: Histogram) -> None:
+        self._name, self._log, self._commit_times = name, log, commit_times
+        self._open: deque[_Open] = deque()
+        """Ascending by last index."""
+
+    def add(self, accepted: Accepted, future: "asyncio.Future[_T]", answer: Callable[[Committed], _T]) -> None:
+        """The future waits for what becomes of entries that were accepted just now."""
+        waiting = self._open
+        is_in_order = not waiting or waiting[-1].last_index < accepted.first_index
+        waiting.append(_Open(accepted.last_index, accepted, stopwatch(), future, answer))
+        if not is_in_order or len(waiting) > _OPEN_CHECKED:
+            left = [each for each in waiting if not each.future.done()]
+            self._open = deque(sorted(left, key=lambda each: each.last_index))
+
+    def settle(self, applied: Index, leader: ReplicaId | None) -> None:
+        """Entries up to `applied` are delivered, or committed by another leader."""
+        waiting = self._open
+        next_index, next_offset = Index(0), Offset(0)
+        while waiting and waiting[0].last_index <= applied:
+            last, accepted, began, future, answer = waiting.popleft()
+            if future.done():
+                continue
+            base_offset = next_offset if accepted.first_index == next_index else None
+            outcome = self._outcome(accepted, base_offset, leader)
+            if isinstance(outcome, Committed):
+                next_index, next_offset = Index(last + 1), outcome.next_offset
+                self._commit_times.observe_since(began)
+                future.set_result(answer(outcome))
+            else:
+                future.set_exception(outcome)
+
+    def end(self, why: RaftlogError) -> None:
+        """Nobody will hear of any outcome."""
+        for each in self._open:
+            if not each.future.done():
+                each.future.set_exception(OutcomeUnknown(f"{self._name}: {why}"))
+        self._open.clear()
+
+    def _outcome(
+        self, accepted: Accepted, base_offset: Offset | None, leader: ReplicaId | None
+    ) -> Committed | RaftlogError:
+        """What became of entries that are delivered; where the first one begins is looked up if it is not known."""
+        term, first, last = accepted
+        log = self._log
+        if first <= log.boundary.index:
+            return OutcomeUnknown(f"{self._name}: entry {first} was trimmed before its outcome was known")
+        if log.term_at(last) == term:
+            begin = log.offset_of(first) if base_offset is None else base_offset
+            return Committed(term, first, last, begin, log.offset_of(Index(last + 1)))
+        if log.term_at(first) == term:
+            return OutcomeUnknown(f"{self._name}: only the beginning of entries {first}–{last} was kept")
+        return NotLeader(f"{self._name}: another leader's entry took its place", leader)
+
+
+def error_of(name: str, refused: Refused) -> RaftlogError:
+    """What the core refused to a group of this name, as callers hear of it."""
+    leads = f"; {refused.leader} leads" if refused.leader else ""
+    text = f"{name}: {refused.why.value}{leads}{': ' + refused.detail if refused.detail else ''}"
+    if refused.why in (Refusal.NOT_LEADER, Refusal.TRANSFERRING):
+        return NotLeader(text, refused.leader)
+    if refused.why in (Refusal.OVERLOADED, Refusal.NOT_CAUGHT_UP):
+        return Overloaded(text)
+    if refused.why in (Refusal.INVALID_CHANGE, Refusal.NO_SUCH_VOTER):
+        return InvalidArgument(text)
+    return ChangeRefused(text)
+
+
+def settle_read(request: object, outcome: Index | RaftlogError) -> None:
+    """A read's request is the future that waits for it; its caller may have gone."""
+    assert isinstance(request, asyncio.Future), f"a read was asked with {request!r}"
+    if request.done():
+        return
+    if isinstance(outcome, RaftlogError):
+        request.set_exception(outcome)
+    else:
+        request.set_result(outcome)

@@ -1,0 +1,41 @@
+"""Messages that no sound replica sends, and what follows from them: an event, and never the end of the process.
+
+    a contradiction by a member of the group     this replica stops until the next start of the process: one of the two
+                                                 has lost what it promised, and which one is not known here
+    a contradiction by any other replica         dropped
+    a term near the last one                     dropped
+
+A replica that stopped keeps its files and what it promised on disk; it does not vote, acknowledge, lead or give
+entries away. Called by the driver.
+"""
+
+import logging
+
+from raftlog.events import event
+from raftlog.raft import Message
+from raftlog.raft.refused import Contradiction, RefusedMessage, TermRefused
+from raftlog.runtime.replica.group import Group
+
+_logger = logging.getLogger(__name__)
+
+
+def handle_refused(group: Group, refused: RefusedMessage) -> None:
+    """Write the event for a message that the core of this group refused, and stop the replica if it has to be."""
+    offending = refused.offending
+    if isinstance(refused, TermRefused):
+        event(_logger, "term_refused", group=group.name, message_type=type(offending).__name__, why=str(refused))
+        return
+    known = refused.known if isinstance(refused, Contradiction) else None
+    by = described(known) if known is not None else "this replica's own state"
+    is_member = group.core.configuration.has_member(offending.sender)
+    name = "replica_stopped" if is_member else "contradiction_dropped"
+    event(_logger, name, group=group.name, why=str(refused), contradicts=by, offending=described(offending))
+    if is_member:
+        group.stop(f"{refused} ({described(offending)} contradicts {by})")
+
+
+def described(message: Message) -> str:
+    """Return type and fields of a message in one line."""
+    fields = zip(message._fields, message, strict=True)
+    shown = ", ".join(f"{name}={value}" for name, value in fields if name not in ("to", "entries"))
+    return f"{type(message).__name__}({shown})"

@@ -1,0 +1,72 @@
+"""When the leader of a group begins a new segment, and with which roll.
+
+Replicas never roll by themselves: they follow the roll entry, so their files are the same whatever their clocks and
+settings say. A segment that holds no offset is never rolled, for two rolls would begin at the same offset: so none is
+proposed while another is on its way, or while the files do not show yet where the log stands. Owned by a group.
+"""
+
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from raftlog.raft import Configuration, EntryId
+from raftlog.records import ControlKind, build_control_batch
+from raftlog.runtime.config import GroupLimits
+from raftlog.runtime.log.control_entries import member_of
+from raftlog.runtime.log.group_log import GroupLog
+from raftlog.storage.roll import Roll, encode_roll
+from raftlog.types import Index, Offset
+
+_UNSTAMPED: Final = Offset(0)
+
+
+class Rolling:
+    """See the module."""
+
+    def __init__(self, group_id: uuid.UUID, log: GroupLog, limits: GroupLimits) -> None:
+        self.limits = limits
+        self.settings: tuple[tuple[str, str], ...] = ()
+        """The topic's settings, which rolls repeat."""
+        self.proposed_index = Index(0)
+        """Of the newest roll that was proposed here."""
+        self.ahead_bytes = 0
+        """Proposed in this turn: the log does not have them yet."""
+        self.is_allowed: Callable[[], bool] = lambda: True
+        """Whether whoever follows the log is done with the newest segment's beginning."""
+        self._group_id, self._log = group_id, log
+
+    def is_due(self, size: int, wall_ms: Callable[[], int]) -> bool:
+        """Whether the active segment is too old, or its files are too large for `size` bytes more and their row."""
+        limits, active = self.limits, self._log.segments.active
+        return (
+            active.end_position + self._log.unwritten_bytes + self.ahead_bytes + size > limits.segment_bytes
+            or active.rows + self._log.last_index - self._log.written_index >= limits.segment_rows_max
+            or (limits.segment_ms is not None and wall_ms() - active.created_ms >= limits.segment_ms)
+        )
+
+    def may_roll(self) -> bool:
+        """Whether the newest segment holds an offset, and is known to be the newest."""
+        log = self._log
+        return (
+            self.proposed_index <= log.last_index
+            and log.written_index == log.last_index
+            and log.next_offset > log.segments.active.base_offset
+            and self.is_allowed()
+        )
+
+    def next_roll(self, last: EntryId, configuration: Configuration, now_ms: int) -> bytearray:
+        """The batch of a roll that follows entry `last`."""
+        roll = Roll(
+            self._group_id,
+            last.index + 1,
+            last.term,
+            self._log.segments.log_start_offset,
+            self._log.mark.compacted_to,
+            now_ms,
+            configuration.index,
+            tuple(map(member_of, configuration.voters)),
+            tuple(map(member_of, configuration.learners)),
+            tuple(map(member_of, configuration.outgoing)),
+            self.settings,
+        )
+        return build_control_batch(ControlKind.ROLL, encode_roll(roll), now_ms, next_offset=_UNSTAMPED)

@@ -1,0 +1,184 @@
+"""How a replica's log loses its beginning: committed trims move the log start, then closed segments below it go.
+
+    owed → journaled (`Trim`) → durable: the log start moves → files below it are deleted
+    log start ≤ `start`: where it will be once all of that is done
+    marks of compaction that are committed → the host compacts what lies below
+
+The journal says `trim` before it hints at a commit behind the trim entry, so after a restart either the log start has
+moved or the entry is delivered again. A trim that has to wait (another log is being installed, no room in the journal)
+stays owed. Files that must stay for a while (the replica is quarantined, a cut is on its way) are left over below the
+log start; they go with a later turn, or with a restart. Nothing stays for those who copy the log: they go on with what
+is left.
+
+Trims and marks are noted when they are appended, so deliveries look at nothing. Those that a restart found in the files
+are looked for once, among the entries that were not known to be committed. Owned by a group.
+"""
+
+from typing import Generic, Protocol, TypeVar
+
+from raftlog.errors import CorruptBatch, Unavailable
+from raftlog.records import ControlKind, read_control
+from raftlog.runtime.log.control_entries import CompactedTo, Trim, decode_compacted_to, decode_trim, is_control
+from raftlog.runtime.log.group_log import NO_MARK, GroupLog
+from raftlog.runtime.replica.host import Host
+from raftlog.types import Index, Offset
+
+_READ_BYTES = 1 << 20
+
+
+class Trimmed(Protocol):
+    """The group that owns a `Trimming`."""
+
+    log: GroupLog
+    applied_index: Index
+    high_watermark: Offset
+    damage: CorruptBatch | None
+    trim_to: Offset | None
+    is_closed: bool
+    is_deaf: bool
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """Records below it are not served."""
+        ...
+
+    def note_damage(self, error: CorruptBatch) -> None:
+        """Quarantine the group."""
+        ...
+
+
+G = TypeVar("G", bound=Trimmed)
+
+
+class Trimming(Generic[G]):
+    """See the module."""
+
+    def __init__(self, group: G, host: Host[G]) -> None:
+        self._group, self._host = group, host
+        self._owed = Offset(0)
+        """A committed trim that is not on its way to the journal yet; 0: none."""
+        self._looked_to = group.applied_index
+        """Trim entries of the files were looked for up to here, as far as they were there when the log was opened."""
+        self._is_repair = False
+        """The newest trim takes damaged entries that nobody has any more."""
+        self._asks = True
+        """The log may be new here, and its rolls name a mark that nobody followed yet."""
+        self.is_waiting = True
+        """`go_on` may have something to do in the next turn."""
+
+    @property
+    def start(self) -> Offset:
+        """What another leader said of a trim must not wait for the disk here."""
+        group = self._group
+        return max(group.log_start_offset, group.trim_to or Offset(0), self._owed)
+
+    def go_on(self) -> None:
+        """Follow committed trims, and delete files, as far as that can be done now. Raises `FormatError`."""
+        group, log = self._group, self._group.log
+        if group.is_closed or group.is_deaf:
+            return
+        self._look_into_files()
+        if self._asks:
+            self._asks = False
+            if log.mark != NO_MARK:
+                self._host.compact(group)
+        while log.noted and log.noted[0][0] <= group.applied_index:
+            self._follow(log.noted.popleft()[1])
+        if self._owed:
+            self._journal()
+        self._drop(although_damaged=False)
+
+    def _follow(self, said: Trim | CompactedTo) -> None:
+        """What a committed entry says."""
+        if isinstance(said, Trim):
+            self.owe(said.log_start_offset)
+        else:
+            self._group.log.note_mark(said)
+            self._host.compact(self._group)
+
+    def owe(self, offset: Offset) -> None:
+        """The log is to begin here."""
+        self._owed = max(self._owed, offset)
+        self.is_waiting = True
+
+    def trimmable(self, offset: int) -> Offset:
+        """Not as far as to where only a roll may come: if it were cut again, nothing would be left of the log."""
+        group = self._group
+        if offset < group.high_watermark or group.log.has_roll_at(offset, group.applied_index):
+            return Offset(offset)
+        return Offset(max(0, offset - 1))
+
+    def trim_damaged(self, offset: Offset) -> bool:
+        """See the group."""
+        group, log = self._group, self._group.log
+        if group.trim_to is not None or log.is_cut_waiting or not log.has_roll_at(offset, group.applied_index):
+            return False
+        if offset <= group.log_start_offset:
+            self._drop(although_damaged=True)
+        else:
+            self._is_repair = True
+            self._host.trim(group, offset)
+        return True
+
+    def settle(self, offset: Offset) -> None:
+        """A trim is durable: the log start moves."""
+        group = self._group
+        group.log.move_start(offset)
+        is_repair = False
+        if offset == group.trim_to:
+            group.trim_to = None
+            is_repair, self._is_repair = self._is_repair, False
+        self._drop(although_damaged=is_repair)
+
+    def restart_at(self, applied: Index) -> None:
+        """The log was replaced by one that was fetched, whose start follows every trim up to `applied`."""
+        self._looked_to = applied
+        self._asks = self.is_waiting = True
+
+    def _look_into_files(self) -> None:
+        """A damaged entry is looked at again once it is repaired; a later trim makes up for one that is lost so."""
+        group, log = self._group, self._group.log
+        last = min(group.applied_index, Index(log.noted_from - 1))
+        while self._looked_to < last and group.damage is None:
+            first = Index(max(self._looked_to, log.boundary.index) + 1)
+            try:
+                entries = log.entries(first, last - first + 1, _READ_BYTES) if first <= last else ()
+            except CorruptBatch as error:
+                group.note_damage(error)
+                return
+            for entry in entries:
+                if is_control(entry.payload):
+                    kind, payload = read_control(entry.payload)
+                    if kind is ControlKind.TRIM:
+                        self._follow(decode_trim(payload))
+                    elif kind is ControlKind.COMPACTED_TO:
+                        self._follow(decode_compacted_to(payload))
+            self._looked_to = entries[-1].index if entries else last
+
+    def _journal(self) -> None:
+        group = self._group
+        if self._owed > max(group.log_start_offset, group.trim_to or 0):
+            before = group.trim_to
+            try:
+                self._host.trim(group, self._owed)
+            except Unavailable:  # no room in the journal: tried again with the next turn
+                group.trim_to = before
+                return
+        self._owed = Offset(0)
+
+    def _drop(self, *, although_damaged: bool) -> None:
+        group, log = self._group, self._group.log
+        end = log.end_of_leftovers(group.applied_index)
+        if end is not None and self._may_drop(although_damaged):
+            self._host.note_changed(group)
+            try:
+                log.trim(end)
+            except CorruptBatch as error:
+                group.note_damage(error)
+        self.is_waiting = bool(self._owed) or self._looked_to < log.noted_from - 1 or log.has_leftovers
+
+    def _may_drop(self, although_damaged: bool) -> bool:
+        """Whether the files are what the log says, and nobody is about to change them."""
+        group = self._group
+        is_sound = group.damage is None or although_damaged
+        return is_sound and not group.log.is_cut_waiting and not group.is_deaf

@@ -1,0 +1,196 @@
+"""What replicas get from each other outside of Raft's messages: what a follower lacks, and what is damaged.
+
+For each group at most one task that fetches and one that repairs; none of them holds anything that a crash would spoil.
+A task that fails is begun again: fetching by the leader's next offer after a pause, a repair after a pause, for as long
+as there is something to repair. Another leader's offer ends what was fetched from the former one at once. While another
+log takes the place of a group's, nothing is repaired in it. A rebuild runs to its end, unless the replica goes: half of
+it would leave a replica that never does anything again.
+
+    groups that fetch at the same time ≤ transfers_max; the others wait for their turn
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from raftlog.errors import RaftlogError, Unavailable
+from raftlog.events import event
+from raftlog.raft.messages import InstallOffer
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.replica.group import Group
+from raftlog.runtime.transfer.fetching import Fetching
+from raftlog.runtime.transfer.installation import Installation
+from raftlog.runtime.transfer.ports import TransferPort
+from raftlog.runtime.transfer.rebuilding import Rebuild, Rebuilt
+from raftlog.runtime.transfer.repairing import Repair
+
+_logger = logging.getLogger(__name__)
+_DOUBLINGS_MAX = 6
+"""Each failure in a row doubles the pause, up to 32 times the first one."""
+
+
+class CatchUp:
+    """The tasks of a driver's groups."""
+
+    def __init__(self, port: TransferPort) -> None:
+        self._port = port
+        self._bytes_fetched = 0
+        """By those that ended."""
+        self._fetches: dict[GroupKey, tuple[Fetching, asyncio.Task[None]]] = {}
+        self._transfers = asyncio.Semaphore(port.config.transfers_max)
+        self._turn_waits: list[asyncio.Future[None]] = []
+        self._installing: dict[GroupKey, None] = {}
+        """Groups whose log is being replaced."""
+        self._tasks: dict[GroupKey, asyncio.Task[None]] = {}
+        """Those that repair."""
+        self._rebuilds: dict[GroupKey, asyncio.Task[Rebuilt]] = {}
+        self._failures: dict[GroupKey, int] = {}
+        """How often in a row a group's repair was given up."""
+
+    # what is lacking
+
+    def offered(self, group: Group, offer: InstallOffer) -> None:
+        """The leader says that we lack so much, or what it does not have any more, that we are to fetch it."""
+        key = group.key
+        if key in self._rebuilds:
+            return
+        if key in self._fetches:
+            fetching, task = self._fetches[key]
+            if (fetching.leader, fetching.term) == (offer.sender, offer.term):
+                return
+            task.cancel()
+        fetching = Fetching(self._port, group, offer, self._wait_turn)
+        work = self._fetch(group, fetching)
+        self._fetches[key] = fetching, self._port.loop.create_task(work, name=f"fetching for {group.path}")
+
+    @property
+    def is_fetching(self) -> bool:
+        return bool(self._fetches)
+
+    @property
+    def bytes_fetched(self) -> int:
+        """Of batches that were taken."""
+        return self._bytes_fetched + sum(fetching.bytes_taken for fetching, _ in self._fetches.values())
+
+    def turned(self) -> None:
+        """The driver ended a turn."""
+        if self._turn_waits:
+            waits, self._turn_waits = self._turn_waits, []
+            for wait in waits:
+                if not wait.done():
+                    wait.set_result(None)
+
+    def _wait_turn(self) -> "asyncio.Future[None]":
+        wait: asyncio.Future[None] = self._port.loop.create_future()
+        self._turn_waits.append(wait)
+        return wait
+
+    async def _fetch(self, group: Group, fetching: Fetching) -> None:
+        node = fetching.leader.node_id
+        try:
+            async with self._transfers:
+                event(_logger, "catch_up_begun", group=group.name, leader=node)
+                if group.core.wants_install(fetching.offer.boundary):
+                    await self._install(group, fetching)
+                await fetching.run()
+                event(_logger, "catch_up_ended", group=group.name, leader=node, bytes=fetching.bytes_taken, why="done")
+        except (RaftlogError, OSError, TimeoutError) as error:
+            why = str(error) or type(error).__name__
+            event(_logger, "catch_up_ended", group=group.name, leader=node, bytes=fetching.bytes_taken, why=why)
+            await asyncio.sleep(self._port.config.retry_pause_ms / 1000)
+        finally:
+            self._bytes_fetched += fetching.bytes_taken
+            if self._fetches.get(group.key, (None,))[0] is fetching:
+                del self._fetches[group.key]
+
+    async def _install(self, group: Group, fetching: Fetching) -> None:
+        """What is damaged in the old log does not matter any more; its quarantine ends with a look at the new one."""
+        self._installing[group.key] = None
+        repair = self._tasks.pop(group.key, None)
+        if repair is not None:
+            repair.cancel()
+        try:
+            await Installation(self._port, group, fetching.leader.node_id).run()
+        finally:
+            del self._installing[group.key]
+            if group.damage is not None and not group.is_closed and self._port.failure is None:
+                self.repair(group)
+
+    # what is damaged
+
+    def repair(self, group: Group) -> None:
+        """Damage was found; when the log is being replaced, repair follows that."""
+        if group.key not in self._failures:
+            event(_logger, "replica_quarantined", group=group.name, why=str(group.damage))
+        if not any(group.key in those for those in (self._tasks, self._installing, self._rebuilds)):
+            self._begin(group, Repair(self._port, group).run, "repair")
+
+    async def rebuild(self, group: Group, term_min: int) -> Rebuilt:
+        """Let the replica go on alone; it is finished whoever waits for it, and whoever asks again waits for the same.
+
+        Repairs and transfers for it end. Raises as `Rebuild.run`, and `Unavailable` when the replica goes meanwhile.
+        """
+        task = self._rebuilds.get(group.key)
+        if task is None:
+            if group.key in self._installing:
+                raise Unavailable(f"{group.name}: a leader's log takes the place of this one just now; look again")
+            self.forget(group)
+            work = Rebuild(self._port, group, term_min).run()
+            task = self._port.loop.create_task(work, name=f"rebuilding of {group.path}")
+            self._rebuilds[group.key] = task
+            task.add_done_callback(partial(self._rebuilt, group))
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise Unavailable(f"{group.name}: the replica was removed, or the process stops; look again")
+        return task.result()
+
+    def is_rebuilding(self, group: Group) -> bool:
+        return group.key in self._rebuilds
+
+    def _rebuilt(self, group: Group, task: "asyncio.Task[Rebuilt]") -> None:
+        if self._rebuilds.get(group.key) is task:
+            del self._rebuilds[group.key]
+        if not task.cancelled() and task.exception() is not None:
+            _logger.warning("%s does not go on alone: %s", group.path, task.exception())
+        if group.damage is not None and not group.is_closed and self._port.failure is None:
+            self.repair(group)
+
+    def forget(self, group: Group) -> None:
+        """The group is gone: nobody waits for its tasks any more."""
+        for task in (self._tasks.pop(group.key, None), self._rebuilds.pop(group.key, None)):
+            if task is not None:
+                task.cancel()
+        if group.key in self._fetches:
+            self._fetches.pop(group.key)[1].cancel()
+        self._failures.pop(group.key, None)
+
+    def stop(self) -> None:
+        fetches = (task for _, task in self._fetches.values())
+        for task in (*self._tasks.values(), *self._rebuilds.values(), *fetches):
+            task.cancel()
+        self._tasks.clear()
+        self._rebuilds.clear()
+        self._fetches.clear()
+
+    def _begin(self, group: Group, run: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
+        self._tasks[group.key] = self._port.loop.create_task(self._run(group, run, what), name=f"{what} {group.path}")
+
+    async def _run(self, group: Group, run: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
+        key = group.key
+        try:
+            await run()
+            self._failures.pop(key, None)
+            if group.damage is not None:
+                await asyncio.sleep(self._port.config.retry_pause_ms / 1000)
+        except (RaftlogError, OSError, TimeoutError) as error:
+            _logger.warning("%s of %s was given up for now: %s", what, group.path, error)
+            group.repair_note = f"tried again: {error}"
+            failures = self._failures[key] = min(self._failures.get(key, 0) + 1, _DOUBLINGS_MAX)
+            await asyncio.sleep(self._port.config.retry_pause_ms / 1000 * 2 ** (failures - 1))
+        finally:
+            if self._tasks.get(key) is asyncio.current_task():
+                del self._tasks[key]
+        if group.damage is not None and not group.is_closed and self._port.failure is None:
+            self.repair(group)

@@ -1,0 +1,108 @@
+"""The files of another replica below an offset, copied into a new log: what is compacted cannot be had as entries.
+
+    which files → batches of one after the other, as they stand → each checked, and that it follows the one before
+    → the last one ends where the roll begins that was asked for
+
+Whoever is asked says with which version of its files it answers. When that changes, what was copied is of no use: of a
+key the newest record may have been in a file that was copied before, and its tombstone is gone. Gaps are taken only
+where the roll of their file says that it was compacted. Called by `installation` and `refilling`.
+"""
+
+import asyncio
+
+from raftlog.errors import FormatError, InvalidBatch, Unavailable
+from raftlog.records import HEADER_SIZE, BatchHeader, ControlKind, crc_matches, read_control, read_header
+from raftlog.records.header import MAGIC
+from raftlog.runtime.replica.group import Group
+from raftlog.runtime.transfer.bulk import FilesAsked, FilesFound, PieceAsked, PieceFound
+from raftlog.runtime.transfer.ports import LogPort
+from raftlog.storage.gap import why_no_gap
+from raftlog.storage.roll import Roll, decode_roll
+from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.types import NodeId, Offset, Term
+
+
+class Copying:
+    """One attempt, from one replica."""
+
+    def __init__(self, port: LogPort, group: Group, source: NodeId) -> None:
+        self.bytes_taken = 0
+        self._port, self._group, self._source = port, group, source
+
+    async def ask_files(self, below: Offset) -> FilesFound:
+        """What there is to copy. Raises as `copy`."""
+        found = await self._ask(FilesAsked(self._group.key, below))
+        if not isinstance(found, FilesFound) or not found.base_offsets:
+            raise self._unsound("it has no such files")
+        return found
+
+    async def copy(self, files: FilesFound, segments: SegmentedLog) -> None:
+        """Fill an empty log. Raises `RaftlogError`, `OSError` or `TimeoutError`."""
+        for base_offset in files.base_offsets:
+            row = 0
+            while batches := await self._piece(files, base_offset, row):
+                for batch in batches:
+                    self._take(segments, batch)
+                row += len(batches)
+                segments.write()
+                self.bytes_taken += sum(map(len, batches))
+            changed = segments.changed_since_checkpoint()
+            await self._port.persister.sync(changed.files, changed.directories)
+            changed.note_synced()
+        if (segments.next_offset, segments.last_index) != (files.below, files.boundary.index):
+            raise self._unsound(f"they end before entry {segments.last_index + 1} at offset {segments.next_offset}")
+
+    async def _piece(self, files: FilesFound, base_offset: Offset, row: int) -> tuple[bytes, ...]:
+        chunk = self._port.config.transfer_chunk_bytes
+        found = await self._ask(PieceAsked(self._group.key, files.version, base_offset, row, chunk))
+        if not isinstance(found, PieceFound):
+            raise self._unsound("no piece")
+        return found.batches
+
+    async def _ask(self, question: object) -> object:
+        async with asyncio.timeout(self._port.config.transfer_timeout_ms / 1000):
+            return await self._port.transport.request(self._source, question)
+
+    def _take(self, segments: SegmentedLog, batch: bytes) -> None:
+        header = read_header(batch) if len(batch) >= HEADER_SIZE else None
+        if header is None or not self._is_next(segments, batch, header):
+            raise self._unsound(f"no batch that follows entry {segments.last_index}, offset {segments.next_offset}")
+        roll = self._roll_in(batch, header)
+        if roll is not None and roll.base_index == (segments.last_index + 1 if segments.segments else roll.base_index):
+            if segments.segments and segments.active.base_offset == header.base_offset:
+                raise self._unsound(f"a second roll at offset {header.base_offset}")
+            segments.begin_segment(batch, header, roll, Term(header.leader_epoch))
+            return
+        if roll is not None or not segments.segments:
+            raise self._unsound(f"no roll that begins a file at offset {header.base_offset}")
+        why = why_no_gap(batch, header, segments.active.next_index, segments.active.compacted_to)
+        if why is not None:
+            raise self._unsound(why)
+        segments.append_stamped(batch, header)
+
+    @staticmethod
+    def _is_next(segments: SegmentedLog, batch: bytes, header: BatchHeader) -> bool:
+        active = segments.active if segments.segments else None
+        return (
+            header.magic == MAGIC
+            and header.size == len(batch)
+            and header.base_offset == segments.next_offset
+            and header.last_offset_delta >= -1
+            and header.leader_epoch >= (active.row(active.rows - 1).term if active else 0)
+            and crc_matches(batch, header)
+        )
+
+    def _roll_in(self, batch: bytes, header: BatchHeader) -> Roll | None:
+        if not header.is_control:
+            return None
+        try:
+            kind, payload = read_control(batch, header)
+            roll = decode_roll(payload) if kind is ControlKind.ROLL else None
+        except (InvalidBatch, FormatError) as error:
+            raise self._unsound(str(error)) from None
+        if roll is not None and roll.group_id != self._group.group_id:
+            raise self._unsound(f"a roll of group {roll.group_id}")
+        return roll
+
+    def _unsound(self, what: str) -> Unavailable:
+        return Unavailable(f"node {self._source} was asked for the files of {self._group.name}: {what}")

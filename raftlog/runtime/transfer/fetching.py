@@ -1,0 +1,122 @@
+"""A follower that lacks much fetches it from its leader, piece by piece, over the bulk connection.
+
+    what follows our last entry is asked for → taken as an append of the leader, checked as any other → …
+    until the leader has no more; what is written meanwhile comes by Raft again
+
+Where the leader's log begins above the end of ours, an `installation` goes before.
+
+    taken and not yet durable ≤ window bytes,   asked for ahead ≤ one piece
+
+What was fetched stands in the log, so whatever cuts a transfer off, a crash or another leader, the next one goes on
+behind it. Where the logs part is found as by any append: what is committed agrees. Entries keep coming only as fast as
+they become durable here, and nobody holds anything for a follower that stands still.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from raftlog.errors import FormatError, Unavailable
+from raftlog.raft import Entry, EntryId
+from raftlog.raft.messages import AppendRequest, InstallOffer
+from raftlog.runtime.replica.group import Group
+from raftlog.runtime.transfer.bulk import AppendAsked, AppendFound, LogsPart
+from raftlog.runtime.transfer.ports import AppendPort
+from raftlog.runtime.transport import Envelope
+from raftlog.types import Index
+
+_SLICE_ENTRIES: Final = 128
+"""Entries that are taken before others get their turn."""
+
+
+class Fetching:
+    """One attempt at what one leader has."""
+
+    def __init__(
+        self, port: AppendPort, group: Group, offer: InstallOffer, wait_turn: Callable[[], "asyncio.Future[None]"]
+    ) -> None:
+        """`wait_turn` gives a future that is done after the driver's next turn."""
+        self.offer = offer
+        self.leader, self.term = offer.sender, offer.term
+        self.bytes_taken = 0
+        self._port, self._group = port, group
+        self._wait_turn = wait_turn
+        self._unsynced: deque[tuple[Index, int]] = deque()
+        """Last index and bytes of what was taken and may not be durable yet."""
+        self._unsynced_bytes = 0
+
+    async def run(self) -> None:
+        """Fetch what the leader has. Raises `RaftlogError`, `OSError` or `TimeoutError`; what came before stays."""
+        core = self._group.core
+        after = core.last_id
+        found = await self._ask(after)
+        if isinstance(found, LogsPart):
+            after = EntryId(core.committed_index, self._group.log.term_at(core.committed_index))
+            found = await self._ask(after)
+        while isinstance(found, AppendFound) and found.entries and self._is_wanted:
+            last = EntryId(found.entries[-1].index, found.entries[-1].term)
+            if last.index >= found.last_index:
+                await self._take(after, found)
+                return  # what is appended from now on is sent anyway
+            ahead = self._port.loop.create_task(self._ask(last))
+            try:
+                await self._take(after, found)
+                found, after = await ahead, last
+            finally:
+                ahead.cancel()
+                if ahead.done() and not ahead.cancelled():
+                    ahead.exception()  # nobody waits for it any more
+
+    @property
+    def _is_wanted(self) -> bool:
+        """Whether the one who is asked still leads, as far as is known here."""
+        core = self._group.core
+        return core.leader == self.leader and core.term == self.term and not self._group.is_closed
+
+    async def _ask(self, after: EntryId) -> AppendFound | LogsPart:
+        config = self._port.config
+        asked = AppendAsked(self._group.key, self.term, self.offer.sequence, after, config.transfer_chunk_bytes)
+        async with asyncio.timeout(config.transfer_timeout_ms / 1000):
+            found = await self._port.transport.request(self.leader.node_id, asked)
+        if isinstance(found, (AppendFound, LogsPart)):
+            return found
+        raise FormatError(f"node {self.leader.node_id} answered with {type(found).__name__}")
+
+    async def _take(self, after: EntryId, found: AppendFound) -> None:
+        for start in range(0, len(found.entries), _SLICE_ENTRIES):
+            some = found.entries[start : start + _SLICE_ENTRIES]
+            await self._wait_for_room()
+            if not self._is_wanted:
+                return
+            self._append(after, some, found.committed)
+            after = EntryId(some[-1].index, some[-1].term)
+            await asyncio.sleep(0)
+
+    def _append(self, after: EntryId, entries: tuple[Entry, ...], committed: Index) -> None:
+        """Hand entries over as if the leader had sent them; raises `Unavailable` when they are not taken."""
+        group, port = self._group, self._port
+        request = AppendRequest(
+            self.leader, port.me, self.term, self.offer.sequence, after, entries, committed, is_probe=False
+        )
+        port.receive(self.leader.node_id, [Envelope(group.key, request)])
+        last = entries[-1]
+        if group.core.last_id.index < last.index and self._is_wanted:
+            why = port.why_refused(0) or "there is no room for them, or they are not sound"
+            raise Unavailable(f"entries {entries[0].index} to {last.index} of {group.path} were not taken: {why}")
+        size = sum(entry.size_bytes for entry in entries)
+        self._unsynced.append((last.index, size))
+        self._unsynced_bytes += size
+        self.bytes_taken += size
+
+    async def _wait_for_room(self) -> None:
+        """Until so much is durable that more may be taken; raises `TimeoutError` when the disk stands still."""
+        config = self._port.config
+        async with asyncio.timeout(config.transfer_timeout_ms / 1000):
+            while True:
+                durable = self._group.core.durable_index
+                while self._unsynced and self._unsynced[0][0] <= durable:
+                    self._unsynced_bytes -= self._unsynced.popleft()[1]
+                if self._unsynced_bytes <= config.transfer_window_bytes or not self._is_wanted:
+                    return
+                await self._wait_turn()

@@ -1,0 +1,107 @@
+"""A follower whose log ends before the leader's begins starts anew where that begins.
+
+    the leader's compacted files, if it has any, are copied into a directory beside, and the first entry behind them, or
+    behind nothing, a committed roll → synced
+    → the journal says `install`, durably → the directories change places → the core goes on behind the roll
+
+Everything that the old log had is committed and trimmed away elsewhere, or was never committed; so nothing that anybody
+counts on is lost by it, and what follows the roll is fetched into the log itself (`fetching`). A crash before `install`
+is durable leaves the old log, and something to delete; after it, recovery makes the directories change places. While
+that one sync is under way the replica is deaf: nothing may happen to the old log.
+"""
+
+import asyncio
+import logging
+
+from raftlog.errors import Unavailable
+from raftlog.raft import Installed
+from raftlog.records import ControlKind, read_control, read_header
+from raftlog.runtime.journal.operations import LogEnd
+from raftlog.runtime.log.configuration_walk import configurations
+from raftlog.runtime.log.control_entries import entry_of, is_control
+from raftlog.runtime.replica.admission import end_of_entries
+from raftlog.runtime.replica.group import Group
+from raftlog.runtime.transfer.bulk import LogAsked, LogFound
+from raftlog.runtime.transfer.copying import Copying
+from raftlog.runtime.transfer.ports import LogPort
+from raftlog.runtime.transfer.replacement import Replacement
+from raftlog.storage.roll import decode_roll
+from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.types import NodeId, Offset
+
+_logger = logging.getLogger(__name__)
+
+
+class Installation:
+    """One attempt."""
+
+    def __init__(self, port: LogPort, group: Group, source: NodeId) -> None:
+        self._port = port
+        self._group = group
+        self._source = source
+        self._replacement = Replacement(port, group)
+        self.bytes_taken = 0
+        """Of compacted files."""
+
+    async def run(self) -> None:
+        """Fetch, sync, change places. Raises `RaftlogError`, `OSError` or `TimeoutError`; then the old log stays."""
+        async with asyncio.timeout(self._port.config.transfer_timeout_ms / 1000):
+            found = await self._port.transport.request(self._source, LogAsked(self._group.key))
+        if not isinstance(found, LogFound):
+            raise Unavailable(f"node {self._source} answered with {type(found).__name__}")
+        if not self._group.core.wants_install(found.boundary):
+            return
+        copying = Copying(self._port, self._group, self._source)
+        files = await copying.ask_files(found.base_offset) if found.files else None
+        if files is not None and (files.boundary, files.below) != (found.boundary, found.base_offset):
+            raise Unavailable(f"node {self._source} compacts {self._group.name} just now")
+        segments = self._replacement.begin(files.base_offsets[0] if files else found.base_offset)
+        try:
+            if files is not None:
+                await copying.copy(files, segments)
+            self._append_roll(segments, found)
+            end = await self._replacement.sync(segments)
+        finally:
+            segments.close()
+            self.bytes_taken = copying.bytes_taken
+        await self._change_places(found, files.log_start_offset if files else found.base_offset, end)
+
+    def _append_roll(self, segments: SegmentedLog, found: LogFound) -> None:
+        """Raises `Unavailable` for anything but the roll of this group behind the boundary."""
+        index, term, batch = found.first
+        header = read_header(batch)
+        is_sound = end_of_entries((entry_of(index, term, batch),), self._group.group_id) is not None
+        if is_sound and is_control(batch) and header.base_offset == found.base_offset:
+            kind, payload = read_control(batch, header)
+            if kind is ControlKind.ROLL:
+                segments.begin_segment(batch, header, decode_roll(payload), term)
+                segments.write()
+                return
+        raise Unavailable(f"node {self._source} sent something else than the roll behind {found.boundary}")
+
+    def _may_change_places(self) -> bool:
+        """Whether nothing is on its way to the old log, and no checkpoint needs its files where they are."""
+        group = self._group
+        if group.is_closed or self._port.failure is not None:
+            return True  # to find out that there is nothing to do
+        is_idle = not group.parts and not group.is_dirty and not group.log.is_cut_waiting
+        return is_idle and not self._port.persister.checkpoints.is_under_way
+
+    async def _change_places(self, found: LogFound, start: Offset, end: LogEnd) -> None:
+        port, group = self._port, self._group
+        while not self._may_change_places():  # noqa: ASYNC110  # four things, none of them an event
+            await asyncio.sleep(port.config.tick_ms / 1000)
+        if group.is_closed or port.failure or not group.core.wants_install(found.boundary):
+            return
+        group.is_deaf = True
+        port.leave_compaction(group)
+        segments = await self._replacement.take_place(start, end)
+        _logger.info("%s begins anew at offset %s, where the leader's log begins now", group.path, start)
+        group.log.replace(segments)
+        committed = found.first.index
+        known = configurations(segments, None, committed)
+        group.core.install(Installed(known, committed, committed))
+        group.restart_at(committed)
+        group.configuration_index = group.core.configuration.index
+        self._replacement.resume()
+        port.note_members(group)

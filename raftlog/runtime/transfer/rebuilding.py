@@ -1,0 +1,243 @@
+"""A replica goes on alone, when an operator has decided that nobody else shall: with gaps in place of what is damaged.
+
+    its log, entry by entry, into a directory beside; gaps for what is damaged; a configuration of this replica alone,
+    in a new term → synced, the damaged bytes kept → the journal says `install`, durably → the directories change places
+    → it leads
+
+A crash before `install` is durable leaves the old log; after it, recovery makes the directories change places. Nothing
+that is sound is lost by it: offsets and indexes stay. Positions behind a gap change, so the other replicas must be made
+anew from this one, and whoever calls has seen to it that none of them ever counts again (`giving_up`, or the controller
+has retired its disk). Others have the loop after each slice; the log needs its size in room on the disk once more.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from raftlog.errors import Unavailable
+from raftlog.raft import Configuration, Installed
+from raftlog.records import ControlKind, build_control_batch, read_control, read_header, stamp
+from raftlog.runtime.journal.operations import LogEnd
+from raftlog.runtime.log.configuration_walk import configurations
+from raftlog.runtime.log.control_entries import (
+    configuration_batch,
+    configuration_of_roll,
+    decode_configuration,
+    is_control,
+    member_of,
+)
+from raftlog.runtime.log.row_walk import walk_rows
+from raftlog.runtime.replica.group import Group
+from raftlog.runtime.transfer.ports import LogPort
+from raftlog.runtime.transfer.replacement import Replacement
+from raftlog.storage.directory import DAMAGED, internal, make_directory
+from raftlog.storage.gap import REASON_LOST, Gap, gap_batch, last_index_of
+from raftlog.storage.healing import heal_row
+from raftlog.storage.roll import Roll, decode_roll, encode_roll
+from raftlog.storage.segment import Segment
+from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.storage.shortages import PASSING_ERRORS, refusal_of
+from raftlog.types import Buffer, Index, Offset, Term
+
+_logger = logging.getLogger(__name__)
+_SLICE_BYTES: Final = 1 << 20
+_SLICE_ENTRIES: Final = 256
+
+
+class Rebuilt(NamedTuple):
+    """Offsets that are gone, each from the first to the one behind the last, and where the damaged bytes are kept."""
+
+    lost: list[tuple[int, int]]
+    kept_in: list[str]
+
+
+class _Found(NamedTuple):
+    """A row of the old log: its bytes, or `None` where they are damaged; the index and offset that follow it."""
+
+    index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
+    batch: Buffer | None
+    next_index: int
+    end: Offset
+
+
+class Rebuild:
+    """One of one group; `run` it once. No leader may be there, and no other replica that still counts."""
+
+    def __init__(self, port: LogPort, group: Group, term_min: int) -> None:
+        """`term_min`: the greatest term that any replica of the group is known to have."""
+        self._port, self._group = port, group
+        self._term_min = term_min
+        self._old = group.log.segments
+        self._replacement = Replacement(port, group)
+        self._previous_term = Term(0)
+        """Of the entry that was copied last."""
+        self._configuration = group.core.configuration
+        """As of the entry that was copied last; until one says it, what holds now."""
+        self._done = Rebuilt([], [])
+
+    async def run(self) -> Rebuilt:
+        """Raises `Unavailable`, `StorageFull` and `OSError`: then nothing has changed."""
+        group = self._group
+        self._port.leave_compaction(group)
+        last = group.log.last_index
+        if group.log.is_cut_waiting or group.log.written_index < last:
+            raise Unavailable(f"{group.name}: its newest entries are not in its files yet; try again")
+        begin = self._old.segments[0].base_offset if self._old.segments else 0
+        segments = self._replacement.begin(Offset(begin))
+        try:
+            await self._copy(segments)
+            configuration_index = self._append_configuration(segments)
+            end = await self._replacement.sync(segments)
+        except OSError as error:
+            if error.errno in PASSING_ERRORS:
+                raise refusal_of(self._replacement.path, error, "the log needs its size in room once more") from None
+            raise
+        finally:
+            segments.close()
+        await self._change_places(last, configuration_index, end)
+        return self._done
+
+    # copying
+
+    async def _copy(self, segments: SegmentedLog) -> None:
+        loop, count, size, began = self._port.loop, 0, 0, self._port.loop.time()
+        if not self._old.segments:  # nothing is left anywhere: the group begins again
+            self._configuration = Configuration(Index(0), (self._port.me,))
+            self._take(segments, Index(1), self._roll(1, self._port.wall_ms(), Offset(0), Term(0)))
+        for segment in self._old.segments:
+            for found in self._entries(segment):
+                batch = found.batch if found.batch is not None else self._gap(segments, segment, found)
+                self._take(segments, found.index, batch)
+                count, size = count + 1, size + len(batch)
+                if count >= _SLICE_ENTRIES or size >= _SLICE_BYTES:
+                    segments.write()
+                    await asyncio.sleep(loop.time() - began)
+                    count, size, began = 0, 0, loop.time()
+        segments.write()
+
+    def _entries(self, segment: Segment) -> Iterator[_Found]:
+        for number, batch, error, is_placed in walk_rows(self._old, segment):
+            index = Index(segment.index_of(number))
+            if error is None:
+                yield self._sound(segment, index, batch)
+            elif is_placed and heal_row(segment, number):
+                ((_, healed),) = self._old.read_entries(index, index, 1)
+                yield self._sound(segment, index, healed)
+            else:
+                self._keep(segment, number, batch)
+                yield _Found(index, None, *self._behind(segment, number))
+
+    @staticmethod
+    def _sound(segment: Segment, index: Index, batch: Buffer) -> _Found:
+        header = read_header(batch)
+        last = last_index_of(batch, header, index) if segment.missing else index
+        return _Found(index, batch, last + 1, Offset(header.next_offset))
+
+    def _behind(self, segment: Segment, number: int) -> tuple[int, Offset]:
+        """Index and offset behind a damaged entry, the offset as the next row that can be believed says it."""
+        index = segment.index_of(number + 1) if number + 1 < segment.rows else segment.next_index
+        for later in range(number + 1, segment.rows):
+            row = segment.row(later)
+            if segment.may_be(later, row.index) and row.offset <= segment.next_offset:
+                return index, Offset(row.offset)
+        return index, Offset(segment.next_offset)
+
+    def _keep(self, segment: Segment, number: int, batch: Buffer) -> None:
+        """The damaged bytes as they are, durably."""
+        directory, disk = internal(self._port.data_dir, DAMAGED), self._port.disk
+        make_directory(disk, directory)
+        kept = f"{directory}/{self._group.group_id}-{segment.base_offset:020d}-{number}.batch"
+        if disk.exists(kept):
+            disk.unlink(kept)
+        file = disk.open(kept, create=True)
+        try:
+            file.write(0, [batch])
+            disk.sync([file], [directory])
+        finally:
+            file.close()
+        self._done.kept_in.append(kept)
+
+    def _gap(self, segments: SegmentedLog, segment: Segment, found: _Found) -> Buffer:
+        """What stands where the damaged entry stood: a roll still begins its segment, with what it must have said."""
+        offset, term = Offset(segments.next_offset), self._previous_term
+        if found.index == segment.base_index:
+            return self._roll(segment.base_index, segment.created_ms, offset, term, segment.compacted_to)
+        end = max(offset, found.end)
+        if end > offset:
+            self._done.lost.append((offset, end))
+        gap = Gap(found.index, found.next_index - 1, offset, end, term, REASON_LOST)
+        return gap_batch(gap, self._port.wall_ms())
+
+    def _roll(self, base_index: int, created_ms: int, offset: Offset, term: Term, compacted_to: int = -1) -> Buffer:
+        held = self._configuration
+        roll = Roll(
+            self._group.group_id,
+            base_index,
+            term,
+            min(self._group.log_start_offset, offset),
+            compacted_to,
+            created_ms,
+            min(held.index, base_index - 1),
+            tuple(map(member_of, held.voters)),
+            tuple(map(member_of, held.learners)),
+            tuple(map(member_of, held.outgoing)),
+            self._group.rolling.settings,
+        )
+        batch = build_control_batch(ControlKind.ROLL, encode_roll(roll), roll.created_ms, next_offset=offset)
+        stamp(batch, offset, term)
+        return batch
+
+    def _take(self, segments: SegmentedLog, index: Index, batch: Buffer) -> None:
+        header = read_header(batch)
+        self._previous_term = Term(header.leader_epoch)
+        stored = bytes(batch)
+        if is_control(stored):
+            kind, payload = read_control(stored, header)
+            if kind is ControlKind.ROLL:
+                roll = decode_roll(payload)
+                self._configuration = configuration_of_roll(roll)
+                segments.begin_segment(stored, header, roll, Term(header.leader_epoch))
+                return
+            if kind is ControlKind.CONFIGURATION:
+                self._configuration, _ = decode_configuration(payload, index)
+        segments.append_stamped(stored, header)
+
+    def _append_configuration(self, segments: SegmentedLog) -> Index:
+        """The last entry: this replica alone. Its term is above all that any replica has seen."""
+        index = Index(segments.last_index + 1)
+        term = Term(max(self._term_min, self._group.core.term, self._previous_term) + 1)
+        alone = Configuration(index, (self._port.me,))
+        batch = configuration_batch(alone, self._configuration.index, self._port.wall_ms())
+        segments.append(batch, read_header(batch), term)
+        segments.write()
+        return index
+
+    # changing places
+
+    def _is_idle(self) -> bool:
+        """Whether nothing is on its way to the old log, and no checkpoint needs its files where they are."""
+        group, persister = self._group, self._port.persister
+        return not (group.parts or group.is_dirty or persister.checkpoints.is_under_way)
+
+    async def _change_places(self, last: Index, configuration_index: Index, end: LogEnd) -> None:
+        port, group = self._port, self._group
+        while not self._is_idle() and not group.is_closed and port.failure is None:  # noqa: ASYNC110  # no events
+            await asyncio.sleep(port.config.tick_ms / 1000)
+        is_other = group.log.segments is not self._old or group.log.last_index != last or group.core.leader is not None
+        if group.is_closed or port.failure is not None or is_other:
+            raise Unavailable(f"{group.name} changed meanwhile; nothing was done, look at it again")
+        group.is_deaf = True
+        port.leave_compaction(group)
+        segments = await self._replacement.take_place(group.log_start_offset, end)
+        group.log.replace(segments)
+        committed = segments.last_index
+        group.core.install(Installed(configurations(segments, configuration_index, committed), committed, committed))
+        group.restart_at(committed)
+        group.configuration_index = group.core.configuration.index
+        _logger.warning("%s goes on alone, by an operator's order; lost: %s", group.path, self._done.lost or "nothing")
+        group.damage = group.damaged = group.repair_note = None
+        group.core.lift_quarantine()
+        self._replacement.resume()
+        port.note_members(group)
+        group.core.campaign()

@@ -1,0 +1,114 @@
+"""Damage in what is compacted: no other replica has the same bytes, so all of it is copied anew from one of them.
+
+    the other's files below a roll that both have whole → behind them the own entries from that roll on, as they stand
+    → the replica turns deaf, and what came meanwhile is copied too → synced → the journal says `install`, durably
+    → the directories change places
+
+What was acknowledged here stays: every entry from the roll on is the own one, and what lies below is committed. A crash
+before `install` is durable leaves the old log, after it the new one. Called by `repairing`, for one source at a time.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from raftlog.errors import Unavailable
+from raftlog.records import ControlKind, read_control, read_header
+from raftlog.runtime.log.boundary import entry_before
+from raftlog.runtime.log.control_entries import is_control
+from raftlog.runtime.replica.group import Group
+from raftlog.runtime.transfer.bulk import FilesFound
+from raftlog.runtime.transfer.copying import Copying
+from raftlog.runtime.transfer.ports import LogPort
+from raftlog.runtime.transfer.replacement import Replacement
+from raftlog.storage.roll import decode_roll
+from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.types import Index, NodeId, Offset, Term
+
+_logger = logging.getLogger(__name__)
+_SLICE_BYTES: Final = 1 << 20
+
+
+class Refilling:
+    """One attempt, from one other replica."""
+
+    def __init__(self, port: LogPort, group: Group, source: NodeId) -> None:
+        self._port, self._group = port, group
+        self._old = group.log.segments
+        self._copying = Copying(port, group, source)
+        self._replacement = Replacement(port, group)
+
+    async def run(self) -> None:
+        """Raises `RaftlogError`, `OSError` or `TimeoutError`: then the old log stays."""
+        port, group = self._port, self._group
+        port.leave_compaction(group)
+        below = self._old.row_at(Index(group.log.boundary.index + 1)).offset
+        files = await self._copying.ask_files(Offset(below))
+        self._check(files)
+        segments = self._replacement.begin(files.base_offsets[0])
+        try:
+            await self._copying.copy(files, segments)
+            await self._copy_own(segments)
+            await self._change_places(segments, min(files.log_start_offset, files.below))
+        finally:
+            segments.close()
+
+    def _check(self, files: FilesFound) -> None:
+        """Raises `Unavailable` where the own log has no whole roll behind the files."""
+        group = self._group
+        own = self._old.segment_of_offset(files.below)
+        is_behind = own.base_offset == files.below and own.base_index == files.boundary.index + 1
+        if not (is_behind and group.log.boundary.index <= files.boundary.index <= group.applied_index) or (
+            entry_before(own) != files.boundary
+        ):
+            raise Unavailable(
+                f"{group.name}: the other replica's files end before offset {files.below}; not those here"
+            )
+
+    async def _copy_own(self, segments: SegmentedLog) -> None:
+        while segments.last_index < self._group.log.written_index:
+            self._copy_slice(segments)
+            await asyncio.sleep(0)
+            if self._group.is_closed or self._group.log.segments is not self._old:
+                raise Unavailable(f"{self._group.name} changed meanwhile")
+
+    def _copy_slice(self, segments: SegmentedLog) -> None:
+        """Copy some of the entries that are in the files and not copied. Raises `CorruptBatch`."""
+        first = Index(segments.last_index + 1)
+        for row, batch in self._old.read_entries(first, self._group.log.written_index, _SLICE_BYTES):
+            stored = bytes(batch)
+            header = read_header(stored)
+            roll = read_control(stored, header) if is_control(stored) else None
+            if roll is not None and roll[0] is ControlKind.ROLL:
+                segments.begin_segment(stored, header, decode_roll(roll[1]), Term(row.term))
+            else:
+                segments.append_stamped(stored, header)
+        segments.write()
+
+    async def _change_places(self, segments: SegmentedLog, start: Offset) -> None:
+        """The log begins at `start`, where a trim that is not known here made the other's begin, or behind that."""
+        port, group = self._port, self._group
+        group.is_deaf = True
+        try:
+            await self._settle()
+            while segments.last_index < group.log.last_index:
+                self._copy_slice(segments)
+            end, start = await self._replacement.sync(segments), max(start, group.log_start_offset)
+            if group.is_closed or port.failure is not None or group.log.segments is not self._old:
+                raise Unavailable(f"{group.name} changed meanwhile")
+            segments.close()
+            group.log.refill(await self._replacement.take_place(start, end))
+            port.compact(group)
+            _logger.warning("%s: what is compacted was damaged, and was copied from another replica", group.path)
+        finally:
+            self._replacement.resume()
+
+    async def _settle(self) -> None:
+        """Until nothing is on its way to the old log; raises `TimeoutError`."""
+        port, group = self._port, self._group
+        async with asyncio.timeout(port.config.transfer_timeout_ms / 1000):
+            while group.parts or group.log.is_cut_waiting or not port.persister.may_move(group):  # noqa: ASYNC110
+                await asyncio.sleep(port.config.tick_ms / 1000)
+        port.persister.write(group)
+        if group.log.written_index < group.log.last_index:
+            raise Unavailable(f"{group.path}: no room on the disk")

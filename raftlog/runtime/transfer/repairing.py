@@ -1,0 +1,270 @@
+"""A quarantined replica looks for everything that is damaged in its files, and gets it from the others.
+
+    quarantined → what is known to be bad is fetched, fitted → every entry is read, and whatever else is bad is fetched
+    → synced → nothing bad is left, and none was met meanwhile → quarantine lifted
+
+A batch is taken only when it is what the index row speaks of, byte for byte, so it does not matter who sends it. An
+entry that nobody has was never committed: the leader cuts it away in its own time. With no other replica it stays. What
+is compacted is another replica's own, so when that is damaged all of it is copied anew (`refilling`).
+
+Others have the loop and the disk between the slices: the group takes entries and acknowledges them all the time, and
+one slice is held. Called by `catch_up`, one at a time for each group.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from raftlog.errors import CorruptBatch, RaftlogError, Unavailable
+from raftlog.events import event
+from raftlog.records import ControlKind, read_control
+from raftlog.runtime.log.boundary import whole_from
+from raftlog.runtime.log.configuration_walk import configurations
+from raftlog.runtime.log.control_entries import is_control
+from raftlog.runtime.log.damaged import DAMAGED_MAX, DamagedEntry
+from raftlog.runtime.log.row_walk import walk_rows
+from raftlog.runtime.replica.group import Group
+from raftlog.runtime.transfer.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound
+from raftlog.runtime.transfer.ports import LogPort
+from raftlog.runtime.transfer.refilling import Refilling
+from raftlog.storage.healing import heal_row
+from raftlog.storage.segment import Segment
+from raftlog.types import Buffer, Index, NodeId, Offset
+
+_logger = logging.getLogger(__name__)
+_SLICE_BYTES: Final = 2 << 20
+_SLICE_ENTRIES: Final = 512
+"""Bytes and entries that are read before others get their turn: one or two milliseconds."""
+_PAUSE_S_MAX: Final = 0.002
+"""After a slice the disk is left to others for as long as that took, and no longer than this: a loop with much to do
+has its pause anyway."""
+
+
+class Repair:
+    """One round over one group's files."""
+
+    def __init__(self, port: LogPort, group: Group) -> None:
+        self._port = port
+        self._group = group
+        self._left: list[DamagedEntry] = []
+        """Damaged entries that nobody could give, in order, at most `DAMAGED_MAX` of them."""
+        self._mended = 0
+        self._compacted: CorruptBatch | None = None
+        """Damage below where entries can be had."""
+        self._latest_configuration = Index(0)
+        """Of the entries that were read; 0 when only a roll has it."""
+
+    async def run(self) -> None:
+        """Repair what can be repaired, and lift the quarantine when nothing bad is left.
+
+        Raises `Unavailable` when something is left that nobody could give, and what reading and writing raise.
+        """
+        group = self._group
+        await self._mend_known()
+        log, met = group.log, group.damage_count
+        generation, written = log.segments.generation, log.written_index
+        await self._look_through()
+        if self._mended:
+            await self._sync()
+        if self._compacted is not None and not self._left:
+            await self._refill(self._compacted)
+        if self._left:
+            group.damage, group.damaged = self._left[0].error, tuple(self._left)
+            await self._begin_like_others()
+            raise Unavailable(f"no other replica has it yet: {group.damage}")
+        is_cut = log.segments.generation != generation or log.written_index < written
+        if is_cut or group.damage_count != met:
+            raise Unavailable("it changed meanwhile, and is looked at again")
+        self._lift()
+
+    def _lift(self) -> None:
+        group, port = self._group, self._port
+        group.log.note_repaired()
+        known = configurations(group.log.segments, self._latest_configuration, group.core.committed_index)
+        group.core.restore_configurations(known)
+        event(_logger, "replica_repaired", group=group.name, entries=self._mended, why=str(group.damage))
+        group.damage, group.damaged, group.repair_note = None, None, None
+        group.core.lift_quarantine()
+        port.persister.settle_cut(group)
+        port.compact(group)  # damage ended what was under way
+        port.mark_dirty(group)
+
+    # looking
+
+    async def _mend_known(self) -> None:
+        """First of all what somebody stumbled over: others may want to read it."""
+        index = self._index_of(self._group.damage)
+        if index is None or index < whole_from(self._group.log.segments):
+            return
+        if self._damage_at(index) is not None:
+            await self._mend(index)
+
+    def _index_of(self, damage: CorruptBatch | None) -> Index | None:
+        """The entry at the damaged position, by the rows; `None` when that is not in a segment of this log."""
+        segments = self._group.log.segments.segments
+        segment = next((each for each in segments if damage and each.files.log.path == damage.file), None)
+        if segment is None or damage is None:
+            return None
+        low, high = 0, segment.rows
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if segment.row(middle).position <= damage.position else (low, middle)
+        index = Index(segment.index_of(low))
+        return index if low < segment.rows and index <= self._group.log.written_index else None
+
+    def _damage_at(self, index: Index) -> CorruptBatch | None:
+        try:
+            self._group.log.segments.read_entries(index, index, 1)
+        except CorruptBatch as error:
+            return error
+        return None
+
+    async def _look_through(self) -> None:
+        """Read every entry, and mend the bad ones, or note the first that cannot be."""
+        segments = self._group.log.segments.segments
+        total, before = max(1, self._group.log.segments.size_bytes), 0
+        for segment in segments:
+            await self._look_through_one(segment, before, total)
+            before += segment.end_position
+
+    async def _look_through_one(self, segment: Segment, before: int, total: int) -> None:
+        loop, number = self._port.loop, 0
+        while number < segment.rows:
+            began = loop.time()
+            number = await self._look_at(segment, number)
+            read = before + (segment.row(number).position if number < segment.rows else segment.end_position)
+            share = min(1.0, read / total)
+            self._group.repair_note = f"{self._mended} entries repaired, {share:.0%} of {total:,} bytes read"
+            await asyncio.sleep(min(loop.time() - began, _PAUSE_S_MAX))
+
+    async def _look_at(self, segment: Segment, first: int) -> int:
+        """Look at rows from `first` on, as many as a slice has; the row after the last one."""
+        group, size, number = self._group, 0, first
+        for number, batch, error, is_placed in walk_rows(group.log.segments, segment, first):
+            index = Index(segment.index_of(number))
+            if index > group.log.written_index:
+                return segment.rows
+            if error is None:
+                self._note_configuration(index, batch)
+            elif segment.base_index < whole_from(group.log.segments):
+                if not heal_row(segment, number):
+                    self._compacted = self._compacted or error
+            elif not is_placed:
+                await self._rebuild_or_note(index, error)
+            elif not heal_row(segment, number) or self._damage_at(index) is not None:
+                await self._mend_or_note(index, error)
+            size += len(batch)
+            if number + 1 - first >= _SLICE_ENTRIES or size >= _SLICE_BYTES:
+                break
+        return number + 1
+
+    def _note_configuration(self, index: Index, batch: Buffer) -> None:
+        if is_control(batch) and read_control(batch)[0] is ControlKind.CONFIGURATION:
+            self._latest_configuration = max(index, self._latest_configuration)
+
+    # mending
+
+    async def _mend_or_note(self, index: Index, error: CorruptBatch) -> None:
+        if not await self._mend(index):
+            await self._rebuild_or_note(index, error)
+            return
+        for _, batch in self._group.log.segments.read_entries(index, index, 1):
+            self._note_configuration(index, batch)
+
+    async def _rebuild_or_note(self, index: Index, error: CorruptBatch) -> None:
+        """Nothing here says any more what the entry was. If it is committed, the leader has the one that it was."""
+        group, leader = self._group, self._group.core.leader
+        if index <= group.core.committed_index and leader is not None and leader != self._port.me:
+            try:
+                asked = EntriesAsked(group.key, index, index, self._port.config.transfer_chunk_bytes)
+                answer = await self._ask(leader.node_id, asked)
+                if isinstance(answer, EntriesFound) and answer.entries and answer.entries[0].index == index:
+                    group.log.segments.rebuild_entry(index, answer.entries[0].batch)
+                    self._note_mended()
+                    self._note_configuration(index, answer.entries[0].batch)
+                    return
+            except (RaftlogError, OSError, TimeoutError) as refused:
+                _logger.info("%s: entry %s cannot be rebuilt: %s", group.path, index, refused)
+        self._note_left(index, error)
+
+    def _note_left(self, index: Index, error: CorruptBatch) -> None:
+        segments = self._group.log.segments
+        segment = segments.segment_of_index(index)
+        number = segment.number_of(index)
+        end = segment.row(number + 1).offset if number + 1 < segment.rows else segment.next_offset
+        if len(self._left) < DAMAGED_MAX:
+            self._left.append(DamagedEntry(index, error.offset, Offset(max(end, error.offset)), error))
+
+    def _note_mended(self) -> None:
+        self._port.entries_repaired += 1
+        self._mended += 1
+
+    async def _mend(self, index: Index) -> bool:
+        """Ask one replica after the other for the entry; true when one of them had it."""
+        group = self._group
+        asked = EntriesAsked(group.key, index, index, self._port.config.transfer_chunk_bytes)
+        for node in self._sources():
+            try:
+                answer = await self._ask(node, asked)
+                if isinstance(answer, EntriesFound) and answer.entries and answer.entries[0].index == index:
+                    if index > group.log.written_index:
+                        return False
+                    group.log.segments.repair_batch(index, answer.entries[0].batch)
+                    self._note_mended()
+                    return True
+            except (RaftlogError, OSError, TimeoutError) as error:
+                _logger.info("%s: node %s could not give entry %s: %s", group.path, node, index, error)
+        return False
+
+    async def _ask(self, node: NodeId, question: object) -> object:
+        async with asyncio.timeout(self._port.config.transfer_timeout_ms / 1000):
+            return await self._port.transport.request(node, question)
+
+    async def _begin_like_others(self) -> None:
+        """Where another log begins above ours, nobody has to give entries below that: they were trimmed away, or, where
+        it has files there, compacted. Raises `Unavailable` when the same becomes of ours, which is to be looked at."""
+        group = self._group
+        for node in self._sources():
+            try:
+                found = await self._ask(node, LogAsked(group.key))
+            except (RaftlogError, OSError, TimeoutError) as error:
+                _logger.info("%s: node %s could not say where its log begins: %s", group.path, node, error)
+                continue
+            own = whole_from(group.log.segments) - 1
+            if not isinstance(found, LogFound) or self._left[0].index > found.boundary.index:
+                continue
+            if found.files and found.boundary.index > own:
+                await self._refill(self._left[0].error)
+            elif not found.files and found.boundary.index >= own and group.trim_damaged(found.base_offset):
+                raise Unavailable("what is damaged was trimmed elsewhere, and is trimmed here; looked at again")
+
+    def _sources(self) -> list[NodeId]:
+        """The other members, the leader first, who is known even where the members stood in what is damaged."""
+        core, me = self._group.core, self._port.me.node_id
+        leader = core.leader.node_id if core.leader else None
+        nodes = {member.node_id for member in core.configuration.all_members()} | ({leader} if leader else set())
+        return sorted(nodes - {me}, key=lambda node: (node != leader, node))
+
+    async def _refill(self, damage: CorruptBatch) -> None:
+        """Raises `Unavailable`: the log is another one, and is to be looked through again, or nobody could give it."""
+        group = self._group
+        for node in self._sources():
+            try:
+                await Refilling(self._port, group, node).run()
+            except (RaftlogError, OSError, TimeoutError) as error:
+                if self._port.failure is not None:
+                    raise
+                _logger.info("%s: node %s could not give what is compacted: %s", group.path, node, error)
+            else:
+                self._port.entries_repaired += 1
+                raise Unavailable("what is compacted was copied from another replica, and is looked at again")
+        index = self._index_of(damage)
+        if index is not None:
+            self._note_left(index, damage)
+
+    async def _sync(self) -> None:
+        """Make the repairs durable; a failed sync ends the process."""
+        segments = self._group.log.segments
+        changed = segments.changed_since_checkpoint()
+        await self._port.persister.sync(changed.files, changed.directories)
+        changed.note_synced()

@@ -1,0 +1,66 @@
+"""A log that is built beside a replica's own, and then takes its place.
+
+    begun → filled by its owner → synced → the journal says `install`, durably → the directories change places
+
+A crash before `install` is durable leaves the old log, and something to delete; after it, recovery makes the
+directories change places. Called by `installation`, `refilling` and `rebuilding`.
+"""
+
+from raftlog.errors import RaftlogError, StorageFull
+from raftlog.runtime.journal.operations import Install, LogEnd
+from raftlog.runtime.log.opening import open_installed, take_installed_place
+from raftlog.runtime.log.replica_directory import delete_tree, installing_path, make_replica_directory
+from raftlog.runtime.replica.group import Group
+from raftlog.runtime.transfer.ports import LogPort
+from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.types import Offset
+
+
+class Replacement:
+    """One attempt, of one group."""
+
+    def __init__(self, port: LogPort, group: Group) -> None:
+        self._port, self._group = port, group
+        self.path = installing_path(port.data_dir, group.group_id)
+
+    def begin(self, base_offset: Offset) -> SegmentedLog:
+        """Make the directory, in place of one that an earlier attempt left; the log in it is empty."""
+        disk = self._port.disk
+        if disk.exists(self.path):
+            delete_tree(disk, self.path)
+        make_replica_directory(disk, self.path, self._group.group_id)
+        return SegmentedLog(disk, self.path, (), base_offset)
+
+    async def sync(self, segments: SegmentedLog) -> LogEnd:
+        """Make durable what was written. Raises `StorageFull`, and what ended the process."""
+        segments.publish_rows(segments.last_index)
+        if segments.published_index < segments.last_index:
+            raise StorageFull(f"{self.path}: no room on the disk; the log needs its size once more")
+        changed = segments.changed_since_checkpoint()
+        await self._port.persister.sync(changed.files, [*changed.directories, self.path.rpartition("/")[0]])
+        active = segments.active
+        return LogEnd(Offset(active.base_offset), active.row_bytes(active.rows - 1, 1))
+
+    async def take_place(self, start: Offset, end: LogEnd) -> SegmentedLog:
+        """Let it take the place of the group's log, which begins at `start` then; the group is deaf meanwhile.
+
+        Raises what ended the process: the old log is gone by what the journal says, so only recovery can go on.
+        """
+        port, group = self._port, self._group
+        port.persister.checkpoints.note_changed(group)
+        try:
+            await port.persister.append_durably([Install(group.key, start, end)])
+            group.log.segments.close()
+            take_installed_place(port.disk, port.data_dir, group.path, group.group_id)
+            return open_installed(port.disk, group.path, end, start)
+        except (RaftlogError, OSError) as error:
+            port.persister.stop_with(error)
+            raise
+
+    def resume(self) -> None:
+        """The group hears again, with whichever log it has."""
+        port, group = self._port, self._group
+        group.is_deaf = False
+        port.persister.checkpoints.note_changed(group)
+        port.persister.trash.look_again()
+        port.mark_dirty(group)

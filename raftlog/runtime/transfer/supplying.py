@@ -1,0 +1,203 @@
+"""What this process gives to replicas elsewhere that ask for entries over the bulk connection.
+
+Each question is answered at once, from what the files hold, and nothing is kept for whoever asked: neither memory nor
+segments; only compaction does not begin while a compacted log is copied. An answer is one piece of at most
+`transfer_chunk_bytes` and `_ENTRIES_MAX` entries, so that the loop is held for a millisecond or two. What is damaged
+here is found out by it, and never sent. Called by the driver.
+"""
+
+import asyncio
+from collections import OrderedDict
+from typing import Final, Protocol
+
+from raftlog.errors import CorruptBatch, Unavailable
+from raftlog.raft import EntryId, ReplicaId
+from raftlog.raft.supply import Unsupplied, Wanted
+from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.log.boundary import entry_before, whole_from
+from raftlog.runtime.log.group_log import GroupLog
+from raftlog.runtime.replica.group import Group
+from raftlog.runtime.transfer.bulk import (
+    AppendAsked,
+    AppendFound,
+    BulkRequest,
+    EntriesAsked,
+    EntriesFound,
+    FilesAsked,
+    FilesFound,
+    LogFound,
+    LogsPart,
+    PieceAsked,
+    PieceFound,
+    StoredEntry,
+)
+from raftlog.storage.segment import Segment
+from raftlog.types import Index, NodeId, Offset, Term
+
+_ENTRIES_MAX: Final = 256
+_PACE_S: Final = 1.0
+_IDLE_S: Final = 3.0
+"""Whoever asked for nothing for so long does not fetch any more."""
+_PACES_MAX: Final = 256
+
+
+class _Pace:
+    """How fast one follower fetches: bytes a second over the last whole period."""
+
+    def __init__(self, now: float) -> None:
+        self._since = now
+        self._bytes = 0
+        self._rate = 0.0
+
+    def take(self, size: int, now: float) -> None:
+        self._bytes += size
+        elapsed = now - self._since
+        if elapsed >= _PACE_S:
+            self._rate = 0.0 if elapsed >= _IDLE_S else self._bytes / elapsed
+            self._since, self._bytes = now, 0
+
+    def rate(self, now: float) -> float:
+        elapsed = now - self._since
+        return 0.0 if elapsed >= _IDLE_S else self._rate or self._bytes / max(elapsed, _PACE_S)
+
+
+def _segments_below(log: GroupLog, boundary: EntryId) -> tuple[Segment, ...]:
+    return tuple(segment for segment in log.segments.segments if segment.base_index <= boundary.index)
+
+
+def _boundary_at(group: Group, offset: Offset) -> EntryId | None:
+    """The entry before the committed roll at an offset, if what begins there was not compacted."""
+    log = group.log
+    segment = log.segments.segment_of_offset(offset)
+    is_there = segment.base_offset == offset and log.boundary.index < segment.base_index <= group.applied_index
+    return entry_before(segment) if is_there else None
+
+
+class SupplyPort(Protocol):
+    """What answers to other replicas need of the process. The driver provides it."""
+
+    me: ReplicaId
+    boot_epoch: int
+    config: DriverConfig
+    loop: asyncio.AbstractEventLoop
+    groups: dict[GroupKey, Group]
+
+    def is_compacting(self, group: Group) -> bool:
+        """Files of the group's log are being rewritten."""
+        ...
+
+
+class Supplying:
+    """The answers of one driver's groups."""
+
+    def __init__(self, port: SupplyPort) -> None:
+        self._port = port
+        self.bytes_supplied = 0
+        """Of batches, to followers that fetch what they lack."""
+        self._paces: OrderedDict[tuple[GroupKey, NodeId], _Pace] = OrderedDict()
+        """Of those that fetched last; at most `_PACES_MAX`."""
+        self._copied_at: dict[GroupKey, float] = {}
+        """When somebody asked last for the files of a compacted log."""
+
+    def rate_of(self, group: Group, node: NodeId) -> int:
+        """Bytes a second that the node fetches of the group; 0 when it does not."""
+        pace = self._paces.get((group.key, node))
+        return 0 if pace is None else round(pace.rate(self._port.loop.time()))
+
+    def serve(self, node: NodeId, request: object) -> object:
+        """Answer a replica on another node; raises `Unavailable` for what this one does not have, `CorruptBatch`."""
+        if not isinstance(request, BulkRequest):
+            raise Unavailable(f"node {node} asks for {type(request).__name__}, which is not known here")
+        group = self._group(request.group)
+        try:
+            if isinstance(request, AppendAsked):
+                return self._append(group, node, request)
+            if isinstance(request, EntriesAsked):
+                return self._entries(group, request)
+            if isinstance(request, FilesAsked):
+                return self._files(group, request)
+            return self._piece(group, node, request) if isinstance(request, PieceAsked) else self._log(group)
+        except CorruptBatch as error:
+            group.note_damage(error)
+            raise
+
+    def _group(self, key: GroupKey) -> Group:
+        group = self._port.groups.get(key)
+        if group is None or group.is_deaf or group.stopped:
+            raise Unavailable(f"group {key.hex()} has no replica on node {self._port.me.node_id} now")
+        return group
+
+    def _log(self, group: Group) -> LogFound:
+        log = group.log
+        first_index = Index(log.boundary.index + 1)
+        if group.damage is not None or first_index > min(group.applied_index, log.written_index):
+            raise Unavailable(f"{group.path} has no sound log to give away")
+        [(row, batch)] = log.segments.read_entries(first_index, first_index, 1)
+        first = StoredEntry(first_index, Term(row.term), bytes(batch))
+        return LogFound(log.boundary, Offset(row.offset), first, len(_segments_below(log, log.boundary)))
+
+    def _files(self, group: Group, asked: FilesAsked) -> FilesFound:
+        log, segments = group.log, group.log.segments
+        if group.damage is not None or self._port.is_compacting(group):
+            raise Unavailable(f"{group.path} is being compacted, or damaged; ask again")
+        boundary = _boundary_at(group, asked.below) or log.boundary
+        below = segments.row_at(Index(boundary.index + 1)).offset
+        bases = tuple(Offset(segment.base_offset) for segment in _segments_below(log, boundary))
+        self._copied_at[group.key] = self._port.loop.time()
+        return FilesFound(self._version(group), Offset(below), boundary, segments.log_start_offset, bases)
+
+    def _version(self, group: Group) -> tuple[int, int]:
+        """What was copied under another one is not of the same log."""
+        return self._port.boot_epoch, group.log.segments.generation
+
+    def _piece(self, group: Group, node: NodeId, asked: PieceAsked) -> PieceFound:
+        segment = group.log.segments.segment_of_offset(asked.base_offset)
+        if self._version(group) != asked.version or segment.base_offset != asked.base_offset:
+            raise Unavailable(f"{group.path} was changed meanwhile; begin anew")
+        self._copied_at[group.key] = self._port.loop.time()
+        if asked.row >= segment.rows:
+            return PieceFound(())
+        found = group.log.segments.read_rows(segment, asked.row, self._size(asked.bytes_max), _ENTRIES_MAX)
+        self._count(group, node, sum(len(batch) for _, batch in found))
+        return PieceFound(tuple(bytes(batch) for _, batch in found))
+
+    def is_copied(self, group: Group) -> bool:
+        """Whether somebody copies the files of a compacted log, as far as can be told."""
+        at = self._copied_at.get(group.key)
+        if at is not None and self._port.loop.time() - at >= _IDLE_S:
+            del self._copied_at[group.key]
+            return False
+        return at is not None
+
+    def _entries(self, group: Group, asked: EntriesAsked) -> EntriesFound:
+        log = group.log
+        first = whole_from(log.segments)
+        if not first <= asked.first_index <= log.written_index:
+            raise Unavailable(f"{group.path} holds entries {first} to {log.written_index}")
+        last = Index(min(asked.last_index, log.written_index))
+        stored = log.segments.read_entries(asked.first_index, last, self._size(asked.bytes_max))
+        return EntriesFound(tuple(StoredEntry(Index(row.index), Term(row.term), bytes(b)) for row, b in stored))
+
+    def _append(self, group: Group, node: NodeId, asked: AppendAsked) -> AppendFound | LogsPart:
+        nobody = ReplicaId(NodeId(0), self._port.me.disk_uuid)  # whoever asked knows who it is
+        wanted = Wanted(nobody, asked.term, asked.sequence, asked.after, _ENTRIES_MAX, self._size(asked.bytes_max))
+        supplied = group.core.supply(wanted)
+        if supplied is Unsupplied.PARTED:
+            return LogsPart()
+        if isinstance(supplied, Unsupplied):
+            raise Unavailable(f"{group.path} on node {self._port.me.node_id}: {supplied.value}")
+        self._count(group, node, sum(entry.size_bytes for entry in supplied.entries))
+        return AppendFound(supplied.committed, group.log.last_index, supplied.entries)
+
+    def _count(self, group: Group, node: NodeId, size: int) -> None:
+        self.bytes_supplied += size
+        now, key = self._port.loop.time(), (group.key, node)
+        pace = self._paces.pop(key, None) or _Pace(now)
+        pace.take(size, now)
+        self._paces[key] = pace
+        if len(self._paces) > _PACES_MAX:
+            self._paces.popitem(last=False)
+
+    def _size(self, bytes_max: int) -> int:
+        return min(bytes_max, self._port.config.transfer_chunk_bytes)
