@@ -16,6 +16,7 @@ from raftlog.cli.options import F, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.patience import is_passing
 from raftlog.client import BrokerClient, NotListening
+from raftlog.client.outage import Outage
 from raftlog.errors import (
     GroupNotEmpty,
     OutcomeUnknown,
@@ -189,21 +190,35 @@ def _telling_that_it_goes_on(what: str, look: str) -> Iterator[None]:
 
 
 async def _patiently(ask: Callable[[], Awaitable[T]], seconds: float) -> T:
-    loop = asyncio.get_running_loop()
-    until = loop.time() + seconds
-    while True:
-        try:
-            return await ask()
-        except Unavailable as error:
-            if not is_passing(error) or loop.time() >= until:
-                raise
-        await asyncio.sleep(LOOK_SECONDS)
+    outage = Outage("answer of the brokers", seconds, LOOK_SECONDS)
+    try:
+        while True:
+            try:
+                return await ask()
+            except Unavailable as error:
+                if not is_passing(error):
+                    raise
+                await outage.pause(error)
+    finally:
+        outage.end()
+
+
+class _Said:
+    """What stands for a bar where no terminal is: one line, once the wait has lasted a second."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._looks = what, 0
+
+    def update(self, found: HowFar) -> None:
+        self._looks += 1
+        if self._looks == 2:  # they are `LOOK_SECONDS` apart
+            click.echo(f"{self._what}: waiting: {found.text}", err=True)
 
 
 @contextmanager
 def _bar(what: str) -> Iterator[Callable[[HowFar], object]]:
     if not sys.stderr.isatty():
-        yield lambda found: None
+        yield _Said(what).update
         return
     with importlib.import_module("raftlog.cli.progress").far_bar(what) as update:
         yield update

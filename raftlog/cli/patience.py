@@ -1,33 +1,15 @@
 """Waiting for a broker that is away or overloaded, up to a bound."""
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from raftlog.client import BrokerClient, Fetched, NotListening, OffsetRange
+from raftlog.client.outage import Outage
 from raftlog.errors import Overloaded, RaftlogError, Unavailable
 
-BACKOFF_SECONDS_MIN = 0.05
-BACKOFF_SECONDS_MAX = 2.0
+PAUSE_SECONDS_MAX = 2.0
 
 T = TypeVar("T")
-
-
-class Patience:
-    """Pauses that double, until there have been enough."""
-
-    def __init__(self, give_up_after_s: float) -> None:
-        self._until = time.monotonic() + give_up_after_s
-        self._pause_s = BACKOFF_SECONDS_MIN
-
-    async def wait(self, cause: RaftlogError) -> None:
-        """Pause; raises `cause` when there is no time left."""
-        left = self._until - time.monotonic()
-        if left <= 0:
-            raise cause
-        await asyncio.sleep(min(self._pause_s, left))
-        self._pause_s = min(self._pause_s * 2, BACKOFF_SECONDS_MAX)
 
 
 def is_passing(error: RaftlogError) -> bool:
@@ -52,11 +34,14 @@ class PatientReader:
         )
 
     async def _repeat(self, read: Callable[[], Awaitable[T]]) -> T:
-        patience = Patience(self._give_up_after_s)
-        while True:
-            try:
-                return await read()
-            except Unavailable as error:
-                if not is_passing(error):
-                    raise
-                await patience.wait(error)
+        outage = Outage(f"topic {self.topic}", self._give_up_after_s, PAUSE_SECONDS_MAX)
+        try:
+            while True:
+                try:
+                    return await read()
+                except Unavailable as error:
+                    if not is_passing(error):
+                        raise
+                    await outage.pause(error)
+        finally:
+            outage.end()

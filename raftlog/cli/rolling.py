@@ -22,6 +22,7 @@ from raftlog.cli.rolling_record import RollingRecord
 from raftlog.cli.rolling_restarters import CommandRestarter, DevRestarter
 from raftlog.cli.rolling_steps import Restarter, RollingRestart, Step, Unit
 from raftlog.cli.tables import times
+from raftlog.client.outage import WARN_AFTER_S
 from raftlog.errors import RaftlogError
 
 
@@ -207,18 +208,22 @@ def _interpreter(path: str) -> str:
 
 
 class _Voice:
-    """Steps on stdout; on a terminal what is waited for, on stderr."""
+    """Steps on stdout, waits on stderr: as they are on a terminal, otherwise a line for each that lasts a second."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
         self._console = Console(stderr=True, highlight=False)
         is_shown = self._console.is_terminal and not as_json
         self._status: Status | nullcontext[None] = self._console.status("") if is_shown else nullcontext()
+        self._wait = self._what = ""
+        """What is waited for, without and with the reason that it is not so yet."""
+        self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> None:
         self._status.__enter__()
 
     def __exit__(self, *raised: Any) -> None:
+        self.wait_for("")
         self._status.__exit__(*raised)
 
     def tell(self, step: Step) -> None:
@@ -232,6 +237,17 @@ class _Voice:
     def wait_for(self, what: str) -> None:
         if isinstance(self._status, Status):
             self._status.update(what)
+            return
+        wait, self._what = what.partition(":")[0], what
+        if wait == self._wait:
+            return
+        self._wait = wait
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(WARN_AFTER_S, self._say_wait) if wait else None
+
+    def _say_wait(self) -> None:
+        click.echo(self._what, err=True)
 
     def end(self, count: int, seconds: float) -> None:
         if self._as_json:

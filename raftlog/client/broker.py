@@ -234,6 +234,7 @@ class BrokerClient:
             query={"offset": offset, "timeout": timeout_ms, "max_bytes": max_bytes},
             timeout_s=patience_s(timeout_ms),
             place=TopicPartition(topic, partition),
+            wait_s=timeout_ms / 1000,
         )
         headers = answer.headers
         return Fetched(

@@ -50,10 +50,12 @@ class Calls:
         query: Mapping[str, object] | None = None,
         place: Place | None = None,
         wait_ms: int = 0,
+        is_held: bool = False,
     ) -> Any:
         """A change with `fields` as its body; its answer as parsed JSON, None without one. Raises `InvalidArgument`.
 
-        `wait_ms`: for how long the broker was told to wait, on top of `timeout_ms`.
+        `wait_ms`: for how long the broker was told to wait, on top of `timeout_ms`. `is_held`: the broker holds the
+        answer back until others have done something, so that the wait is not worth a warning.
 
         `repeatable`: asking twice changes nothing more, so it is asked again, elsewhere, when an answer was lost.
         `only_reads`: nothing is changed by asking, so what became of an attempt does not matter.
@@ -68,6 +70,7 @@ class Calls:
             headers=_JSON if fields is not None else None,
             body=_body(fields) if fields is not None else None,
             place=place,
+            wait_s=(wait_ms + (timeout_ms if is_held else 0)) / 1000,
         )
         return parsed(answer) if answer.body else None
 

@@ -81,7 +81,9 @@ class GroupClient:
             "assigned_by": assigned_by,
         }
         wait_ms = min(rebalance_timeout_ms + ANSWER_MS, TIMEOUT_MS_MAX) if timeout_ms is None else timeout_ms
-        return joined(await self._post(group, "join", fields, wait_ms, repeatable=bool(member_id or instance_id)))
+        return joined(
+            await self._post(group, "join", fields, wait_ms, repeatable=bool(member_id or instance_id), is_held=True)
+        )
 
     async def sync(
         self,
@@ -94,7 +96,7 @@ class GroupClient:
         """What the member is assigned; the leader says it for all, by member id, and the others wait for that."""
         rows = [{"member_id": name, "assignment": _text(data)} for name, data in (assignments or {}).items()]
         fields = {**member._asdict(), "assignments": rows}
-        return synced(await self._post(group, "sync", fields, timeout_ms, repeatable=True))
+        return synced(await self._post(group, "sync", fields, timeout_ms, repeatable=True, is_held=True))
 
     async def heartbeat(self, group: str, member: Membership, *, wait_ms: int = 0, timeout_ms: int = ANSWER_MS) -> None:
         """Stay a member for another session. Raises `RebalanceInProgress` when it is time to join again.
@@ -206,9 +208,12 @@ class GroupClient:
         *,
         repeatable: bool = False,
         only_reads: bool = False,
+        is_held: bool = False,
     ) -> Any:
         path = _path(group, verb)
-        return await self._change("POST", group, path, fields, timeout_ms, repeatable=repeatable, only_reads=only_reads)
+        return await self._change(
+            "POST", group, path, fields, timeout_ms, repeatable=repeatable, only_reads=only_reads, is_held=is_held
+        )
 
     async def _change(
         self,
@@ -221,6 +226,7 @@ class GroupClient:
         repeatable: bool = False,
         only_reads: bool = False,
         query: Mapping[str, object] | None = None,
+        is_held: bool = False,
     ) -> Any:
         return await self._calls.change(
             method,
@@ -231,6 +237,7 @@ class GroupClient:
             only_reads=only_reads,
             query=query,
             place=GroupPlace(group),
+            is_held=is_held,
         )
 
     async def _get(self, group: str, path: str, timeout_ms: int) -> Any:

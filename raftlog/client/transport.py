@@ -19,6 +19,7 @@ from yarl import URL
 from raftlog.client.addresses import bootstrap_addresses, checked_address
 from raftlog.client.failures import NotListening, error_of
 from raftlog.client.leaders import Leaders, Place
+from raftlog.client.slow_answers import SlowAnswers
 from raftlog.errors import InvalidArgument, LogClosed, OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.types import Buffer
 
@@ -43,6 +44,7 @@ class Transport:
         """Raises `InvalidArgument` for what is no address."""
         self._addresses = bootstrap_addresses(bootstrap)
         self.leaders = Leaders()
+        self._slow = SlowAnswers()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS_MAX),
@@ -80,10 +82,12 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         body: Buffer | None = None,
         place: Place | None = None,
+        wait_s: float = 0.0,
     ) -> Answer:
         """Send and read the answer; raises what the broker reported, `Unavailable` when none could be reached, and
         `OutcomeUnknown` when a request that changes something was sent and not answered, and no later attempt
-        succeeded. `only_reads`: it changes nothing, whatever its method. With a `place` its leader is asked first."""
+        succeeded. `only_reads`: it changes nothing, whatever its method. With a `place` its leader is asked first.
+        `wait_s`: for how long the broker may rightly hold the answer back; a second later the wait is logged."""
         target = f"{path}?{urlencode(query)}" if query else path
         reasons, refused = [], True
         lost: str | None = None
@@ -91,7 +95,8 @@ class Transport:
             if self._session.closed:
                 raise LogClosed("the client is closed")
             try:
-                answer = await self._send(address, method, target, timeout_s, headers, body)
+                with self._slow.watch(address, f"{method} {path}", timeout_s, wait_s):
+                    answer = await self._send(address, method, target, timeout_s, headers, body)
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
                 reason = f"{address}: {_reason(error, timeout_s)}"
                 self._forget(place, address)
@@ -103,6 +108,7 @@ class Transport:
                 refused = refused and _is_refusal(error)
                 continue
             self._prefer(address)
+            self._slow.note_status(address, answer.status)
             self._learn(place, address, answer)
             if answer.status >= 400:
                 told = _error_of(answer, method)

@@ -180,6 +180,19 @@ async def test_a_terminal_sees_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert done.out == ""
 
 
+async def test_without_a_terminal_a_wait_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(operating, "LOOK_SECONDS", 0.01)
+    steps = [operating.HowFar(False, "2 replicas left", 1, 3)] * 5 + [operating.HowFar(True, "", 3, 3)]
+
+    async def how_far() -> operating.HowFar:
+        return steps.pop(0)
+
+    await operating.wait(how_far, "move of orders/0", 60, "raftlog partition moves")
+    assert capsys.readouterr().err == "move of orders/0: waiting: 2 replicas left\n"
+
+
 @pytest.mark.parametrize("columns", [40, 80, 120])
 async def test_words_of_any_length_leave_the_bar_and_are_whole(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int

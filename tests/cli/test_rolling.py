@@ -480,3 +480,21 @@ def test_a_cluster_of_dev_is_restarted_under_writes(spawn: Any, run: Any, tmp_pa
     process.send_signal(15)
     assert process.wait(20) == 0
     assert not (tmp_path / "dev" / SOCKET_NAME).exists()
+
+
+async def test_waits_are_said_where_no_terminal_shows_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rolling, "WARN_AFTER_S", 0.05)
+    voice = rolling._Voice(False)
+    said = ""
+    with voice:
+        voice.wait_for("waiting until the brokers answer")
+        voice.wait_for("")
+        async with asyncio.timeout(10):
+            while not said:
+                voice.wait_for("waiting until node 2 is back")
+                voice.wait_for("waiting until node 2 is back: node 2 does not answer yet")
+                await asyncio.sleep(0.01)
+                said = capsys.readouterr().err
+    assert said == "waiting until node 2 is back: node 2 does not answer yet\n"

@@ -1,0 +1,44 @@
+"""Notices of requests that a broker has not answered for a second, so that no caller waits without knowing for what.
+
+An address is named once, until it answers. Owned by a transport.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from raftlog.client.outage import WARN_AFTER_S
+
+_log = logging.getLogger("raftlog.client")
+_FAILED = 500
+"""From this status on an answer does not say that the broker can do what it is asked."""
+
+
+class SlowAnswers:
+    """Of one transport."""
+
+    def __init__(self) -> None:
+        self._reported: set[str] = set()
+        """Addresses; never more than the transport has asked."""
+
+    @contextmanager
+    def watch(self, address: str, request: str, timeout_s: float, wait_s: float) -> Iterator[None]:
+        """Warn when the block takes longer than a second. `wait_s`: for how long the broker was told to wait itself."""
+        timer = asyncio.get_running_loop().call_later(
+            wait_s + WARN_AFTER_S, self._warn, address, request, timeout_s, wait_s + WARN_AFTER_S
+        )
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def note_status(self, address: str, status: int) -> None:
+        """The address answered."""
+        if status < _FAILED:
+            self._reported.discard(address)
+
+    def _warn(self, address: str, request: str, timeout_s: float, after_s: float) -> None:
+        if address not in self._reported:
+            self._reported.add(address)
+            _log.warning("%s: no answer to %s after %g s, waiting for up to %g s", address, request, after_s, timeout_s)

@@ -1,0 +1,94 @@
+"""No verb waits for a broker without a word: each one that asks brokers names the address that does not answer."""
+
+import asyncio
+from typing import Any, Final, NoReturn
+
+import pytest
+from click.testing import CliRunner
+
+from raftlog.cli.entry import raftlog
+from raftlog.client import slow_answers
+from raftlog.client.slow_answers import SlowAnswers
+from raftlog.client.transport import Transport
+from tests.cli.test_destroying import flags_of
+from tests.cli.test_help import ALL
+
+WARNED: Final = 99
+"""Exit code of a command that was ended by its first warning."""
+ARGUMENTS: Final[dict[str, str]] = {
+    "bench": "",
+    "broker decommission": "3 --wait",
+    "broker decommission-status": "3",
+    "broker list": "",
+    "broker maintenance disable": "3",
+    "broker maintenance enable": "3 --wait",
+    "broker maintenance status": "3",
+    "broker recommission": "3",
+    "broker show": "3",
+    "cluster balance": "",
+    "cluster balancer status": "",
+    "cluster config get": "partition.autobalancing.mode",
+    "cluster config list": "",
+    "cluster config schema": "",
+    "cluster config set": "partition.autobalancing.mode=off",
+    "cluster config unset": "partition.autobalancing.mode",
+    "cluster health": "",
+    "cluster info": "",
+    "cluster log-level": "raftlog debug",
+    "cluster members": "",
+    "cluster rolling-restart": "--command true",
+    "cluster upgrade": "",
+    "consume": "t",
+    "generate prometheus-config": "",
+    "group delete": "g --yes",
+    "group delete-offsets": "g t --yes",
+    "group describe": "g",
+    "group lag": "g",
+    "group list": "",
+    "group offsets": "g",
+    "group reset-offsets": "g --to earliest --yes",
+    "partition cancel-move": "t/0",
+    "partition list": "",
+    "partition move": "t/0 --to 1",
+    "partition moves": "",
+    "partition recover": "t/0",
+    "partition show": "t/0",
+    "partition transfer-leadership": "t/0",
+    "produce": "t",
+    "topic alter": "t --config retention.ms=1 --yes",
+    "topic create": "t",
+    "topic delete": "t --yes",
+    "topic describe": "t",
+    "topic list": "",
+    "topic trim": "t --before end --all --yes",
+}
+ON_SPARK: Final = {"pipeline archive", "pipeline replay"}
+"""Workers of Spark ask the brokers, by the same client."""
+
+
+def test_every_verb_that_asks_brokers_is_tried() -> None:
+    asking = {" ".join(path) for path, command in ALL.items() if "--bootstrap" in flags_of(command)}
+    assert asking == ARGUMENTS.keys() | ON_SPARK
+
+
+@pytest.mark.parametrize("verb", [*ARGUMENTS, "consume --group g"])
+def test_a_broker_that_does_not_answer_is_named(
+    verb: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn = SlowAnswers._warn
+
+    def warn_and_end(*args: Any) -> NoReturn:
+        warn(*args)
+        raise SystemExit(WARNED)
+
+    async def wait(*args: object) -> NoReturn:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+    monkeypatch.setattr(Transport, "_send", wait)
+    monkeypatch.setattr(SlowAnswers, "_warn", warn_and_end)
+    monkeypatch.setattr(slow_answers, "WARN_AFTER_S", 0.01)
+    words = [*verb.split(), *ARGUMENTS.get(verb, "t").split(), "--bootstrap", "127.0.0.1:1"]
+    done = CliRunner().invoke(raftlog, words, input="a\n")
+    assert done.exit_code == WARNED, done.output
+    assert "127.0.0.1:1: no answer to " in caplog.text

@@ -1,0 +1,87 @@
+"""A request without an answer is logged after a second, once for each address, and one that is to wait is not."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from raftlog.client import slow_answers
+from raftlog.client.broker import BrokerClient
+from raftlog.client.slow_answers import SlowAnswers
+from raftlog.errors import Unavailable
+
+Scripted = Callable[[Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]], Awaitable[str]]
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow_answers, "WARN_AFTER_S", 0.05)
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+async def until_warned(caplog: pytest.LogCaptureFixture) -> None:
+    async with asyncio.timeout(10):
+        while not warnings(caplog):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_broker_that_does_not_answer_is_named(
+    soon: None, scripted: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    released = asyncio.Event()
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        await released.wait()
+        return web.json_response({"message": "not now"}, status=503)
+
+    address = await scripted(answer)
+    async with BrokerClient(address) as client:
+        asking = asyncio.ensure_future(client.topics())
+        await until_warned(caplog)
+        released.set()
+        with pytest.raises(Unavailable):
+            await asking
+    assert warnings(caplog) == [f"{address}: no answer to GET /topics after 0.05 s, waiting for up to 15 s"]
+
+
+async def test_an_address_is_named_again_after_it_answered(soon: None, caplog: pytest.LogCaptureFixture) -> None:
+    slow = SlowAnswers()
+
+    async def wait(count: int) -> None:
+        with slow.watch("a:1", "GET /x", 5.0, 0.0):
+            await asyncio.sleep(0.2)
+        assert len(warnings(caplog)) == count
+
+    await wait(1)
+    slow.note_status("a:1", 503)
+    await wait(1)
+    slow.note_status("a:1", 200)
+    await wait(2)
+
+
+async def test_a_wait_that_was_ordered_is_none(
+    soon: None, scripted: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fetch at the end of a partition, a heartbeat that waits, a join that is held until others have joined."""
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        await asyncio.sleep(0.3)
+        return web.json_response({"message": "not now"}, status=503)
+
+    async with BrokerClient(await scripted(answer)) as client:
+        membership: Any = type("Membership", (), {"_asdict": lambda self: {}})()
+        for request in (
+            client.fetch_batches("t", 0, 0, timeout_ms=1_000),
+            client.groups.heartbeat("g", membership, wait_ms=1_000),
+            client.groups.join("g", {"range": b""}),
+            client.groups.sync("g", membership),
+        ):
+            with pytest.raises(Unavailable):
+                await request
+    assert not warnings(caplog)
