@@ -1,6 +1,6 @@
 """`raftlog generate`: files for programs that watch a cluster, made from the tables in `watching`.
 
-What is printed as YAML is written as JSON, which is YAML too.
+Prometheus' files are YAML, or JSON on demand, which Prometheus reads as well; Grafana imports JSON alone.
 """
 
 import asyncio
@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import click
 import orjson
+import yaml
 
 from raftlog.cli.lazy import LazyGroup, Verb
-from raftlog.cli.options import bootstrap_option, option
+from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.watching import ALERTS, JOB, PANELS, Alert, Panel
 from raftlog.client import BrokerClient
@@ -22,6 +23,9 @@ VERBS: Final = {
     "prometheus-rules": Verb(_HERE, "prometheus_rules", "Alerts for Prometheus."),
     "grafana-dashboard": Verb(_HERE, "grafana_dashboard", "A dashboard for Grafana."),
 }
+_LINE_WIDTH: Final = 1_000
+"""Of YAML: expressions stay on one line."""
+_as_json = json_option("Print JSON in place of YAML.")
 _COLUMNS, _WIDTH, _HEIGHT = 3, 8, 7
 """Of the dashboard, whose grid has 24 columns."""
 
@@ -34,12 +38,13 @@ def generate() -> None:
 @click.command("prometheus-config")
 @option("--job-name", default=JOB, help="Name of the job, which becomes the label `job`.")
 @option("--interval", default="15s", help="How often to scrape.")
+@_as_json
 @bootstrap_option
-def prometheus_config(job_name: str, interval: str, bootstrap: list[str]) -> None:
+def prometheus_config(job_name: str, interval: str, as_json: bool, bootstrap: list[str]) -> None:
     """Print a scrape configuration that names all brokers of the cluster; print it again when brokers come or go."""
     targets = asyncio.run(_addresses(bootstrap))
     job = {"job_name": job_name, "scrape_interval": interval, "static_configs": [{"targets": targets}]}
-    _say({"scrape_configs": [job]})
+    _say({"scrape_configs": [job]}, as_json=as_json)
 
 
 async def _addresses(bootstrap: Sequence[str]) -> list[str]:
@@ -52,9 +57,11 @@ async def _addresses(bootstrap: Sequence[str]) -> list[str]:
 
 @click.command("prometheus-rules")
 @option("--job-name", default=JOB, help="The job that scrapes the brokers, as `prometheus-config` was given it.")
-def prometheus_rules(job_name: str) -> None:
+@_as_json
+def prometheus_rules(job_name: str, as_json: bool) -> None:
     """Print a file of alerts, for `rule_files` of Prometheus."""
-    _say({"groups": [{"name": "raftlog", "rules": [_rule(alert, job_name) for alert in ALERTS]}]})
+    rules = [_rule(alert, job_name) for alert in ALERTS]
+    _say({"groups": [{"name": "raftlog", "rules": rules}]}, as_json=as_json)
 
 
 def _rule(alert: Alert, job_name: str) -> dict[str, Any]:
@@ -82,7 +89,8 @@ def grafana_dashboard(title: str) -> None:
             "time": {"from": "now-1h", "to": "now"},
             "templating": {"list": [source]},
             "panels": [_panel(number, panel) for number, panel in enumerate(PANELS)],
-        }
+        },
+        as_json=True,
     )
 
 
@@ -100,5 +108,8 @@ def _panel(number: int, panel: Panel) -> dict[str, Any]:
     }
 
 
-def _say(document: Mapping[str, Any]) -> None:
-    click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2))
+def _say(document: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2))
+    else:
+        click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=_LINE_WIDTH), nl=False)

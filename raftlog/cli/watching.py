@@ -10,7 +10,8 @@ JOB: Final = "raftlog"
 
 
 class Alert(NamedTuple):
-    """Firing when `expression` was true for so long (Prometheus' words for a duration)."""
+    """Firing when `expression` was true for so long (Prometheus' words for a duration). `summary` is a template of
+    Prometheus, with labels that the expression keeps."""
 
     name: str
     expression: str
@@ -31,60 +32,77 @@ class Panel(NamedTuple):
 ALERTS: Final = (
     Alert(
         "RaftlogNoLeader",
-        "max(raftlog_partitions_leaderless) > 0",
+        "max by (job) (raftlog_partitions_leaderless) > 0",
         "30s",
         "critical",
-        "Groups have no leader: writes to them fail.",
+        "{{ $value }} groups of {{ $labels.job }} have no leader: writes to them fail.",
     ),
-    Alert("RaftlogBrokerDown", f'up{{job="{JOB}"}} == 0', "1m", "critical", "A broker does not answer."),
+    Alert(
+        "RaftlogBrokerDown",
+        f'up{{job="{JOB}"}} == 0',
+        "1m",
+        "critical",
+        "The broker {{ $labels.instance }} of {{ $labels.job }} does not answer.",
+    ),
     Alert(
         "RaftlogUnderReplicated",
-        "max(raftlog_partitions_under_replicated) > 0",
+        "sum by (job) (raftlog_partitions_under_replicated) > 0",
         "10m",
         "warning",
-        "Voters are away or behind: one broker more that fails may stop writes.",
+        "Voters of {{ $value }} groups of {{ $labels.job }} are away or behind: one broker more that fails may stop "
+        "writes.",
     ),
     Alert(
         "RaftlogWritesFail",
         'rate(raftlog_http_responses_total{status=~"5.."}[1m]) > 0',
         "2m",
         "critical",
-        "Requests fail.",
+        "{{ $labels.instance }} answers {{ $value | humanize }} requests a second with {{ $labels.status }}.",
     ),
     Alert(
         "RaftlogUnknownOutcomes",
         "increase(raftlog_produce_unknown_total[10m]) > 0",
         "0m",
         "warning",
-        "Producers may have doubled records.",
+        "{{ $value | humanize }} produces at {{ $labels.instance }} had an unknown outcome in 10 minutes: records may "
+        "be doubled.",
     ),
     Alert(
         "RaftlogDiskFills",
         "raftlog_disk_free_bytes < 0.15 * raftlog_disk_total_bytes",
         "5m",
         "warning",
-        "Less than 15 % of a disk is free.",
+        "The disk of {{ $labels.instance }} has {{ $value | humanize1024 }}B free, less than 15 %.",
     ),
     Alert(
         "RaftlogDiskRots",
         "increase(raftlog_entries_repaired_total[1d]) > 0",
         "0m",
         "warning",
-        "Damaged entries were given back by other brokers: plan to replace the disk.",
+        "{{ $value | humanize }} damaged entries of {{ $labels.instance }} were given back by other brokers in a day: "
+        "plan to replace the disk.",
     ),
     Alert(
         "RaftlogDamagedReplicas",
         "raftlog_partitions_quarantined > 0",
         "10m",
         "warning",
-        "Damaged replicas are not repaired.",
+        "{{ $value }} damaged replicas of {{ $labels.instance }} are not repaired.",
     ),
     Alert(
         "RaftlogOverload",
         "rate(raftlog_throttled_total[5m]) > 0",
         "10m",
         "warning",
-        "Producers wait for room: they are faster than the disks.",
+        "Producers wait for room at {{ $labels.instance }}: they are faster than the disks.",
+    ),
+    Alert(
+        "RaftlogConsumerLagGrows",
+        "sum by (group, topic) (raftlog_group_lag) > 0 and sum by (group, topic) (deriv(raftlog_group_lag[15m])) > 0",
+        "30m",
+        "warning",
+        "The consumer group {{ $labels.group }} falls behind in {{ $labels.topic }}, by {{ $value | humanize }} "
+        "records now.",
     ),
 )
 
@@ -99,12 +117,19 @@ def _quantile(metric: str, by: str) -> str:
 
 
 _BROKER: Final = "{{instance}}"
+_TOPIC_RECORDS: Final = (
+    "topk(10, sum by (topic) (rate(max by (topic, partition) (raftlog_partition_high_watermark)[5m:15s])))"
+)
+"""The greatest high watermark of the replicas first: one that is filled anew would be counted as a rate."""
+_CONSUMER_LAG: Final = "topk(10, sum by (group, topic) (raftlog_group_lag))"
 PANELS: Final = (
     Panel("Groups led", "raftlog_partitions_led", "short", _BROKER),
     Panel("Without a leader", "raftlog_partitions_leaderless", "short", _BROKER),
     Panel("Under-replicated", "raftlog_partitions_under_replicated", "short", _BROKER),
     Panel("Moving", "raftlog_partitions_moving", "short", _BROKER),
     Panel("Records in", _rate("raftlog_records_in_total"), "cps", _BROKER),
+    Panel("Records in by topic", _TOPIC_RECORDS, "cps", "{{topic}}"),
+    Panel("Consumer lag", _CONSUMER_LAG, "short", "{{group}}: {{topic}}"),
     Panel("Bytes in", _rate("raftlog_bytes_in_total"), "Bps", _BROKER),
     Panel("Bytes out", _rate("raftlog_bytes_out_total"), "Bps", _BROKER),
     Panel("Answers by status", _rate("raftlog_http_responses_total", "status"), "reqps", "{{status}}"),

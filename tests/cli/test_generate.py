@@ -5,8 +5,9 @@ import re
 from typing import Any
 
 import pytest
+import yaml
 
-from raftlog.cli.watching import ALERTS, PANELS
+from raftlog.cli.watching import ALERTS, PANELS, Alert
 from raftlog.testing import BrokerProcess
 from tests.layouts import DOCS, table_after
 
@@ -33,8 +34,34 @@ def test_the_alerts_are_those_of_the_document() -> None:
     assert [alert.expression for alert in ALERTS if f"`{alert.expression}`" not in described] == []
 
 
+OF_SCRAPES = {"instance", "job"}
+OF_METRICS = {"raftlog_http_responses_total": {"status"}}
+"""Labels that a metric has by itself, of those that alerts name without `by`."""
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_a_summary_names_labels_that_its_expression_keeps(alert: Alert) -> None:
+    kept = OF_SCRAPES.union(*(labels for metric, labels in OF_METRICS.items() if metric in alert.expression))
+    by = re.search(r" by \(([^)]*)\)", alert.expression)
+    if by is not None:
+        kept = set(by[1].split(", "))
+    named = set(re.findall(r"\$labels\.(\w+)", alert.summary))
+    assert named
+    assert named <= kept
+
+
+def test_consumers_and_topics_have_panels_and_consumers_an_alert() -> None:
+    legends = {panel.legend for panel in PANELS if "raftlog_group_lag" in panel.expression}
+    assert legends == {"{{group}}: {{topic}}"}
+    rates = [panel for panel in PANELS if "rate(" in panel.expression and panel.legend == "{{topic}}"]
+    assert [panel.title for panel in rates] == ["Records in by topic"]
+    assert [alert.name for alert in ALERTS if "raftlog_group_lag" in alert.expression] == ["RaftlogConsumerLagGrows"]
+
+
 def test_the_configuration_names_all_brokers(run: Any, broker: BrokerProcess) -> None:
-    said = json.loads(run("generate", "prometheus-config", "--interval", "30s", "--bootstrap", broker.address).stdout)
+    command = ("generate", "prometheus-config", "--interval", "30s", "--bootstrap", broker.address)
+    said = yaml.safe_load(run(*command).stdout)
+    assert json.loads(run(*command, "--json").stdout) == said
     (job,) = said["scrape_configs"]
     assert (job["job_name"], job["scrape_interval"]) == ("raftlog", "30s")
     assert job["static_configs"] == [{"targets": [broker.address]}]
@@ -42,7 +69,7 @@ def test_the_configuration_names_all_brokers(run: Any, broker: BrokerProcess) ->
 
 def test_a_broker_is_down_when_its_job_says_so(run: Any) -> None:
     def down(*flags: str) -> str:
-        (group,) = json.loads(run("generate", "prometheus-rules", *flags).stdout)["groups"]
+        (group,) = yaml.safe_load(run("generate", "prometheus-rules", *flags).stdout)["groups"]
         return next(rule["expr"] for rule in group["rules"] if rule["alert"] == "RaftlogBrokerDown")
 
     assert down() == 'up{job="raftlog"} == 0'
@@ -50,7 +77,10 @@ def test_a_broker_is_down_when_its_job_says_so(run: Any) -> None:
 
 
 def test_rules_and_dashboard_can_be_read(run: Any) -> None:
-    (group,) = json.loads(run("generate", "prometheus-rules").stdout)["groups"]
+    rules = run("generate", "prometheus-rules").stdout
+    assert rules.startswith(b"groups:\n- name: raftlog\n  rules:\n  - alert: ")
+    assert json.loads(run("generate", "prometheus-rules", "--json").stdout) == yaml.safe_load(rules)
+    (group,) = yaml.safe_load(rules)["groups"]
     assert [rule["alert"] for rule in group["rules"]] == [alert.name for alert in ALERTS]
     dashboard = json.loads(run("generate", "grafana-dashboard", "--title", "ours").stdout)
     assert dashboard["title"] == "ours"
