@@ -20,12 +20,12 @@ UNCHARGED_BYTES: Final = 64 * 1024
 class AnswerMemory:
     """See the module; a context manager that gives everything back."""
 
-    __slots__ = ("_budget", "_charged", "_is_forced", "size")
+    __slots__ = ("_budget", "_charged", "_is_forced", "_promised", "size")
 
     def __init__(self, budget: MemoryBudget, *, is_forced: bool = False) -> None:
         """`is_forced`: take memory past the limit as well, for an answer that cannot be refused any more."""
         self._budget, self._is_forced = budget, is_forced
-        self._charged = 0
+        self._charged = self._promised = 0
         self.size = 0
         """Bytes of the answer in memory."""
 
@@ -39,6 +39,22 @@ class AnswerMemory:
         if wanted <= UNCHARGED_BYTES:
             return wanted
         return max(1, min(wanted, self._budget.free // 2))
+
+    def promise(self, wanted: int) -> int:
+        """Bytes that an answer which is waited for may have: as `room`, but that such answers share what is free, so
+        that they all find memory when records come for them at the same time. Ends with `end_promise`."""
+        assert not self._promised, "two promises"
+        if wanted <= UNCHARGED_BYTES:
+            return wanted
+        budget = self._budget
+        self._promised = max(UNCHARGED_BYTES, min(wanted, (budget.free - budget.promised) // 2))
+        budget.promised += self._promised
+        return self._promised
+
+    def end_promise(self) -> None:
+        """The answer is there, and its memory is taken next; or it is not waited for any more."""
+        self._budget.promised -= self._promised
+        self._promised = 0
 
     def maybe_add(self, size: int) -> bool:
         """Take `size` bytes more, if they are free or no other answer holds any."""
@@ -57,6 +73,7 @@ class AnswerMemory:
         """Take `size` bytes more. Raises `MemoryBudgetExceeded`."""
         if not self.maybe_add(size):
             budget = self._budget
+            budget.refused += 1
             raise MemoryBudgetExceeded(
                 f"{budget.used} of {budget.limit} bytes of memory for answers are in use (--memory-budget-bytes), and "
                 f"this one needs {size} more; try again, or ask for fewer bytes at once"
@@ -73,6 +90,7 @@ class AnswerMemory:
 
     def release(self) -> None:
         """Give everything back."""
+        self.end_promise()
         if self._charged:
             self._budget.give(self)
         self.size = self._charged = 0

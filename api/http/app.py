@@ -61,11 +61,12 @@ class HttpApp:
     """`handle` is what aiohttp's low-level server calls."""
 
     def __init__(self, broker: Broker, bodies: BodyReader, ends: Ends, metrics_partitions_max: int) -> None:
-        self.measured = HttpMeasured()
         self.origins = OriginPolicy()
         """Which origins and hosts are served; the server replaces it by that of its address."""
         self._ends = ends
         self.answers = MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).answers)
+        frames = broker.node.transport.receive_budget
+        self.measured = HttpMeasured({"frames": frames, "requests": bodies.memory, "answers": self.answers})
         self.router = Router()
         for handlers in (
             ProduceHandlers(broker, bodies, ends),

@@ -70,12 +70,14 @@ class ConsumerRecordHandlers:
         max_bytes = min(query_int(target, "max_bytes", MAX_BYTES_DEFAULT, 1, _INT64_MAX), MAX_BYTES_MAX)
         with AnswerMemory(self._answers, is_forced=True) as memory:
             if not memory.has_room:
+                self._answers.refused += 1
                 raise MemoryBudgetExceeded(
                     f"all {self._answers.limit} bytes of memory for answers are in use (--memory-budget-bytes); "
                     "nothing was read, try again"
                 )
             # Once positions have moved the answer cannot be refused any more.
-            delivery = await self._unless_gone(request, target, wait_ms, memory.room(max_bytes), formats)
+            delivery = await self._unless_gone(request, target, wait_ms, memory.promise(max_bytes), formats)
+            memory.end_promise()
             memory.add(sum(len(batch) for piece in delivery.pieces for batch in piece.batches))
             return await self._answer(request, target, accepted, formats, delivery, memory)
 

@@ -79,6 +79,7 @@ class HeldMemory:
 
     def _exceeded(self) -> MemoryBudgetExceeded:
         budget = self._budget
+        budget.refused += 1
         return MemoryBudgetExceeded(
             f"{budget.used} of {budget.limit} bytes of memory for requests like this one are in use "
             "(--memory-budget-bytes), and too little came free in time; try again, or ask for less at once"

@@ -1,15 +1,19 @@
 """What the HTTP server counts of its requests: answers by status, and how long they took by what was asked for.
 
-    class of a request: what its handlers are for; `stream` for every answer that is sent in pieces
+    class of a request: what its handlers are for; `stream` for tails and for answers to streams of lines, which last as
+    long as their clients want; a large answer (`PacedResponse`) is measured up to its head
 
 One addition and one bucket for each request. Kept by the app, shown by `metrics_http`.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from aiohttp import web
 
+from raftlog.api.http.paced_answer import PacedResponse
 from raftlog.runtime.histogram import Histogram, stopwatch
+from raftlog.runtime.memory_budget import MemoryBudget
 
 STREAM: Final = "stream"
 UNKNOWN: Final = "unknown"
@@ -19,7 +23,9 @@ UNKNOWN: Final = "unknown"
 class HttpMeasured:
     """Answers so far. The classes are few and fixed: those of the handlers."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Mapping[str, MemoryBudget] | None = None) -> None:
+        self.memory = memory or {}
+        """The shares of the memory budget, by name."""
         self.responses: dict[int, int] = {200: 0}
         """By status."""
         self.times: dict[str, Histogram] = {}
@@ -29,9 +35,12 @@ class HttpMeasured:
         """A request of this class, whose head was read at `began`, was answered."""
         status = response.status
         self.responses[status] = self.responses.get(status, 0) + 1
-        if not isinstance(response, web.Response):
+        until = stopwatch()
+        if isinstance(response, PacedResponse):
+            until = response.began or until
+        elif not isinstance(response, web.Response):
             kind = STREAM
         times = self.times.get(kind)
         if times is None:
             times = self.times[kind] = Histogram()
-        times.observe(stopwatch() - began)
+        times.observe(until - began)

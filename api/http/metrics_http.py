@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from raftlog.api.http.measured import HttpMeasured
 
@@ -21,3 +21,26 @@ def http_families(measured: HttpMeasured) -> Iterator[Metric]:
     for kind, histogram in sorted(measured.times.items()):
         times.add_metric([kind], buckets=histogram.cumulative(), sum_value=histogram.sum_s)
     yield times
+    yield from _memory_families(measured)
+
+
+def _memory_families(measured: HttpMeasured) -> Iterator[Metric]:
+    """By share of the memory budget."""
+    used = GaugeMetricFamily(
+        "raftlog_memory_budget_used_bytes", "Memory that connections hold, by share of the budget.", labels=["share"]
+    )
+    limit = GaugeMetricFamily("raftlog_memory_budget_limit_bytes", "The size of the share.", labels=["share"])
+    waiting = GaugeMetricFamily(
+        "raftlog_memory_budget_waiting", "Connections that wait for memory of the share.", labels=["share"]
+    )
+    refused = CounterMetricFamily(
+        "raftlog_memory_budget_refused",
+        "How often memory was not given: an answer became smaller, or a request was refused.",
+        labels=["share"],
+    )
+    for share, budget in measured.memory.items():
+        used.add_metric([share], budget.used)
+        limit.add_metric([share], budget.limit)
+        waiting.add_metric([share], budget.waiting_count)
+        refused.add_metric([share], budget.refused)
+    yield from (used, limit, waiting, refused)

@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
 from raftlog.api.http.answers import answer_with
+from raftlog.runtime.histogram import stopwatch
 from raftlog.types import Buffer
 
 logger = logging.getLogger(__name__)
@@ -24,12 +26,26 @@ _WRITTEN_AT_ONCE_BYTES: Final = 256 * 1024
 STALL_S: Final = 30.0
 
 
+class PacedResponse(web.StreamResponse):
+    """An answer whose parts are written as the reader takes them."""
+
+    def __init__(self, status: int, headers: dict[str, str]) -> None:
+        super().__init__(status=status, headers=CIMultiDict(headers))
+        self.began: float | None = None
+        """When its head was sent; what follows is the reader's time."""
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        writer = await super().prepare(request)
+        self.began = stopwatch()
+        return writer
+
+
 async def send_parts(
     request: web.BaseRequest, status: int, headers: dict[str, str], parts: AsyncIterator[bytes]
 ) -> web.StreamResponse:
     """Answer with these parts, one after another; with a `Content-Length` in the headers they have to add up to it. The
     answer to HEAD ends after the headers."""
-    response = web.StreamResponse(status=status, headers=CIMultiDict(headers))
+    response = PacedResponse(status, headers)
     try:
         async with asyncio.timeout(STALL_S) as patience:
             await response.prepare(request)

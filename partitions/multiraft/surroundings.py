@@ -14,6 +14,7 @@ from typing import Protocol
 from raftlog.membership.wire import UdpWire, Wire
 from raftlog.partitions.addresses import Address
 from raftlog.partitions.multiraft.settings import NodeSettings
+from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.runtime.rpc import (
     Answer,
     Call,
@@ -52,6 +53,9 @@ class NodeTransport(Transport, Protocol):
 
     @property
     def memory(self) -> PeerMemory: ...
+
+    @property
+    def receive_budget(self) -> MemoryBudget: ...
 
     @property
     def complaints(self) -> int: ...

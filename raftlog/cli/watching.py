@@ -145,6 +145,13 @@ PANELS: Final = (
     Panel("Disk free", "raftlog_disk_free_bytes", "bytes", _BROKER),
     Panel("Logs by topic", "topk(10, sum by (topic) (raftlog_topic_log_bytes))", "bytes", "{{topic}}"),
     Panel("Memory", "process_resident_memory_bytes", "bytes", _BROKER),
+    Panel(
+        "Memory of connections, of its share",
+        "raftlog_memory_budget_used_bytes / raftlog_memory_budget_limit_bytes",
+        "percentunit",
+        _BROKER + " {{share}}",
+    ),
+    Panel("Refused for lack of memory", _rate("raftlog_memory_budget_refused_total", "share"), "cps", "{{share}}"),
     Panel("CPU", _rate("process_cpu_seconds_total"), "percentunit", _BROKER),
     Panel("Bytes between brokers", _rate("raftlog_rpc_bytes_total", "instance"), "Bps", _BROKER),
 )  # fmt: skip

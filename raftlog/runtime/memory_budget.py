@@ -40,6 +40,10 @@ class MemoryBudget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
+        self.promised = 0
+        """Bytes of answers that are waited for; held by none of them yet."""
+        self.refused = 0
+        """How often memory was not given: an owner went on with less, or gave up."""
         self._held: dict[object, int] = {}
         """Bytes by owner, the owner that began first in front."""
         self._waiting: dict[object, tuple[int, Callable[[], None]]] = {}

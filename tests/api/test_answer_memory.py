@@ -17,6 +17,7 @@ from raftlog.runtime.memory_budget import MemoryBudget
 
 BATCHES = "application/vnd.raftlog.batches"
 JSON = "application/vnd.kafka.json.v2+json"
+BINARY = "application/vnd.kafka.binary.v2+json"
 NDJSON = "application/x-ndjson"
 RECORDS = "/topics/t/partitions/0/records"
 READERS = 16
@@ -214,3 +215,37 @@ def test_an_answer_takes_half_of_what_is_free():
     first.release()
     second.release()
     assert budget.used == 0
+
+
+def test_waiting_polls_share_what_is_free():
+    """Together they are promised no more than that, but for what every answer may have."""
+    budget = MemoryBudget(8 * MIB)
+    waiting = [AnswerMemory(budget, is_forced=True) for _ in range(20)]
+    promised = [each.promise(64 * MIB) for each in waiting]
+    assert promised[:3] == [4 * MIB, 2 * MIB, MIB]
+    assert promised[-1] == UNCHARGED_BYTES
+    assert sum(promised[:6]) <= budget.free
+    assert AnswerMemory(budget).room(64 * MIB) == 4 * MIB, "fetches do not wait for what is promised"
+    waiting[0].end_promise()
+    assert AnswerMemory(budget).promise(64 * MIB) > MIB, "half of what became free"
+    waiting[0].add(MIB)
+    budget_left = budget.promised
+    waiting[1].release()
+    assert budget.promised == budget_left - 2 * MIB
+    for each in waiting:
+        each.release()
+
+
+async def test_a_poll_that_ends_leaves_no_promise(api):
+    await api.topic()
+    headers = {"Content-Type": "application/vnd.kafka.v2+json"}
+    await api.post("/consumers/g", {"name": "i", "auto.offset.reset": "earliest"}, headers=headers)
+    instance = "/consumers/g/instances/i"
+    await api.post(instance + "/assignments", {"partitions": [{"topic": "t", "partition": 0}]}, headers=headers)
+    polling = asyncio.ensure_future(api.get(f"{instance}/records?timeout=20000", headers={"Accept": BINARY}))
+    await until(lambda: api.server.answers.promised)
+    await fill(api, 1)
+    assert (await polling)[0] == 200
+    assert api.server.answers.promised == 0
+    status, _ = await api.get("/consumers/g/instances/nobody/records", headers={"Accept": BINARY})
+    assert (status, api.server.answers.promised) == (404, 0)

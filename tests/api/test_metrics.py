@@ -10,9 +10,11 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from raftlog.api.http import metrics
+from raftlog.api.http.answer_memory import AnswerMemory
 from raftlog.api.http.measured import STREAM, HttpMeasured
 from raftlog.api.http.metrics import Metrics
 from raftlog.api.http.metrics_partitions import OTHERS, TOPICS_MAX, partition_families
+from raftlog.config import MIB
 from raftlog.errors import InvalidTopic
 from raftlog.partitions.control.naming import check_topic_name
 from raftlog.partitions.groups.measuring import GroupFigures
@@ -151,3 +153,35 @@ async def test_requests_are_counted_by_what_was_asked_for(api: Any) -> None:
     assert seen[count, "operators"] == 1, "the scrape itself is not over yet"
     assert (count, STREAM) not in seen
     assert seen["raftlog_partition_log_start_offset", "0", "t"] == 0
+
+
+async def test_large_answers_count_as_what_was_asked_for(api: Any) -> None:
+    await api.topic("t")
+    await api.post("/topics/t", {"records": [{"value": "x" * 200_000}]})
+    async with api.session.get(api.url + "/topics/t/partitions/0/records?offset=0") as response:
+        assert len(await response.read()) > 200_000
+    async with api.session.get(
+        api.url + "/topics/t/partitions/0/records?offset=0", headers={"Accept": "application/x-ndjson"}
+    ) as response:
+        assert len(await response.read()) > 200_000
+    async with api.session.get(api.url + "/metrics") as response:
+        seen = samples(await response.text())
+    count = "raftlog_http_request_seconds_count"
+    assert seen[count, "fetch"] == seen[count, STREAM] == 1
+
+
+async def test_shares_of_the_memory_budget(start_api: Any) -> None:
+    api = await start_api({"memory_budget_bytes": 8 * MIB})
+    await api.topic("t")
+    await api.post("/topics/t", {"records": [{"value": "x" * 200_000}]})
+    held = AnswerMemory(api.server.answers)
+    held.add(3 * MIB)
+    status, _ = await api.get("/topics/t/partitions/0/records?offset=0")
+    async with api.session.get(api.url + "/metrics") as response:
+        seen = samples(await response.text())
+    assert (status, seen["raftlog_memory_budget_refused_total", "answers"]) == (503, 1)
+    assert seen["raftlog_memory_budget_used_bytes", "answers"] == 3 * MIB
+    limits = {share: seen["raftlog_memory_budget_limit_bytes", share] for share in ("frames", "requests", "answers")}
+    assert limits == {"frames": 2 * MIB, "requests": 3 * MIB, "answers": 3 * MIB}
+    assert seen["raftlog_memory_budget_waiting", "requests"] == 0
+    held.release()

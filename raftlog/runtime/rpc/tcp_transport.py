@@ -20,6 +20,7 @@ from random import Random
 from typing import NamedTuple
 
 from raftlog.errors import InvalidArgument, RaftlogError
+from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.runtime.rpc.addresses import check_reachable, resolve
 from raftlog.runtime.rpc.authentication import Credentials
 from raftlog.runtime.rpc.bulk_codec import call_of, found_of
@@ -338,6 +339,11 @@ class TcpTransport(Transport):
     def messages_from_outsiders(self) -> int:
         """Raft messages that were dropped because the cluster does not know their senders as members."""
         return self._endpoint.messages_from_outsiders
+
+    @property
+    def receive_budget(self) -> MemoryBudget:
+        """Memory for frames while they arrive."""
+        return self._endpoint.receive_budget
 
     @property
     def complaints(self) -> int:
