@@ -13,6 +13,7 @@ _MACHINE: Final = (
 )
 _WRITER: Final = ("tests/groups/test_writer.py",)
 _COMMITS: Final = ("tests/brokers/test_groups.py",)
+_COORDINATOR: Final = ("tests/groups/test_coordinator.py",)
 _COORDINATORS: Final = ("tests/brokers/test_group_coordinators.py",)
 
 
@@ -183,7 +184,50 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "pass",
         (*_WRITER, *_COORDINATORS),
     ),
+    _groups(
+        "appends-under-way-forgotten",
+        "writer:Writer.write",
+        "        self._folded.expect(entries)\n",
+        "",
+        _COORDINATOR,
+    ),
     # commits
+    _groups(
+        "lower-commit-overtakes-a-higher",
+        "offsets:Offsets.commit",
+        "if not await self._coordinator.settled(deadline):",
+        "if True:",
+        _COORDINATOR,
+    ),
+    _groups(
+        "lower-commit-without-quorum",
+        "offsets:Offsets.commit",
+        "await self._coordinator.current(deadline)",
+        "pass",
+        _COORDINATOR,
+    ),
+    _groups(
+        "commit-into-a-deleted-topic",
+        "offsets:Offsets.commit",
+        "self._check_topics(offsets)",
+        "pass",
+        _COORDINATOR,
+    ),
+    _groups(
+        "commit-answered-with-an-older-one",
+        "offsets:Offsets.commit",
+        "self._coordinator.is_over or ",
+        "",
+        _COORDINATOR,
+    ),
+    _groups(
+        "known-group-finds-no-room",
+        "offsets:Offsets._check_room",
+        "group not in self._folded.offsets and ",
+        "",
+        _COORDINATOR,
+    ),
+    _groups("one-group-too-many", "offsets:Offsets._check_room", ">= most", "> most", _COORDINATOR),
     _groups(
         "watermark-falls",
         "offsets:Offsets.commit",
@@ -241,6 +285,69 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         _COMMITS,
     ),
     # housekeeping
+    _groups(
+        "offsets-of-deleted-topics-stay",
+        "housekeeping:GroupHousekeeping._expired",
+        "if self._around.is_deleted(key.topic_id)",
+        "if False",
+        _COORDINATOR,
+    ),
+    _groups(
+        "expire-a-group-with-members",
+        "housekeeping:GroupHousekeeping._expired",
+        "coordinator.machine.has_members(group) or not offsets",
+        "not offsets",
+        _COORDINATOR,
+    ),
+    _groups(
+        "expire-by-the-oldest-commit",
+        "housekeeping:GroupHousekeeping._expired",
+        "newest = max(",
+        "newest = min(",
+        _COORDINATOR,
+    ),
+    _groups(
+        "expire-by-commits-alone",
+        "housekeeping:GroupHousekeeping._expired",
+        "max(newest, self._empty_since(coordinator, group))",
+        "newest",
+        _COORDINATOR,
+    ),
+    _groups(
+        "expire-by-members-alone",
+        "housekeeping:GroupHousekeeping._expired",
+        "max(newest, self._empty_since(coordinator, group))",
+        "self._empty_since(coordinator, group)",
+        _COORDINATOR,
+    ),
+    _groups(
+        "forget-a-group-with-members",
+        "housekeeping:GroupHousekeeping._is_forgotten",
+        " or coordinator.machine.has_members(group)",
+        "",
+        _COORDINATOR,
+    ),
+    _groups(
+        "forget-an-empty-group-at-once",
+        "housekeeping:GroupHousekeeping._is_forgotten",
+        " and self._is_past(self._empty_since(coordinator, group))",
+        "",
+        _COORDINATOR,
+    ),
+    _groups(
+        "trim-what-was-stated-anew",
+        "housekeeping:GroupHousekeeping._shorten",
+        "propose_trim(begin)",
+        "propose_trim(coordinator.folded.next_offset)",
+        _COORDINATOR,
+    ),
+    _groups(
+        "state-anew-for-ever",
+        "housekeeping:GroupHousekeeping._shorten",
+        "coordinator.stated_bytes = _size(coordinator)",
+        "pass",
+        _COORDINATOR,
+    ),
     _groups(
         "trim-before-it-is-stated",
         "housekeeping:GroupHousekeeping._shorten",
