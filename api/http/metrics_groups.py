@@ -1,6 +1,6 @@
 """Metrics of the groups that this broker coordinates, bounded like those of partitions.
 
-series of lag ≤ partitions_max
+series of lag ≤ series of committed offsets ≤ partitions_max
 """
 
 from collections.abc import Iterator
@@ -38,11 +38,20 @@ def group_families(figures: GroupFigures) -> Iterator[Metric]:
         "Records that a group coordinated here has not committed yet, as this broker knows the partition.",
         labels=["group", "topic", "partition"],
     )
+    committed = GaugeMetricFamily(
+        "raftlog_group_committed_offset",
+        "The offset that a group coordinated here goes on from.",
+        labels=["group", "topic", "partition"],
+    )
     for each in figures.lags:
-        lag.add_metric([each.group, each.topic, str(each.partition)], each.records)
+        labels = [each.group, each.topic, str(each.partition)]
+        committed.add_metric(labels, each.committed)
+        if each.records is not None:
+            lag.add_metric(labels, each.records)
     yield lag
+    yield committed
     yield GaugeMetricFamily(
         "raftlog_metrics_group_lags_left_out",
-        "Groups' partitions without a series of lag (--metrics-partitions-max).",
+        "Groups' partitions without series of their own (--metrics-partitions-max).",
         value=figures.lags_left_out,
     )

@@ -1,7 +1,8 @@
 """What coordinators here have, in numbers, for metrics: looked at in slices when somebody asks, and nothing is kept.
 
 A group's lag is taken from replicas that are here, so it costs no request; it may be behind by what a follower has not
-heard of yet, and partitions without a replica here are left out. Called by the broker's measuring.
+heard of yet, and is unknown for partitions without a replica here. Their committed offsets are here all the same, and
+Prometheus subtracts them from high watermarks that other brokers report. Called by the broker's measuring.
 """
 
 import asyncio
@@ -21,12 +22,14 @@ _SLICE: Final = 64
 
 
 class GroupLag(NamedTuple):
-    """How many records a group has not committed yet in a partition, as far as known here."""
+    """How many records a group has not committed yet in a partition; None where no replica of it is here."""
 
     group: str
     topic: str
     partition: int
-    records: int
+    records: int | None
+    committed: int
+    """The offset that the group goes on from."""
 
 
 class GroupFigures(NamedTuple):
@@ -40,8 +43,8 @@ class GroupFigures(NamedTuple):
     lags_left_out: int
 
 
-EndOf = Callable[[Place], tuple[str, Offset] | None]
-"""Name of the topic, and the offset after the last committed record that is known here."""
+EndOf = Callable[[Place], tuple[str, Offset | None] | None]
+"""Name of the topic, and the offset after the last committed record that is known here; None for a deleted topic."""
 
 
 async def look_at_groups(coordinators: Coordinators, end_of: EndOf, lags_max: int) -> GroupFigures:
@@ -70,4 +73,5 @@ def _lags(group: str, offsets: Iterable[tuple[Place, OffsetRecord]], end_of: End
         known = end_of(place)
         if known is not None:
             topic, end = known
-            yield GroupLag(group, topic, place[1], max(0, end - committed.offset))
+            lag = None if end is None else max(0, end - committed.offset)
+            yield GroupLag(group, topic, place[1], lag, committed.offset)

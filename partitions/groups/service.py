@@ -258,10 +258,12 @@ class Groups:
         """The groups that are coordinated here, in numbers."""
         return await look_at_groups(self.coordinators, self._end_of, lags_max)
 
-    def _end_of(self, place: Place) -> tuple[str, Offset] | None:
+    def _end_of(self, place: Place) -> tuple[str, Offset | None] | None:
         topic = self._topics.by_id(place[0])
-        replica = None if topic is None else topic.partitions[place[1]].replica
-        return None if topic is None or replica is None else (topic.name, replica.group.high_watermark)
+        if topic is None:
+            return None
+        replica = topic.partitions[place[1]].replica
+        return topic.name, None if replica is None else replica.group.high_watermark
 
     # ---- what operators change
 

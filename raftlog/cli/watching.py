@@ -29,6 +29,12 @@ class Panel(NamedTuple):
     legend: str
 
 
+CONSUMER_LAG: Final = (
+    "sum by (group, topic) (clamp_min("
+    "max by (topic, partition) (raftlog_partition_high_watermark) - on (topic, partition) group_right "
+    "max by (group, topic, partition) (raftlog_group_committed_offset), 0))"
+)
+"""Not `raftlog_group_lag`, which brokers lack for partitions that they have no replica of."""
 ALERTS: Final = (
     Alert(
         "RaftlogNoLeader",
@@ -98,7 +104,7 @@ ALERTS: Final = (
     ),
     Alert(
         "RaftlogConsumerLagGrows",
-        "sum by (group, topic) (raftlog_group_lag) > 0 and sum by (group, topic) (deriv(raftlog_group_lag[15m])) > 0",
+        f"{CONSUMER_LAG} > 0 and deriv({CONSUMER_LAG}[15m:1m]) > 0",
         "30m",
         "warning",
         "The consumer group {{ $labels.group }} falls behind in {{ $labels.topic }}, by {{ $value | humanize }} "
@@ -121,7 +127,6 @@ _TOPIC_RECORDS: Final = (
     "topk(10, sum by (topic) (rate(max by (topic, partition) (raftlog_partition_high_watermark)[5m:15s])))"
 )
 """The greatest high watermark of the replicas first: one that is filled anew would be counted as a rate."""
-_CONSUMER_LAG: Final = "topk(10, sum by (group, topic) (raftlog_group_lag))"
 PANELS: Final = (
     Panel("Groups led", "raftlog_partitions_led", "short", _BROKER),
     Panel("Without a leader", "raftlog_partitions_leaderless", "short", _BROKER),
@@ -129,7 +134,7 @@ PANELS: Final = (
     Panel("Moving", "raftlog_partitions_moving", "short", _BROKER),
     Panel("Records in", _rate("raftlog_records_in_total"), "cps", _BROKER),
     Panel("Records in by topic", _TOPIC_RECORDS, "cps", "{{topic}}"),
-    Panel("Consumer lag", _CONSUMER_LAG, "short", "{{group}}: {{topic}}"),
+    Panel("Consumer lag", f"topk(10, {CONSUMER_LAG})", "short", "{{group}}: {{topic}}"),
     Panel("Bytes in", _rate("raftlog_bytes_in_total"), "Bps", _BROKER),
     Panel("Bytes out", _rate("raftlog_bytes_out_total"), "Bps", _BROKER),
     Panel("Answers by status", _rate("raftlog_http_responses_total", "status"), "reqps", "{{status}}"),

@@ -212,7 +212,7 @@ async def test_figures_of_groups_are_bounded(brokers):
     node = await coordinator_node(brokers)
 
     async def is_known() -> bool:  # a follower hears of the last commit a little later
-        return (await brokers[node].groups.look(100)).lags[:1] == [(G, "t", 0, 3)]
+        return (await brokers[node].groups.look(100)).lags[:1] == [(G, "t", 0, 3, 2)]
 
     await until_told(is_known)
     figures = await brokers[node].groups.look(100)

@@ -3,11 +3,15 @@
 import json
 import subprocess
 import sys
+import urllib.request
+from collections import Counter
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from raftlog.testing import Cluster
+from raftlog.testing.http import ask
 
 PARTITIONS = 6
 
@@ -39,3 +43,32 @@ def test_every_broker_lists_the_leaders_of_partitions_that_it_has_no_replica_of(
         rows = json.loads(raftlog(node.http, "partition", "list", "--json", *asked))
         assert led([row for row in rows if row["topic"] == topic]) == leaders
         assert led(node.get(f"/v1/cluster/partitions?topic={topic}")) == leaders
+
+
+def test_consumer_lag_follows_from_the_metrics_of_all_brokers(cluster: Cluster) -> None:
+    """A group's coordinator has no replica of most of these partitions, and so does not know their ends."""
+    topic = "lagging-copies"
+    made = ["topic", "create", topic, "--partitions", str(PARTITIONS), "--replication-factor", "1"]
+    raftlog(cluster.addresses[0], *made)
+    for partition in range(PARTITIONS):
+        body = {"records": [{"value": number} for number in range(partition + 3)]}
+        path = f"/topics/{topic}/partitions/{partition}"
+        assert ask(cluster.addresses[0], path, method="POST", body=body)[0] == 200
+    offsets = [{"topic": topic, "partition": partition, "offset": 1} for partition in range(PARTITIONS)]
+    assert ask(cluster.addresses[0], "/groups/slow/offsets", method="POST", body={"offsets": offsets})[0] == 200
+    ends, committed, known = Counter[str](), Counter[str](), Counter[str]()
+    by_name = {
+        "raftlog_partition_high_watermark": ends,
+        "raftlog_group_committed_offset": committed,
+        "raftlog_group_lag": known,
+    }
+    for node in cluster.nodes.values():
+        text = urllib.request.urlopen(f"http://{node.http}/metrics", timeout=10).read().decode()
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name in by_name and sample.labels["topic"] == topic:
+                    assert sample.labels.get("group", "slow") == "slow"
+                    by_name[sample.name][sample.labels["partition"]] += int(sample.value)
+    lag = {int(partition): ends[partition] - offset for partition, offset in committed.items()}
+    assert lag == {partition: partition + 2 for partition in range(PARTITIONS)}
+    assert len(known) < PARTITIONS
