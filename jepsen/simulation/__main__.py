@@ -44,6 +44,9 @@ from jepsen.simulation.report import commit, failure_json, failure_text
 @click.option("--loss", type=click.FloatRange(0, 0.5), help="With --level gossip: so much, without other faults.")
 @click.option("--unordered-syncs", is_flag=True, help="Syncs of a disk complete in any order; not with --level gossip.")
 @click.option("--cut-ambushes", is_flag=True, help="Cuts of logs meet syncs of segments; only with --level driver.")
+@click.option(
+    "--lost-files", is_flag=True, help="Small files of brokers are cut, emptied and removed; only with --level broker."
+)
 @click.option("--kept", is_flag=True, help="Run the kept seeds as well, which once found something.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def main(
@@ -56,6 +59,7 @@ def main(
     loss: float | None,
     unordered_syncs: bool,
     cut_ambushes: bool,
+    lost_files: bool,
     kept: bool,
     as_json: bool,
 ) -> None:
@@ -73,6 +77,10 @@ def main(
         if level != "driver":
             raise click.UsageError("--cut-ambushes is for --level driver")
         shape["cut_ambushes"] = True
+    if lost_files:
+        if level != "broker":
+            raise click.UsageError("--lost-files is for --level broker")
+        shape["lost_files"] = True
     again = [each.seed for each in kept_seeds(level) if kept and each.unordered_syncs == unordered_syncs]
     wanted = list(dict.fromkeys([*range(first, first + seeds), *again]))
     began = time.monotonic()

@@ -50,11 +50,11 @@ class LogToTimeline(logging.Handler):
         self._loop.note("log" if process is None else process.node.name, record.getMessage())
 
 
-def shape_of(*, unordered_syncs: bool, cut_ambushes: bool = False) -> str:
+def shape_of(*, unordered_syncs: bool, cut_ambushes: bool = False, lost_files: bool = False) -> str:
     """Return the options of the command, besides the seed, for `Outcome.shape`."""
     if cut_ambushes:
         return " --cut-ambushes"
-    return " --unordered-syncs" if unordered_syncs else ""
+    return (" --unordered-syncs" if unordered_syncs else "") + (" --lost-files" if lost_files else "")
 
 
 @contextmanager

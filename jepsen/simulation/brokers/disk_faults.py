@@ -2,7 +2,8 @@
 
     damage       a bit of a segment or of its index rows flips, or a page of it is zeroed; of group 0 as well
     read error   a page of such a file cannot be read for a while, or until somebody writes it again
-    small file   a time index, the meta file of a directory, what a broker remembers of others; nothing is lost with it
+    small file   a time index, the meta file of a directory, what a broker remembers of others; nothing is lost with it.
+                 A bit of it flips; with `BrokerOptions.lost_files` it may also be cut in half, emptied or removed
     stalled      every sync takes up to some seconds
     journal      a bit of the journal flips while the process is down
     wiped        the disk is replaced by an empty one
@@ -19,6 +20,7 @@ from typing import Final, NamedTuple
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
 from jepsen.simulation.brokers.harm import Damage, Harm
 from jepsen.simulation.brokers.machine import DATA_DIR
+from jepsen.simulation.brokers.small_files import flip, lose
 from jepsen.simulation.disk.simulated_faults import PAGE_BYTES
 from jepsen.simulation.file_damage import Wrongness, damage_file, damage_journal
 from jepsen.simulation.links import SECOND_NS
@@ -32,8 +34,6 @@ from raftlog.runtime.replica.group import Group
 from raftlog.types import NodeId
 
 STALLED_NS: Final = (SECOND_NS // 2, 3 * SECOND_NS)
-VERSION: Final = b'"format": '
-"""What stands before the version of a small file."""
 DISPOSABLE: Final = (".timeindex", "/.raftlog/meta", "/.raftlog/peers")
 
 
@@ -74,6 +74,8 @@ class DiskFaults(MachineFaults[Machine]):
             Fault.WIPE: self._wipe,
             Fault.STALE: self._stale,
         }
+        self._lost_random = cluster.random("lost files")
+        """Of nothing else, so that runs without lost files draw what they always did."""
         self.copies: dict[NodeId, _OldCopy] = {}
         """Of disks, to be put back once all others know better."""
 
@@ -176,13 +178,11 @@ class DiskFaults(MachineFaults[Machine]):
         files = [
             (path, content) for path, content in machine.disk.snapshot().items() if path.endswith(suffixes) and content
         ]
-        if files:
-            path, content = self.random.choice(files)
-            position = self.random.randrange(len(content))
-            if position == content.find(VERSION) + len(VERSION):
-                position = 0  # another version of the format would be refused, and rightly so
-            machine.disk.flip_bit(path, position, self.random.randrange(8))
-            machine.note(f"{path}: a bit flips at position {position}")
+        if files and self.cluster.options.lost_files:
+            machine.crash()
+            lose(machine, *self._lost_random.choice(files), self._lost_random)
+        elif files:
+            flip(machine, *self.random.choice(files), self.random)
             if machine.node.is_up and self.random.random() < 0.5:
                 machine.crash()
 

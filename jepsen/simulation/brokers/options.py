@@ -152,6 +152,12 @@ class BrokerOptions:
     uses: Uses
     unordered_syncs: bool = False
     """Whether syncs of a disk complete each for itself (`sync_delays`); not drawn, but asked for."""
+    lost_files: bool = False
+    """Whether small files are also cut, emptied and removed (`small_files`); not drawn, but asked for."""
+
+    def with_lost_files(self) -> "BrokerOptions":
+        """The same run with them, often."""
+        return replace(self, lost_files=True, faults=(*self.faults, *(Fault.SMALL_FILE,) * FOCUS_WEIGHT))
 
     @property
     def brokers(self) -> int:

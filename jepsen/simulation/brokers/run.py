@@ -18,12 +18,19 @@ from jepsen.simulation.verdicts import PropertyBroken, insist
 
 
 def simulate_brokers(
-    seed: int, options: BrokerOptions | None = None, level: str = "broker", *, unordered_syncs: bool = False
+    seed: int,
+    options: BrokerOptions | None = None,
+    level: str = "broker",
+    *,
+    unordered_syncs: bool = False,
+    lost_files: bool = False,
 ) -> Outcome:
-    """Run a seed to its end or to the first broken property; `unordered_syncs` is an option of every seed."""
+    """Run a seed to its end or to the first broken property; the two last are options of every seed."""
     options = options or draw(seed)
     if unordered_syncs:
         options = replace(options, unordered_syncs=True)
+    if lost_files:
+        options = options.with_lost_files()
     cluster = BrokerCluster(options)
     workload = Workload(cluster)
 
@@ -35,7 +42,8 @@ def simulate_brokers(
         cluster.loop.run_until_time(options.safety_s)
         Convergence(cluster, workload, nemesis).demand()
 
-    return _simulate(level, cluster, options, run, workload.acknowledged)
+    shape = shape_of(unordered_syncs=options.unordered_syncs, lost_files=options.lost_files)
+    return _simulate(level, cluster, options, run, workload.acknowledged, shape)
 
 
 def simulate_sharing(seed: int, *, unordered_syncs: bool = False) -> Outcome:
@@ -56,11 +64,17 @@ def simulate_founding(
     if unordered_syncs:
         options = replace(options, unordered_syncs=True)
     site = founding.Founding(options)
-    return _simulate("founding", site, options, site.run, lambda: len(site.taken))
+    shape = shape_of(unordered_syncs=options.unordered_syncs)
+    return _simulate("founding", site, options, site.run, lambda: len(site.taken), shape)
 
 
 def _simulate(
-    level: str, site: Site[Any], options: SiteOptions, run: Callable[[], None], acknowledged: Callable[[], int]
+    level: str,
+    site: Site[Any],
+    options: SiteOptions,
+    run: Callable[[], None],
+    acknowledged: Callable[[], int],
+    shape: str,
 ) -> Outcome:
     began = time.process_time()
     gc.disable()  # a run is short, and what it leaves behind is collected at once
@@ -78,5 +92,4 @@ def _simulate(
     gc.enable()
     gc.collect()
     cpu_s = time.process_time() - began
-    shape = shape_of(unordered_syncs=options.unordered_syncs)
     return Outcome(options.seed, failure, str(options), digest, virtual_s, cpu_s, steps, acknowledged(), level, shape)

@@ -1,0 +1,47 @@
+"""Ways in which a small file is lost: a bit of it flips, or half of it, all its bytes or the file itself are gone.
+
+The machine is down meanwhile: what is lost is found by the next process. A process that runs would not look.
+"""
+
+from enum import Enum
+from random import Random
+from typing import Final
+
+from jepsen.simulation.brokers.cluster import Machine
+
+VERSION: Final = b'"format": '
+"""What stands before the version of a small file."""
+
+
+class Loss(Enum):
+    """What is wrong with the file afterwards."""
+
+    FLIPPED = "flipped"
+    HALVED = "cut in half"
+    EMPTIED = "emptied"
+    REMOVED = "removed"
+
+
+def flip(machine: Machine, path: str, content: bytes, random: Random) -> None:
+    """Flip a bit anywhere but in the version: another version of the format would be refused, and rightly so."""
+    position = random.randrange(len(content))
+    if position == content.find(VERSION) + len(VERSION):
+        position = 0
+    machine.disk.flip_bit(path, position, random.randrange(8))
+    machine.note(f"{path}: a bit flips at position {position}")
+
+
+def lose(machine: Machine, path: str, content: bytes, random: Random) -> None:
+    """Do one of them to a file of a machine that is down."""
+    assert machine.node.process is None, f"{machine} runs"
+    loss = random.choice(list(Loss))
+    if loss is Loss.FLIPPED:
+        flip(machine, path, content, random)
+        return
+    if loss is Loss.REMOVED:
+        machine.disk.unlink(path)
+    else:
+        file = machine.disk.open(path)
+        file.truncate(len(content) // 2 if loss is Loss.HALVED else 0)
+        file.close()
+    machine.note(f"{path}: is {loss.value}")
