@@ -40,6 +40,9 @@ EVENTS: Final[dict[str, Kind]] = {
         WARNING, "why", "a file of a log could not be opened for want of file descriptors; readiness is false"
     ),
     "descriptors_available": _kind(INFO, "", "files of logs can be opened again"),
+    "private_key_readable": _kind(
+        WARNING, "path mode", "other users of this machine can read the private key of `--rpc-key`: chmod 600 it"
+    ),
     "stalled": _kind(WARNING, "what", "its loop or disk stood still; it leads nothing for a while, if others can"),
     "events_left_out": _kind(WARNING, "what count", "so many of one name in a second were not written"),
     # groups

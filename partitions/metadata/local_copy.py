@@ -15,7 +15,15 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from raftlog.errors import CorruptBatch, EntriesTrimmed, FormatError, InvalidBatch, RaftlogError, StorageError
+from raftlog.errors import (
+    CorruptBatch,
+    DescriptorsExhausted,
+    EntriesTrimmed,
+    FormatError,
+    InvalidBatch,
+    RaftlogError,
+    StorageError,
+)
 from raftlog.partitions.control import Answer, ControllerState, Restoration, SnapshotReader, decode_request
 from raftlog.partitions.control.rows import AnsweredRequest
 from raftlog.partitions.deadline import Deadline
@@ -114,7 +122,7 @@ class LocalCopy:
         try:
             if self._has_more():
                 self._fold_some(is_over)
-        except CorruptBatch as error:
+        except (CorruptBatch, DescriptorsExhausted) as error:
             _logger.error("the controller's state does not go on: %s", error)
             self._timer = self._loop.call_later(_DAMAGE_PAUSE_S, self.follow)
             return

@@ -299,5 +299,6 @@ def test_a_private_key_that_others_can_read_is_warned_of(ours: TlsFiles, caplog:
     assert not caplog.messages
     key.chmod(0o644)
     load_tls(ours)
-    assert caplog.messages == [f"other users of this machine can read the private key {key} (mode 644): chmod 600 it"]
+    [record] = caplog.records
+    assert (record.message, record.path, record.mode) == ("private_key_readable", str(key), "644")  # type: ignore[attr-defined]
     key.chmod(0o600)

@@ -5,7 +5,9 @@ import errno
 import pytest
 
 from raftlog.errors import DescriptorsExhausted, StorageFull
-from tests.runtime.drivers import World
+from raftlog.raft import Role
+from raftlog.types import Index
+from tests.runtime.drivers import GROUP, World
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
@@ -70,3 +72,60 @@ def test_a_journal_without_descriptors_says_so() -> None:
         world.disks[leader - 1].open_error = None
         files.make_room(0, files.room_end + 1)
         assert not driver.journal.lacks_descriptors
+
+
+def test_entries_that_cannot_be_read_without_descriptors_are_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that cannot read what a follower lacks steps down; another one sends it."""
+    with World() as world:
+        leader = world.leader()
+        behind = next(number for number in world.drivers if number != leader)
+        world.crash(behind)
+        world.fill(leader, 40)
+        log = world.group(leader).log
+
+        def refuse(*_: object) -> None:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        for name in ("read_entries", "checked_row_at"):
+            monkeypatch.setattr(log.segments, name, refuse)
+        with pytest.raises(DescriptorsExhausted):
+            log.entries(Index(2), 1, 1000)
+        with pytest.raises(DescriptorsExhausted):
+            log._stored_term(Index(2))
+        assert log.boundary.index < 2, "it stands in the files"
+        world.start(behind)
+        world.run_until(lambda: world.group(behind).log.last_index > 30)
+        assert world.group(leader).core.role is not Role.LEADER
+        assert world.group(leader).damage is None
+        assert not world.failures
+        monkeypatch.undo()
+        world.commit(world.leader(), b"afterwards")
+        world.converge()
+
+
+@pytest.mark.parametrize("failing", ["list_directory", "sync", "rename"])
+def test_removing_a_replica_waits_for_descriptors(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    with World(1) as world:
+        world.fill(world.leader(), 5)
+        driver, disk, path = world.drivers[1], world.disks[0], world.group(1).path
+        before = getattr(disk, failing)
+        refused = []
+
+        def refuse(*arguments: object) -> object:
+            if any("trash" in str(argument) for argument in arguments):
+                refused.append(arguments)
+                raise OSError(errno.EMFILE, "Too many open files")
+            return before(*arguments)
+
+        monkeypatch.setattr(disk, failing, refuse)
+        world.do(1, lambda: driver.remove_group(GROUP.bytes))
+        world.run(1.0)
+        assert len(refused) > 1, "it is tried again"
+        assert not world.failures
+        assert driver.persister.is_leaving(GROUP.bytes)
+        monkeypatch.undo()
+        world.run_until(lambda: not driver.persister.is_leaving(GROUP.bytes))
+        world.run(0.2)
+        assert not disk.exists(path)
+        assert disk.list_directory("/data/.raftlog/trash") == []
+        assert not world.failures

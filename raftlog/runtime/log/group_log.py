@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Final
 
-from raftlog.errors import CorruptBatch
+from raftlog.errors import CorruptBatch, DescriptorsExhausted
 from raftlog.raft import Entry, EntryId, LogView
 from raftlog.raft.memory_log import within_bytes
 from raftlog.records import BatchHeader, ControlKind, read_control, read_header, stamp
@@ -99,7 +99,8 @@ class GroupLog(LogView):
         return self._last_index
 
     def term_at(self, index: Index) -> Term:
-        """Raises `CorruptBatch` when the entry is an old one whose row or header is damaged."""
+        """Raises `CorruptBatch` when the entry is an old one whose row or header is damaged, and
+        `DescriptorsExhausted`."""
         assert self._boundary.index <= index <= self._last_index, (
             f"index {index} outside [{self._boundary.index}, {self._last_index}]"
         )
@@ -111,7 +112,8 @@ class GroupLog(LogView):
         return self._stored_term(index)
 
     def entries(self, first: Index, max_entries: int, max_bytes: int) -> Sequence[Entry]:
-        """Raises `CorruptBatch` when the first of them is damaged; ends before a later damaged one."""
+        """Raises `CorruptBatch` when the first of them is damaged, and ends before a later damaged one;
+        `DescriptorsExhausted`."""
         start = first - self._recent_first
         if start >= 0:
             return within_bytes(self._recent[start : start + max_entries], max_bytes)
@@ -186,11 +188,16 @@ class GroupLog(LogView):
     def settle_cut(self) -> None:
         """The cut is durable in the journal: the files may lose what it freed.
 
-        Raises `CorruptBatch` where the new end is damaged; then nothing changed.
+        Raises `CorruptBatch` where the new end is damaged, and `DescriptorsExhausted`; then nothing changed.
         """
         assert self._cut_to is not None, "no cut waits"
         if self._cut_to > self._boundary.index:
-            self.segments.checked_row_at(self._cut_to)
+            try:
+                self.segments.checked_row_at(self._cut_to)
+            except OSError as error:
+                if not lacks_descriptors(error):
+                    raise
+                raise self._unreadable(self._cut_to, error) from None
         self.segments.cut_to_index(self._cut_to)
         self._end = self._end_of_files()
         self._written = min(self._written, self._cut_to)
@@ -349,9 +356,11 @@ class GroupLog(LogView):
         except OSError as error:
             raise self._unreadable(index, error) from None
 
-    def _unreadable(self, index: Index, error: OSError) -> CorruptBatch:
-        """What the disk will not give is as good as damaged."""
+    def _unreadable(self, index: Index, error: OSError) -> CorruptBatch | DescriptorsExhausted:
+        """What the disk will not give is as good as damaged; what no descriptor is left for is not."""
         path = self.segments.segment_of_index(index).files.log.path
+        if lacks_descriptors(error):
+            return descriptors_exhausted(path, error)
         return CorruptBatch(path, Position(0), Offset(-1), f"entry {index} cannot be read: {error}")
 
     # trimming
@@ -387,7 +396,7 @@ class GroupLog(LogView):
     def trim(self, offset: int) -> None:
         """Delete the segments below `offset`, where one begins; the log start is not below it, durably.
 
-        Raises `CorruptBatch`: nothing changed.
+        Raises `CorruptBatch` and `DescriptorsExhausted`: nothing changed.
         """
         doomed = self.segments.segments_below(offset)
         if not doomed:

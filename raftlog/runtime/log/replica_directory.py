@@ -134,11 +134,18 @@ def move_to_trash(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> 
         number += 1
         target = f"{trash}/{group_id}-{number}"
     disk.rename(path, target)
+    _end_move(disk, data_dir, path)
+    return target
+
+
+def _end_move(disk: Disk, data_dir: str, path: str) -> None:
+    """What follows the renaming of a directory into the trash; may be repeated."""
     parent = path.rpartition("/")[0]
-    disk.sync([], [parent, trash])
+    if not disk.exists(parent):
+        return
+    disk.sync([], [parent, internal(data_dir, _TRASH)])
     if parent != data_dir and not disk.list_directory(parent):
         disk.remove_directory(parent)  # that of a topic which has no partition here any more
-    return target
 
 
 def move_aside(disk: Disk, data_dir: str, path: str) -> str:
@@ -171,25 +178,26 @@ class Trash:
 
     def __init__(self, disk: Disk, data_dir: str) -> None:
         self._disk, self._data_dir = disk, data_dir
-        self._waiting: list[tuple[str, uuid.UUID]] = []
         self._is_empty = False
         """Nothing is there; not known at a start."""
 
-    def add(self, path: str, group_id: uuid.UUID) -> None:
-        """The directory is not used any more; it goes with the next `empty`."""
-        self._waiting.append((path, group_id))
+    def take(self, path: str, group_id: uuid.UUID) -> None:
+        """Rename away a directory that is not used any more, durably; it goes with the next `empty`. Raises `OSError`;
+        after that it may be called again."""
+        self._is_empty = False
+        if self._disk.exists(path):
+            move_to_trash(self._disk, self._data_dir, path, group_id)
+        else:  # an attempt failed behind the renaming
+            _end_move(self._disk, self._data_dir, path)
 
     def look_again(self) -> None:
         """Somebody moved a directory there."""
         self._is_empty = False
 
     def empty(self) -> None:
-        """Rename away what was added, durably, and delete what is there."""
-        for path, group_id in self._waiting:
-            move_to_trash(self._disk, self._data_dir, path, group_id)
-        if self._is_empty and not self._waiting:
+        """Delete what is there. Raises `OSError`; after that it may be called again."""
+        if self._is_empty:
             return
-        self._waiting.clear()
         trash = internal(self._data_dir, _TRASH)
         if self._disk.exists(trash):
             for name in self._disk.list_directory(trash):

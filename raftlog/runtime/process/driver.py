@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Self
 
-from raftlog.errors import CorruptBatch, LogClosed, NotLeader, RaftlogError, StorageFull
+from raftlog.errors import CorruptBatch, DescriptorsExhausted, LogClosed, NotLeader, RaftlogError, StorageFull
 from raftlog.raft import RaftCore, Ready, ReplicaId, Restart
 from raftlog.raft.messages import AppendRequest
 from raftlog.raft.refused import RefusedMessage
@@ -250,6 +250,8 @@ class Driver:
                 group.core.step(message)
             except CorruptBatch as error:
                 group.note_damage(error)
+            except DescriptorsExhausted:  # the sender repeats it
+                self.messages_refused += 1
             except RefusedMessage as refused:
                 self.messages_refused += 1
                 handle_refused(group, refused)
@@ -441,6 +443,7 @@ class Driver:
         try:
             self.room.look(self.persister.waits_for_room)
             self.descriptors.look(self.persister.waits_for_descriptors)
+            self.persister.settle_cuts()
             if self.persister.empty_trash():
                 self.on_gone()
             self._scrubbing.tick(self.groups, now)

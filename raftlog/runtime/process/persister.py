@@ -9,7 +9,7 @@ installation, waits in one queue. A failed sync is never tried again: it ends th
 import asyncio
 from collections.abc import Callable, Sequence
 
-from raftlog.errors import CorruptBatch, RaftlogError, SyncFailed
+from raftlog.errors import CorruptBatch, DescriptorsExhausted, RaftlogError, SyncFailed
 from raftlog.raft import Ready
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.histogram import Histogram
@@ -36,6 +36,7 @@ from raftlog.runtime.process.outbox import Outbox
 from raftlog.runtime.replica.group import Group
 from raftlog.runtime.replica.part import Part
 from raftlog.storage.disk import Disk, File
+from raftlog.storage.shortages import lacks_descriptors
 from raftlog.types import Index, Offset, Term
 
 
@@ -81,6 +82,8 @@ class Persister:
         """Operations of the turn that is under way."""
         self._parts: list[tuple[Group, Part]] = []
         """Its parts, which are in the journal once these are."""
+        self._starved_cuts: dict[GroupKey, Group] = {}
+        """Groups whose cut could not reach the files without descriptors."""
         self._cuts: list[Group] = []
         """Groups whose logs it cut."""
         self._syncs: dict[asyncio.Future[OSError | None], None] = {}
@@ -239,11 +242,20 @@ class Persister:
                 group.log.settle_cut()
             except CorruptBatch as error:
                 group.note_damage(error)  # it is settled once that is repaired
+            except DescriptorsExhausted:
+                self._starved_cuts[group.key] = group
             self.write(group)
         if group.has_voting_position and group.core.voting_position is None:
             group.has_voting_position = False
             self.append([VotingPosition(group.key, Index(0), Term(0))])
         self._mark_dirty(group)
+
+    def settle_cuts(self) -> None:
+        """Settle the cuts for which no file descriptor was left."""
+        while self._starved_cuts:
+            _, group = self._starved_cuts.popitem()
+            if not group.is_closed:
+                self.settle_cut(group)
 
     def settle_cut(self, group: Group) -> None:
         """A cut that could not reach the files, because they were damaged, may do so now."""
@@ -300,18 +312,20 @@ class Persister:
 
     def empty_trash(self) -> bool:
         """Throw away the directories of removed groups, unless a sync that was submitted still needs them there.
-        Whether there were any."""
+        Whether there were any. What no descriptor was left for is tried again with the next call."""
         if self.checkpoints.is_under_way:
             return False
         gone = [key for key, group in self._leaving.items() if group.is_gone and not self._larges.is_syncing(key)]
-        for key in gone:
-            group = self._leaving.pop(key)
-            self.trash.add(group.path, group.group_id)
+        count = len(self._leaving)
         try:
+            for key in gone:
+                self.trash.take(self._leaving[key].path, self._leaving[key].group_id)
+                del self._leaving[key]
             self.trash.empty()
         except OSError as error:
-            self._disk_failed(error)
-        return bool(gone)
+            if not lacks_descriptors(error):
+                self._disk_failed(error)
+        return len(self._leaving) < count
 
     @property
     def waiting_count(self) -> int:

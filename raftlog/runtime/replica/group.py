@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from raftlog.errors import (
     CorruptBatch,
+    DescriptorsExhausted,
     InvalidArgument,
     LogClosed,
     NotLeader,
@@ -270,7 +271,7 @@ class Group:
         """Committed entries from `first` on, control entries too; perhaps fewer than there are, none at the end.
 
         At least one, even if it is larger than `max_bytes`. Raises `EntriesTrimmed` when the log begins behind `first`,
-        `CorruptBatch` and `InvalidBatch`.
+        `CorruptBatch`, `DescriptorsExhausted` and `InvalidBatch`.
         """
         try:
             return read_committed(self.log, first, self.applied_index, max_bytes)
@@ -366,7 +367,7 @@ class Group:
     # what the driver does
 
     def take_ready(self) -> Ready | None:
-        """The core's next Ready. A damaged entry that it wanted to send ends its leadership first."""
+        """The core's next Ready. An entry that it wanted to send and cannot read ends its leadership first."""
         self.rolling.ahead_bytes = 0
         if self._trimming.is_waiting:
             self._trimming.go_on()
@@ -374,6 +375,9 @@ class Group:
             ready = self.core.ready()
         except CorruptBatch as error:
             self.note_damage(error)
+            ready = self.core.ready()
+        except DescriptorsExhausted as error:
+            self.core.step_down(str(error))  # others can read what is to be sent
             ready = self.core.ready()
         if self.on_turn is not None:
             self.on_turn()

@@ -16,7 +16,7 @@ are looked for once, among the entries that were not known to be committed. Owne
 
 from typing import Generic, Protocol, TypeVar
 
-from raftlog.errors import CorruptBatch, Unavailable
+from raftlog.errors import CorruptBatch, DescriptorsExhausted, Unavailable
 from raftlog.records import ControlKind, read_control
 from raftlog.runtime.log.control_entries import CompactedTo, Trim, decode_compacted_to, decode_trim, is_control
 from raftlog.runtime.log.group_log import NO_MARK, GroupLog
@@ -146,6 +146,8 @@ class Trimming(Generic[G]):
             except CorruptBatch as error:
                 group.note_damage(error)
                 return
+            except DescriptorsExhausted:
+                return  # the next turn looks again
             for entry in entries:
                 if is_control(entry.payload):
                     kind, payload = read_control(entry.payload)
@@ -175,6 +177,8 @@ class Trimming(Generic[G]):
                 log.trim(end)
             except CorruptBatch as error:
                 group.note_damage(error)
+            except DescriptorsExhausted:
+                pass  # they are left over, and the next turn tries again
         self.is_waiting = bool(self._owed) or self._looked_to < log.noted_from - 1 or log.has_leftovers
 
     def _may_drop(self, although_damaged: bool) -> bool:

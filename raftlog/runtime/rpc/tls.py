@@ -12,6 +12,7 @@ import stat
 from typing import Any, NamedTuple
 
 from raftlog.errors import InvalidArgument
+from raftlog.events import event
 from raftlog.runtime.rpc.authentication import certified_nodes
 from raftlog.types import NodeId
 
@@ -41,14 +42,12 @@ class TlsContexts(NamedTuple):
 def load_tls(files: TlsFiles) -> TlsContexts:
     """Read the files; raises `InvalidArgument` that names the one that cannot be used.
 
-    Logs a warning when users other than the owner and its group can read the private key.
+    Logs an event when users other than the owner and its group can read the private key.
     """
     server, client = (_context(files, side) for side in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
     mode = stat.S_IMODE(os.stat(files.key).st_mode)
     if mode & stat.S_IRWXO:
-        _logger.warning(
-            "other users of this machine can read the private key %s (mode %o): chmod 600 it", files.key, mode
-        )
+        event(_logger, "private_key_readable", path=files.key, mode=f"{mode:o}")
     certificate = _own_certificate(files, server, client)
     client.check_hostname = files.check_names
     names = tuple(f"{kind}:{name}" for kind, name in certificate.get("subjectAltName", ()))
