@@ -20,7 +20,7 @@ from bench.shared_secret import SECRET
 from bench.syncs import SyncCount
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.multiraft import Node, NodeSettings
+from raftlog.partitions.node import Node, NodeSettings
 from raftlog.raft import Role
 from raftlog.records import NewRecord, build_batch, read_header, read_records
 from raftlog.runtime.replica.group import Committed, Group

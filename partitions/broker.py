@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from raftlog.errors import InvalidArgument, Unavailable, UnknownTopic
-from raftlog.partitions.assignments.assignments import Assignments
-from raftlog.partitions.balancing import Balancer
 from raftlog.partitions.cluster_view import ClusterView
 from raftlog.partitions.consumers import Consumers
-from raftlog.partitions.control import Addresses
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller.machine import Addresses
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.gossip.cluster_map import ClusterMap, Picture
@@ -29,14 +28,18 @@ from raftlog.partitions.groups.service import Groups
 from raftlog.partitions.groups.surroundings import GroupSurroundings
 from raftlog.partitions.housekeeping import Housekeeping
 from raftlog.partitions.measuring import Measuring
-from raftlog.partitions.metadata import Metadata
-from raftlog.partitions.moves import Leaving, Moves
-from raftlog.partitions.multiraft import Node
-from raftlog.partitions.multiraft.surroundings import Surroundings, real_surroundings
+from raftlog.partitions.node import Node
+from raftlog.partitions.node.surroundings import Surroundings, real_surroundings
 from raftlog.partitions.operations import Operations
 from raftlog.partitions.operations.applying import apply_throttle, balancer_settings
-from raftlog.partitions.producers import GivenIds, Producers
-from raftlog.partitions.recovering import Recovered, Recovering
+from raftlog.partitions.placement.assignments.assignments import Assignments
+from raftlog.partitions.placement.balancing import Balancer
+from raftlog.partitions.placement.moves import Leaving, Moves
+from raftlog.partitions.placement.recovery import Recovered, Recovering
+from raftlog.partitions.produce import GivenIds, Producers
+from raftlog.partitions.produce.large_calls import produce_large
+from raftlog.partitions.produce.spreading import PartitionChoice, produce_records, produce_sequenced
+from raftlog.partitions.produce.streams import ProduceStream
 from raftlog.partitions.results import (
     ALL,
     Acks,
@@ -50,13 +53,10 @@ from raftlog.partitions.results import (
     TopicDescription,
 )
 from raftlog.partitions.routing.finding import Finder
-from raftlog.partitions.routing.large_calls import produce_large
 from raftlog.partitions.routing.partition import Partition, Shared
-from raftlog.partitions.routing.reading import Reader
+from raftlog.partitions.routing.reads import Reader
 from raftlog.partitions.routing.router import Router
 from raftlog.partitions.routing.serving import DataRequests
-from raftlog.partitions.routing.spreading import PartitionChoice, produce_records, produce_sequenced
-from raftlog.partitions.routing.streams import ProduceStream
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.partitions.topic_changes import TopicChanges

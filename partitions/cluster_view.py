@@ -11,17 +11,17 @@ from typing import Any, Final
 import raftlog
 from raftlog.config import TopicConfig
 from raftlog.errors import InvalidArgument, RaftlogError
-from raftlog.partitions.control import Broker as BrokerRow
-from raftlog.partitions.control import CreateTopic
-from raftlog.partitions.control.naming import GroupName
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller.machine import Broker as BrokerRow
+from raftlog.partitions.controller.machine import CreateTopic
+from raftlog.partitions.controller.machine.naming import GroupName
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.gossip.service import Gossip
-from raftlog.partitions.metadata import Metadata
-from raftlog.partitions.moves import Moves, lost_majority
-from raftlog.partitions.multiraft import Node
-from raftlog.partitions.multiraft.requests import Request
-from raftlog.partitions.multiraft.status import describe_damage
+from raftlog.partitions.node import Node
+from raftlog.partitions.node.requests import Request
+from raftlog.partitions.node.status import describe_damage
 from raftlog.partitions.operations.places import allocation_failures
+from raftlog.partitions.placement.moves import Moves, lost_majority
 from raftlog.partitions.results import (
     HEALTH_NAMES_MAX,
     BrokerDescription,

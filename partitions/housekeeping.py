@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable
 
 from raftlog.errors import RaftlogError
-from raftlog.partitions.assignments.assignments import Assignments
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.housekeeping import GroupHousekeeping
-from raftlog.partitions.multiraft import Node
+from raftlog.partitions.node import Node
+from raftlog.partitions.placement.assignments.assignments import Assignments
 
 _logger = logging.getLogger(__name__)
 _SLICE = 64

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from raftlog.partitions.budget import Budget
-from raftlog.partitions.moves import Moves
-from raftlog.partitions.multiraft import Node
+from raftlog.partitions.node import Node
+from raftlog.partitions.placement.moves import Moves
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.replica.describing import voters_in_sync
 from raftlog.partitions.routing.router import Router

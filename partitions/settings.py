@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from raftlog.cluster_secret import ClusterSecret
 from raftlog.config import DAY_MS, GIB, KIB, MIB, TopicConfig
 from raftlog.errors import InvalidArgument
+from raftlog.partitions.controller import MetadataSettings
 from raftlog.partitions.gossip.settings import GossipSettings, check_rack
 from raftlog.partitions.groups.bounds import GroupSettings
-from raftlog.partitions.metadata import MetadataSettings
-from raftlog.partitions.multiraft import NodeSettings
-from raftlog.partitions.multiraft.settings import node_driver_config
+from raftlog.partitions.node import NodeSettings
+from raftlog.partitions.node.settings import node_driver_config
 from raftlog.records.partitioner import hash_by_name
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.memory_budget import MEMORY_BUDGET_BYTES, MemoryShares

@@ -10,11 +10,18 @@ from uuid import UUID
 
 from raftlog.config import TopicConfig
 from raftlog.errors import InvalidArgument, TopicExists
-from raftlog.partitions.control import AlterTopicConfigs, Candidate, CreateTopic, DeleteTopic, place, settings_of
-from raftlog.partitions.control.naming import check_topic_name
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller.machine import (
+    AlterTopicConfigs,
+    Candidate,
+    CreateTopic,
+    DeleteTopic,
+    place,
+    settings_of,
+)
+from raftlog.partitions.controller.machine.naming import check_topic_name
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.metadata import Metadata
-from raftlog.partitions.multiraft import Node
+from raftlog.partitions.node import Node
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.types import NodeId

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from raftlog.partitions.multiraft.settings import node_driver_config
+from raftlog.partitions.node.settings import node_driver_config
 from raftlog.runtime.journal.config import JournalConfig
 
 MIB = 1 << 20

@@ -14,7 +14,7 @@ def imports() -> dict[str, set[str]]:
 
 
 def test_no_modules_import_each_other_in_a_circle(imports: dict[str, set[str]]) -> None:
-    assert "raftlog.runtime.process.driver" in imports["raftlog.partitions.multiraft.node"]
+    assert "raftlog.runtime.process.driver" in imports["raftlog.partitions.node.node"]
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:

@@ -22,7 +22,7 @@ from raftlog.api.http.produce_options import ProduceOptions
 from raftlog.api.http.streamed_body import StreamedBody
 from raftlog.errors import RaftlogError, Unavailable
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.routing.streams import ProduceStream, Share
+from raftlog.partitions.produce.streams import ProduceStream, Share
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.runtime.slices import in_slices
 

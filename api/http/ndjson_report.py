@@ -19,7 +19,7 @@ from raftlog.api.http.ndjson_block import Block
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.request_headers import header
 from raftlog.errors import RaftlogError
-from raftlog.partitions.routing.streams import Share
+from raftlog.partitions.produce.streams import Share
 
 logger = logging.getLogger(__name__)
 

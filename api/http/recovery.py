@@ -12,7 +12,7 @@ from raftlog.api.http.json_fields import INT32_MAX, refuse_unknown
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.routing import Router, Target
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.recovering import Absent, Recovered, Standing
+from raftlog.partitions.placement.recovery import Absent, Recovered, Standing
 
 
 class RecoveryHandlers:

@@ -21,9 +21,9 @@ from raftlog.api.maelstrom.keyspace import Keyspace
 from raftlog.api.maelstrom.settings import NodeSettings
 from raftlog.api.maelstrom.wire import MaelstromTransport
 from raftlog.errors import RaftlogError, StorageError
-from raftlog.partitions.multiraft.campaigns import Campaigns
-from raftlog.partitions.multiraft.identity import NodeDirectory
-from raftlog.partitions.multiraft.leadership import LeaderWaits
+from raftlog.partitions.node.campaigns import Campaigns
+from raftlog.partitions.node.identity import NodeDirectory
+from raftlog.partitions.node.leadership import LeaderWaits
 from raftlog.raft import Ready, ReplicaId
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.log.control_entries import member_of

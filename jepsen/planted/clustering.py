@@ -6,9 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from jepsen.planted.patching import replace_method
-from raftlog.partitions.assignments.assignments import Assignments
+from raftlog.partitions.controller.first_start import FirstStart, View
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.metadata.first_start import FirstStart, View
+from raftlog.partitions.placement.assignments.assignments import Assignments
 from raftlog.partitions.replica import Appended, Replica
 from raftlog.partitions.results import ALL, Acks
 from raftlog.partitions.routing.partition import Partition

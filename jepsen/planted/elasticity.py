@@ -7,8 +7,8 @@ from jepsen.planted.patching import replace_method
 from raftlog.membership.member import State
 from raftlog.membership.swim import MemberChange
 from raftlog.partitions.gossip.service import Gossip
-from raftlog.partitions.moves.moves import Moves
-from raftlog.partitions.moves.plan import next_change
+from raftlog.partitions.placement.moves.moves import Moves
+from raftlog.partitions.placement.moves.plan import next_change
 from raftlog.raft import Configuration, ConfigurationChange, ReplicaId, Role, election, leader
 from raftlog.raft.core import RaftCore
 from raftlog.raft.follower import Follower

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from uuid import UUID
 
 from jepsen.planted.patching import replace_method
-from raftlog.partitions.multiraft import identity, opening
-from raftlog.partitions.multiraft.identity import NodeDirectory
-from raftlog.partitions.multiraft.surroundings import Surroundings
+from raftlog.partitions.node import identity, opening
+from raftlog.partitions.node.identity import NodeDirectory
+from raftlog.partitions.node.surroundings import Surroundings
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.node_identity import JOURNAL, NodeIdentity
 from raftlog.runtime.rpc import handshake

@@ -34,7 +34,7 @@ from raftlog.partitions.consumers.results import (
 from raftlog.partitions.consumers.stored import Anchor, Stored
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
-from raftlog.partitions.routing.pending import as_raised_again
+from raftlog.partitions.produce.pending import as_raised_again
 from raftlog.types import Offset, TopicPartition
 
 _logger = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from raftlog.partitions.consumers.results import (
     Subscribed,
 )
 from raftlog.partitions.consumers.settings import check_name, read_settings
-from raftlog.partitions.control.naming import check_topic_name
+from raftlog.partitions.controller.machine.naming import check_topic_name
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.groups.names import check_group

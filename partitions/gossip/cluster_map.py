@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from raftlog.membership.member import State
-from raftlog.partitions.control import Broker as BrokerRow
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller.machine import Broker as BrokerRow
 from raftlog.partitions.gossip.members import UNKNOWN
 from raftlog.partitions.gossip.service import Gossip
-from raftlog.partitions.metadata import Metadata
-from raftlog.partitions.multiraft import Node
+from raftlog.partitions.node import Node
 from raftlog.partitions.routing.router import Router
 from raftlog.partitions.routing.topics import Topic, Topics
 

@@ -6,7 +6,7 @@ from typing import Final
 from raftlog.config import KIB
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.gossip.description import Load
-from raftlog.partitions.multiraft import Node
+from raftlog.partitions.node import Node
 
 _WEIGHT: Final = 0.2
 """Of the newest look in the rate."""

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from raftlog.errors import FormatError
 from raftlog.membership.member import Member
-from raftlog.partitions.control import Broker
+from raftlog.partitions.controller.machine import Broker
 from raftlog.partitions.gossip.description import Description, Load, decode
 from raftlog.types import NodeId
 

@@ -27,12 +27,12 @@ from raftlog.membership.member import Member, State
 from raftlog.membership.swim import Conflict, MemberChange
 from raftlog.membership.wire import Wire
 from raftlog.partitions.addresses import Address
-from raftlog.partitions.control import Addresses
+from raftlog.partitions.controller import Metadata, address_text, parse_address
+from raftlog.partitions.controller.machine import Addresses
 from raftlog.partitions.gossip.description import Description, Load, encode
 from raftlog.partitions.gossip.members import ClusterMember, combined, description_of
 from raftlog.partitions.gossip.settings import GossipSettings
-from raftlog.partitions.metadata import Metadata, address_text, parse_address
-from raftlog.partitions.multiraft import Node
+from raftlog.partitions.node import Node
 from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc.addresses import resolve
 from raftlog.types import NodeId

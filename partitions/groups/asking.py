@@ -15,8 +15,8 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.groups.coordinators import Coordinators
 from raftlog.partitions.groups.wire import malformed
-from raftlog.partitions.multiraft import Node
-from raftlog.partitions.multiraft.requests import Request
+from raftlog.partitions.node import Node
+from raftlog.partitions.node.requests import Request
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.router import Router

@@ -14,7 +14,7 @@ from typing import Protocol
 from raftlog.errors import NotLeader
 from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.groups.surroundings import GroupSurroundings
-from raftlog.partitions.multiraft import Node
+from raftlog.partitions.node import Node
 from raftlog.partitions.routing.partition import Partition
 from raftlog.raft import Ready, ReplicaId
 from raftlog.runtime.replica.group import Group

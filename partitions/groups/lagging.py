@@ -22,7 +22,7 @@ from raftlog.partitions.groups.results import (
 from raftlog.partitions.results import OffsetRange
 from raftlog.partitions.routing.finding import Finder
 from raftlog.partitions.routing.partition import Partition
-from raftlog.partitions.routing.reading import Reader
+from raftlog.partitions.routing.reads import Reader
 from raftlog.types import Offset, TopicPartition
 
 _AT_ONCE: Final = 64

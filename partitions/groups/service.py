@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from raftlog.errors import InvalidArgument, UnknownGroup
+from raftlog.partitions.controller import Metadata
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.asking import Asking, AtCoordinator, partition_of
 from raftlog.partitions.groups.coordinator import Coordinator
@@ -60,11 +61,10 @@ from raftlog.partitions.groups.wire import (
     synced_of,
     value_of,
 )
-from raftlog.partitions.metadata import Metadata
-from raftlog.partitions.multiraft import Node
+from raftlog.partitions.node import Node
 from raftlog.partitions.routing.finding import Finder
 from raftlog.partitions.routing.partition import Partition
-from raftlog.partitions.routing.reading import Reader
+from raftlog.partitions.routing.reads import Reader
 from raftlog.partitions.routing.router import Router
 from raftlog.partitions.routing.topics import Topics
 from raftlog.partitions.topic_changes import TopicChanges

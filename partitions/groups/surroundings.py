@@ -6,11 +6,11 @@ from random import Random
 from typing import Self
 from uuid import UUID
 
+from raftlog.partitions.controller import Metadata
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.groups.bounds import GroupSettings
 from raftlog.partitions.groups.places import Places
-from raftlog.partitions.metadata import Metadata
-from raftlog.partitions.multiraft.surroundings import Surroundings
+from raftlog.partitions.node.surroundings import Surroundings
 from raftlog.partitions.routing.finding import Finder
 from raftlog.partitions.routing.topics import Topics
 from raftlog.partitions.settings import BrokerSettings

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from raftlog.errors import NotLeader, Overloaded, RaftlogError
 from raftlog.partitions.groups.folded import Entry, Folded
 from raftlog.partitions.groups.records import encode_key, encode_value
+from raftlog.partitions.produce.pending import as_raised_again, record_size
 from raftlog.partitions.replica import Appended, Replica
 from raftlog.partitions.results import ALL
-from raftlog.partitions.routing.pending import as_raised_again, record_size
 from raftlog.records import BatchBuilder, NewRecord
 from raftlog.types import Term
 

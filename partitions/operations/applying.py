@@ -1,9 +1,9 @@
 """What the cluster's settings change on a broker, as it hears of them. Called by the broker."""
 
-from raftlog.partitions.balancing import BalancerSettings, Mode
-from raftlog.partitions.control import Cluster
-from raftlog.partitions.multiraft import Node
+from raftlog.partitions.controller.machine import Cluster
+from raftlog.partitions.node import Node
 from raftlog.partitions.operations.cluster_settings import current
+from raftlog.partitions.placement.balancing import BalancerSettings, Mode
 
 
 def balancer_settings(state: Cluster) -> BalancerSettings:

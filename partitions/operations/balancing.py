@@ -2,9 +2,9 @@
 
 from typing import cast
 
-from raftlog.partitions.balancing import Balancer
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.operations import results
+from raftlog.partitions.placement.balancing import Balancer
 
 
 class BalancingOrders:

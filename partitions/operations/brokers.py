@@ -7,14 +7,21 @@ decommission   draining; the balancer moves its replicas, and the controller's l
 from collections.abc import Iterable, Sequence
 
 from raftlog.errors import InvalidArgument, Unavailable, UnknownBroker
-from raftlog.partitions.balancing.balancer import Balancer
-from raftlog.partitions.control import Broker, ControllerState, GroupName, RemoveBroker, SetMaintenance, UpdateBroker
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller.machine import (
+    Broker,
+    ControllerState,
+    GroupName,
+    RemoveBroker,
+    SetMaintenance,
+    UpdateBroker,
+)
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.operations.broker_reports import Telling, Told
+from raftlog.partitions.operations.move_reports import Seen, Watching, bounded
 from raftlog.partitions.operations.places import allocation_failures
 from raftlog.partitions.operations.results import MOVES_MAX, Decommission, Maintenance, Move
-from raftlog.partitions.operations.telling import Telling, Told
-from raftlog.partitions.operations.watching import Seen, Watching, bounded
+from raftlog.partitions.placement.balancing.balancer import Balancer
 from raftlog.types import Index, NodeId
 
 

@@ -6,7 +6,8 @@ from typing import TypeAlias
 
 import raftlog
 from raftlog.errors import InvalidArgument, VersionConflict
-from raftlog.partitions.control import (
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller.machine import (
     FEATURE_LEVEL_KNOWN,
     AlterClusterConfig,
     ControllerState,
@@ -15,10 +16,9 @@ from raftlog.partitions.control import (
     settings_of,
 )
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.metadata import Metadata
 from raftlog.partitions.operations import cluster_settings
+from raftlog.partitions.operations.broker_reports import Telling
 from raftlog.partitions.operations.results import BrokerConfig, BrokerLevels, ClusterConfig, Levels
-from raftlog.partitions.operations.telling import Telling
 from raftlog.partitions.results import BrokerDescription
 from raftlog.types import Index
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from raftlog.config import MIB
 from raftlog.errors import InvalidArgument
-from raftlog.partitions.control import Cluster
+from raftlog.partitions.controller.machine import Cluster
 from raftlog.partitions.operations.results import BalancerMode, ClusterConfig, ConfigEntry, SettingType, SettingValue
 
 _MODES: Final[tuple[BalancerMode, ...]] = ("off", "node_add", "continuous")

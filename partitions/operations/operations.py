@@ -15,18 +15,18 @@ Every call raises `Unavailable` (mostly `NoLeader`) when the controller cannot b
 
 from collections.abc import Mapping, Sequence
 
-from raftlog.partitions.balancing.balancer import Balancer
+from raftlog.partitions.controller import Metadata
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.metadata import Metadata
-from raftlog.partitions.moves import Moves
-from raftlog.partitions.multiraft import Node
+from raftlog.partitions.node import Node
 from raftlog.partitions.operations import results
 from raftlog.partitions.operations.balancing import BalancingOrders
+from raftlog.partitions.operations.broker_reports import Telling
 from raftlog.partitions.operations.brokers import BrokerOrders
 from raftlog.partitions.operations.cluster import Brokers, ClusterOrders
 from raftlog.partitions.operations.cluster_settings import current
-from raftlog.partitions.operations.leading import LeadershipOrders
+from raftlog.partitions.operations.leadership import LeadershipOrders
 from raftlog.partitions.operations.local import local_replicas, local_summary
+from raftlog.partitions.operations.move_reports import Watching, bounded
 from raftlog.partitions.operations.partitions import PartitionOrders
 from raftlog.partitions.operations.results import (
     BrokerConfig,
@@ -38,8 +38,8 @@ from raftlog.partitions.operations.results import (
     Maintenance,
     Move,
 )
-from raftlog.partitions.operations.telling import Telling
-from raftlog.partitions.operations.watching import Watching, bounded
+from raftlog.partitions.placement.balancing.balancer import Balancer
+from raftlog.partitions.placement.moves import Moves
 from raftlog.partitions.routing.router import Router
 from raftlog.partitions.routing.topics import Topics
 from raftlog.types import TopicPartition

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from raftlog.errors import InvalidArgument, OutcomeUnknown, RequestError, Unavailable, VersionConflict
-from raftlog.partitions.control import Assignment, ControllerState, GroupName, SetAssignment
-from raftlog.partitions.control.schema import REPLICAS_MAX
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller.machine import Assignment, ControllerState, GroupName, SetAssignment
+from raftlog.partitions.controller.machine.schema import REPLICAS_MAX
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.operations.move_reports import Watching, concerning
 from raftlog.partitions.operations.results import Move
-from raftlog.partitions.operations.watching import Watching, concerning
 from raftlog.raft import ReplicaId
 from raftlog.types import Index, NodeId, TopicPartition
 

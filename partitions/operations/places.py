@@ -6,7 +6,7 @@ hosts of the replicas that stay + hosts of brokers that take new ones ≥ replic
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from raftlog.partitions.control import Cluster, GroupName
+from raftlog.partitions.controller.machine import Cluster, GroupName
 
 
 class Failures(NamedTuple):

@@ -1,4 +1,4 @@
-"""From any node to the leader of a partition: produce queues, forwarding between nodes, who leads.
+"""From any node to the leader of a partition: topics, who leads, forwarding between nodes, reads.
 
     Topics → Topic → Partition → ProduceQueue → the replica here, or another node's        reads go by `Router.call`
 

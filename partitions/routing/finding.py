@@ -9,13 +9,13 @@ from typing import TypeVar
 from uuid import UUID
 
 from raftlog.errors import RaftlogError, Unavailable, UnknownTopic
+from raftlog.partitions.controller import Metadata
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.produce.streams import Share
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import RecordResult
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.router import Router
-from raftlog.partitions.routing.streams import Share
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.types import NodeId
 

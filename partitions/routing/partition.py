@@ -13,12 +13,12 @@ from raftlog.errors import InvalidArgument, NotLeader, RaftlogError, RecordTooLa
 from raftlog.partitions.budget import Budget
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.produce.compacted import check_stored_keys, no_key
+from raftlog.partitions.produce.pending import NOBODY, Pending, as_raised_again, build_sequenced, record_size
+from raftlog.partitions.produce.produce_queue import ProduceQueue
 from raftlog.partitions.replica import Appended, Replica
 from raftlog.partitions.replica.describing import damaged
 from raftlog.partitions.results import Acks, Produced, ProducerSequence
-from raftlog.partitions.routing.compacted import check_stored_keys, no_key
-from raftlog.partitions.routing.pending import NOBODY, Pending, as_raised_again, build_sequenced, record_size
-from raftlog.partitions.routing.produce_queue import ProduceQueue
 from raftlog.partitions.routing.router import Router
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.raft import ReplicaId

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from raftlog.errors import NoLeader, NotLeader, OutcomeUnknown, RaftlogError
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.multiraft import Node
+from raftlog.partitions.node import Node
 from raftlog.partitions.replica import Appended, Replica
 from raftlog.partitions.replica.describing import lost_end
 from raftlog.partitions.results import Acks

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from raftlog.errors import DeadlineExceeded, InvalidArgument, NotLeader, Unavailable
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.multiraft import Node
-from raftlog.partitions.multiraft.requests import Request
+from raftlog.partitions.node import Node
+from raftlog.partitions.node.requests import Request
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import Fetched
 from raftlog.partitions.routing.router import (

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from raftlog.config import DELETE, TopicConfig
 from raftlog.errors import LogClosed, UnknownPartition, UnknownTopic
-from raftlog.partitions import control
-from raftlog.partitions.control import ControllerState, GroupName
+from raftlog.partitions.controller import machine as control
+from raftlog.partitions.controller.machine import ControllerState, GroupName
 from raftlog.partitions.routing.partition import Partition, Shared
 from raftlog.records.partitioner import Partitioner, hash_by_name
 

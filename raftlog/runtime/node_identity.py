@@ -1,6 +1,6 @@
 """Who the process of a data directory is, as the file `.raftlog/identity` says; docs/FORMATS.md, section 10.
 
-Written by `partitions.multiraft.identity` at every start, before anything is sent; read there, and by tools that open
+Written by `partitions.node.identity` at every start, before anything is sent; read there, and by tools that open
 the files of processes which do not run.
 """
 

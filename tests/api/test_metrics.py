@@ -16,7 +16,7 @@ from raftlog.api.http.metrics import Metrics
 from raftlog.api.http.metrics_partitions import OTHERS, TOPICS_MAX, partition_families
 from raftlog.config import MIB
 from raftlog.errors import InvalidTopic
-from raftlog.partitions.control.naming import check_topic_name
+from raftlog.partitions.controller.machine.naming import check_topic_name
 from raftlog.partitions.groups.measuring import GroupFigures
 from raftlog.partitions.measuring import Figures, ReplicaFigures
 from raftlog.types import NodeId

@@ -13,7 +13,7 @@ from raftlog.api.http.line_splitter import LineSplitter
 from raftlog.api.http.ndjson_report import StreamReport
 from raftlog.config import MIB
 from raftlog.errors import DeadlineExceeded, NoLeader
-from raftlog.partitions.routing.streams import ProduceStream
+from raftlog.partitions.produce.streams import ProduceStream
 from tests.loop_hold import HOLD_S_MAX, Hold
 
 NDJSON = {"Content-Type": "application/x-ndjson"}

@@ -17,11 +17,11 @@ from raftlog.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from raftlog.partitions.assignments import assignments
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.groups.results import OffsetCommit
 from raftlog.partitions.groups.service import OFFSETS_TOPIC
+from raftlog.partitions.placement.assignments import assignments
 from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.types import Offset, TopicPartition
 

@@ -11,7 +11,7 @@ import pytest
 
 from raftlog.errors import RaftlogError, StorageError
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.control import CreateTopic
+from raftlog.partitions.controller.machine import CreateTopic
 from raftlog.partitions.deadline import deadline_in
 from raftlog.raft import Ready, Role
 from raftlog.records import NewRecord

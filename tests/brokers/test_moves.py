@@ -10,7 +10,7 @@ import pytest
 
 from raftlog.errors import StorageError, VersionConflict
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.control import GroupName, SetAssignment
+from raftlog.partitions.controller.machine import GroupName, SetAssignment
 from raftlog.partitions.deadline import deadline_in
 from raftlog.raft import Configuration, Ready, ReplicaId
 from raftlog.records import NewRecord, read_records

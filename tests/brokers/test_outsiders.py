@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from raftlog.partitions.control import GroupName
+from raftlog.partitions.controller.machine import GroupName
 from raftlog.partitions.deadline import deadline_in
 from raftlog.types import NodeId
 from tests.brokers.conftest import Brokers, brokers_in

@@ -8,7 +8,7 @@ import pytest
 
 from raftlog.errors import StorageFull
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.recovering import Recovered
+from raftlog.partitions.placement.recovery import Recovered
 from raftlog.runtime.process.creations import Creations
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.brokers.test_moves import assign, group_of, is_member_everywhere, read, until, write

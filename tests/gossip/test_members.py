@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from raftlog.membership.member import About, Address, Member, State
-from raftlog.partitions.control import Addresses, Broker
+from raftlog.partitions.controller.machine import Addresses, Broker
 from raftlog.partitions.gossip.description import Description, Load, encode
 from raftlog.partitions.gossip.members import combined
 from raftlog.types import NodeId

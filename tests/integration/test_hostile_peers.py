@@ -17,7 +17,7 @@ from uuid import UUID
 import cramjam
 import pytest
 
-from raftlog.partitions.control import GroupName, controller_group_id
+from raftlog.partitions.controller.machine import GroupName, controller_group_id
 from raftlog.raft import Entry, EntryId, EntryKind, ReplicaId
 from raftlog.raft.entry import TERM_MAX
 from raftlog.raft.messages import AppendRequest, Heartbeat, VoteRequest

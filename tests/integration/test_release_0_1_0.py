@@ -17,7 +17,7 @@ import pytest
 from raftlog.client import BrokerClient
 from raftlog.client.decode import checked_batches, records_from
 from raftlog.cluster_secret import ensure_secret
-from raftlog.partitions.control import FEATURE_LEVEL_KNOWN
+from raftlog.partitions.controller.machine import FEATURE_LEVEL_KNOWN
 from raftlog.records import NewRecord, build_batch
 from raftlog.testing.process import READY_SECONDS_MAX, BrokerProcess, wait_ready
 from raftlog.types import TopicPartition

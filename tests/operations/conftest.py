@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.control import GroupName
+from raftlog.partitions.controller.machine import GroupName
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.records import NewRecord
 from tests.brokers.conftest import Brokers, brokers_in

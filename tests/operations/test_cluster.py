@@ -3,8 +3,8 @@
 import pytest
 
 from raftlog.errors import InvalidArgument, VersionConflict
-from raftlog.partitions.control import SetFeatureLevel, broker_rules
-from raftlog.partitions.metadata import host
+from raftlog.partitions.controller import host
+from raftlog.partitions.controller.machine import SetFeatureLevel, broker_rules
 from raftlog.partitions.operations import cluster
 from raftlog.partitions.operations.cluster_settings import SETTINGS, current
 from tests.brokers.conftest import Brokers

@@ -3,9 +3,9 @@
 import pytest
 
 from raftlog.errors import InvalidArgument
-from raftlog.partitions.control import AlterClusterConfig, settings_of
+from raftlog.partitions.controller.machine import AlterClusterConfig, settings_of
 from raftlog.partitions.operations.cluster_settings import SETTINGS, check_names, checked, current, described
-from tests.control.fleet import cluster
+from tests.controller.machine.fleet import cluster
 
 
 def test_values_are_kept_as_text() -> None:

@@ -16,7 +16,7 @@ from raftlog.errors import (
     VersionConflict,
 )
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.control import GroupName, SetAssignment
+from raftlog.partitions.controller.machine import GroupName, SetAssignment
 from raftlog.partitions.deadline import Deadline
 from raftlog.types import TopicPartition
 from tests.brokers.conftest import Brokers

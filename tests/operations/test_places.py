@@ -2,10 +2,10 @@
 
 import pytest
 
-from raftlog.partitions.control import SetMaintenance, UpdateBroker
+from raftlog.partitions.controller.machine import SetMaintenance, UpdateBroker
 from raftlog.partitions.operations.places import allocation_failures
 from raftlog.types import NodeId
-from tests.control.fleet import Scribe, cluster, create, disk, register, replica
+from tests.controller.machine.fleet import Scribe, cluster, create, disk, register, replica
 
 
 def drain(scribe: Scribe, *nodes: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.multiraft.surroundings import Surroundings
+from raftlog.partitions.node.surroundings import Surroundings
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.rpc import Credentials, TcpTransport
 

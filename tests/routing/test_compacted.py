@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from raftlog.errors import InvalidArgument, InvalidBatch
-from raftlog.partitions.routing.compacted import OPENED_BYTES_MIN, check_stored_keys
+from raftlog.partitions.produce.compacted import OPENED_BYTES_MIN, check_stored_keys
 from raftlog.records import Compression, NewRecord, build_batch, read_header
 from tests.undecodable import SMALL, Undecodable
 

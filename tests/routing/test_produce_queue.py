@@ -16,9 +16,9 @@ from raftlog.errors import (
 from raftlog.partitions.budget import Budget
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.produce.pending import Pending, record_size
+from raftlog.partitions.produce.produce_queue import ProduceQueue
 from raftlog.partitions.replica import Appended
-from raftlog.partitions.routing.pending import Pending, record_size
-from raftlog.partitions.routing.produce_queue import ProduceQueue
 from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.types import Offset
 

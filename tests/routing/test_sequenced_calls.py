@@ -17,9 +17,9 @@ from raftlog.errors import (
 from raftlog.partitions.budget import Budget
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.produce.pending import Pending
+from raftlog.partitions.produce.produce_queue import ProduceQueue
 from raftlog.partitions.replica import Appended
-from raftlog.partitions.routing.pending import Pending
-from raftlog.partitions.routing.produce_queue import ProduceQueue
 from raftlog.records import BatchBuilder, NewRecord
 from raftlog.types import Offset
 from tests.routing.test_produce_queue import Leader, call, turns

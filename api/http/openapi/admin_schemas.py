@@ -15,7 +15,7 @@ from raftlog.api.http.openapi.parts import (
     obj,
     string,
 )
-from raftlog.partitions.control.schema import REPLICAS_MAX
+from raftlog.partitions.controller.machine.schema import REPLICAS_MAX
 
 VERSION = integer(text="What `expected_version` and `If-Match` are compared with.")
 _SETTING: Json = {"type": ["string", "integer", "boolean"]}

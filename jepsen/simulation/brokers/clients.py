@@ -18,7 +18,7 @@ from jepsen.simulation.links import MILLISECOND_NS
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.control import GroupName
+from raftlog.partitions.controller.machine import GroupName
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.types import TopicPartition

@@ -22,9 +22,9 @@ from jepsen.simulation.node import Process
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.config import TopicConfig
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.control import ControllerState
+from raftlog.partitions.controller.machine import ControllerState
 from raftlog.partitions.gossip.settings import GossipSettings
-from raftlog.partitions.multiraft import Surroundings
+from raftlog.partitions.node import Surroundings
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.raft import Role
 from raftlog.runtime.journal.operations import GroupKey

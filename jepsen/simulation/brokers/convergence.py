@@ -26,7 +26,7 @@ from jepsen.simulation.links import SECOND_NS
 from jepsen.simulation.replicas import are_level, compare_files, scrub
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.control import ControllerState, GroupName
+from raftlog.partitions.controller.machine import ControllerState, GroupName
 from raftlog.raft import ReplicaId
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.types import TopicPartition

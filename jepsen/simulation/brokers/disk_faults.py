@@ -27,7 +27,7 @@ from jepsen.simulation.links import SECOND_NS
 from jepsen.simulation.machine_faults import FAULT_S, MachineFaults
 from jepsen.simulation.options import Fault
 from jepsen.simulation.timed_disk import Image, TimedDisk
-from raftlog.partitions.multiraft.remembered_peers import PEERS
+from raftlog.partitions.node.remembered_peers import PEERS
 from raftlog.raft import ReplicaId
 from raftlog.runtime.log.sealed_file import read_sealed
 from raftlog.runtime.replica.group import Group

@@ -15,7 +15,7 @@ from jepsen.simulation.links import SECOND_NS
 from jepsen.simulation.options import Fault
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.control import GroupName, SetAssignment
+from raftlog.partitions.controller.machine import GroupName, SetAssignment
 from raftlog.partitions.deadline import deadline_in
 from raftlog.raft import ReplicaId
 from raftlog.raft.messages import InstallOffer

@@ -21,10 +21,10 @@ from jepsen.simulation.machine_faults import MachineFaults
 from jepsen.simulation.options import Fault, draw_link, generator, shown
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.errors import RaftlogError
-from raftlog.partitions.control import Addresses, AllocateProducerIds
+from raftlog.partitions.controller import Metadata, MetadataSettings
+from raftlog.partitions.controller.machine import Addresses, AllocateProducerIds
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.metadata import Metadata, MetadataSettings
-from raftlog.partitions.multiraft import Node, NodeSettings, Surroundings
+from raftlog.partitions.node import Node, NodeSettings, Surroundings
 from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig

@@ -14,7 +14,7 @@ from uuid import UUID
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
 from jepsen.simulation.file_damage import Wrongness
 from jepsen.simulation.node import Node
-from raftlog.partitions.control import GroupName
+from raftlog.partitions.controller.machine import GroupName
 from raftlog.raft import Configuration, ReplicaId
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.types import Index

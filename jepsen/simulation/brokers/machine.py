@@ -21,7 +21,7 @@ from jepsen.simulation.options import generator
 from jepsen.simulation.timed_disk import TimedDisk
 from raftlog.errors import RaftlogError
 from raftlog.membership.wire import Wire
-from raftlog.partitions.multiraft import NodeTransport, Surroundings
+from raftlog.partitions.node import NodeTransport, Surroundings
 from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc import Identity, RpcConfig
 from raftlog.runtime.transport import Envelope

@@ -20,7 +20,7 @@ from jepsen.simulation.options import Fault
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.control import ControllerState, GroupName
+from raftlog.partitions.controller.machine import ControllerState, GroupName
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.types import NodeId
 

@@ -15,8 +15,8 @@ from uuid import UUID
 from jepsen.simulation.links import SECOND_NS
 from jepsen.simulation.properties import GroupProperties, Replica
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.partitions.control import ControllerState, GroupName
-from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller.machine import ControllerState, GroupName
 from raftlog.raft import Configuration, Entry, ReplicaId
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.types import Term

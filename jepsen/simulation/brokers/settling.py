@@ -21,7 +21,7 @@ from jepsen.simulation.links import SECOND_NS
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.control import ControllerState, GroupName
+from raftlog.partitions.controller.machine import ControllerState, GroupName
 from raftlog.partitions.deadline import deadline_in
 from raftlog.types import NodeId
 

@@ -23,8 +23,8 @@ from jepsen.simulation.properties import Replica
 from jepsen.simulation.sync_delays import UnorderedDelays
 from jepsen.simulation.timed_disk import TimedDisk
 from jepsen.simulation.trace import Trace
-from raftlog.partitions.metadata import Metadata
-from raftlog.partitions.multiraft import Node, Surroundings
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.node import Node, Surroundings
 from raftlog.types import NodeId
 
 S = TypeVar("S")

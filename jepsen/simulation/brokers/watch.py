@@ -17,8 +17,8 @@ from jepsen.simulation.loop import VirtualLoop
 from jepsen.simulation.node import Node as Computer
 from jepsen.simulation.properties import GroupProperties, Now, Recovered, Replica
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.partitions.control import ControllerState
-from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller.machine import ControllerState
 from raftlog.raft import Configuration, Entry, Ready, ReplicaId, Restart, Role
 from raftlog.raft.messages import InstallOffer, VoteRequest
 from raftlog.runtime.journal.operations import GroupKey

@@ -10,7 +10,7 @@ from jepsen.simulation.links import LinkConditions
 from jepsen.simulation.network import SimulatedNetwork
 from jepsen.simulation.options import generator
 from jepsen.simulation.timed_disk import TimedDisk
-from raftlog.partitions.multiraft import Node, NodeSettings, Surroundings
+from raftlog.partitions.node import Node, NodeSettings, Surroundings
 from raftlog.raft import RaftSettings, Role
 from raftlog.records import build_batch, read_records
 from raftlog.runtime.config import DriverConfig

@@ -13,7 +13,7 @@ from jepsen.simulation.brokers.options import GossipOptions
 from jepsen.simulation.brokers.settling import Settling
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.control import GroupName
+from raftlog.partitions.controller.machine import GroupName
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.operations import Operations
 from tests.simulation.brokers.at_work import World

@@ -9,11 +9,11 @@ import pytest
 from jepsen.simulation.brokers.orders import GRACE_NS, Orders
 from jepsen.simulation.properties import GroupProperties, Replica
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.partitions.control import GroupName, SetAssignment, UpdateBroker
-from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller.machine import GroupName, SetAssignment, UpdateBroker
 from raftlog.raft import Configuration, Entry, EntryKind, ReplicaId
 from raftlog.types import Index, Term
-from tests.control.fleet import cluster, create, disk, topic_id
+from tests.controller.machine.fleet import cluster, create, disk, topic_id
 
 NAME = GroupName(topic_id(1), 0)
 KEY = NAME.group_id.bytes

@@ -7,9 +7,9 @@ import pytest
 from jepsen.simulation.brokers.watch import Watch
 from jepsen.simulation.loop import VirtualLoop
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.partitions.control import DeleteTopic
+from raftlog.partitions.controller.machine import DeleteTopic
 from raftlog.types import Offset
-from tests.control.fleet import cluster, create, topic_id
+from tests.controller.machine.fleet import cluster, create, topic_id
 
 KEY = UUID(int=5).bytes
 

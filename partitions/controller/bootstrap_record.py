@@ -1,0 +1,176 @@
+"""What a cluster began with, as each of its first brokers keeps it, and whom a later one asked to join.
+
+    {data-dir}/.raftlog/bootstrap     the record; the members that were known when this process joined
+
+    a directory holds at most one record, and never another one
+
+Whether a process makes group 0 itself is decided by the record alone: it names node ids *and* disk uuids, so a process
+that was wiped is not a seed any more. Written once, by `first_start`; read when the process starts. One that is gone or
+damaged is written again from the controller's state, for processes that ask this one how to join; where this process
+has no replica of group 0 either, it is taken from a peer, and never made anew (`first_start`).
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from raftlog.errors import FormatError, InvalidArgument, SmallFileDamaged
+from raftlog.partitions.addresses import Address, parse_address
+from raftlog.partitions.controller.machine import Bootstrap, ControllerState
+from raftlog.raft import ReplicaId
+from raftlog.runtime.log.replica_directory import holds_replicas
+from raftlog.runtime.log.sealed_file import read_sealed, write_sealed
+from raftlog.runtime.node_identity import NodeIdentity
+from raftlog.storage.directory import DAMAGED, internal, make_directory
+from raftlog.storage.disk import Disk
+from raftlog.storage.json_file import uuid_of
+from raftlog.types import NodeId
+
+_logger = logging.getLogger(__name__)
+BOOTSTRAP: Final = "bootstrap"
+
+
+class Member(NamedTuple):
+    """A broker and its RPC address, HOST:PORT, empty when it has none."""
+
+    node_id: NodeId
+    disk_uuid: UUID
+    address: str
+
+    @property
+    def replica(self) -> ReplicaId:
+        return ReplicaId(self.node_id, self.disk_uuid)
+
+    def packed(self) -> list[Any]:
+        return [self.node_id, str(self.disk_uuid), self.address]
+
+    @classmethod
+    def unpacked(cls, raw: Any) -> "Member":
+        """Raises `FormatError`."""
+        match raw:
+            case [int(node_id), str(disk_uuid), str(address)]:
+                return cls(NodeId(node_id), _uuid(disk_uuid), address)
+        raise FormatError(f"{raw!r} is not a member of a cluster")
+
+
+class BootstrapRecord(NamedTuple):
+    """`seeds` ascend by node id; `addresses` is the list of seeds that all of them were started with, canonical."""
+
+    cluster_id: UUID
+    seeds: tuple[Member, ...]
+    addresses: tuple[str, ...]
+    created_ms: int
+    feature_level: int
+
+    def names(self, replica: ReplicaId) -> bool:
+        """Whether this node with this disk is one of the seeds."""
+        return any(seed.replica == replica for seed in self.seeds)
+
+    def command(self) -> Bootstrap:
+        """The first command of the cluster."""
+        return Bootstrap(
+            self.cluster_id, tuple(seed.replica for seed in self.seeds), self.feature_level, self.created_ms
+        )
+
+    def packed(self) -> dict[str, Any]:
+        """As JSON and as MessagePack."""
+        return {
+            "cluster_id": str(self.cluster_id),
+            "seeds": [seed.packed() for seed in self.seeds],
+            "addresses": list(self.addresses),
+            "created_ms": self.created_ms,
+            "feature_level": self.feature_level,
+        }
+
+    @classmethod
+    def unpacked(cls, raw: Any) -> "BootstrapRecord":
+        """Raises `FormatError`, also for a record that no cluster can begin with."""
+        match raw:
+            case {
+                "cluster_id": str(cluster_id),
+                "seeds": [*seeds],
+                "addresses": [*addresses],
+                "created_ms": int(created_ms),
+                "feature_level": int(feature_level),
+            } if all(type(address) is str for address in addresses):
+                record = cls(
+                    _uuid(cluster_id), tuple(map(Member.unpacked, seeds)), tuple(addresses), created_ms, feature_level
+                )
+            case _:
+                raise FormatError("a bootstrap record that cannot be read")
+        try:
+            record.command()
+        except InvalidArgument as error:
+            raise FormatError(f"a bootstrap record that cannot be used: {error}") from None
+        return record
+
+
+def record_again(state: ControllerState, addresses: tuple[str, ...]) -> BootstrapRecord | None:
+    """The record of a cluster that was founded, without the addresses of seeds that are there no more; None before the
+    founding is known. `addresses` is the list of seeds that this process was started with."""
+    founded = state.bootstrap
+    if founded is None:
+        return None
+    there = {ReplicaId(broker.node_id, broker.disk_uuid): broker.addresses.rpc for broker in state.all_brokers()}
+    seeds = tuple(Member(*seed, there.get(seed, "")) for seed in founded.seeds)
+    return BootstrapRecord(founded.cluster_id, seeds, addresses, founded.created_ms, founded.feature_level)
+
+
+class BootstrapFile:
+    """The file of one directory. Methods block for their syncs and raise `OSError`."""
+
+    def __init__(self, disk: Disk, data_dir: str) -> None:
+        self._disk, self._data_dir = disk, data_dir
+        self._path = internal(data_dir, BOOTSTRAP)
+        self.record: BootstrapRecord | None = None
+        self.members: tuple[Member, ...] = ()
+        """Of the cluster that this process joined; empty for a seed."""
+        self.is_lost = False
+        """There is no record, and there was one: this process may take a record or join, and never makes one."""
+
+    def judge_use(self, identity: NodeIdentity, given_cluster_id: str | None) -> None:
+        """Note whether a directory without a record was in use: it belongs to a cluster, or holds data."""
+        is_member = identity.cluster_id is not None and (
+            identity.cluster_id != given_cluster_id or bool(identity.former_disks)
+        )
+        self.is_lost = self.record is None and (self.is_lost or is_member or holds_replicas(self._disk, self._data_dir))
+
+    def read(self) -> None:
+        """Read the file; move a damaged one to `.raftlog/damaged/`. Raises `FormatError` for one of another version."""
+        try:
+            file = read_sealed(self._disk, self._path, BOOTSTRAP)
+            if file is not None:
+                members = file.parsed("members", lambda raw: tuple(map(Member.unpacked, raw)), "a list of members")
+                try:
+                    self.record, self.members = BootstrapRecord.unpacked(dict(file.fields)), members
+                except FormatError as error:
+                    raise SmallFileDamaged(f"{self._path} is damaged: it holds {error}") from None
+        except SmallFileDamaged as error:
+            self.is_lost = True
+            kept = internal(self._data_dir, DAMAGED, BOOTSTRAP)
+            make_directory(self._disk, internal(self._data_dir, DAMAGED))
+            self._disk.rename(self._path, kept)
+            self._disk.sync([], [internal(self._data_dir), internal(self._data_dir, DAMAGED)])
+            _logger.error(
+                "%s; it is kept as %s, and made again from the controller's state or from a peer", error, kept
+            )
+
+    def keep(self, record: BootstrapRecord, members: Sequence[Member] = ()) -> None:
+        """Hold this record for ever; durable on return."""
+        assert self.record in (None, record), f"holds the record of {self.record}, and is given {record}"
+        fields = {**record.packed(), "members": [member.packed() for member in members]}
+        write_sealed(self._disk, self._path, BOOTSTRAP, fields)
+        self.record, self.members, self.is_lost = record, tuple(members), False
+
+
+def address_of(member: Member) -> Address | None:
+    """Where it is reached."""
+    return parse_address(member.address) if member.address else None
+
+
+def _uuid(text: str) -> UUID:
+    try:
+        return uuid_of(text)
+    except ValueError:
+        raise FormatError(f"{text!r} is not a uuid") from None

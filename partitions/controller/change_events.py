@@ -1,0 +1,61 @@
+"""What the controller decided, as events: written by the broker that leads it, so once for the whole cluster.
+
+A command is told when it is applied by the leader in whose term it stands. So a replay tells nothing; and what a leader
+committed in its last moment may stay untold. Called by the local copy.
+"""
+
+import logging
+
+from raftlog.events import event
+from raftlog.partitions.controller.machine import ControllerState
+from raftlog.partitions.controller.machine.commands import (
+    AlterClusterConfig,
+    AlterTopicConfigs,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    RegisterBroker,
+    RemoveBroker,
+    SetAssignment,
+    SetFeatureLevel,
+    SetMaintenance,
+    UpdateBroker,
+)
+
+_logger = logging.getLogger(__name__)
+
+
+def tell(command: Command, state: ControllerState) -> None:
+    """The command changed the state, which is this one now."""
+    match command:
+        case RegisterBroker():
+            _tell_broker(command)
+        case UpdateBroker():
+            event(_logger, "broker_draining", node=command.node_id, is_draining=command.is_draining)
+        case SetMaintenance():
+            event(_logger, "broker_maintenance", node=command.node_id, is_on=command.is_on)
+        case RemoveBroker():
+            event(_logger, "broker_removed", node=command.node_id, disk=str(command.disk_uuid))
+        case CreateTopic():
+            count, factor = len(command.partitions), command.replication_factor
+            event(_logger, "topic_created", topic=command.name, partitions=count, replication_factor=factor)
+        case AlterTopicConfigs():
+            event(_logger, "topic_altered", topic=command.name, set=dict(command.configs), unset=list(command.unset))
+        case DeleteTopic():
+            event(_logger, "topic_deleted", topic=command.name)
+        case SetAssignment():
+            name = state.topic_by_id(command.topic_id).name
+            nodes = [replica.node_id for replica in command.replicas]
+            event(_logger, "partition_assigned", topic=name, partition=command.partition, replicas=nodes)
+        case AlterClusterConfig():
+            event(_logger, "cluster_config_changed", set=dict(command.configs), unset=list(command.unset))
+        case SetFeatureLevel():
+            event(_logger, "feature_level_raised", feature_level=command.level)
+
+
+def _tell_broker(command: RegisterBroker) -> None:
+    node, disk, addresses = command.node_id, str(command.disk_uuid), command.addresses
+    if command.replaces is not None:
+        event(_logger, "broker_replaced", node=node, old_disk=str(command.replaces), disk=disk)
+    boot, http, rpc = command.boot_epoch, addresses.http, addresses.rpc
+    event(_logger, "broker_registered", node=node, disk=disk, boot_epoch=boot, http=http, rpc=rpc)

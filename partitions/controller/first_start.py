@@ -1,0 +1,450 @@
+"""The first start of a process: it founds a cluster with the other seeds, or joins one that is there.
+
+    EMPTY ──record synced──▶ HOLDING ──all seeds hold it──▶ FOUNDED ──bootstrap applied──▶ MEMBER
+      └──a member answered──▶ JOINING ──registered──▶ MEMBER
+
+Every process looks at all addresses in its list of seeds, its own too (which it knows by the refusal of its own
+handshake), and repeats that until it can go on. When all are present, distinct, EMPTY or HOLDING one and the same
+record, and were started with the same list, the one with the lowest node id makes the bootstrap record, syncs it, and
+gives it to the others, who sync it.
+
+Two clusters never come from one list of seeds:
+
+    1. A process (node id with disk uuid) holds at most one record in its life: `BootstrapFile.keep`, synced before it
+       says so. What it holds survives every crash. A wiped process is another one, with another disk uuid.
+    2. It takes a record only if that names it with its disk, has its own list, and comes from the first seed in it.
+    3. Group 0 of a record is begun by a seed of the record, once *all* its seeds have said, at whatever time, that they
+       hold it (its maker by giving it away), or one of them that it was begun, which is the same by induction.
+
+So if two records were both begun, their seeds are disjoint: by 1, one process in both would hold two. Both name a
+process for each address of the same list, so at every address the process was replaced in between; as long as one of
+the first cluster's members is there, it answers MEMBER, and whoever comes new joins it. Only when every disk of the
+first cluster was taken away does its list found another one, and that has another cluster id.
+
+A crash at any point is gone on from: before the record is synced nothing has happened; the maker gives out again what
+it holds; a HOLDING seed asks again who holds it; group 0 is made by `Node.create_group`, which is done wholly or again,
+and the same first roll follows from the record everywhere. A seed that is wiped while others hold a record that names
+its old disk blocks the founding for good, which is said with what to do. (It could not be told from a seed that began
+group 0 and has votes in it.) A stale copy of a HOLDING disk is refused by those who remember its later boot epoch, and
+without one accepted handshake it never begins.
+
+A process that joins keeps the record as well, which does not name it, so it never counts as EMPTY again. One that lost
+its record, and group 0 with it, makes none: it joins, or takes again the record of its own cluster that names its disk.
+Called by the host, once; what others ask is answered for as long as the process lives.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from raftlog.errors import FormatError, InvalidArgument, RaftlogError, Unavailable
+from raftlog.partitions.addresses import canonical, parse_address
+from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapRecord, Member
+from raftlog.partitions.controller.damaged_copy import lost_alone
+from raftlog.partitions.controller.machine import FEATURE_LEVEL_KNOWN
+from raftlog.partitions.controller.settings import MetadataSettings
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.node import Node, Request
+from raftlog.partitions.node.opening import draw_uuid
+from raftlog.raft import ReplicaId
+from raftlog.runtime.rpc import Answer, HandshakeRefused, Reason
+
+_logger = logging.getLogger(__name__)
+JOIN = "control.join"
+BOOTSTRAP = "control.bootstrap"
+REPEAT_MS: Final = 10_000
+"""How often a process that waits repeats what it waits for."""
+
+
+class Phase(Enum):
+    """How far a process is; the texts travel."""
+
+    EMPTY = "empty"
+    HOLDING = "holding"
+    FOUNDED = "founded"
+    JOINING = "joining"
+    MEMBER = "member"
+
+
+_PHASES = frozenset(phase.value for phase in Phase)
+
+
+class View(NamedTuple):
+    """What a process says of itself."""
+
+    phase: Phase
+    replica: ReplicaId
+    address: str
+    seeds: tuple[str, ...]
+    record: BootstrapRecord | None
+    members: tuple[Member, ...]
+    """Of a MEMBER: all brokers that it knows."""
+    cluster_id: str | None
+
+    @property
+    def is_member(self) -> bool:
+        """Whether a newcomer can join through it."""
+        return self.phase is Phase.MEMBER and self.record is not None
+
+    def packed(self) -> list[Any]:
+        record = None if self.record is None else self.record.packed()
+        members = [member.packed() for member in self.members]
+        return [self.phase.value, self.address, list(self.seeds), record, members]
+
+
+class FirstStart:
+    """Answers what others ask from the beginning; `run` once, by a process that is not in a cluster yet."""
+
+    def __init__(
+        self,
+        node: Node,
+        settings: MetadataSettings,
+        file: BootstrapFile,
+        picture: Callable[[], tuple[Phase, list[Member]]],
+    ) -> None:
+        self._node, self._settings, self._file = node, settings, file
+        self._picture = picture
+        """The phase, from FOUNDED on, and the members; EMPTY for what is only known here."""
+        self._seeds = canonical(settings.seeds)
+        self._address: str | None = None
+        """Our own RPC address; None before `run`."""
+        self._holders: dict[ReplicaId, None] = {}
+        """Seeds that hold the record that we hold."""
+        self._news = asyncio.Event()
+        self._told: dict[str, float] = {}
+        """What was logged less than `REPEAT_MS` ago."""
+        self._why: dict[str, str] = {}
+        """Why the last look at an address found no process, by address."""
+        node.on_request(JOIN, self._serve_join, is_open=True)
+        node.on_request(BOOTSTRAP, self._serve_bootstrap, is_open=True)
+
+    async def run(self, address: str) -> View | None:
+        """Until group 0 can be begun here from the record that is held (None), or a member was met (its picture).
+
+        Raises `InvalidArgument` when nothing could ever come of it, and `IdentityRefused`.
+        """
+        self._address = address
+        me = self._node.identity.replica
+        if not self._addresses():
+            self._found_alone()
+            return None
+        pause_s = self._settings.look_ms / 1000
+        while True:
+            self._news.clear()
+            views = await self._look()
+            if self._file.record is not None and self._file.record.names(me):
+                if self._is_begun(views) or await self._give(views):
+                    return None
+            else:
+                members = {at: view for at, view in views.items() if view is not None and view.is_member}
+                if len({view.cluster_id for view in members.values()}) > 1:
+                    self._complain_of_clusters(members)
+                elif members:
+                    at, view = next(iter(members.items()))
+                    return met_at(view, at)
+                elif self._file.is_lost:
+                    if self._take_again(views):
+                        continue
+                elif self._may_found(views):
+                    self._make(views)
+                    continue
+            await self._wait(pause_s)
+            pause_s = min(1.5 * pause_s, self._settings.look_ms_max / 1000)
+
+    def _found_alone(self) -> None:
+        """A broker without seeds founds a cluster of its own, at once."""
+        record = self._file.record
+        data_dir = self._node.settings.data_dir
+        if self._file.is_lost:
+            raise lost_alone(data_dir, self._node.identity.cluster_id)
+        if record is None:
+            self._keep(self._new_record([self._member()], ()))
+            if self._address:
+                self._tell(
+                    f"node {self._node.identity.node_id} was started without seeds, and founds cluster "
+                    f"{self._node.identity.cluster_id} of itself alone. If it was to join another cluster: stop it, "
+                    f"delete {self._node.settings.data_dir}, and start it with --seeds"
+                )
+        elif not record.names(self._node.identity.replica):
+            raise InvalidArgument(
+                f"{data_dir} belongs to cluster {record.cluster_id} and has nothing of it that can "
+                "be trusted: start it with the address of a member as seed. Where there is no other member, start a "
+                "new cluster in an empty directory; nothing that is left in this one was deleted"
+            )
+
+    # the record
+
+    def _member(self) -> Member:
+        assert self._address is not None, "a seed before its start"
+        return Member(*self._node.identity.replica, self._address)
+
+    def _new_record(self, seeds: list[Member], addresses: tuple[str, ...]) -> BootstrapRecord:
+        cluster_id = self._node.identity.cluster_id
+        return BootstrapRecord(
+            draw_uuid(self._node.surroundings.random) if cluster_id is None else UUID(cluster_id),
+            tuple(sorted(seeds)),
+            addresses,
+            self._node.surroundings.wall_ms(),
+            FEATURE_LEVEL_KNOWN,
+        )
+
+    def _keep(self, record: BootstrapRecord) -> None:
+        self._file.keep(record)
+        self._node.join_cluster(str(record.cluster_id))
+        _logger.info("node %s holds the bootstrap record of cluster %s", self._node.identity.node_id, record.cluster_id)
+
+    def _take_again(self, views: dict[str, View | None]) -> bool:
+        """Take the record that was lost from a peer that holds it; it names this disk, and is of this cluster."""
+        me, cluster_id = self._node.identity.replica, self._node.identity.cluster_id
+        for view in views.values():
+            record = None if view is None else view.record
+            if record is not None and record.names(me) and cluster_id in (None, str(record.cluster_id)):
+                self._keep(record)
+                return True
+        waits = f"node {me.node_id} waits for a member of cluster {cluster_id or '(not known)'} at {', '.join(views)}"
+        self._tell(f"{waits}: its bootstrap record was lost, and a broker that holds data founds no cluster")
+        return False
+
+    # looking
+
+    def _addresses(self) -> tuple[str, ...]:
+        """The list of seeds; that of the record, or the members that were known, when there is one."""
+        record = self._file.record
+        if record is None:
+            return self._seeds
+        if record.names(self._node.identity.replica):
+            return record.addresses
+        members = [member.address for member in self._file.members if member.address]
+        return tuple(sorted({*members, *record.addresses, *self._seeds}))
+
+    async def _look(self) -> dict[str, View | None]:
+        """What is at each address; None where nobody answers that can be understood."""
+        addresses = self._addresses()
+        views = await asyncio.gather(*(self._look_at(address) for address in addresses))
+        found = dict(zip(addresses, views, strict=True))
+        absent = [f"{address} ({self._why[address]})" for address, view in found.items() if view is None]
+        if absent:
+            self._tell(f"node {self._node.identity.node_id} waits for the seeds {', '.join(absent)}")
+        return found
+
+    async def _look_at(self, address: str) -> View | None:
+        deadline = deadline_in(self._settings.probe_ms)
+        try:
+            identity, answer = await self._node.probe(parse_address(address), JOIN, None, deadline)
+            return view_of(ReplicaId(identity.node_id, identity.disk_uuid), identity.cluster_id, answer.value)
+        except HandshakeRefused as refusal:
+            if refusal.reason == Reason.SELF:
+                return self._own_view()
+            self._why[address] = str(refusal)
+        except (RaftlogError, OSError) as error:
+            self._why[address] = str(error) or type(error).__name__
+        return None
+
+    def _own_view(self) -> View:
+        phase, members = self._picture()
+        if phase is Phase.EMPTY and (self._file.record is not None or self._file.is_lost):
+            is_seed = self._file.record is not None and self._file.record.names(self._node.identity.replica)
+            phase = Phase.HOLDING if is_seed else Phase.JOINING
+        identity = self._node.identity
+        seeds = self._addresses() if phase is Phase.HOLDING else self._seeds
+        return View(
+            phase,
+            identity.replica,
+            self._address or "",
+            seeds,
+            self._file.record,
+            tuple(members),
+            identity.cluster_id,
+        )
+
+    # founding
+
+    def _may_found(self, views: dict[str, View | None]) -> bool:
+        """Whether all seeds are there and agree, nobody holds a record, and we are the one to make it."""
+        present = [view for view in views.values() if view is not None]
+        me = self._node.identity.replica
+        if not any(view.replica == me for view in present):
+            if self._address not in views or views[self._address] is not None:  # else the look has said why
+                self._tell(
+                    f"node {me.node_id} is none of the seeds {', '.join(views)}, and waits until they have founded a "
+                    "cluster (or its address is missing in --seeds)"
+                )
+            return False
+        for address, view in views.items():
+            if view is not None and view.seeds != self._seeds and view.phase in (Phase.EMPTY, Phase.HOLDING):
+                self._complain(
+                    f"the lists of seeds differ, so no cluster is founded: node {me.node_id} has "
+                    f"[{', '.join(self._seeds)}] and node {view.replica.node_id} at {address} has "
+                    f"[{', '.join(view.seeds)}]; start all seeds with the same list"
+                )
+                return False
+        if len(present) < len(views):
+            return False
+        if len({view.replica.node_id for view in present}) < len({view.replica for view in present}):
+            nodes = ", ".join(f"node {view.replica} at {address}" for address, view in views.items() if view)
+            self._complain(f"a node id is used twice among the seeds: {nodes}; give each its own")
+            return False
+        return self._is_mine_to_make(views, present)
+
+    def _is_mine_to_make(self, views: dict[str, View | None], present: list[View]) -> bool:
+        me = self._node.identity.replica
+        for view in present:
+            if view.phase is Phase.HOLDING and view.record is not None and not view.record.names(me):
+                self._complain(
+                    f"node {view.replica.node_id} holds the record of cluster {view.record.cluster_id}, which was not "
+                    f"founded and cannot be any more: it names another disk for node {me.node_id} or does not name it. "
+                    "Empty the data directories of those seeds that hold it, which have no data, and start them again"
+                )
+                return False
+            if view.phase is not Phase.EMPTY:
+                self._tell(f"node {view.replica.node_id} at {view.address or '?'} is {view.phase.value}")
+                return False
+        clusters = sorted({view.cluster_id for view in present if view.cluster_id is not None})
+        if len(clusters) > 1:
+            self._complain(f"the seeds were given different cluster ids: {', '.join(clusters)}")
+            return False
+        return me == min(view.replica for view in present)
+
+    def _make(self, views: dict[str, View | None]) -> None:
+        present = {view.replica: view for view in views.values() if view is not None}
+        given = next((view.cluster_id for view in present.values() if view.cluster_id is not None), None)
+        if given is not None:
+            self._node.join_cluster(given)
+        members = [Member(*view.replica, view.address) for view in present.values()]
+        self._keep(self._new_record(members, self._seeds))
+
+    def _is_begun(self, views: dict[str, View | None]) -> bool:
+        """Whether another seed says that group 0 of our record was begun."""
+        record = self._file.record
+        assert record is not None, "asks about no record"
+        return any(
+            view is not None
+            and view.phase in (Phase.FOUNDED, Phase.MEMBER)
+            and view.cluster_id == str(record.cluster_id)
+            for view in views.values()
+        )
+
+    async def _give(self, views: dict[str, View | None]) -> bool:
+        """Whether all seeds of our record hold it; its maker gives it to those who do not."""
+        record, me = self._file.record, self._node.identity.replica
+        assert record is not None, "gives no record"
+        self._holders[me] = self._holders[record.seeds[0].replica] = None  # its maker had synced it before it was given
+        for address, view in views.items():
+            if view is None or view.replica in self._holders:
+                continue
+            if view.record == record and record.names(view.replica):
+                self._holders[view.replica] = None
+            elif view.phase is Phase.EMPTY and record.names(view.replica) and record.seeds[0].replica == me:
+                await self._give_to(address, view, record)
+            elif view.phase in (Phase.EMPTY, Phase.HOLDING) and not record.names(view.replica):
+                self._complain(
+                    f"node {view.replica} at {address} is not in the record of cluster {record.cluster_id}, which has "
+                    f"{', '.join(str(seed.replica) for seed in record.seeds)} and was not founded yet: its disk was "
+                    "replaced. Empty the data directories of all seeds, which have no data, and start them again"
+                )
+        return all(seed.replica in self._holders for seed in record.seeds)
+
+    async def _give_to(self, address: str, view: View, record: BootstrapRecord) -> None:
+        deadline = deadline_in(self._settings.probe_ms)
+        try:
+            identity, _ = await self._node.probe(parse_address(address), BOOTSTRAP, record.packed(), deadline)
+        except (RaftlogError, OSError) as error:
+            self._tell(f"node {view.replica.node_id} at {address} did not take the bootstrap record: {error}")
+            return
+        if (identity.node_id, identity.disk_uuid) == view.replica:
+            self._holders[view.replica] = None
+
+    async def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+
+    # what others ask
+
+    async def _serve_join(self, request: Request) -> Answer:
+        if self._address is None and self._picture()[0] is Phase.EMPTY:
+            raise Unavailable(f"node {self._node.identity.node_id} is starting")
+        return Answer(self._own_view().packed())
+
+    async def _serve_bootstrap(self, request: Request) -> Answer:
+        """Hold the record that the first of its seeds made; durable before the answer."""
+        try:
+            record = BootstrapRecord.unpacked(request.header)
+        except FormatError as error:
+            raise InvalidArgument(str(error)) from None
+        why = self._why_refused(record, request)
+        if why is not None:
+            raise InvalidArgument(f"node {self._node.identity.node_id} does not take the bootstrap record: {why}")
+        if self._file.record is None:
+            self._keep(record)
+            self._news.set()
+        return Answer()
+
+    def _why_refused(self, record: BootstrapRecord, request: Request) -> str | None:
+        identity = self._node.identity
+        if self._address is None:
+            return "it is starting"
+        if self._file.record is not None:
+            return None if self._file.record == record else f"it holds that of {self._file.record.cluster_id}"
+        if self._picture()[0] is not Phase.EMPTY:
+            return "it belongs to a cluster"
+        if not record.names(identity.replica):
+            return "it is not in there with its disk"
+        if request.node != record.seeds[0].node_id:
+            return f"it comes from node {request.node} and not from the first seed"
+        if record.addresses != self._seeds:
+            return f"it was started with the seeds [{', '.join(self._seeds)}]"
+        if identity.cluster_id not in (None, str(record.cluster_id)):
+            return f"it was started for cluster {identity.cluster_id}"
+        return None
+
+    # words
+
+    def _complain_of_clusters(self, members: dict[str, View]) -> None:
+        named = ", ".join(f"{at} to {view.cluster_id}" for at, view in sorted(members.items()))
+        self._complain(
+            f"the seeds belong to different clusters: {named}. Name seeds of one cluster only. Where a broker founded "
+            "its cluster by mistake: stop it, delete its data directory, and start it again with --seeds"
+        )
+
+    def _tell(self, text: str) -> None:
+        """Once, and again after `REPEAT_MS` for as long as it is so."""
+        self._say(logging.INFO, text)
+
+    def _complain(self, text: str) -> None:
+        self._say(logging.ERROR, text)
+
+    def _say(self, level: int, text: str) -> None:
+        now = self._node.loop.time()
+        self._told = {each: at for each, at in self._told.items() if now - at < REPEAT_MS / 1000}
+        if text not in self._told:
+            self._told[text] = now
+            _logger.log(level, "%s", text)
+
+
+def met_at(view: View, address: str) -> View:
+    """A member is reached where it was met, whatever its own row says: that may be of an earlier start."""
+    others = tuple(member for member in view.members if member.replica != view.replica)
+    return view._replace(members=(*others, Member(*view.replica, address)))
+
+
+def view_of(replica: ReplicaId, cluster_id: str | None, raw: Any) -> View:
+    """What `View.packed` packed; raises `FormatError`."""
+    match raw:
+        case [str(phase), str(address), [*seeds], record, [*members]] if phase in _PHASES and all(
+            type(seed) is str for seed in seeds
+        ):
+            return View(
+                Phase(phase),
+                replica,
+                address,
+                tuple(seeds),
+                None if record is None else BootstrapRecord.unpacked(record),
+                tuple(map(Member.unpacked, members)),
+                cluster_id,
+            )
+    raise FormatError(f"node {replica.node_id} says something of itself that cannot be read")

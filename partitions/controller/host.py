@@ -1,0 +1,445 @@
+"""Group 0 on this process: the controller's state, always at hand, and the ways to change it.
+
+    metadata = Metadata.open(node, settings)      what the local replica holds is in `state`
+    await node.start()
+    await metadata.start(addresses)               founded or joined a cluster; registered, and the copy here knows it
+    await metadata.submit(command, deadline)      from any node
+    await metadata.barrier(deadline)              the copy then has everything that was committed before
+    await metadata.stop()                         before the node
+
+Only a committed entry changes the state; only the replica's own log is read for it. What may be asked without a leader
+is answered from the copy, which says how fresh it is. All calls come from the node's loop. Called by the façade.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
+from uuid import UUID
+
+from raftlog.errors import CorruptBatch, IdentityRefused, InvalidArgument, NoLeader, RaftlogError
+from raftlog.events import event
+from raftlog.partitions.addresses import address_text, canonical
+from raftlog.partitions.controller.bootstrap_record import BootstrapFile, Member, record_again
+from raftlog.partitions.controller.damaged_copy import check_repairable
+from raftlog.partitions.controller.first_start import FirstStart, Phase, View
+from raftlog.partitions.controller.foreign_seeds import ForeignSeeds
+from raftlog.partitions.controller.introductions import Introductions
+from raftlog.partitions.controller.leader_duties import Leading
+from raftlog.partitions.controller.local_copy import LocalCopy
+from raftlog.partitions.controller.machine import (
+    FEATURE_LEVEL_KNOWN,
+    FEATURE_LEVEL_LEAST,
+    Addresses,
+    Command,
+    ControllerState,
+    RegisterBroker,
+    controller_group_id,
+    first_controller_roll,
+)
+from raftlog.partitions.controller.machine.rolls import CONTROLLER_VOTERS_MAX
+from raftlog.partitions.controller.peers import Peers, peers_of
+from raftlog.partitions.controller.proposals import Proposals
+from raftlog.partitions.controller.replacing import Replacing, removed
+from raftlog.partitions.controller.settings import MetadataSettings, check_start
+from raftlog.partitions.deadline import NEVER, Deadline, deadline_in
+from raftlog.partitions.node import Node
+from raftlog.raft import Ready, ReplicaId, Role
+from raftlog.runtime.log.replica_directory import CONTROLLER
+from raftlog.runtime.replica.group import Group
+from raftlog.types import Index, NodeId, Term
+
+_logger = logging.getLogger(__name__)
+
+
+class Freshness(NamedTuple):
+    """How far the local copy is. `age_ms`: since the leader of group 0 was last heard; 0 where it leads, None when it
+    never was. `problem`: why the copy cannot be trusted or does not go on."""
+
+    applied_index: Index
+    age_ms: float | None
+    leader: NodeId | None
+    is_member: bool
+    diverged: bool
+    problem: str | None
+
+
+class Metadata:
+    """See the module. Use `open`."""
+
+    def __init__(self, node: Node, settings: MetadataSettings) -> None:
+        self.on_applied: Callable[[], None] = lambda: None
+        """Called on the loop, once per batch of applied entries."""
+        self.is_ready = False
+        """`start` has returned."""
+        self._node, self._settings = node, settings
+        self._file = BootstrapFile(node.surroundings.disk, node.settings.data_dir)
+        self._copy = LocalCopy(settings.fold_ms, node.fail)
+        self._copy.on_applied = self._applied
+        self._proposals = Proposals(node, self._copy, settings.attempt_ms)
+        self._first_start = FirstStart(node, settings, self._file, self._picture)
+        self._foreign_seeds = ForeignSeeds(node, settings, lambda: self.state)
+        self._leading = Leading(node, self._copy, self._file, self._proposals, settings)
+        self._replacing = Replacing(node, self._copy, self._proposals, settings)
+        self.introductions = Introductions(node, settings, self._away, self._tell_peers)
+        self._heard_at: float | None = None
+        """When a leader of group 0 was last heard, before the one of now."""
+        self._told: Peers | None = None
+        self._is_founded = False
+        """All seeds of the record that is held here are known to hold it."""
+        self._starting: asyncio.Task[None] | None = None
+        node.is_established = self._is_established
+        memory = node.transport.memory
+        memory.is_retired = lambda disk_uuid: disk_uuid in self.state.retired
+        memory.is_member = memory.has_assigned
+
+    @classmethod
+    def open(cls, node: Node, settings: MetadataSettings | None = None) -> Self:
+        """Fold what the local replica holds; blocking, before `node.start()`.
+
+        Raises `FormatError`, `InvalidArgument`, `IdentityRefused` for a broker that was removed, and `CorruptBatch`
+        where no other replica could repair it.
+        """
+        metadata = cls(node, settings or MetadataSettings())
+        metadata._file.read()
+        metadata._file.judge_use(node.identity, node.settings.cluster_id)
+        check_start(metadata._settings, node.settings.rpc_port, node.identity.cluster_id)
+        if metadata._file.record is not None:  # a crash may have come between the two files
+            node.join_cluster(str(metadata._file.record.cluster_id))
+        group = metadata._find_group()
+        if group is not None:
+            metadata._follow(group)
+            damage: CorruptBatch | None = None
+            try:
+                metadata._copy.fold_now()
+            except CorruptBatch as error:
+                damage = error
+            check_repairable(node, group, metadata._file, metadata._settings.seeds, damage)
+        if metadata._is_removed():
+            raise removed(node.identity.node_id)
+        metadata._tell_peers()
+        metadata._check_peers()
+        return metadata
+
+    def _check_peers(self) -> None:
+        if self._told is not None and self._told.addresses and self._node.settings.rpc_port is None:
+            raise InvalidArgument(
+                f"node {self._node.identity.node_id} belongs to a cluster with the nodes "
+                f"{', '.join(map(str, self._told.addresses))}: start it with an RPC address that they can reach"
+            )
+
+    def _find_group(self) -> Group | None:
+        cluster_id = self._node.identity.cluster_id
+        if cluster_id is None:
+            return None
+        return self._node.group(controller_group_id(UUID(cluster_id)))
+
+    def _follow(self, group: Group) -> None:
+        group.is_essential = True
+        self._copy.attach(group)
+        self._node.watch(group.group_id, self._stepped)
+        self._copy.follow()
+
+    # what is known
+
+    @property
+    def state(self) -> ControllerState:
+        """The local copy of the controller's state; others only read it. Replaced when a snapshot was read."""
+        return self._copy.state
+
+    @property
+    def cluster_id(self) -> str | None:
+        return self._node.identity.cluster_id
+
+    @property
+    def group_id(self) -> UUID | None:
+        """Of group 0, once this process has a replica of it."""
+        return None if self._copy.group is None else self._copy.group.group_id
+
+    @property
+    def is_leading(self) -> bool:
+        """Group 0 is led here, and everything that was committed before is in the state."""
+        group = self._copy.group
+        return group is not None and group.core.has_own_term_commit and self._copy.is_level
+
+    @property
+    def term(self) -> Term:
+        """Of group 0, as far as it is known here."""
+        return Term(0) if self._copy.group is None else self._copy.group.core.term
+
+    def controller_voters(self) -> tuple[ReplicaId, ...]:
+        """Who votes in group 0, or may still have to; as far as it is known here."""
+        return () if self._copy.group is None else self._copy.group.core.configuration.all_voters()
+
+    def freshness(self) -> Freshness:
+        """How far the copy is, and when it last heard of a leader."""
+        group, replica = self._copy.group, self._node.identity.replica
+        if group is None:
+            return Freshness(Index(0), None, None, False, False, self._copy.problem)
+        core = group.core
+        leader = None if core.leader is None else core.leader.node_id
+        now = self._node.loop.time()
+        heard_at = now if core.role is Role.LEADER else self._leader_heard_at()
+        return Freshness(
+            self.state.applied_index,
+            None if heard_at is None else max(0.0, (now - heard_at) * 1000),
+            leader,
+            core.configuration.has_member(replica),
+            self._copy.is_diverged,
+            self._copy.problem,
+        )
+
+    def why_not_whole(self) -> str | None:
+        """What of group 0 is not as it shall be, as far as is known here; None when all is well."""
+        group = self._copy.group
+        if group is None:
+            return None
+        configuration = group.core.configuration
+        staying = [broker.replica for broker in self.state.all_brokers() if not broker.is_draining]
+        gone = [voter.node_id for voter in configuration.all_voters() if voter.disk_uuid in self.state.retired]
+        waiting = [replica.node_id for replica in staying if not configuration.has_voter(replica)]
+        if gone:
+            return f"the controller's group still counts on replaced disks of the nodes {sorted(gone)}"
+        if waiting and len(configuration.voters) < min(CONTROLLER_VOTERS_MAX, len(staying)):
+            return f"the nodes {waiting} do not vote in the controller's group yet"
+        return None
+
+    def _leader_heard_at(self) -> float | None:
+        group = self._copy.group
+        leader = None if group is None else group.core.leader
+        heard_at = None if leader is None else self._node.heard_at(leader.node_id)
+        if heard_at is not None and (self._heard_at is None or heard_at > self._heard_at):
+            self._heard_at = heard_at
+        return self._heard_at
+
+    def _is_registered(self) -> bool:
+        """The controller knows this node with this disk, as far as the copy here says."""
+        return self.state.broker_of(self._node.identity.replica) is not None
+
+    def _is_removed(self) -> bool:
+        """Its disk is retired, and no other one has its node id."""
+        me = self._node.identity.replica
+        return me.disk_uuid in self.state.retired and self.state.disk_of(me.node_id) is None
+
+    def _is_established(self) -> bool:
+        """It is registered, or belongs to group 0: a copy whose log was trimmed may know nothing for a while."""
+        group = self._copy.group
+        is_member = group is not None and group.core.configuration.has_member(self._node.identity.replica)
+        return is_member or self._is_registered()
+
+    # life
+
+    async def start(self, addresses: Addresses) -> None:
+        """Belong to a cluster, founded now if need be; done when this process is registered under its boot epoch, and
+        the copy here has that. Without a majority it waits.
+
+        `addresses` are those that others are told; an empty one for RPC is where the node listens. Raises
+        `IdentityRefused` and `InvalidArgument` when this process cannot be in the cluster, which ends the node.
+        """
+        assert self._starting is None, "started twice"
+        self._starting = self._node.loop.create_task(self._start(addresses), name="the controller's start")
+        waiting: list[asyncio.Future[Any]] = [self._starting, self._node.ended]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if not self._starting.done():
+                failure = self._node.ended.result()
+                raise failure or NoLeader("the node was stopped while it started")
+            await self._starting
+        except (IdentityRefused, InvalidArgument) as error:
+            self._node.fail(error)
+            raise
+        finally:
+            self._starting.cancel()
+
+    async def _start(self, addresses: Addresses) -> None:
+        at = self._node.transport.address
+        if not addresses.rpc and at is not None:
+            addresses = Addresses(addresses.http, address_text(at), addresses.gossip)
+        if self._copy.group is None:
+            await self._find_cluster(addresses)
+        self._leading.start()
+        self.introductions.start()
+        record, me = self._file.record, self._node.identity.replica
+        is_newcomer = not self._is_established() and not (record is not None and record.names(me))
+        if is_newcomer or self._has_moved(addresses):
+            await self._register(addresses)
+        await self._leading.barrier(NEVER)
+        self._proposals.is_fit = True
+        if not is_newcomer:
+            while self.state.bootstrap is None:
+                await self._copy.reached(Index(self.state.applied_index + 1), NEVER)
+            await self._register(addresses)
+        while self.state.feature_level < FEATURE_LEVEL_LEAST:  # the controller's leader raises it
+            await self._copy.reached(Index(self.state.applied_index + 1), NEVER)
+        self._maybe_restore_record()
+        await self._foreign_seeds.check()
+        self.is_ready = True
+        _logger.debug("node %s is registered in cluster %s", self._node.identity.node_id, self.cluster_id)
+
+    def _maybe_restore_record(self) -> None:
+        """Whoever joins through this process needs it."""
+        lost = record_again(self.state, canonical(self._settings.seeds)) if self._file.record is None else None
+        if lost is not None:
+            _logger.warning("the bootstrap record of cluster %s was lost, and is written again", lost.cluster_id)
+            self._file.keep(lost)
+
+    def _has_moved(self, addresses: Addresses) -> bool:
+        """Whether the others look for this broker at another address, and so cannot tell it anything."""
+        registered = self.state.broker_of(self._node.identity.replica)
+        return registered is not None and registered.addresses.rpc != addresses.rpc
+
+    async def _find_cluster(self, addresses: Addresses) -> None:
+        met = await self._first_start.run(addresses.rpc)
+        if met is None:
+            self._begin_group()
+            return
+        assert met.record is not None, f"node {met.replica.node_id} is a member without a record"
+        await self._maybe_replace(met, addresses)
+        self._file.keep(self._file.record or met.record, met.members)
+        self._node.join_cluster(str(met.record.cluster_id))
+        self._tell_peers()
+        self._follow(self._node.join_group(controller_group_id(met.record.cluster_id), CONTROLLER))
+
+    async def _maybe_replace(self, met: View, addresses: Addresses) -> None:
+        """Take the place of another disk that this node id has in the cluster, if there is one."""
+        me = self._node.identity.replica
+        old = next((member.disk_uuid for member in met.members if member.node_id == me.node_id), None)
+        former = self._node.identity.former_disks
+        if old is None and former:
+            raise removed(me.node_id)
+        if old not in (None, me.disk_uuid):
+            if former and old not in former:
+                raise IdentityRefused(
+                    f"node id {me.node_id} went to the disk {old} while this broker was away; stop one of the two, or "
+                    "start this one with another node id and an empty data directory"
+                )
+            at = [member.address for member in met.members if member.address and member.node_id != me.node_id]
+            was_refused = self._node.identity.was_refused
+            silence_ms = self._settings.refused_silence_ms if was_refused else self._settings.replace_silence_ms
+            await self._replacing.ask(self._registration(addresses, replaces=old), silence_ms, at)
+
+    def _begin_group(self) -> None:
+        """Make the first replica of group 0, as the record says."""
+        record, me = self._file.record, self._node.identity.replica
+        assert record is not None, "begins without a record"
+        event(_logger, "cluster_founded", node=me.node_id, cluster_id=str(record.cluster_id), seeds=len(record.seeds))
+        roll = first_controller_roll(record.command())
+        self._is_founded = True
+        self._tell_peers()
+        is_voter = any((voter.node_id, voter.disk_uuid) == me for voter in roll.voters)
+        group = self._node.create_group(roll, CONTROLLER)
+        self._follow(group)
+        if is_voter and record.seeds[0].replica == me:
+            self._node.stand_for_leader([group])
+
+    def _registration(self, addresses: Addresses, replaces: UUID | None = None) -> RegisterBroker:
+        identity = self._node.identity
+        return RegisterBroker(
+            identity.node_id,
+            identity.disk_uuid,
+            identity.boot_epoch,
+            self._node.settings.host_label,
+            addresses,
+            1,
+            FEATURE_LEVEL_KNOWN,
+            replaces=replaces,
+        )
+
+    async def _register(self, addresses: Addresses) -> None:
+        """Until it is done; every attempt has a deadline, and a repetition changes nothing."""
+        identity, command = self._node.identity, self._registration(addresses)
+        while True:
+            try:
+                await self._proposals.submit(command, deadline_in(10 * self._settings.attempt_ms))
+                return
+            except (IdentityRefused, InvalidArgument):
+                raise
+            except RaftlogError as error:
+                _logger.info("node %s is not registered yet: %s", identity.node_id, error)
+            await self._node.pause(deadline_in(self._settings.look_ms))
+
+    async def stop(self) -> None:
+        """Nothing is asked or answered any more; before `Node.stop`."""
+        tasks = [] if self._starting is None else [self._starting]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self.introductions.stop()
+        await self._leading.stop()
+        self._copy.stop()
+
+    # changing and reading
+
+    async def submit(self, command: Command, deadline: Deadline) -> int:
+        """Let the controller do a command, once; its number, when the copy here has it too.
+
+        Raises the command's own error; `Unavailable` (mostly `NoLeader`) when it was definitely not proposed;
+        `DeadlineExceeded` or `OutcomeUnknown` when that is not known.
+        """
+        return await self._proposals.submit(command, deadline)
+
+    async def barrier(self, deadline: Deadline) -> None:
+        """Wait until the copy here has everything that was committed before the call. Raises `Unavailable`."""
+        await self._leading.barrier(deadline)
+
+    # what happens
+
+    def _stepped(self, group: Group, ready: Ready) -> None:
+        if ready.role_state is not None:
+            self._leader_heard_at()
+            self._leading.look_soon()
+        self._copy.follow()
+
+    def _applied(self) -> None:
+        if self._is_removed():
+            self._node.fail(removed(self._node.identity.node_id))
+        self._tell_peers()
+        self._leading.look_soon()
+        self.on_applied()
+
+    def _tell_peers(self) -> None:
+        """Who else is there, as far as it is known here; not before the cluster of our record is founded."""
+        record = self._file.record
+        is_seed = record is not None and record.names(self._node.identity.replica)
+        if is_seed and self._copy.group is None and not self._is_founded:
+            return
+        told = peers_of(self.state, self._file, self._node.identity.replica, self.introductions.known)
+        if told is not None and told != self._told:
+            self._told = told
+            self._node.set_peers(told.addresses, told.disks)
+
+    def _away(self) -> dict[ReplicaId, Member | None]:
+        """Return members of group 0 that are not connected, each with its node as it is known here, if it is.
+
+        Among them count its leader, and processes that connected to this one and are unknown here: the configuration
+        and the copy may be older than they are.
+        """
+        group, me = self._copy.group, self._node.identity.replica
+        if group is None:
+            return {}
+        leader, outsiders = group.core.leader, self._node.transport.outsiders()
+        members = (
+            *group.core.configuration.all_members(),
+            *([] if leader is None else [leader]),
+            *(ReplicaId(outsider.node_id, outsider.disk_uuid) for outsider in outsiders),
+        )
+        if not self._is_registered():
+            members = (*members, *(member.replica for member in self._file.members))
+        others = [member for member in members if member.node_id != me.node_id]
+        away = [member for member in others if not self._node.is_connected(member.node_id)]
+        known = peers_of(self.state, self._file, me, {}) if away else None
+        return {member: None if known is None else known.member(member.node_id) for member in away}
+
+    def _picture(self) -> tuple[Phase, list[Member]]:
+        """What others are told of this process."""
+        state = self.state
+        if self._copy.group is None:
+            return Phase.EMPTY, []
+        if state.bootstrap is None or not self._is_registered():
+            record = self._file.record
+            is_seed = record is not None and record.names(self._node.identity.replica)
+            return (Phase.FOUNDED if is_seed else Phase.EMPTY), []
+        members = [Member(broker.node_id, broker.disk_uuid, broker.addresses.rpc) for broker in state.all_brokers()]
+        members += [Member(*seed, "") for seed in sorted(state.absent_seeds())]
+        return Phase.MEMBER, members

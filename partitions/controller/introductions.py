@@ -1,0 +1,161 @@
+"""Where nodes are that cannot be reached: asked of those that can, and looked for at the seeds.
+
+A copy of the controller's state that is old may not know a broker that joined since, or the address of one that moved;
+when that one leads group 0 the copy never becomes newer by itself. Nor when the leader has another disk since, which is
+refused here. So while a member of the group is not connected, the others are asked whom they know, and so is whoever is
+at the addresses of seeds and of those that are away. What is learned so counts for as long as the state says what it
+said then. Who is at an address, the handshake says; that a disk has a node's place, only a member whose copy of the
+state has it so.
+
+    a node in a round: at most one change      where two contradict each other, each is tried in its turn
+
+A process that proved itself in the handshake, and that the copy here does not know, may be a broker that joined since:
+no Raft message of it is taken before a known member has named it. Only when none of those is connected (all may have
+left meanwhile), the process is asked itself, and believed if it knows this very disk as a member of the same cluster.
+
+Called by the host.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from raftlog.errors import InvalidArgument, RaftlogError
+from raftlog.partitions.addresses import Address, address_text, parse_address
+from raftlog.partitions.controller.bootstrap_record import Member
+from raftlog.partitions.controller.first_start import JOIN, Phase, met_at, view_of
+from raftlog.partitions.controller.settings import MetadataSettings
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.node import Node
+from raftlog.raft import ReplicaId
+from raftlog.runtime.rpc import Identity
+from raftlog.types import NodeId
+
+_logger = logging.getLogger(__name__)
+_PAUSE_MS_MAX = 10_000
+
+
+class Introduction(NamedTuple):
+    """A node as somebody described it, and what was known of it before; None: it was not known."""
+
+    member: Member
+    instead_of: Member | None
+
+
+class _Heard(NamedTuple):
+    """Who was named. `is_certain`: by a member, from its copy of the state; else by the handshake alone."""
+
+    members: Sequence[Member]
+    is_certain: bool
+
+
+_NOBODY = _Heard((), False)
+
+
+class Introductions:
+    """Runs from `start` to `stop`. `away` gives the members that are not connected, with what is known of their nodes
+    apart from `known`; `learned` is called when there is something new in `known`."""
+
+    def __init__(
+        self,
+        node: Node,
+        settings: MetadataSettings,
+        away: Callable[[], dict[ReplicaId, Member | None]],
+        learned: Callable[[], None],
+    ) -> None:
+        self.known: dict[NodeId, Introduction] = {}
+        self.hint: Callable[[ReplicaId], Address | None] = lambda replica: None
+        """Where a member may be as others whisper: one more address to look at."""
+        self._node, self._settings = node, settings
+        self._away, self._learned = away, learned
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = self._node.keep_up(self._run(), "looking for nodes that are away")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        pause_ms = self._settings.look_ms_max
+        while not self._node.ended.done():
+            await self._node.pause(deadline_in(pause_ms))
+            if self._away():
+                pause_ms = min(2 * pause_ms, _PAUSE_MS_MAX)
+                await self._ask_around()
+            else:
+                pause_ms = self._settings.look_ms_max
+
+    async def _ask_around(self) -> None:
+        peers = [peer.node for peer in self._node.transport.peers() if self._node.is_connected(peer.node)]
+        told = [self._members_of(node) for node in peers]
+        known = [parse_address(member.address) for member in self._away().values() if member is not None]
+        hinted = [address for replica in self._away() if (address := self.hint(replica)) is not None]
+        found = [self._at(address) for address in dict.fromkeys((*self._settings.seeds, *known, *hinted))]
+        joined = [] if peers else [self._outsider(identity) for identity in self._node.transport.outsiders()]
+        self._note(await asyncio.gather(*told, *found, *joined))
+
+    async def _members_of(self, node: NodeId) -> _Heard:
+        """Whom a node knows that can be asked."""
+        try:
+            answer = await self._node.ask(node, JOIN, None, (), deadline_in(self._settings.probe_ms))
+            return _Heard(view_of(self._node.identity.replica, None, answer.value).members, True)
+        except RaftlogError as error:
+            _logger.debug("node %s introduces nobody: %s", node, error)
+            return _NOBODY
+
+    async def _at(self, address: Address) -> _Heard:
+        """Who is at an address, and whom a member there knows."""
+        text = address_text(address)
+        try:
+            identity, answer = await self._node.probe(address, JOIN, None, deadline_in(self._settings.probe_ms))
+            view = view_of(ReplicaId(identity.node_id, identity.disk_uuid), identity.cluster_id, answer.value)
+        except (RaftlogError, OSError) as error:
+            _logger.debug("nobody at %s can be met: %s", text, error)
+            return _NOBODY
+        if view.phase is Phase.MEMBER and view.cluster_id == self._node.identity.cluster_id:
+            return _Heard(met_at(view, text).members, True)
+        return _Heard((Member(*view.replica, text),), False)
+
+    async def _outsider(self, identity: Identity) -> _Heard:
+        """Return the members that an unknown process names, if this disk is among them."""
+        try:
+            heard = await self._at(parse_address(identity.rpc_address))
+        except InvalidArgument as error:
+            _logger.debug("node %s cannot be asked who it is: %s", identity.node_id, error)
+            return _NOBODY
+        knows_us = any(member.replica == self._node.identity.replica for member in heard.members)
+        return heard if heard.is_certain and knows_us else _NOBODY
+
+    def _note(self, heard: Sequence[_Heard]) -> None:
+        away = self._away()
+        known = {replica.node_id: member for replica, member in away.items()}
+        news: dict[NodeId, Introduction | None] = {}
+        for members, is_certain in heard:
+            for member in members:
+                node = member.node_id
+                is_wanted = node in known and (is_certain or member.replica in away)
+                if not is_wanted or not member.address or self._node.transport.memory.is_retired(member.disk_uuid):
+                    continue
+                introduction = self._introduction(member, known[node])
+                if introduction != self.known.get(node):
+                    news.setdefault(node, introduction)
+        for node, introduction in news.items():
+            if introduction is None:
+                del self.known[node]
+            else:
+                self.known[node] = introduction
+                member = introduction.member
+                _logger.info("node %s is said to be at %s with the disk %s", node, member.address, member.disk_uuid)
+        if news:
+            self._learned()
+
+    def _introduction(self, member: Member, before: Member | None) -> Introduction | None:
+        """What counts from now on, when a node is described so; None: what is known of it anyhow."""
+        if member != before:
+            return Introduction(member, before)
+        counts = self.known.get(member.node_id)
+        return None if counts is None or counts.member.disk_uuid != member.disk_uuid else counts

@@ -1,0 +1,174 @@
+"""What the leader of group 0 does besides taking commands, and reads that must be current.
+
+    the bootstrap command, if the log does not have it · the least feature level of this release ·
+    who belongs to the group (`members`) · snapshots (`snapshots`) ·
+    the hash of its state to the others, who compare it with theirs
+
+One task looks when something changed and every `care_ms`; whatever fails is looked at again. A process that does not
+lead does nothing here but answer hashes. Called by the host.
+"""
+
+import asyncio
+import contextlib
+import logging
+
+from raftlog.errors import InvalidArgument, NoLeader, RaftlogError
+from raftlog.events import event
+from raftlog.partitions.controller.bootstrap_record import BootstrapFile
+from raftlog.partitions.controller.local_copy import LocalCopy
+from raftlog.partitions.controller.machine import FEATURE_LEVEL_LEAST, SetFeatureLevel
+from raftlog.partitions.controller.members import heir_of, next_change
+from raftlog.partitions.controller.proposals import Proposals
+from raftlog.partitions.controller.settings import MetadataSettings
+from raftlog.partitions.controller.snapshots import is_due, write_snapshot
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.node import Node, Request
+from raftlog.runtime.replica.group import Group
+from raftlog.runtime.rpc import Answer
+from raftlog.types import Index, NodeId
+
+_logger = logging.getLogger(__name__)
+HASH = "control.hash"
+_SNAPSHOT_MS = 60_000
+_READ_PAUSE_S = 0.02
+
+
+class Leading:
+    """Works from `start` to `stop`."""
+
+    def __init__(
+        self, node: Node, copy: LocalCopy, file: BootstrapFile, proposals: Proposals, settings: MetadataSettings
+    ) -> None:
+        self._node, self._copy, self._file, self._proposals = node, copy, file, proposals
+        self._settings = settings
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._hashed_at = node.loop.time()
+        self._hashed_index = Index(0)
+        self._told: str | None = None
+        node.on_request(HASH, self._serve_hash)
+
+    def start(self) -> None:
+        self._task = self._node.keep_up(self._run(), "the controller's leader")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def look_soon(self) -> None:
+        """Something changed."""
+        self._changed.set()
+
+    # reading
+
+    async def barrier(self, deadline: Deadline) -> None:
+        """Wait until the copy has everything that was committed before the call (ReadIndex, thesis 6.4).
+
+        Raises `NoLeader` when no leader confirmed it before the deadline.
+        """
+        loop = self._node.loop
+        why: object = "it has no replica here"
+        while True:
+            group = self._copy.group
+            if group is not None:
+                until = Deadline(min(deadline, loop.time() + self._settings.attempt_ms / 1000))
+                read = group.read_index()
+                await asyncio.wait([read], timeout=max(0.0, until - loop.time()))
+                if not read.done():
+                    read.cancel()
+                    why = "its leader did not answer"
+                elif (error := read.exception()) is not None:
+                    why = error
+                elif await self._copy.reached(read.result(), deadline):
+                    return
+            if loop.time() >= deadline or self._node.ended.done():
+                raise NoLeader(
+                    "the controller has no leader that answers: a majority of the brokers that vote in it has to run, "
+                    f"and `raftlog cluster health` names those that do not ({why})"
+                )
+            pause = Deadline(min(deadline, loop.time() + _READ_PAUSE_S))
+            if group is None:
+                await self._node.pause(pause)
+            else:
+                await self._node.leader_changed(group.group_id, pause)
+
+    # leading
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.care_ms / 1000):
+                    await self._changed.wait()
+            self._changed.clear()
+            group = self._copy.group
+            if group is None or not group.core.has_own_term_commit or not self._copy.is_level:
+                continue
+            try:
+                await self._care(group)
+                self._told = None
+            except (RaftlogError, TimeoutError) as error:
+                self._tell(str(error) or "what it proposed is not committed yet")
+
+    async def _care(self, group: Group) -> None:
+        state, settings = self._copy.state, self._settings
+        if state.bootstrap is None:
+            await self._bootstrap()
+            return
+        if state.feature_level < FEATURE_LEVEL_LEAST:
+            command = SetFeatureLevel(FEATURE_LEVEL_LEAST)
+            await self._proposals.submit(command, deadline_in(settings.attempt_ms), state.applied_index)
+        change = next_change(group, state, settings.caught_up_entries, self._node.is_alive)
+        heir = None if change is None else heir_of(group, change, self._node.identity.replica)
+        if heir is not None:
+            group.transfer_leadership(heir)
+            return
+        if change is not None:
+            async with asyncio.timeout(settings.attempt_ms / 1000):
+                await group.change_members(change)
+            voters = [voter.node_id for voter in change.voters]
+            learners = [learner.node_id for learner in change.learners]
+            event(_logger, "members_changed", group=group.name, voters=voters, learners=learners)
+        if is_due(group, self._copy, settings.snapshot_log_bytes):
+            async with asyncio.timeout(_SNAPSHOT_MS / 1000):
+                await write_snapshot(group, self._copy, deadline_in(_SNAPSHOT_MS))
+            self._hashed_at = float("-inf")
+        await self._maybe_tell_hash(group)
+
+    async def _bootstrap(self) -> None:
+        record = self._file.record
+        if record is not None:
+            deadline = deadline_in(self._settings.attempt_ms)
+            await self._proposals.submit(record.command(), deadline, self._copy.state.applied_index)
+
+    def _tell(self, text: str) -> None:
+        if text != self._told:
+            self._told = text
+            _logger.info("the controller's leader waits: %s", text)
+
+    # hashes
+
+    async def _maybe_tell_hash(self, group: Group) -> None:
+        now, index = self._node.loop.time(), self._copy.state.applied_index
+        if now - self._hashed_at < self._settings.hash_interval_ms / 1000 or index == self._hashed_index:
+            return
+        self._hashed_at, self._hashed_index = now, index
+        told = [int(index), self._copy.state.state_hash()]
+        me = self._node.identity.replica
+        members = [member.node_id for member in group.core.configuration.all_members() if member != me]
+        await asyncio.gather(*(self._tell_hash(node, told) for node in members))
+
+    async def _tell_hash(self, node: NodeId, told: list[object]) -> None:
+        try:
+            answer = await self._node.ask(node, HASH, told, (), deadline_in(self._settings.attempt_ms))
+        except RaftlogError as error:
+            _logger.debug("node %s did not compare its state: %s", node, error)
+            return
+        if answer.value is False:
+            _logger.error("the controller's state of node %s differs from ours at index %s: report it", node, told[0])
+
+    async def _serve_hash(self, request: Request) -> Answer:
+        match request.header:
+            case [int(index), bytes(state_hash)]:
+                return Answer(self._copy.compare_at(Index(index), state_hash))
+        raise InvalidArgument(f"node {request.node} tells a hash that cannot be read")

@@ -1,0 +1,290 @@
+"""This process's copy of the controller's state: folded from its own replica of group 0, entry by entry.
+
+    state.applied_index < next index to look at ≤ applied index of the group + 1
+
+Nothing is asked from others, and it does not matter whether the replica votes or learns. Where the log begins with a
+roll that is not the group's first one, the snapshot behind that roll gives the state; an unfinished one is passed over.
+The loop is held for `fold_ms` at a time. An entry that cannot be read by this program stops the process: skipping it
+would make the state another one. Called by the host, with every Ready of the group.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from raftlog.errors import (
+    CorruptBatch,
+    DescriptorsExhausted,
+    EntriesTrimmed,
+    FormatError,
+    InvalidBatch,
+    RaftlogError,
+    StorageError,
+)
+from raftlog.partitions.controller.machine import Answer, ControllerState, Restoration, SnapshotReader, decode_request
+from raftlog.partitions.controller.machine.rows import AnsweredRequest
+from raftlog.partitions.controller.change_events import tell
+from raftlog.partitions.deadline import Deadline
+from raftlog.raft import Role
+from raftlog.records import ControlKind, read_records
+from raftlog.runtime.log.committed_entries import CommittedEntry
+from raftlog.runtime.replica.group import Group
+from raftlog.types import Index
+
+_logger = logging.getLogger(__name__)
+_READ_BYTES: Final = 128 * 1024
+_SLICE_ENTRIES: Final = 512
+"""Bounds a slice where the clock stands still meanwhile."""
+_DAMAGE_PAUSE_S: Final = 1.0
+"""Before an entry that was damaged is read again; it is being repaired."""
+
+
+class Decided(NamedTuple):
+    """What became of a request, and where."""
+
+    index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
+    answer: Answer
+
+
+class LocalCopy:
+    """See the module; `attach` gives it its replica, once there is one."""
+
+    def __init__(self, fold_ms: float, fail: Callable[[RaftlogError], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._fold_s, self._fail = fold_ms / 1000, fail
+        self.state = ControllerState()
+        """Replaced when a snapshot is read."""
+        self.group: Group | None = None
+        self.on_applied: Callable[[], None] = lambda: None
+        self.snapshot_bytes = 0
+        """Of the newest whole snapshot that was met."""
+        self.problem: str | None = None
+        """Why the copy does not go on, or that it is not what the others have."""
+        self.is_diverged = False
+        self._next = Index(1)
+        self._chunk: deque[CommittedEntry] = deque()
+        self._reader: SnapshotReader | None = None
+        """While the state is to be read from a snapshot."""
+        self._restoration: Restoration | None = None
+        self._run_bytes = 0
+        self._is_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._expected: dict[UUID, list[asyncio.Future[Decided]]] = {}
+        self._waiting: list[tuple[Index, asyncio.Future[None]]] = []
+        self._hash_told: tuple[Index, bytes] | None = None
+
+    def attach(self, group: Group) -> None:
+        """Follow this replica from now on."""
+        assert self.group in (None, group), f"follows {self.group} already"
+        self.group = group
+
+    # folding
+
+    def fold_now(self) -> None:
+        """Fold all that is committed here; blocking. Raises `FormatError`, `CorruptBatch`."""
+        while self._has_more():
+            self._fold_some(lambda: False)
+
+    def follow(self) -> None:
+        """The group may have delivered more."""
+        if not self._is_due and self._has_more():
+            self._is_due = True
+            self._loop.call_soon(self._fold_slice)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.group = None
+
+    @property
+    def is_level(self) -> bool:
+        """Everything that was delivered here is in the state."""
+        return self.group is not None and not self._has_more() and self._reader is None
+
+    def _has_more(self) -> bool:
+        if self.group is None or self.group.is_closed:
+            return False
+        return self._restoration is not None or self._next <= self.group.applied_index
+
+    def _fold_slice(self) -> None:
+        self._is_due = False
+        before, until, count = self.state, self._loop.time() + self._fold_s, 0
+        applied = before.applied_index
+
+        def is_over() -> bool:
+            nonlocal count
+            count += 1
+            return count > _SLICE_ENTRIES or self._loop.time() > until
+
+        try:
+            if self._has_more():
+                self._fold_some(is_over)
+        except (CorruptBatch, DescriptorsExhausted) as error:
+            _logger.error("the controller's state does not go on: %s", error)
+            self._timer = self._loop.call_later(_DAMAGE_PAUSE_S, self.follow)
+            return
+        except (FormatError, InvalidBatch) as error:
+            self.problem = str(error)
+            self._fail(FormatError(f"the controller's log cannot be applied: {error}"))
+            return
+        except Exception as error:  # an entry that was passed over would make the state another one than the others'
+            self.problem = repr(error)
+            self._fail(StorageError(f"the controller's log cannot be applied: {error!r}"))
+            raise
+        if self.state is not before or self.state.applied_index != applied:
+            self._wake()
+            self.on_applied()
+        self.follow()
+
+    def _fold_some(self, is_over: Callable[[], bool]) -> None:
+        while self._has_more():
+            if self._restoration is not None:
+                self._restore_some(self._restoration)
+            elif self._chunk:
+                self._take(self._chunk.popleft())
+            else:
+                self._read()
+            if is_over():
+                return
+
+    def _read(self) -> None:
+        assert self.group is not None, "reads without a replica"
+        try:
+            self._chunk.extend(self.group.committed_entries(self._next, _READ_BYTES))
+        except EntriesTrimmed:
+            self._next = Index(self.group.log.boundary.index + 1)
+            self._reader = SnapshotReader()
+
+    def _take(self, entry: CommittedEntry) -> None:
+        assert entry.index == self._next, f"entry {entry.index} where {self._next} follows"
+        self._next = Index(entry.index + 1)
+        if entry.kind is ControlKind.SNAPSHOT:
+            self._note_snapshot(entry.payload)
+        if self._reader is not None:
+            if entry.kind is ControlKind.SNAPSHOT:
+                self._restoration = self._reader.take(entry.payload)
+        elif entry.kind is None:
+            self._apply(entry)
+        else:
+            self.state.advance(entry.index)
+            self._compare_hash()
+
+    def _note_snapshot(self, payload: bytes) -> None:
+        """The third byte of a payload says whether it is the last one, the next four count from 0."""
+        self._run_bytes = len(payload) + (0 if not any(payload[3:7]) else self._run_bytes)
+        if payload[2]:
+            self.snapshot_bytes = self._run_bytes
+
+    def _apply(self, entry: CommittedEntry) -> None:
+        [record] = read_records(entry.batch)
+        request = decode_request(record.value or b"")
+        answer = self.state.apply(request, entry.index)
+        if answer.error is None and answer.value == entry.index and self._is_led(entry):
+            tell(request.command, self.state)
+        for future in self._expected.pop(request.request_id, ()):
+            if not future.done():
+                future.set_result(Decided(entry.index, answer))
+        self._compare_hash()
+
+    def _is_led(self, entry: CommittedEntry) -> bool:
+        """The entry was committed by this process's replica, which still leads."""
+        core = None if self.group is None else self.group.core
+        return core is not None and core.role is Role.LEADER and core.term == entry.term
+
+    def _restore_some(self, restoration: Restoration) -> None:
+        state = restoration.step()
+        if state is None:
+            return
+        assert self.group is not None, "a snapshot without a replica"
+        assert state.applied_index > self.group.log.boundary.index, (
+            f"the snapshot at {state.applied_index} lies before the log, which begins behind {self.group.log.boundary}"
+        )
+        self._restoration = self._reader = None
+        self.state = state
+        self._chunk.clear()
+        self._next = Index(state.applied_index + 1)
+        for request_id in list(self._expected):
+            known = state.answered.get(request_id)
+            if known is not None:
+                for future in self._expected.pop(request_id):
+                    if not future.done():
+                        future.set_result(_decided(known))
+
+    # waiting
+
+    def decided(self, request_id: UUID) -> Decided | None:
+        """What became of a request that was applied here, and is remembered."""
+        known = self.state.answered.get(request_id)
+        return None if known is None else _decided(known)
+
+    def expect(self, request_id: UUID) -> "asyncio.Future[Decided]":
+        """Done when the request is applied here; to be forgotten by `forget`."""
+        future: asyncio.Future[Decided] = self._loop.create_future()
+        self._expected.setdefault(request_id, []).append(future)
+        return future
+
+    def forget(self, request_id: UUID, future: "asyncio.Future[Decided]") -> None:
+        waiting = self._expected.get(request_id, [])
+        if future in waiting:
+            waiting.remove(future)
+        if not waiting:
+            self._expected.pop(request_id, None)
+        future.cancel()
+
+    async def reached(self, index: Index, deadline: Deadline) -> bool:
+        """Wait until everything up to `index` is in the state; false when the deadline came first."""
+        if self.state.applied_index >= index:
+            return True
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append((index, future))
+        try:
+            await asyncio.wait([future], timeout=max(0.0, deadline - self._loop.time()))
+        finally:
+            future.cancel()
+        return self.state.applied_index >= index
+
+    def _wake(self) -> None:
+        left = []
+        for index, future in self._waiting:
+            if future.done():
+                continue
+            if index <= self.state.applied_index:
+                future.set_result(None)
+            else:
+                left.append((index, future))
+        self._waiting = left
+
+    # hashes
+
+    def compare_at(self, index: Index, state_hash: bytes) -> bool | None:
+        """Whether the state was the same as another replica's at `index`; None when that is not known yet, or no more.
+
+        When this copy comes to that index later, it is compared then.
+        """
+        if index == self.state.applied_index:
+            return self._compare(index, state_hash)
+        if index > self.state.applied_index:
+            self._hash_told = (index, state_hash)
+        return None
+
+    def _compare_hash(self) -> None:
+        told = self._hash_told
+        if told is not None and told[0] <= self.state.applied_index:
+            self._hash_told = None
+            if told[0] == self.state.applied_index:
+                self._compare(*told)
+
+    def _compare(self, index: Index, state_hash: bytes) -> bool:
+        if self.state.state_hash() == state_hash:
+            return True
+        self.is_diverged = True
+        self.problem = f"the controller's state here differs from the leader's at index {index}: report it as a bug"
+        _logger.error("%s", self.problem)
+        return False
+
+
+def _decided(known: AnsweredRequest) -> Decided:
+    return Decided(known.version, Answer(known.value, known.failure(), is_repeated=True))

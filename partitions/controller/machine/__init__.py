@@ -1,0 +1,84 @@
+"""The controller, group 0, as a replicated state machine: brokers, topics, configurations, assignments, producer ids.
+
+Pure: no asyncio, sockets, files, clocks or global random. Whoever runs group 0 proposes `encode_request(…)` as the one
+record of a batch, applies what is committed with `ControllerState.apply`, and writes and reads snapshots of the state;
+everybody else asks the state. docs/CONTROLLER.md has the commands, the rules and the bytes.
+"""
+
+from raftlog.partitions.controller.machine.cluster import Cluster, Load
+from raftlog.partitions.controller.machine.commands import (
+    Addresses,
+    AllocateProducerIds,
+    AlterClusterConfig,
+    AlterTopicConfigs,
+    Bootstrap,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    RegisterBroker,
+    RemoveBroker,
+    SetAssignment,
+    SetFeatureLevel,
+    SetMaintenance,
+    UpdateBroker,
+    check_configs,
+)
+from raftlog.partitions.controller.machine.naming import GroupName, controller_group_id
+from raftlog.partitions.controller.machine.placement import Candidate, place
+from raftlog.partitions.controller.machine.request import (
+    FEATURE_LEVEL_KNOWN,
+    FEATURE_LEVEL_LEAST,
+    Request,
+    check_level,
+    decode_request,
+    encode_request,
+)
+from raftlog.partitions.controller.machine.rolls import first_controller_roll, first_roll
+from raftlog.partitions.controller.machine.rows import Assignment, Broker, DeletedTopic, Topic
+from raftlog.partitions.controller.machine.schema import settings_of
+from raftlog.partitions.controller.machine.snapshot import Restoration, SnapshotReader, snapshot_payloads
+from raftlog.partitions.controller.machine.state import Answer, ControllerState
+
+assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.controller.machine"
+
+__all__ = [
+    "FEATURE_LEVEL_KNOWN",
+    "FEATURE_LEVEL_LEAST",
+    "Addresses",
+    "AllocateProducerIds",
+    "AlterClusterConfig",
+    "AlterTopicConfigs",
+    "Answer",
+    "Assignment",
+    "Bootstrap",
+    "Broker",
+    "Candidate",
+    "Cluster",
+    "Command",
+    "ControllerState",
+    "CreateTopic",
+    "DeleteTopic",
+    "DeletedTopic",
+    "GroupName",
+    "Load",
+    "RegisterBroker",
+    "RemoveBroker",
+    "Request",
+    "Restoration",
+    "SetAssignment",
+    "SetFeatureLevel",
+    "SetMaintenance",
+    "SnapshotReader",
+    "Topic",
+    "UpdateBroker",
+    "check_configs",
+    "check_level",
+    "controller_group_id",
+    "decode_request",
+    "encode_request",
+    "first_controller_roll",
+    "first_roll",
+    "place",
+    "settings_of",
+    "snapshot_payloads",
+]

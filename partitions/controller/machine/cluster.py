@@ -1,0 +1,279 @@
+"""What the controller knows of a cluster, as tables, and the questions that can be asked about it.
+
+Some answers come from indexes that are derived from the tables and kept in step with them here: topics by name, groups
+by id, and the loads of replicas. Only `put_…`, `remove_…`, `replace_…` and `retire` change anything; they are called by
+the rules (`broker_rules`, `topic_rules`) once a command is known to hold, and when a snapshot is read.
+
+    every group of every topic is in `groups` once,   a topic that was deleted is not in `topics` and never again
+
+Answers with several items are sorted. Where a group's replicas are is what the controller decided; who votes stands in
+the group's own log.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from raftlog.errors import UnknownBroker, UnknownPartition, UnknownTopic
+from raftlog.partitions.controller.machine.commands import Bootstrap
+from raftlog.partitions.controller.machine.naming import GroupName, group_keys
+from raftlog.partitions.controller.machine.placement import Candidate
+from raftlog.partitions.controller.machine.rows import (
+    AnsweredRequest,
+    Assignment,
+    Broker,
+    BrokerMaintenance,
+    ClusterSettings,
+    DeletedTopic,
+    RetiredDisk,
+    Topic,
+)
+from raftlog.partitions.controller.machine.table import Table
+from raftlog.raft import ReplicaId
+from raftlog.types import Index, NodeId
+
+LEVEL_OF_OPERATIONS: Final = 3
+"""From this feature level on a cluster has maintenance and settings of its own."""
+
+
+class Load(NamedTuple):
+    """How many groups a replica is in, and of how many it is the preferred leader."""
+
+    replicas: int
+    leaders: int
+
+
+class Cluster:
+    """Brokers, topics and assignments."""
+
+    def __init__(self) -> None:
+        self.bootstrap: Bootstrap | None = None
+        self.feature_level = 0
+        """0 before the bootstrap; never falls."""
+        self.next_producer_id = 0
+        """Moved by blocks; ids below it were given away."""
+        self.brokers: Table[int, Broker] = Table("brokers", Broker, lambda row: row.node_id)
+        self.retired: Table[UUID, RetiredDisk] = Table("retired_disks", RetiredDisk, lambda row: row.disk_uuid)
+        self.topics: Table[UUID, Topic] = Table("topics", Topic, lambda row: row.topic_id)
+        self.moved: Table[GroupName, Assignment] = Table("assignments", Assignment, lambda row: row.group)
+        """Assignments that are no longer those of the creation."""
+        self.deleted: Table[UUID, DeletedTopic] = Table("deleted_topics", DeletedTopic, lambda row: row.topic_id)
+        self.maintenance: Table[int, BrokerMaintenance] = Table(
+            "maintenance", BrokerMaintenance, lambda row: row.node_id
+        )
+        self.settings: Table[int, ClusterSettings] = Table("cluster_config", ClusterSettings, lambda row: 0)
+        """At most one row."""
+        self.answered: Table[UUID, AnsweredRequest] = Table("requests", AnsweredRequest, lambda row: row.request_id)
+        self._ids_by_name: dict[str, UUID] = {}
+        self._groups: dict[bytes, GroupName] = {}
+        self._replica_counts: Counter[ReplicaId] = Counter()
+        self._leader_counts: Counter[ReplicaId] = Counter()
+
+    def tables(self) -> tuple[Table[Any, Any], ...]:
+        """All that the feature level has, in the order of a snapshot."""
+        newer = (self.maintenance, self.settings) if self.feature_level >= LEVEL_OF_OPERATIONS else ()
+        return (self.brokers, self.retired, self.topics, self.moved, self.deleted, *newer, self.answered)
+
+    # brokers
+
+    def all_brokers(self) -> list[Broker]:
+        return sorted(self.brokers, key=lambda broker: broker.node_id)
+
+    def broker(self, node_id: NodeId) -> Broker:
+        """Raises `UnknownBroker`."""
+        broker = self.brokers.get(node_id)
+        if broker is None:
+            raise UnknownBroker(f"there is no broker {node_id}")
+        return broker
+
+    def broker_of(self, replica: ReplicaId) -> Broker | None:
+        """The broker that has this disk now."""
+        broker = self.brokers.get(replica.node_id)
+        return broker if broker is not None and broker.disk_uuid == replica.disk_uuid else None
+
+    def present(self, node_id: NodeId, disk_uuid: UUID) -> Broker:
+        """The broker of this node id, if it has this disk; raises `UnknownBroker`."""
+        broker = self.broker_of(ReplicaId(node_id, disk_uuid))
+        if broker is None:
+            raise UnknownBroker(f"there is no broker {node_id} with the disk {disk_uuid}")
+        return broker
+
+    def disk_of(self, node_id: NodeId) -> UUID | None:
+        """Whose a node id is: the disk that registered with it, or that of a seed, which has it from the beginning."""
+        broker = self.brokers.get(node_id)
+        if broker is not None:
+            return broker.disk_uuid
+        return next((seed.disk_uuid for seed in self.absent_seeds() if seed.node_id == node_id), None)
+
+    def absent_seeds(self) -> Iterator[ReplicaId]:
+        """Seeds that are not registered, and whose disk was not retired."""
+        for seed in self.bootstrap.seeds if self.bootstrap else ():
+            if seed.disk_uuid not in self.retired and seed.node_id not in self.brokers:
+                yield seed
+
+    def load(self, replica: ReplicaId) -> Load:
+        return Load(self._replica_counts[replica], self._leader_counts[replica])
+
+    def candidates(self) -> list[Candidate]:
+        """Brokers that can be given new replicas, for `place`."""
+        return [
+            Candidate(broker.replica, broker.host, *self.load(broker.replica))
+            for broker in self.all_brokers()
+            if not self.is_reluctant(broker.node_id)
+        ]
+
+    def is_in_maintenance(self, node_id: NodeId) -> bool:
+        row = self.maintenance.get(node_id)
+        return row is not None and row.is_on
+
+    def in_maintenance(self) -> list[NodeId]:
+        return sorted(row.node_id for row in self.maintenance if row.is_on)
+
+    def is_reluctant(self, node_id: NodeId) -> bool:
+        """In maintenance or draining: it is to lead nothing, and to be given nothing."""
+        broker = self.brokers.get(node_id)
+        return self.is_in_maintenance(node_id) or (broker is not None and broker.is_draining)
+
+    # topics
+
+    def topic(self, name: str) -> Topic:
+        """Raises `UnknownTopic`."""
+        topic_id = self._ids_by_name.get(name)
+        if topic_id is None:
+            raise UnknownTopic(f"there is no topic {name!r}; create it first")
+        return self.topics[topic_id]
+
+    def topic_by_id(self, topic_id: UUID) -> Topic:
+        """Raises `UnknownTopic`, which says so when the topic was deleted."""
+        topic = self.topics.get(topic_id)
+        if topic is None:
+            tombstone = self.deleted.get(topic_id)
+            name = f"; it was {tombstone.name!r} and was deleted" if tombstone else ""
+            raise UnknownTopic(f"there is no topic with the uuid {topic_id}{name}")
+        return topic
+
+    def topic_names(self) -> list[str]:
+        return sorted(self._ids_by_name)
+
+    def has_topic(self, name: str) -> bool:
+        return name in self._ids_by_name
+
+    # groups
+
+    def assignment(self, group: GroupName) -> Assignment:
+        """Where the replicas of a group shall be; raises `UnknownTopic`, `UnknownPartition`."""
+        topic = self.topic_by_id(group.topic_id)
+        if not 0 <= group.partition < topic.partition_count:
+            raise UnknownPartition(
+                f"topic {topic.name} has no partition {group.partition}; "
+                f"it has partitions 0 to {topic.partition_count - 1}"
+            )
+        replicas = topic.creation.partitions[group.partition]
+        return self.moved.get(group) or Assignment(*group, replicas, topic.created_index)
+
+    def replicas_of(self, topic: Topic) -> list[tuple[ReplicaId, ...]]:
+        """Where the replicas of each partition shall be, in the order of the partitions."""
+        placed = list(topic.creation.partitions)
+        if len(self.moved):
+            for partition in range(len(placed)):
+                moved = self.moved.get(GroupName(topic.topic_id, partition))
+                if moved is not None:
+                    placed[partition] = moved.replicas
+        return placed
+
+    def group(self, group_id: UUID) -> GroupName | None:
+        """Which partition of which topic a group is; None when there is no such group (now)."""
+        return self._groups.get(group_id.bytes)
+
+    def has_group(self, group: GroupName) -> bool:
+        topic = self.topics.get(group.topic_id)
+        return topic is not None and 0 <= group.partition < topic.partition_count
+
+    def group_keys(self) -> Iterable[bytes]:
+        """The ids of all groups but the controller's."""
+        return self._groups
+
+    def group_count(self) -> int:
+        return len(self._groups)
+
+    def groups_of(self, replica: ReplicaId) -> list[GroupName]:
+        """The groups that shall have this replica; looks through all assignments."""
+        return self._groups_in(replica, self.replicas_of)
+
+    def groups_created_on(self, replica: ReplicaId) -> list[GroupName]:
+        """The groups whose creation names this replica: those that it makes itself, from `first_roll`."""
+        return self._groups_in(replica, lambda topic: topic.creation.partitions)
+
+    def _groups_in(
+        self, replica: ReplicaId, placed: Callable[[Topic], Sequence[tuple[ReplicaId, ...]]]
+    ) -> list[GroupName]:
+        return [
+            GroupName(topic.topic_id, partition)
+            for topic in sorted(self.topics, key=lambda topic: topic.topic_id)
+            for partition, replicas in enumerate(placed(topic))
+            if replica in replicas
+        ]
+
+    def deletion_of(self, group_id: UUID, partition: int) -> DeletedTopic | None:
+        """The deleted topic whose partition of this number is the group; looks through all tombstones."""
+        for tombstone in self.deleted:
+            if partition < tombstone.partition_count and GroupName(tombstone.topic_id, partition).group_id == group_id:
+                return tombstone
+        return None
+
+    # changes
+
+    def retire(self, disk_uuid: UUID, node_id: NodeId, index: Index) -> None:
+        """The disk never comes back. What is assigned to it stays so until it is assigned to others."""
+        self.retired.put(RetiredDisk(disk_uuid, node_id, index))
+        broker = self.brokers.get(node_id)
+        if broker is not None and broker.disk_uuid == disk_uuid:
+            self.brokers.remove(node_id)
+
+    def replace_replica(self, old: ReplicaId, new: ReplicaId, index: Index) -> None:
+        """Assign to `new` whatever is assigned to `old`, in its places; costs a row for each replica of `old`."""
+        for group in self.groups_of(old):
+            current = self.assignment(group)
+            replicas = tuple(new if replica == old else replica for replica in current.replicas)
+            self.put_assignment(replace(current, replicas=replicas, version=index))
+
+    def put_topic(self, topic: Topic) -> None:
+        """A new topic, or another state of one."""
+        if topic.topic_id not in self.topics:
+            self._ids_by_name[topic.name] = topic.topic_id
+            for partition, key in enumerate(group_keys(topic.topic_id, topic.partition_count)):
+                self._groups[key] = GroupName(topic.topic_id, partition)
+            self._count(topic.creation.partitions, 1)
+        self.topics.put(topic)
+
+    def remove_topic(self, topic: Topic, index: Index) -> None:
+        """The topic goes, and its tombstone stays."""
+        self._count(self.replicas_of(topic), -1)
+        for key in group_keys(topic.topic_id, topic.partition_count):
+            group = self._groups.pop(key)
+            if group in self.moved:
+                self.moved.remove(group)
+        del self._ids_by_name[topic.name]
+        self.topics.remove(topic.topic_id)
+        self.deleted.put(DeletedTopic(topic.topic_id, topic.name, topic.partition_count, index))
+
+    def put_assignment(self, assignment: Assignment) -> None:
+        """Another assignment of a group that is there."""
+        self._count([self.assignment(assignment.group).replicas], -1)
+        self._count([assignment.replicas], 1)
+        self.moved.put(assignment)
+
+    def _count(self, placed: Sequence[tuple[ReplicaId, ...]], change: int) -> None:
+        """Tell the loads that groups were placed so, or no longer are."""
+        members = [replica for replicas in placed for replica in replicas]
+        leaders = [replicas[0] for replicas in placed]
+        for counts, named in ((self._replica_counts, members), (self._leader_counts, leaders)):
+            objects = {id(replica): replica for replica in named}  # few, and cheaper to tell apart than to compare
+            for identity, times in Counter(map(id, named)).items():
+                replica = objects[identity]
+                counts[replica] += change * times
+                assert counts[replica] >= 0, f"{replica} would be in {counts[replica]} groups"
+                if not counts[replica]:
+                    del counts[replica]

@@ -1,0 +1,254 @@
+"""What the controller can be told, one frozen record for each command.
+
+A command carries everything that is random or read from a clock, so applying it is a pure function. What is checked
+here never changes for one version of a command, for replicas of different releases apply the same ones: names of
+topics, bounds, nothing named twice. What topic settings may say does change from release to release; `check_configs`
+is for whoever proposes, and is never asked when a command is applied.
+
+A wrong command cannot be made: the constructors raise `InvalidArgument`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from raftlog.config import TopicConfig
+from raftlog.errors import InvalidArgument, InvalidTopic
+from raftlog.partitions.controller.machine.naming import (
+    INTERNAL_PREFIX,
+    TOPIC_NAME_BYTES_MAX,
+    GroupName,
+    check_topic_name,
+)
+from raftlog.partitions.controller.machine.schema import (
+    NUMBER_MAX,
+    REPLICAS_MAX,
+    FeatureLevel,
+    Flag,
+    Id,
+    IndexNumber,
+    Name,
+    Names,
+    NodeNumber,
+    Number,
+    OptionalFlag,
+    OptionalId,
+    OptionalIndex,
+    Placement,
+    Record,
+    Replicas,
+    Settings,
+    Text,
+    nested,
+    whole,
+)
+
+PRODUCER_IDS_MAX: Final = 1_000_000
+"""Of one block."""
+BootEpoch = Annotated[int, whole("boot epoch", 1, NUMBER_MAX)]
+PartitionNumber = Annotated[int, whole("partition", 0, (1 << 31) - 1)]
+
+
+class Command(Record):
+    """Base of all commands."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses(Record):
+    """Where a broker is reached, each as HOST:PORT; empty when it does not serve that."""
+
+    http: Text
+    rpc: Text
+    gossip: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap(Command):
+    """The first command of a cluster. `seeds` are its first brokers, by ascending node id."""
+
+    cluster_id: Id
+    seeds: Replicas
+    feature_level: FeatureLevel
+    created_ms: Number
+
+    def rules(self) -> None:
+        nodes = [seed.node_id for seed in self.seeds]
+        if nodes != sorted(set(nodes)) or len({seed.disk_uuid for seed in self.seeds}) != len(nodes):
+            raise InvalidArgument(f"the seeds {nodes} must be in ascending order, every node and every disk once")
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBroker(Command):
+    """A broker has started: with each start once, and `boot_epoch` rises with every start.
+
+    `replaces` is the disk uuid that this node id had before, and that is gone for good: the new disk gets its replicas.
+    `is_draining` stays as it was when it is None.
+    """
+
+    node_id: NodeNumber
+    disk_uuid: Id
+    boot_epoch: BootEpoch
+    host: Name
+    addresses: Annotated[Addresses, nested(Addresses)]
+    feature_level_min: FeatureLevel
+    feature_level_max: FeatureLevel
+    is_draining: OptionalFlag = None
+    replaces: OptionalId = None
+
+    def rules(self) -> None:
+        if self.feature_level_min > self.feature_level_max:
+            raise InvalidArgument(f"feature levels {self.feature_level_min} to {self.feature_level_max} are no range")
+        if self.replaces == self.disk_uuid:
+            raise InvalidArgument(f"the disk {self.disk_uuid} cannot replace itself")
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateBroker(Command):
+    """An operator's word about a broker. A draining one gets no new replicas."""
+
+    node_id: NodeNumber
+    disk_uuid: Id
+    is_draining: Flag
+    expected_version: OptionalIndex = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveBroker(Command):
+    """A broker that holds no replica any more is gone, and its disk never comes back."""
+
+    node_id: NodeNumber
+    disk_uuid: Id
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic(Command):
+    """A topic. `partitions` has the voters of each partition, the preferred leader first.
+
+    `configs` are its own settings. Only internal topics have names that begin with `__`.
+    """
+
+    name: Name
+    topic_id: Id
+    partitions: Placement
+    configs: Settings
+    created_ms: Number
+    is_internal: Flag = False
+
+    def rules(self) -> None:
+        if self.is_internal != self.name.startswith(INTERNAL_PREFIX):
+            raise InvalidTopic(
+                f"topic name {self.name!r} cannot be used: those of internal topics, and only those, "
+                f"begin with {INTERNAL_PREFIX}"
+            )
+        check_topic_name(self.name.removeprefix(INTERNAL_PREFIX))
+        if len(self.name) > TOPIC_NAME_BYTES_MAX:
+            raise InvalidTopic(f"topic name {self.name!r} has {len(self.name)} of {TOPIC_NAME_BYTES_MAX} characters")
+        factor = len(self.partitions[0])
+        for partition, replicas in enumerate(self.partitions):
+            if len(replicas) != factor:
+                raise InvalidArgument(
+                    f"partition {partition} has {len(replicas)} replicas and partition 0 has {factor}: "
+                    "a topic begins with the same number everywhere"
+                )
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.partitions[0])
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic(Command):
+    """The topic of this uuid goes, and never comes back; another one can have its name."""
+
+    name: Name
+    topic_id: Id
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTopicConfigs(Command):
+    """Some of a topic's own settings change; `unset` ones get the default again."""
+
+    name: Name
+    topic_id: Id
+    configs: Settings
+    unset: Names = ()
+    expected_version: OptionalIndex = None
+
+    def rules(self) -> None:
+        _check_changes(self.configs, self.unset)
+
+
+@dataclass(frozen=True, slots=True)
+class SetAssignment(Command):
+    """Where the replicas of a partition shall be, the preferred leader first."""
+
+    topic_id: Id
+    partition: PartitionNumber
+    replicas: Replicas
+    expected_version: IndexNumber
+
+    def rules(self) -> None:
+        nodes = [replica.node_id for replica in self.replicas]
+        if len(set(nodes)) != len(nodes) or len(nodes) > REPLICAS_MAX:
+            raise InvalidArgument(f"the replicas {nodes} must be at most {REPLICAS_MAX}, and every node once")
+
+    @property
+    def group(self) -> GroupName:
+        return GroupName(self.topic_id, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds(Command):
+    """A block of `count` producer ids for a broker; its first one is the result."""
+
+    node_id: NodeNumber
+    disk_uuid: Id
+    boot_epoch: BootEpoch
+    count: Annotated[int, whole("count", 1, PRODUCER_IDS_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class SetFeatureLevel(Command):
+    """All brokers know this level, so what it adds may be written."""
+
+    level: FeatureLevel
+
+
+@dataclass(frozen=True, slots=True)
+class SetMaintenance(Command):
+    """A broker leads nothing, and is given no new replicas, while it is in maintenance."""
+
+    node_id: NodeNumber
+    disk_uuid: Id
+    is_on: Flag
+    expected_version: OptionalIndex = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterClusterConfig(Command):
+    """Some of the cluster's own settings change; `unset` ones get the default again."""
+
+    configs: Settings
+    unset: Names = ()
+    expected_version: OptionalIndex = None
+
+    def rules(self) -> None:
+        _check_changes(self.configs, self.unset)
+
+
+def _check_changes(configs: Settings, unset: Names) -> None:
+    names = [name for name, _ in configs]
+    both = sorted({*names} & {*unset})
+    if both:
+        raise InvalidArgument(f"{', '.join(both)} cannot be set and unset at once")
+    if not names and not unset:
+        raise InvalidArgument("no setting is named that shall change")
+    if list(unset) != sorted({*unset}):
+        raise InvalidArgument(f"{list(unset)} are not in ascending order, each once")
+
+
+def check_configs(configs: Mapping[str, str]) -> None:
+    """Whether this release can serve a topic with these settings of its own; raises `InvalidArgument`."""
+    TopicConfig().updated(configs)

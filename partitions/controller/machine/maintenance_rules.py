@@ -1,0 +1,64 @@
+"""When a broker goes into maintenance, and when it has to wait until another one is back.
+
+Whoever is in maintenance is about to be stopped. So of several at a time no partition may have two, unless a majority
+of its replicas stays outside; nor may they be half of all brokers, for these decide in group 0. Called by
+`ControllerState.apply` only.
+"""
+
+from raftlog.errors import ChangeRefused, InvalidArgument, VersionConflict
+from raftlog.partitions.controller.machine.cluster import Cluster
+from raftlog.partitions.controller.machine.commands import SetMaintenance
+from raftlog.partitions.controller.machine.naming import GroupName
+from raftlog.partitions.controller.machine.rows import Broker, BrokerMaintenance
+from raftlog.types import Index, NodeId
+
+
+def set_maintenance(cluster: Cluster, command: SetMaintenance, index: Index) -> int:
+    """The version of the broker's maintenance is the result; 0 when it never was in maintenance, and shall not be."""
+    broker = cluster.present(command.node_id, command.disk_uuid)
+    before = cluster.maintenance.get(command.node_id)
+    version = 0 if before is None else before.version
+    if command.expected_version not in (None, version):
+        raise VersionConflict(
+            f"the maintenance of broker {command.node_id} has version {version}, not {command.expected_version}: "
+            "read it again"
+        )
+    if cluster.is_in_maintenance(command.node_id) == command.is_on:
+        return version
+    if command.is_on:
+        _check_others(cluster, broker)
+    cluster.maintenance.put(BrokerMaintenance(command.node_id, command.is_on, index))
+    return index
+
+
+def _check_others(cluster: Cluster, broker: Broker) -> None:
+    if len(cluster.brokers) < 2:
+        raise InvalidArgument(
+            f"broker {broker.node_id} is the only one: nobody could lead what it leads, so it cannot be in maintenance"
+        )
+    others = cluster.in_maintenance()
+    if not others:
+        return
+    resting = {broker.node_id, *others}
+    if not _has_majority(len(cluster.brokers), len(resting)):
+        raise ChangeRefused(
+            f"broker {broker.node_id} has to wait: with {', '.join(map(str, others))}, in maintenance already, it "
+            f"would be {len(resting)} of {len(cluster.brokers)} brokers; end the maintenance of another one first"
+        )
+    for group in cluster.groups_of(broker.replica):
+        _check_group(cluster, group, resting, broker.node_id)
+
+
+def _check_group(cluster: Cluster, group: GroupName, resting: set[NodeId], node_id: NodeId) -> None:
+    replicas = cluster.assignment(group).replicas
+    among = sorted(replica.node_id for replica in replicas if replica.node_id in resting)
+    if len(among) > 1 and not _has_majority(len(replicas), len(among)):
+        name = cluster.topic_by_id(group.topic_id).name
+        raise ChangeRefused(
+            f"broker {node_id} has to wait: {name}/{group.partition} has {len(among)} of its {len(replicas)} replicas "
+            f"on brokers in maintenance then ({', '.join(map(str, among))}); end the maintenance of another one first"
+        )
+
+
+def _has_majority(count: int, without: int) -> bool:
+    return count - without > count // 2

@@ -1,0 +1,132 @@
+"""A command on its way through the log of group 0: who asks is known by a request id, and asks once.
+
+A request is the value of the one record of a data batch. `basis_index` is the `applied_index` of the proposer's copy
+when it proposed this request for the first time; the same request may be proposed again, with the same id and basis,
+for as long as its outcome is not known.
+
+    basis_index < index of every entry that holds the request
+
+Decoding an unknown kind or version is a `FormatError`: a replica that meets one in its log stops, for skipping it
+would make its state another one. Pure; called by whoever proposes, and by the replicas when they apply.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from raftlog.errors import FormatError, InvalidArgument
+from raftlog.partitions.controller.machine.commands import (
+    AllocateProducerIds,
+    AlterClusterConfig,
+    AlterTopicConfigs,
+    Bootstrap,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    RegisterBroker,
+    RemoveBroker,
+    SetAssignment,
+    SetFeatureLevel,
+    SetMaintenance,
+    UpdateBroker,
+    check_configs,
+)
+from raftlog.partitions.controller.machine.schema import NUMBER_MAX, PARTITIONS_MAX, UUID_BYTES, pack, unpack
+from raftlog.types import Buffer, Index
+
+REQUEST_FORMAT: Final = 1
+FEATURE_LEVEL_KNOWN: Final = 3
+"""The highest feature level whose commands this program can apply."""
+FEATURE_LEVEL_LEAST: Final = 3
+"""The lowest one at which brokers of this release run. The controller's leader raises a cluster whose log says less,
+and waits for no broker: one that knows less cannot connect to the others (docs/UPGRADE.md)."""
+
+
+class CommandKind(NamedTuple):
+    """How a command is told from others. Numbers are never reused; a changed command gets another version."""
+
+    number: int
+    version: int
+    feature_level: int
+    """The cluster's level from which on it may be applied."""
+
+
+KINDS: Final[Mapping[type[Command], CommandKind]] = {
+    Bootstrap: CommandKind(1, 1, 2),
+    RegisterBroker: CommandKind(2, 1, 2),
+    UpdateBroker: CommandKind(3, 1, 2),
+    RemoveBroker: CommandKind(4, 1, 2),
+    CreateTopic: CommandKind(5, 1, 2),
+    DeleteTopic: CommandKind(6, 1, 2),
+    AlterTopicConfigs: CommandKind(7, 1, 2),
+    SetAssignment: CommandKind(8, 1, 2),
+    AllocateProducerIds: CommandKind(9, 1, 2),
+    SetFeatureLevel: CommandKind(10, 1, 2),
+    SetMaintenance: CommandKind(11, 1, 3),
+    AlterClusterConfig: CommandKind(12, 1, 3),
+}
+_BY_NUMBER: Final = {kind.number: (command, kind) for command, kind in KINDS.items()}
+_ENVELOPE: Final = (int, int, int, bytes, int, list)
+
+
+class Request(NamedTuple):
+    """A command, the id by which a repetition is known, and what the proposer had applied."""
+
+    request_id: UUID
+    basis_index: Index
+    command: Command
+
+
+def check_level(command: Command, level: int) -> None:
+    """Whether a cluster of this feature level may be told the command; raises `InvalidArgument`.
+
+    Before it is proposed, for a replica of an older release that met it in its log would have to stop.
+    """
+    kind = KINDS[type(command)]
+    if level < kind.feature_level:
+        raise InvalidArgument(
+            f"{type(command).__name__} needs feature level {kind.feature_level}; the cluster runs at {level}: "
+            "finish the upgrade first (`raftlog cluster upgrade --finish`)"
+        )
+
+
+def encode_request(request: Request) -> bytes:
+    """The bytes to propose; raises `InvalidArgument` for topic settings that this release does not know."""
+    _check_proposable(request.command)
+    kind = KINDS[type(request.command)]
+    head = [REQUEST_FORMAT, kind.number, kind.version, request.request_id.bytes, request.basis_index]
+    return pack([*head, request.command.packed()])
+
+
+def decode_request(body: Buffer) -> Request:
+    """Raises `FormatError`; never for what a program of the same or a lower feature level encoded."""
+    parts = unpack(body, "a request to the controller", PARTITIONS_MAX)
+    is_list = type(parts) is list and len(parts) > 0
+    if is_list and type(parts[0]) is int and parts[0] != REQUEST_FORMAT:
+        raise FormatError(f"a request of format {parts[0]}; this program reads format {REQUEST_FORMAT}")
+    if not is_list or tuple(map(type, parts)) != _ENVELOPE:
+        raise FormatError(f"a request to the controller is not a list of {len(_ENVELOPE)} fields of the right types")
+    _, number, version, request_id, basis_index, fields = parts
+    if len(request_id) != UUID_BYTES or not 0 <= basis_index <= NUMBER_MAX:
+        raise FormatError(f"a request with an id of {len(request_id)} bytes and basis {basis_index}")
+    return Request(UUID(bytes=request_id), Index(basis_index), _decode_command(number, version, fields))
+
+
+def _decode_command(number: int, version: int, fields: Any) -> Command:
+    known = _BY_NUMBER.get(number)
+    if known is None:
+        raise FormatError(
+            f"command {number} is not known to this program, which knows 1 to {max(_BY_NUMBER)} "
+            f"and feature level {FEATURE_LEVEL_KNOWN}: run a newer release"
+        )
+    command, kind = known
+    if version != kind.version:
+        raise FormatError(
+            f"{command.__name__} of version {version}; this program reads version {kind.version}: run a newer release"
+        )
+    return command.unpacked(fields)
+
+
+def _check_proposable(command: Command) -> None:
+    if isinstance(command, CreateTopic | AlterTopicConfigs):
+        check_configs(dict(command.configs))

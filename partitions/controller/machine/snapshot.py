@@ -1,0 +1,217 @@
+"""The controller's state as the payloads of a run of `snapshot` control entries, and back.
+
+Put together, the pieces behind the headers are one MessagePack map (docs/CONTROLLER.md); docs/FORMATS.md section 5 has
+the header. Rows stand in ascending order, so equal states give equal bytes. The map holds the state's hash, and what
+is read is only given out when it has that hash.
+
+The pieces are of the state as it was when they were asked for, however much later they are taken. Pure; called by
+whoever writes and reads the log of group 0.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from typing import Any, Final
+
+from raftlog.errors import FormatError
+from raftlog.partitions.controller.machine.commands import Bootstrap
+from raftlog.partitions.controller.machine.request import FEATURE_LEVEL_KNOWN
+from raftlog.partitions.controller.machine.rows import (
+    AnsweredRequest,
+    Assignment,
+    Broker,
+    BrokerMaintenance,
+    ClusterSettings,
+    DeletedTopic,
+    RetiredDisk,
+    Topic,
+)
+from raftlog.partitions.controller.machine.schema import NUMBER_MAX, Record, pack, unpack
+from raftlog.partitions.controller.machine.state import ControllerState
+from raftlog.partitions.controller.machine.table import Table
+from raftlog.types import Index
+
+PAYLOAD_VERSION: Final = 1
+SUBJECT_CONTROLLER: Final = 1
+MAP_VERSION: Final = 1
+PIECE_BYTES: Final = 64 * 1024
+ROWS_PER_STEP: Final = 50
+HEADER: Final = struct.Struct(">BBBIQ")
+"""Version, subject, is_last, piece, index of the roll that the run stands behind."""
+_LIST_HEADER: Final = struct.Struct(">BI")
+_LIST_32: Final = 0xDD
+_MAP_OF_NONE: Final = 0x80
+_NUMBERS: Final = ("applied_index", "forgotten_index", "feature_level", "next_producer_id")
+_ROWS: Final[dict[str, tuple[type[Record], Callable[[Any], Any]]]] = {
+    "brokers": (Broker, lambda row: row.node_id),
+    "retired_disks": (RetiredDisk, lambda row: row.disk_uuid),
+    "topics": (Topic, lambda row: row.topic_id),
+    "assignments": (Assignment, lambda row: row.group),
+    "deleted_topics": (DeletedTopic, lambda row: row.topic_id),
+    "maintenance": (BrokerMaintenance, lambda row: row.node_id),
+    "cluster_config": (ClusterSettings, lambda row: 0),
+    "requests": (AnsweredRequest, lambda row: row.version),
+}
+"""The lists of the map: what a row is, and by what rows are sorted."""
+
+
+def snapshot_payloads(state: ControllerState, roll_index: Index, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
+    """The payloads of the entries, each a header and at most `piece_bytes`."""
+    assert piece_bytes > 0, f"pieces of {piece_bytes} bytes"
+    return _payloads(_parts(_frozen(state)), roll_index, piece_bytes)
+
+
+def _frozen(state: ControllerState) -> dict[str, Any]:
+    """The map, with rows that are still records: copying references is all that has to be done at once."""
+    numbers = {name: getattr(state, name) for name in _NUMBERS}
+    bootstrap = None if state.bootstrap is None else state.bootstrap.packed()
+    rows = {table.name: list(table) for table in state.tables()}
+    return {"version": MAP_VERSION, **numbers, "bootstrap": bootstrap, **rows, "state_hash": state.state_hash()}
+
+
+def _parts(frozen: dict[str, Any]) -> Iterator[bytes]:
+    yield bytes([_MAP_OF_NONE + len(frozen)])
+    for name, value in frozen.items():
+        yield pack(name)
+        if name not in _ROWS:
+            yield pack(value)
+            continue
+        yield _LIST_HEADER.pack(_LIST_32, len(value))
+        for row in sorted(value, key=_ROWS[name][1]):
+            yield pack(row.packed())
+
+
+def _payloads(parts: Iterator[bytes], roll_index: Index, piece_bytes: int) -> Iterator[bytes]:
+    piece, waiting = 0, bytearray()
+    for part in parts:
+        waiting += part
+        while len(waiting) > piece_bytes:
+            yield HEADER.pack(PAYLOAD_VERSION, SUBJECT_CONTROLLER, False, piece, roll_index) + waiting[:piece_bytes]
+            del waiting[:piece_bytes]
+            piece += 1
+    yield HEADER.pack(PAYLOAD_VERSION, SUBJECT_CONTROLLER, True, piece, roll_index) + waiting
+
+
+class SnapshotReader:
+    """Puts the payloads of a run together. A run that begins replaces one that was not finished."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._roll_index = -1
+
+    def take(self, payload: bytes) -> "Restoration | None":
+        """What makes the state, once the last piece of a run is taken; raises `FormatError`, and forgets the run."""
+        try:
+            is_last, piece, roll_index = _header(payload)
+            if piece == 0:
+                self._pieces, self._roll_index = [], roll_index
+            if piece != len(self._pieces) or roll_index != self._roll_index:
+                raise FormatError(
+                    f"piece {piece} of the snapshot behind roll {roll_index}, where piece {len(self._pieces)} "
+                    f"of the one behind roll {self._roll_index} has to follow"
+                )
+            self._pieces.append(payload[HEADER.size :])
+            if not is_last:
+                return None
+            restoration = Restoration(b"".join(self._pieces))
+        except FormatError:
+            self._reset()
+            raise
+        self._reset()
+        return restoration
+
+    def _reset(self) -> None:
+        self._pieces, self._roll_index = [], -1
+
+
+def _header(payload: bytes) -> tuple[bool, int, int]:
+    """Whether it is the last, number of the piece, index of the roll."""
+    if len(payload) < HEADER.size:
+        raise FormatError(f"a snapshot entry of {len(payload)} bytes has no header")
+    version, subject, is_last, piece, roll_index = HEADER.unpack_from(payload)
+    if version != PAYLOAD_VERSION:
+        raise FormatError(f"a snapshot entry of version {version}; this program reads version {PAYLOAD_VERSION}")
+    if subject != SUBJECT_CONTROLLER or is_last not in (0, 1):
+        raise FormatError(f"a snapshot entry with subject {subject} and last flag {is_last} in the controller's log")
+    return bool(is_last), piece, roll_index
+
+
+class Restoration:
+    """Makes a state from the map, some rows at a time, so that a large one does not hold anybody else up."""
+
+    def __init__(self, packed: bytes) -> None:
+        fields = unpack(packed, "the controller's snapshot", len(packed))
+        if type(fields) is not dict or fields.get("version") != MAP_VERSION:
+            raise FormatError(f"the controller's snapshot is not a map of version {MAP_VERSION}")
+        self._state = ControllerState()
+        _set_numbers(self._state, fields)
+        lists = [table.name for table in self._state.tables()]
+        if fields.keys() != {"version", *_NUMBERS, "bootstrap", *lists, "state_hash"}:
+            raise FormatError(
+                f"the controller's snapshot has not the fields of one of feature level {self._state.feature_level}"
+            )
+        self._state_hash = fields["state_hash"]
+        if fields["bootstrap"] is not None:
+            self._state.bootstrap = Bootstrap.unpacked(fields["bootstrap"])
+        self._rows = chain.from_iterable(_entered(self._state, name, fields[name]) for name in lists)
+
+    def step(self, rows: int = ROWS_PER_STEP) -> ControllerState | None:
+        """Take so many rows; the state, once that was all of them. Raises `FormatError`."""
+        taken = sum(1 for _ in islice(self._rows, rows))
+        return self._finished() if taken < rows else None
+
+    def finish(self) -> ControllerState:
+        """Take all that is left; raises `FormatError`."""
+        while (state := self.step()) is None:
+            pass
+        return state
+
+    def _finished(self) -> ControllerState:
+        if self._state.state_hash() != self._state_hash:
+            raise FormatError(
+                f"the controller's snapshot at index {self._state.applied_index} has another hash than it states"
+            )
+        return self._state
+
+
+def _set_numbers(state: ControllerState, fields: dict[str, Any]) -> None:
+    for name in _NUMBERS:
+        value = fields.get(name)
+        if type(value) is not int or not 0 <= value <= NUMBER_MAX:
+            raise FormatError(f"the controller's snapshot has {name} {value!r}")
+        setattr(state, name, value)
+    if state.feature_level > FEATURE_LEVEL_KNOWN:
+        raise FormatError(
+            f"the cluster runs at feature level {state.feature_level}; "
+            f"this program knows {FEATURE_LEVEL_KNOWN}: run a newer release"
+        )
+
+
+def _entered(state: ControllerState, name: str, raw: Any) -> Iterator[None]:
+    """Put the rows of one list into the state, one with every step."""
+    row_type, key_of = _ROWS[name]
+    if type(raw) is not list:
+        raise FormatError(f"the controller's snapshot has no list {name}")
+    table = next(table for table in state.tables() if table.name == name)
+    before = None
+    for packed in raw:
+        row = row_type.unpacked(packed)
+        key = key_of(row)
+        if before is not None and not before < key:
+            raise FormatError(f"the controller's snapshot has {name} that are not in ascending order")
+        before = key
+        _enter(state, table, row)
+        yield
+
+
+def _enter(state: ControllerState, table: Table[Any, Any], row: Record) -> None:
+    if isinstance(row, Topic):
+        if state.has_topic(row.name):
+            raise FormatError(f"the controller's snapshot has two topics {row.name!r}")
+        state.put_topic(row)
+    elif isinstance(row, Assignment):
+        if not state.has_group(row.group):
+            raise FormatError(f"the controller's snapshot assigns {row.group}, which is not there")
+        state.put_assignment(row)
+    else:
+        table.put(row)

@@ -1,0 +1,153 @@
+"""The controller as a replicated state machine: requests in, in the order of the log, and answers out.
+
+    forgotten_index < index of every answer that is remembered ≤ applied_index
+
+`apply` is a pure function of the state and the request; every replica that applied the same requests has the same
+`state_hash()`. A request is applied once, however often it stands in the log: its answer, a refusal too, is remembered
+by its id, for the last `ANSWERS_MAX` requests. An older one is told from a new one by what its proposer had applied
+(`basis_index`): a request stands in no entry at or below that index, so unless an answer above it was forgotten, not to
+know the id means that it was never applied.
+
+Pure and single-threaded. Called by whoever applies the log of group 0.
+"""
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+from raftlog.errors import FormatError, InvalidArgument, OutcomeUnknown, RaftlogError, Unavailable
+from raftlog.partitions.controller.machine import broker_rules, cluster_rules, maintenance_rules, topic_rules
+from raftlog.partitions.controller.machine.cluster import Cluster
+from raftlog.partitions.controller.machine.commands import (
+    AllocateProducerIds,
+    AlterClusterConfig,
+    AlterTopicConfigs,
+    Bootstrap,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    RegisterBroker,
+    RemoveBroker,
+    SetAssignment,
+    SetFeatureLevel,
+    SetMaintenance,
+    UpdateBroker,
+)
+from raftlog.partitions.controller.machine.errors import MESSAGE_CHARACTERS_MAX, as_number
+from raftlog.partitions.controller.machine.request import Request, check_level
+from raftlog.partitions.controller.machine.rows import AnsweredRequest
+from raftlog.partitions.controller.machine.schema import pack
+from raftlog.partitions.controller.machine.table import DIGEST_BYTES
+from raftlog.types import Index
+
+ANSWERS_MAX: Final = 4096
+"""Requests whose answers are remembered. The same in all replicas: another number needs another feature level."""
+
+_RULES: Final[dict[type[Command], Callable[[Cluster, Any, Index], int]]] = {
+    Bootstrap: broker_rules.bootstrap,
+    RegisterBroker: broker_rules.register,
+    UpdateBroker: broker_rules.update,
+    RemoveBroker: broker_rules.remove,
+    CreateTopic: topic_rules.create,
+    DeleteTopic: topic_rules.delete,
+    AlterTopicConfigs: topic_rules.alter,
+    SetAssignment: topic_rules.set_assignment,
+    AllocateProducerIds: broker_rules.allocate_producer_ids,
+    SetFeatureLevel: broker_rules.set_feature_level,
+    SetMaintenance: maintenance_rules.set_maintenance,
+    AlterClusterConfig: cluster_rules.alter,
+}
+
+
+class Answer(NamedTuple):
+    """What became of a request: a number (a version, or the first producer id), or the error that refused it.
+
+    `is_repeated` says that nothing was changed now: the request was answered before, or can no longer be known.
+    """
+
+    value: int
+    error: RaftlogError | None = None
+    is_repeated: bool = False
+
+    def result(self) -> int:
+        """The number; raises the error."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class ControllerState(Cluster):
+    """The state, and what changes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.applied_index = Index(0)
+        """Moved by `apply` and `advance`, upwards only."""
+        self.forgotten_index = Index(0)
+        """Index of the newest request whose answer is no longer remembered."""
+
+    def apply(self, request: Request, index: Index) -> Answer:
+        """Apply the request in the entry at `index`: wholly, or with an error and no change but the remembered answer.
+
+        Raises `FormatError`, with nothing changed, when the cluster goes where this program cannot follow; the
+        replica then has to stop.
+        """
+        assert index > self.applied_index, f"entry {index} comes after {self.applied_index} was applied"
+        before = self.answered.get(request.request_id)
+        if before is not None:
+            self.applied_index = index
+            return Answer(before.value, before.failure(), is_repeated=True)
+        if request.basis_index < self.forgotten_index:
+            self.applied_index = index
+            return Answer(0, _too_old(request, self.forgotten_index), is_repeated=True)
+        answer = self._decide(request, index)
+        self._remember(request, answer, index)
+        self.applied_index = index
+        return answer
+
+    def advance(self, index: Index) -> None:
+        """Entries up to `index` hold nothing for the controller, or were applied."""
+        assert index >= self.applied_index, f"applied goes back from {self.applied_index} to {index}"
+        self.applied_index = index
+
+    def _decide(self, request: Request, index: Index) -> Answer:
+        try:
+            self._check_may_apply(request, index)
+            return Answer(_RULES[type(request.command)](self, request.command, index))
+        except FormatError:
+            raise
+        except RaftlogError as error:
+            return Answer(0, error)
+
+    def _check_may_apply(self, request: Request, index: Index) -> None:
+        command = type(request.command)
+        if request.basis_index >= index:
+            raise InvalidArgument(f"a request in entry {index} cannot have been proposed after {request.basis_index}")
+        if command is Bootstrap:
+            return
+        if self.bootstrap is None:
+            raise Unavailable(f"{command.__name__} has to wait until the cluster is bootstrapped")
+        check_level(request.command, self.feature_level)
+
+    def _remember(self, request: Request, answer: Answer, index: Index) -> None:
+        number = as_number(answer.error) if answer.error else 0
+        message = str(answer.error or "")[:MESSAGE_CHARACTERS_MAX]
+        self.answered.put(AnsweredRequest(request.request_id, index, answer.value, number, message))
+        if len(self.answered) > ANSWERS_MAX:
+            oldest = self.answered.first()
+            self.answered.remove(oldest.request_id)
+            self.forgotten_index = oldest.version
+
+    def state_hash(self) -> bytes:
+        """16 bytes, equal for equal states; takes the same short time for large ones."""
+        numbers = [self.applied_index, self.forgotten_index, self.feature_level, self.next_producer_id]
+        bootstrap = None if self.bootstrap is None else self.bootstrap.packed()
+        packed = pack([numbers, bootstrap, [table.digest for table in self.tables()]])
+        return blake2b(packed, digest_size=DIGEST_BYTES).digest()
+
+
+def _too_old(request: Request, forgotten_index: Index) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"request {request.request_id} was first proposed after index {request.basis_index}, and answers up to index "
+        f"{forgotten_index} are forgotten: whether it was done can no longer be told; it is not done now"
+    )

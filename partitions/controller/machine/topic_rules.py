@@ -1,0 +1,124 @@
+"""When a command about topics holds, and what it does then.
+
+Every function looks first and changes last: it raises a `RaftlogError` with nothing changed, or it changes everything
+and gives the result. What a setting may say was checked by the proposer (`check_configs`); here only
+`min.insync.replicas` is compared with the number of replicas. Called by `ControllerState.apply` only.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from raftlog.errors import InvalidArgument, TopicExists, UnknownBroker, UnknownTopic, VersionConflict
+from raftlog.partitions.controller.machine.cluster import Cluster
+from raftlog.partitions.controller.machine.commands import (
+    AlterTopicConfigs,
+    CreateTopic,
+    DeleteTopic,
+    SetAssignment,
+)
+from raftlog.partitions.controller.machine.rows import Assignment, Topic
+from raftlog.partitions.controller.machine.schema import settings_of
+from raftlog.raft import ReplicaId
+from raftlog.types import Index
+
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+
+
+def create(cluster: Cluster, command: CreateTopic, index: Index) -> int:
+    """The topic's version is the result."""
+    if command.topic_id in cluster.deleted:
+        raise InvalidArgument(f"the topic with the uuid {command.topic_id} was deleted; it is never created again")
+    if cluster.has_topic(command.name):
+        raise TopicExists(f"topic {command.name!r} exists already")
+    if command.topic_id in cluster.topics:
+        raise TopicExists(f"a topic with the uuid {command.topic_id} exists already")
+    objects = {id(replica): replica for replicas in command.partitions for replica in replicas}
+    hosts = _hosts(cluster, sorted(set(objects.values())))
+    host_of = {identity: hosts[replica] for identity, replica in objects.items()}
+    for partition, replicas in enumerate(command.partitions):
+        _check_hosts(partition, [host_of[id(replica)] for replica in replicas])
+    _check_insync(dict(command.configs), command.replication_factor)
+    cluster.put_topic(Topic(command, index, command.configs, index))
+    return index
+
+
+def delete(cluster: Cluster, command: DeleteTopic, index: Index) -> int:
+    """The index of the deletion is the result."""
+    cluster.remove_topic(_named(cluster, command), index)
+    return index
+
+
+def alter(cluster: Cluster, command: AlterTopicConfigs, index: Index) -> int:
+    """The topic's version is the result."""
+    topic = _named(cluster, command)
+    if command.expected_version not in (None, topic.version):
+        raise VersionConflict(
+            f"topic {topic.name} has version {topic.version}, not {command.expected_version}: read it again"
+        )
+    unset = frozenset(command.unset)
+    configs = {name: value for name, value in topic.configs if name not in unset} | dict(command.configs)
+    _check_insync(configs, min(map(len, cluster.replicas_of(topic))))
+    cluster.put_topic(replace(topic, configs=settings_of(configs), version=index))
+    return index
+
+
+def set_assignment(cluster: Cluster, command: SetAssignment, index: Index) -> int:
+    """The assignment's version is the result.
+
+    A replica that the group has already may stay although its disk was retired: it can be moved after the others.
+    """
+    current = cluster.assignment(command.group)
+    if command.expected_version != current.version:
+        raise VersionConflict(
+            f"the assignment of {command.group} has version {current.version}, not {command.expected_version}: "
+            "read it again"
+        )
+    new = [replica for replica in command.replicas if replica not in current.replicas]
+    hosts = _hosts(cluster, new)
+    staying = map(cluster.broker_of, (replica for replica in command.replicas if replica not in hosts))
+    _check_hosts(command.partition, [*hosts.values(), *(broker.host for broker in staying if broker is not None)])
+    _check_insync(dict(cluster.topic_by_id(command.topic_id).configs), len(command.replicas))
+    cluster.put_assignment(Assignment(command.topic_id, command.partition, command.replicas, index))
+    return index
+
+
+def _named(cluster: Cluster, command: DeleteTopic | AlterTopicConfigs) -> Topic:
+    """The topic of this uuid: not a later one of the same name."""
+    topic = cluster.topic_by_id(command.topic_id)
+    if topic.name != command.name:
+        raise UnknownTopic(f"the topic with the uuid {command.topic_id} is {topic.name!r}, not {command.name!r}")
+    return topic
+
+
+def _hosts(cluster: Cluster, replicas: Iterable[ReplicaId]) -> dict[ReplicaId, str]:
+    """The host of each replica; all of them have to be brokers of now."""
+    hosts = {}
+    for replica in replicas:
+        broker = cluster.broker_of(replica)
+        if broker is None:
+            raise UnknownBroker(f"there is no broker {replica.node_id} with the disk {replica.disk_uuid}")
+        hosts[replica] = broker.host
+    return hosts
+
+
+def _check_hosts(partition: int, hosts: list[str]) -> None:
+    if len(set(hosts)) != len(hosts):
+        raise InvalidArgument(
+            f"partition {partition} would have two replicas on one host ({', '.join(sorted(hosts))}): "
+            "replicas are put on different hosts"
+        )
+
+
+def _check_insync(configs: Mapping[str, str], replica_count: int) -> None:
+    wanted = _whole(configs.get(MIN_INSYNC_REPLICAS, ""))
+    if wanted > replica_count:
+        raise InvalidArgument(f"{MIN_INSYNC_REPLICAS}={wanted} can never be met with {replica_count} replicas")
+
+
+def _whole(text: str) -> int:
+    """A number that the proposer has checked; 0 for anything else. In ASCII only: what else is a digit changes."""
+    try:
+        return int(text) if text.isascii() else 0
+    except ValueError:
+        return 0

@@ -1,0 +1,92 @@
+"""Who belongs to group 0: every registered broker, up to five as voters. Decided by its leader, again and again.
+
+    min(bootstrap's voters, brokers that stay) ≤ voters ≤ VOTERS_MAX      learners: all other brokers
+    nobody ceases to vote unless a majority of those that are left is there
+
+What should be follows from the controller's state alone, so a new leader goes on where the old one ended. One change at
+a time; a learner becomes a voter once it holds nearly everything. A draining broker is to learn only, so that it hears
+of its removal and nobody misses it then. It and a retired disk cease to vote when enough others are there or can take
+their place, whoever is away first; a retired learner leaves at once. Who leads hands over before it ceases to vote.
+Called by the host's timer while this process leads.
+"""
+
+from collections.abc import Callable, Collection
+
+from raftlog.partitions.controller.machine import ControllerState
+from raftlog.partitions.controller.machine.rolls import CONTROLLER_VOTERS_MAX
+from raftlog.raft import Configuration, ConfigurationChange, ReplicaId
+from raftlog.raft.quorum import has_quorum
+from raftlog.runtime.replica.group import Group
+from raftlog.types import Index, NodeId
+
+
+def next_change(
+    group: Group, state: ControllerState, caught_up_entries: int, is_alive: Callable[[NodeId], bool]
+) -> ConfigurationChange | None:
+    """What to change now; None when nothing is due, or a change is under way. `is_alive`: whether a process is there,
+    which is known before the group has missed it."""
+    core = group.core
+    configuration = core.configuration
+    if configuration.is_joint or configuration.index > core.committed_index or state.bootstrap is None:
+        return None
+    wanted = _wanted(state)
+    staying = [replica for replica in wanted if not _is_draining(state, replica)]
+    status = core.status()
+    active = (each for each in status.followers if each.is_active or core.is_asleep)
+    there = [each for each in active if is_alive(each.member.node_id)]
+    least_index = max(configuration.index, core.committed_index - caught_up_entries)
+    near = [each.member for each in there if each.match_index >= least_index]
+    least = min(len(state.bootstrap.seeds), CONTROLLER_VOTERS_MAX, max(1, len(staying)))
+    voters = _voters(configuration, staying, near, {status.me, *(each.member for each in there)}, least)
+    learners = [replica for replica in wanted if replica not in voters]
+    if sorted(voters) == list(configuration.voters) and sorted(learners) == list(configuration.learners):
+        return None
+    return ConfigurationChange(tuple(voters), tuple(learners), configuration.index)
+
+
+def _wanted(state: ControllerState) -> list[ReplicaId]:
+    """All brokers, and seeds that have not come yet."""
+    return sorted({*(broker.replica for broker in state.all_brokers()), *state.absent_seeds()})
+
+
+def _is_draining(state: ControllerState, replica: ReplicaId) -> bool:
+    broker = state.broker_of(replica)
+    return broker is not None and broker.is_draining
+
+
+def heir_of(group: Group, change: ConfigurationChange, me: ReplicaId) -> ReplicaId | None:
+    """Who is to lead before a change by which this replica ceases to vote; None for any other change."""
+    core = group.core
+    if me in change.voters:
+        return None
+    heirs = [
+        each
+        for each in core.status().followers
+        if each.member in change.voters
+        and core.configuration.has_voter(each.member)
+        and (each.is_active or core.is_asleep)
+    ]
+    best = max(heirs, key=lambda each: each.match_index, default=None)
+    return None if best is None else best.member
+
+
+def _voters(
+    configuration: Configuration,
+    staying: list[ReplicaId],
+    near: list[ReplicaId],
+    there: Collection[ReplicaId],
+    least: int,
+) -> list[ReplicaId]:
+    """At most one is added and at most one is taken away."""
+    voters = list(configuration.voters)
+    retired = [voter for voter in voters if voter not in staying]
+    new = [replica for replica in staying if replica in near and replica in configuration.learners]
+    heir = new[0] if new and len(voters) - bool(retired) < CONTROLLER_VOTERS_MAX else None
+    if heir is not None:
+        voters.append(heir)
+    node = None if heir is None else heir.node_id  # no node votes with two disks
+    leaver = min(retired, key=lambda voter: (voter.node_id != node, voter in there), default=None)
+    if leaver is None or len(voters) <= least:
+        return voters
+    left = [voter for voter in voters if voter != leaver]
+    return left if has_quorum(Configuration(Index(0), tuple(left)), there) else list(configuration.voters)

@@ -1,0 +1,228 @@
+"""A new disk takes the place of the one that its node id had: a wiped or a damaged disk comes back as another one.
+
+    the process with the new disk                 any member                      the leader of group 0
+    probe: control.replace(RegisterBroker)  ──▶   is the old disk heard here?
+                                                  control.replace            ──▶  is it heard here, or was it lately?
+                                            ◀───────────────────────────────────  proposes the registration, answers
+
+The state machine decides, by compare and set on the old disk (`RegisterBroker.replaces`); the silence that is waited
+for only guards against a second process that was given a node id by mistake. Until the registration is applied, members
+take probes of the new disk and nothing else (`rpc.handshake`): no message of Raft, no heartbeat.
+
+    a disk is replaced only when the leader has not heard it for `replace_silence_ms`, while it was asked all the time;
+    a disk that was refused as an old copy waits `refused_silence_ms`, for the right one may only be starting again
+
+(A leader that stood still itself heard nobody meanwhile: that is nobody's silence.)
+
+A process that finds the old disk alive all the time for `replace_patience_ms` has a node id that is used already, and
+ends. Called by the host, before it joins group 0.
+"""
+
+import logging
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from raftlog.errors import FormatError, IdentityRefused, InvalidArgument, NoLeader, RaftlogError
+from raftlog.partitions.addresses import parse_address
+from raftlog.partitions.controller.local_copy import LocalCopy
+from raftlog.partitions.controller.machine import ControllerState, RegisterBroker
+from raftlog.partitions.controller.proposals import Proposals
+from raftlog.partitions.controller.settings import MetadataSettings
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.node import Node, Request
+from raftlog.raft import ReplicaId
+from raftlog.runtime.rpc import Answer
+from raftlog.types import NodeId
+
+_logger = logging.getLogger(__name__)
+REPLACE = "control.replace"
+_ASKED_MAX: Final = 64
+_ASKED_PAUSE_S: Final = 2.0
+
+
+class _Verdict(Enum):
+    """What a member says; the texts travel."""
+
+    DONE = "done"
+    ALIVE = "alive"
+    LATER = "later"
+
+
+class _Said(NamedTuple):
+    verdict: _Verdict
+    why: str
+
+
+class _Asked(NamedTuple):
+    """Since when somebody asks, and when it did last."""
+
+    since: float
+    at: float
+
+
+class Replacing:
+    """Both sides of one process."""
+
+    def __init__(self, node: Node, copy: LocalCopy, proposals: Proposals, settings: MetadataSettings) -> None:
+        self._node, self._copy, self._proposals, self._settings = node, copy, proposals, settings
+        self._told: str | None = None
+        self._asked: dict[ReplicaId, _Asked] = {}
+        """Of the leader, by whoever wants a place; at most `_ASKED_MAX`."""
+        node.on_request(REPLACE, self._serve, is_open=True)
+
+    # the process with the new disk
+
+    async def ask(self, command: RegisterBroker, silence_ms: int, addresses: Sequence[str]) -> None:
+        """Until the cluster has taken this disk in the place of the other one, once that is silent for so long; again
+        and again, of all addresses.
+
+        Raises `IdentityRefused` when the old disk is in use or the node id went to a third one, and `InvalidArgument`.
+        """
+        loop = self._node.loop
+        alive_since: float | None = None
+        while True:
+            said = await self._ask_all([silence_ms, command.packed()], addresses)
+            if said.verdict is _Verdict.DONE:
+                _logger.info("node %s: the disk %s has taken the place of %s", *_names(command))
+                return
+            self._tell(f"node {command.node_id} waits to replace the disk {command.replaces}: {said.why}")
+            if said.verdict is not _Verdict.ALIVE:
+                alive_since = None
+            elif alive_since is None:
+                alive_since = loop.time()
+            elif loop.time() - alive_since >= self._settings.replace_patience_ms / 1000:
+                raise IdentityRefused(
+                    f"{said.why}: node id {command.node_id} is used twice, by a process on that disk and by this one "
+                    f"on {command.disk_uuid}; give one of them another node id and an empty data directory"
+                )
+            await self._node.pause(deadline_in(self._settings.look_ms_max))
+
+    async def _ask_all(self, header: list[Any], addresses: Sequence[str]) -> _Said:
+        said = _Said(_Verdict.LATER, "no member of the cluster answers")
+        for address in addresses:
+            deadline = deadline_in(2 * self._settings.attempt_ms)
+            try:
+                _, answer = await self._node.probe(parse_address(address), REPLACE, header, deadline)
+                said = _said_of(answer)
+            except (IdentityRefused, InvalidArgument):
+                raise
+            except (RaftlogError, OSError) as error:
+                _logger.debug("%s does not take the disk: %s", address, error)
+                if isinstance(error, NoLeader):
+                    said = _Said(_Verdict.LATER, str(error))
+                continue
+            if said.verdict is not _Verdict.LATER:
+                break
+        return said
+
+    def _tell(self, text: str) -> None:
+        if text != self._told:
+            self._told = text
+            _logger.warning("%s", text)
+
+    # a member
+
+    async def _serve(self, request: Request) -> Answer:
+        silence_ms, command = _asked_by(request)
+        said = _said(self._why_alive(command))
+        if said is not None:
+            return said
+        group = self._copy.group
+        leadership = None if group is None else self._node.leader_of(group.group_id)
+        if leadership is None or leadership.leader is None or not (leadership.is_ready or not leadership.is_here):
+            raise NoLeader(f"node {self._node.identity.node_id} knows no leader of the controller that could decide it")
+        if not leadership.is_here:
+            if request.stranger is None:
+                raise NoLeader(f"node {self._node.identity.node_id} does not lead the controller any more")
+            return await self._node.ask(leadership.leader.node_id, REPLACE, request.header, (), request.deadline)
+        said = _said(self._why_later(command, max(silence_ms, self._settings.replace_silence_ms) / 1000))
+        if said is not None:
+            return said
+        await self._proposals.submit(command, request.deadline)
+        return Answer([_Verdict.DONE.value, ""])
+
+    def _is_done(self, command: RegisterBroker) -> bool:
+        return self._state.disk_of(NodeId(command.node_id)) == command.disk_uuid
+
+    @property
+    def _state(self) -> ControllerState:
+        return self._copy.state
+
+    def _why_alive(self, command: RegisterBroker) -> _Said | None:
+        node_id = NodeId(command.node_id)
+        if self._is_done(command):
+            return None
+        if node_id == self._node.identity.node_id:
+            return _Said(_Verdict.ALIVE, f"this process itself is node {node_id} with the disk {command.replaces}")
+        if not self._node.is_alive(node_id):
+            return None
+        return _Said(
+            _Verdict.ALIVE,
+            f"node {self._node.identity.node_id} is connected to a process that is node {node_id} with its disk "
+            f"{self._state.disk_of(node_id)}",
+        )
+
+    def _why_later(self, command: RegisterBroker, silence_s: float) -> _Said | None:
+        """Asked of the leader: whether the old disk has been silent for long enough."""
+        if self._is_done(command):
+            return None
+        now = self._node.loop.time()
+        asked_since = self._asked_since(ReplicaId(NodeId(command.node_id), command.disk_uuid), now)
+        heard_at = self._node.heard_at(NodeId(command.node_id))
+        quiet_since = asked_since if heard_at is None else max(heard_at, asked_since)
+        if now - quiet_since >= silence_s:
+            return None
+        return _Said(
+            _Verdict.LATER, f"it was heard a moment ago, or may have been; it has to be silent for {silence_s:g} s"
+        )
+
+    def _asked_since(self, stranger: ReplicaId, now: float) -> float:
+        """Since when it has asked without a pause, in which this process may have stood still."""
+        asked = self._asked.pop(stranger, None)
+        since = now if asked is None or now - asked.at > _ASKED_PAUSE_S else asked.since
+        self._asked[stranger] = _Asked(since, now)
+        while len(self._asked) > _ASKED_MAX:
+            del self._asked[next(iter(self._asked))]
+        return since
+
+
+def removed(node_id: NodeId) -> IdentityRefused:
+    """Why a process ends whose broker was decommissioned."""
+    return IdentityRefused(
+        f"node {node_id} was removed from the cluster, and what this data directory holds is not needed any more; to "
+        "add this machine again, start it with an empty data directory"
+    )
+
+
+def _asked_by(request: Request) -> tuple[int, RegisterBroker]:
+    match request.header:
+        case [int(silence_ms), list(fields)]:
+            pass
+        case _:
+            raise InvalidArgument("a request for the place of a disk that cannot be read")
+    try:
+        command = RegisterBroker.unpacked(fields)
+    except FormatError as error:
+        raise InvalidArgument(str(error)) from None
+    stranger = request.stranger
+    if command.replaces is None:
+        raise InvalidArgument("the disk that is to be replaced is not named")
+    if stranger is not None and (stranger.node_id, stranger.disk_uuid) != (command.node_id, command.disk_uuid):
+        raise InvalidArgument(f"node {stranger.node_id} asks for the place of node {command.node_id}")
+    return silence_ms, command
+
+
+def _names(command: RegisterBroker) -> tuple[Any, ...]:
+    return command.node_id, command.disk_uuid, command.replaces
+
+
+def _said(said: _Said | None) -> Answer | None:
+    return None if said is None else Answer([said.verdict.value, said.why])
+
+
+def _said_of(answer: Answer) -> _Said:
+    match answer.value:
+        case [str(verdict), str(why)] if verdict in (each.value for each in _Verdict):
+            return _Said(_Verdict(verdict), why)
+    raise NoLeader("a member gave an answer that cannot be read")

@@ -1,0 +1,30 @@
+"""One process of a cluster, below the façade: its identity, its disk, all its groups, the ways to other processes.
+
+Who may come in: the façade of a broker and the composition root. A `Node` hosts thousands of Raft groups on one journal
+and one transport; what the groups are for (topics, the controller) and who asks for them is not known here.
+"""
+
+from raftlog.partitions.node.leadership import Leadership
+from raftlog.partitions.node.node import Node
+from raftlog.partitions.node.requests import Handler, Request
+from raftlog.partitions.node.settings import NodeSettings
+from raftlog.partitions.node.status import GroupCounts, JournalStatus, NodeStatus
+from raftlog.partitions.node.surroundings import NodeTransport, Surroundings, real_surroundings
+from raftlog.runtime.node_identity import NodeIdentity
+
+assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.node"
+
+__all__ = [
+    "GroupCounts",
+    "Handler",
+    "JournalStatus",
+    "Leadership",
+    "Node",
+    "NodeIdentity",
+    "NodeSettings",
+    "NodeStatus",
+    "NodeTransport",
+    "Request",
+    "Surroundings",
+    "real_surroundings",
+]

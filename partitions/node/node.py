@@ -1,0 +1,457 @@
+"""One process of a cluster: its disk, its groups, its ways to others, from `open` through `start` to `stop`.
+
+    node = await Node.open(NodeSettings(…))       identity counted and synced, everything recovered
+    await node.start()                            listens, connects; with peers the groups begin after one handshake
+    reason = await node.ended                     done when it was stopped (None), or when it failed
+    await node.stop()                             leaderships handed over, everything durable, closed
+
+Nothing is sent before the boot epoch is durable. What a failed disk holds is not known, so a failure ends everything
+here, and the process has to end. All calls come from one running loop. Called by the façade and the composition root.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Self
+
+from raftlog.errors import (
+    DiskRefused,
+    FormatError,
+    IdentityRefused,
+    RaftlogError,
+    StorageError,
+    Unavailable,
+)
+from raftlog.events import event
+from raftlog.partitions.addresses import Address, address_text
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.node.campaigns import Campaigns
+from raftlog.partitions.node.identity import NodeDirectory
+from raftlog.partitions.node.leaders import Leaders
+from raftlog.partitions.node.leadership import Leadership, LeaderWaits
+from raftlog.partitions.node.liveness import Hearing
+from raftlog.partitions.node.opening import check_creation, draw_uuid, open_driver
+from raftlog.partitions.node.refusals import Consequence, consequence_of
+from raftlog.partitions.node.remembered_peers import RememberedPeers
+from raftlog.partitions.node.requests import Handler, Requests
+from raftlog.partitions.node.settings import NodeSettings
+from raftlog.partitions.node.standing import Standing
+from raftlog.partitions.node.status import NodeStatus, count_groups, damage_of, journal_status, stopped_of
+from raftlog.partitions.node.surroundings import Surroundings, real_surroundings
+from raftlog.partitions.node.turnover import Turnover
+from raftlog.raft import Ready, Role
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.log.replica_directory import move_aside
+from raftlog.runtime.node_identity import NodeIdentity
+from raftlog.runtime.process.driver import Driver
+from raftlog.runtime.replica.group import Group
+from raftlog.runtime.rpc import Answer, Call, Channel, Identity, Refusal
+from raftlog.runtime.transport import ProcessBeat
+from raftlog.storage.roll import Roll
+from raftlog.types import NodeId
+
+_logger = logging.getLogger(__name__)
+
+
+def _ignore(*_: object) -> None:
+    return None
+
+
+class Node:
+    """See the module. Use `open`."""
+
+    driver: Driver
+    leaders: Leaders
+    standing: Standing
+
+    def __init__(self, settings: NodeSettings, surroundings: Surroundings, directory: NodeDirectory) -> None:
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[RaftlogError | None] = self.loop.create_future()
+        """Done when nothing works any more: with None after `stop`, with the reason after a failure."""
+        self.on_step: Callable[[Group, Ready], None] = _ignore
+        """Called with every Ready of any group, once the node has taken note of it."""
+        self.is_established: Callable[[], bool] = lambda: True
+        """Whether this process is a registered member of its cluster, as far as it knows (see `refusals`)."""
+        self.surroundings, self._directory = surroundings, directory
+        self.on_lost: Callable[[NodeId], None] = _ignore  # called when the connection to a node is gone
+        self._watchers: dict[GroupKey, Callable[[Group, Ready], None]] = {}
+        self._hearing = Hearing(self.loop.time)
+        self._peers: dict[NodeId, Address] = {NodeId(node): at for node, at in settings.peers.items()}
+        self.transport = surroundings.make_transport(self._introduction)
+        self._requests = Requests(directory.identity.node_id, self.transport)
+        self._remembered = RememberedPeers(
+            directory.disk, directory.path, self.transport.memory, settings.peers_save_ms / 1000, self.fail
+        )
+        self._waits, self.turnover = LeaderWaits(), Turnover(self.loop.time)
+        self._timer: asyncio.TimerHandle | None = None
+        self._live_bytes = 0
+        self._is_started = self._is_working = False
+        self._failure: RaftlogError | None = None
+        self._end: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, settings: NodeSettings, surroundings: Surroundings | None = None) -> Self:
+        """Lock the directory, count the start, recover every group; blocks the loop.
+
+        Raises `DirectoryLocked`, `InvalidArgument`, `FormatError` and `StorageError`, each saying what to do.
+        """
+        around = surroundings or real_surroundings(settings)
+        directory: NodeDirectory | None = None
+        try:
+            directory = NodeDirectory.open(
+                around.disk,
+                settings.data_dir,
+                NodeId(settings.node_id),
+                settings.cluster_id,
+                lambda: draw_uuid(around.random),
+            )
+            node = cls(settings, around, directory)
+            node._open_driver()
+        except BaseException:
+            if directory is not None:
+                directory.close()
+            await around.close(True)
+            raise
+        return node
+
+    def _open_driver(self) -> None:
+        self._remembered.restore()
+        self.driver = open_driver(
+            self._directory.disk, self._directory, self.settings, self.surroundings, self.transport
+        )
+        self.standing = Standing(self, self._requests)
+        self.leaders = Leaders(self.identity.replica, self.settings, self.standing.fitness)
+        self.driver.loop = self.loop  # requests may come before the groups begin; they find no leader yet
+        self.driver.on_failure = self.fail
+        self.driver.on_step = self._stepped
+        self._campaigns = Campaigns(self.loop, self.identity.replica, self.driver.mark_dirty)
+        transport = self.transport
+        transport.on_envelopes, transport.on_beat = self.driver.receive, self._receive_beat
+        transport.on_refused = self._refused
+        transport.on_connection, transport.serve = self._connection_changed, self._serve
+        transport.serve_probe = self._requests.serve_probe
+
+    # life
+
+    @property
+    def identity(self) -> NodeIdentity:
+        return self._directory.identity
+
+    @property
+    def is_working(self) -> bool:
+        """The groups have begun, and nothing failed."""
+        return self._is_working and self._failure is None and not self.ended.done()
+
+    async def start(self) -> None:
+        """Listen and connect. Raises `InvalidArgument`, and `OSError` when the address cannot be bound."""
+        assert not self._is_started, "the node was started already"
+        await self.transport.start(self.settings.rpc_host, self.settings.rpc_port)
+        self._is_started = True
+        self.transport.set_addresses(self._peers)
+        self._timer = self.loop.call_later(self.settings.housekeeping_ms / 1000, self._keep_house)
+        if not self._peers:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Let the groups work. A process that has peers comes here once one of them took its handshake: on an old
+        copy of its disk a group of one would otherwise lead, and forget what was acknowledged."""
+        if self._is_started and not self._is_working and self._failure is None:
+            self._is_working = True
+            self.driver.start()
+            self._campaigns.begin_alone(self.driver.groups.values())
+
+    async def stop(self) -> None:
+        """An orderly end, in bounded time. Raises what kept it from being one; everything is given back all the same.
+
+        After a failure it only waits until the rest is closed.
+        """
+        if self._end is None:
+            self._end = self.loop.create_task(self._stop(), name="stop")
+        await asyncio.shield(self._end)
+
+    async def _stop(self) -> None:
+        try:
+            if self._is_working:
+                await self._hand_over()
+                await self._requests.quiet(self.settings.stop_answers_ms / 1000)
+                await self._flush()
+        finally:
+            await self._close(None)
+
+    async def _hand_over(self) -> None:
+        """Others lead first, and know that nothing is to be given back."""
+        await self.standing.say_goodbye()
+        left = await self.leaders.hand_over_all(self.settings.stop_transfers_ms / 1000)
+        if left:
+            _logger.warning("%d groups could not be handed over; their other replicas will elect a leader", left)
+
+    async def _flush(self) -> None:
+        """Whatever was taken is durable, unless the disk is slower than we wait."""
+        try:
+            async with asyncio.timeout(self.settings.stop_flush_ms / 1000):
+                await self.driver.persister.append_durably(())
+        except TimeoutError:
+            _logger.warning("the disk did not take everything in %d ms", self.settings.stop_flush_ms)
+
+    async def _close(self, failure: RaftlogError | None) -> None:
+        self._campaigns.stop()
+        self.standing.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            if self._is_started:
+                await self.transport.close()
+            self.driver.close()
+            if failure is None:
+                self._remembered.save()
+        except RaftlogError as error:
+            self._failure = self._failure or error
+            raise
+        finally:
+            self._remembered.stop()
+            self._waits.wake_all()
+            await self.surroundings.close(failure is None)
+            self._directory.close()
+            self.ended.set_result(self._failure)
+
+    def fail(self, failure: RaftlogError) -> None:
+        """Nothing goes on: the process has to end, and this is why. The first failure counts."""
+        if self._failure is not None:
+            return
+        self._failure = failure
+        event(_logger, "process_failed", node=self.identity.node_id, why=str(failure))
+        if self._end is None:
+            self._end = self.loop.create_task(self._close(failure), name="stop after a failure")
+
+    # the neighbourhood
+
+    def set_peers(self, peers: Mapping[NodeId, Address], disks: Mapping[NodeId, uuid.UUID]) -> None:
+        """All other nodes and where they are, and which disk each has, as far as that is decided: a process with
+        another disk is not listened to."""
+        assert self.identity.node_id not in peers, f"node {self.identity.node_id} is named among its own peers"
+        for node in sorted({*self._peers, *peers}):
+            self.transport.memory.assign_disk(node, disks.get(node))
+        self._peers = dict(peers)
+        self.transport.set_addresses(self._peers)
+        self.transport.drop_outsiders()
+        if not peers:
+            self._begin()
+
+    def join_cluster(self, cluster_id: str) -> None:
+        """Belong to this cluster from now on; durable on return. Raises `InvalidArgument` when it is another one."""
+        self._directory.join_cluster(cluster_id)
+
+    def _introduction(self) -> Identity:
+        mine, sequence = self.identity, self.driver.journal.durable_sequence
+        at = self.settings.advertise_rpc or self.transport.address
+        return Identity(
+            mine.cluster_id,
+            mine.node_id,
+            mine.disk_uuid,
+            mine.boot_epoch,
+            sequence,
+            self.settings.host_label,
+            rpc_address="" if at is None else address_text(at),
+        )
+
+    def keep_up(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        """Run what has to go on for as long as the process lives: if it fails, the process must not live on without."""
+        task = self.loop.create_task(work, name=name)
+        task.add_done_callback(self._kept_up)
+        return task
+
+    def _kept_up(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.error("%s failed", task.get_name(), exc_info=error)
+            self.fail(StorageError(f"{task.get_name()} failed and would be missing from now on: {error!r}"))
+
+    def _refused(self, refusal: Refusal) -> None:
+        consequence = consequence_of(refusal, self.identity.cluster_id, self.is_established())
+        if consequence is Consequence.NONE or self._failure is not None:
+            return
+        if consequence is Consequence.END:
+            self.fail(IdentityRefused(refusal.message))
+            return
+        try:
+            self._directory.note_refusal(refusal.message)
+        except OSError as error:
+            _logger.error("the refusal cannot be kept in %s: %s", self._directory.path, error)
+        self.fail(DiskRefused(f"{refusal.message}. The next start on this directory takes a new disk uuid"))
+
+    def _receive_beat(self, node: NodeId, beat: ProcessBeat) -> None:
+        self._hearing.beat(node)
+        self.driver.receive_beat(node, beat)
+
+    def heard_at(self, node: NodeId) -> float | None:
+        """When the last heartbeat of a process with a shared group came, by the loop's clock."""
+        return self._hearing.heard_at(node)
+
+    def _connection_changed(self, node: NodeId, channel: Channel, is_there: bool) -> None:
+        if channel is not Channel.RAFT:
+            return
+        if is_there:
+            self.leaders.note_connected(node, self.loop.time())
+            self._hearing.connected(node)
+            self._begin()
+        else:
+            self.leaders.note_gone(node)
+            self.on_lost(node)
+
+    # groups
+
+    def group(self, group_id: uuid.UUID) -> Group | None:
+        """This process's replica of a group."""
+        return self.driver.groups.get(group_id.bytes)
+
+    def create_group(self, roll: Roll, name: str | None = None) -> Group:
+        """Begin as one of the first replicas; blocking. The creation must name this very disk: a wiped one is not it.
+
+        Raises `InvalidArgument`, `Unavailable`, `StorageFull`, `FormatError`, `SyncFailed`.
+        """
+        check_creation(self.identity, roll)
+        group = self._driver_in_use().create_group(roll, name)
+        self._campaign([group])
+        return group
+
+    async def create_groups(self, creations: Sequence[tuple[Roll, str | None]]) -> None:
+        """Create many without holding the loop, whose files are synced together; raises like `create_group`, and what
+        was created before stays."""
+        for roll, _ in creations:
+            check_creation(self.identity, roll)
+        driver = self._driver_in_use()
+        await driver.create_groups(creations)
+        created = (driver.groups.get(roll.group_id.bytes) for roll, _ in creations)
+        self._campaign([group for group in created if group is not None])
+
+    def _campaign(self, groups: Sequence[Group]) -> None:
+        """The first election of new groups."""
+        me = self.identity.replica
+        self._campaigns.begin_alone(groups)
+        self.stand_for_leader([group for group in groups if self.leaders.preferred(group.group_id) == me])
+
+    def stand_for_leader(self, groups: Sequence[Group]) -> None:
+        """Campaign in new groups, without waiting for an election timeout."""
+        self._campaigns.begin(groups)
+
+    async def join_groups(self, joining: Sequence[tuple[uuid.UUID, str | None]]) -> None:
+        """Begin many with empty logs, without holding the loop. Raises like `create_groups`."""
+        await self._driver_in_use().join_groups(joining)
+
+    def join_group(self, group_id: uuid.UUID, name: str | None = None) -> Group:
+        """Begin with an empty log that the leader will fill; blocking. What stood in its place is kept aside."""
+        driver = self._driver_in_use()
+        try:
+            return driver.join_group(group_id, name)
+        except FormatError:
+            path = f"{driver.data_dir}/{name or group_id}"
+            kept = move_aside(driver.disk, driver.data_dir, path)
+            _logger.warning("%s held a log that the journal does not know; it is kept in %s", path, kept)
+            return driver.join_group(group_id, name)
+
+    def remove_group(self, group_id: uuid.UUID) -> None:
+        """Forget a replica for good: its directory goes."""
+        self.driver.remove_group(group_id.bytes)
+        self.leaders.forget(group_id.bytes)
+        self.turnover.forget(group_id.bytes)
+        self._waits.wake(group_id.bytes)
+
+    def _driver_in_use(self) -> Driver:
+        if self._failure is not None or self._end is not None:
+            raise Unavailable(f"node {self.identity.node_id} stops: {self._failure or 'it was told to'}")
+        return self.driver
+
+    # who leads
+
+    def leader_of(self, group_id: uuid.UUID) -> Leadership | None:
+        """Who leads a group; None when it has no replica here."""
+        group = self.group(group_id)
+        if group is None:
+            return None
+        core = group.core
+        return Leadership(core.leader, core.role is Role.LEADER, core.has_own_term_commit, core.term)
+
+    async def wait_for_leader(self, group_id: uuid.UUID, deadline: Deadline) -> Leadership | None:
+        """The same once a leader is known, or after the deadline, or when the replica is gone."""
+        while (known := self.leader_of(group_id)) is not None and known.leader is None and not self.ended.done():
+            if not await self._waits.changed(group_id.bytes, deadline):
+                break
+        return known
+
+    async def leader_changed(self, group_id: uuid.UUID, deadline: Deadline) -> bool:
+        """Wait for a change of role, term or leader of a replica here; false when the deadline came first."""
+        return await self._waits.changed(group_id.bytes, deadline)
+
+    async def pause(self, until: Deadline) -> None:
+        """Let time go by, or end at once when the node ends."""
+        await asyncio.wait([self.ended], timeout=max(0.0, until - self.loop.time()))
+
+    def is_connected(self, node: NodeId) -> bool:
+        """Whether requests can be sent to it now."""
+        return self.leaders.is_connected(node)
+
+    def is_alive(self, node: NodeId) -> bool:
+        """Whether it is connected and was heard lately: a process that stands still keeps its connections."""
+        return self.leaders.is_connected(node) and not self._hearing.is_silent(node)
+
+    def watch(self, group_id: uuid.UUID, hook: Callable[[Group, Ready], None]) -> None:
+        """Call `hook` with every Ready of this group, before `on_step`."""
+        self._watchers[group_id.bytes] = hook
+
+    def _stepped(self, group: Group, ready: Ready) -> None:
+        if ready.role_state is not None:
+            self.turnover.note(group, ready.role_state, is_handed_over=self.leaders.is_moving(group.key))
+            self.leaders.note_role(group, ready.role_state.role)
+            self._waits.wake(group.key)
+        watcher = self._watchers.get(group.key)
+        if watcher is not None:
+            watcher(group, ready)
+        self.on_step(group, ready)
+
+    # requests of other nodes
+
+    async def probe(self, address: Address, name: str, header: Any, deadline: Deadline) -> tuple[Identity, Answer]:
+        """Ask whoever is at an address, once, over a connection of its own; see `TcpTransport.probe`."""
+        return await self._requests.probe(address, name, header, deadline)
+
+    async def ask(self, node: NodeId, name: str, header: Any, payload: Sequence[Any], deadline: Deadline) -> Answer:
+        """Ask another node, once; see `requests` for what its failures mean."""
+        return await self._requests.ask(node, name, header, payload, deadline)
+
+    def on_request(self, name: str, handler: Handler, *, is_open: bool = False) -> None:
+        """Serve requests of this name; `is_open`: also those of probes, by whoever comes."""
+        self._requests.on_request(name, handler, is_open=is_open)
+
+    async def _serve(self, node: NodeId, request: object) -> object:
+        if isinstance(request, Call):
+            return await self._requests.serve(node, request)
+        return await self.driver.serve(node, request)
+
+    # time, pictures
+
+    def _keep_house(self) -> None:
+        self._timer = self.loop.call_later(self.settings.housekeeping_ms / 1000, self._keep_house)
+        now, live_bytes = self.loop.time(), self.driver.journal.live_bytes
+        is_checkpoint, self._live_bytes = live_bytes < self._live_bytes, live_bytes
+        self._remembered.maybe_save(now, is_checkpoint=is_checkpoint)
+        if self.is_working and self._end is None:
+            self.standing.look(now)
+
+    def status(self) -> NodeStatus:
+        """For operators; looks through all groups."""
+        groups = self.driver.groups.values()
+        return NodeStatus(
+            self.identity,
+            self.transport.address if self._is_started else None,
+            self.is_working,
+            str(self._failure) if self._failure else None,
+            count_groups(groups),
+            damage_of(groups),
+            stopped_of(groups),
+            journal_status(self.driver.journal),
+            tuple(self.transport.peers()),
+            self.transport.complaints,
+            self.driver.messages_refused,
+            self.transport.messages_unaddressed,
+        )

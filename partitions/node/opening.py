@@ -1,0 +1,87 @@
+"""The driver of a node's disk: opened, or begun anew under a new disk uuid when what is there cannot be trusted.
+
+A damaged journal may have lost terms and votes; a disk that the cluster refused as stale, copied or retired has. So the
+process becomes another member: a new disk uuid, an empty journal, no groups. The old journal is kept aside, and so are
+the directories of the old groups when their places are needed. The controller takes the new disk in the place of the
+old one (`metadata.replacing`); nothing of that happens here.
+"""
+
+import logging
+import uuid
+from random import Random
+
+from raftlog.errors import InvalidArgument, JournalDamaged, StorageError
+from raftlog.partitions.node.identity import NodeDirectory, why_full
+from raftlog.partitions.node.settings import NodeSettings
+from raftlog.partitions.node.surroundings import NodeTransport, Surroundings
+from raftlog.runtime.log.control_entries import member_of
+from raftlog.runtime.node_identity import NodeIdentity
+from raftlog.runtime.process.driver import Driver
+from raftlog.storage.disk import Disk
+from raftlog.storage.roll import Roll
+
+_logger = logging.getLogger(__name__)
+
+
+def draw_uuid(random: Random) -> uuid.UUID:
+    """A random uuid (version 4) from this generator."""
+    return uuid.UUID(int=random.getrandbits(128), version=4)
+
+
+def check_creation(identity: NodeIdentity, roll: Roll) -> None:
+    """Whether this very disk is one of a group's first; raises `InvalidArgument`."""
+    if member_of(identity.replica) not in roll.voters + roll.learners:
+        raise InvalidArgument(
+            f"group {roll.group_id} was created without node {identity.node_id} on disk {identity.disk_uuid}: "
+            "it can only join"
+        )
+
+
+def open_driver(
+    disk: Disk,
+    directory: NodeDirectory,
+    settings: NodeSettings,
+    surroundings: Surroundings,
+    transport: NodeTransport,
+) -> Driver:
+    """Recover all groups of the directory, on `disk`; blocking. Raises `FormatError`, `StorageError`."""
+    try:
+        if directory.identity.refusal is not None:
+            _become_another(directory, directory.identity.refusal, surroundings)
+        try:
+            driver = _open(disk, directory, settings, surroundings, transport)
+        except JournalDamaged as damage:
+            _become_another(directory, str(damage), surroundings)
+            driver = _open(disk, directory, settings, surroundings, transport)
+        directory.note_journal()
+        directory.keep_old_journals()
+    except OSError as error:
+        raise why_full(directory.path, error) or StorageError(f"{directory.path} cannot be read: {error}") from error
+    return driver
+
+
+def _become_another(directory: NodeDirectory, why: str, surroundings: Surroundings) -> None:
+    old, new = directory.identity.disk_uuid, draw_uuid(surroundings.random)
+    _logger.error("%s; the disk %s becomes %s, without groups, to be filled by the others", why, old, new)
+    directory.replace_disk(new)
+
+
+def _open(
+    disk: Disk,
+    directory: NodeDirectory,
+    settings: NodeSettings,
+    surroundings: Surroundings,
+    transport: NodeTransport,
+) -> Driver:
+    identity = directory.identity
+    return Driver.open(
+        disk,
+        directory.path,
+        identity.replica,
+        transport,
+        surroundings.random,
+        settings.driver,
+        boot_epoch=identity.boot_epoch,
+        wall_ms=surroundings.wall_ms,
+        create=not identity.has_journal,
+    )

@@ -1,0 +1,120 @@
+"""Requests between processes by name, over the transport that carries Raft's messages: for the façade's routing.
+
+    answer = await requests.ask(node, "produce", header, payload, deadline)         here
+    requests.on_request("produce", handler)                                         there
+
+One hop and one attempt: what may have been sent is never sent again, for nobody knows whether it was done. The
+remaining time travels, never a clock reading; whoever serves begins nothing after the deadline. Errors keep their type.
+
+    NotConnected, Overloaded, InvalidArgument, Unavailable    definite, as are the errors that a handler raises as such
+    ConnectionLost, NoAnswer                                  unknown
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from raftlog.errors import InvalidArgument, Unavailable
+from raftlog.partitions.addresses import Address
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.node.surroundings import NodeTransport
+from raftlog.runtime.rpc import Answer, Call, Identity
+from raftlog.types import Buffer, NodeId
+
+REQUEST_MS_MAX: Final = 3_600_000
+"""No request waits longer, whatever its deadline."""
+_QUIET_S: Final = 0.05
+"""Longer than a request is on its way."""
+
+
+class Request(NamedTuple):
+    """What another node asks. `deadline` is by this process's clock; past it nobody waits any more."""
+
+    node: NodeId
+    header: Any
+    payload: tuple[Buffer, ...]
+    deadline: Deadline
+    stranger: Identity | None = None
+    """Who came over a probe; nobody has decided yet whether it belongs here."""
+
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Answer]]
+"""Answers, or raises a `RaftlogError`, which is raised at the caller."""
+
+
+class Requests:
+    """Both sides of one process."""
+
+    def __init__(self, me: NodeId, transport: NodeTransport) -> None:
+        self._me, self._transport = me, transport
+        self._handlers: dict[str, Handler] = {}
+        self._open: dict[str, None] = {}
+        """Names that are served over probes as well."""
+        self._under_way = 0
+        """Requests of others that are being served."""
+        self._last_at = -math.inf
+        """When the last one was answered, by the loop's clock."""
+        self._answered = asyncio.Event()
+
+    def on_request(self, name: str, handler: Handler, *, is_open: bool = False) -> None:
+        """From now on requests of this name go to `handler`; one for each name. `is_open`: over probes too."""
+        assert name not in self._handlers, f"requests named {name!r} have a handler already"
+        self._handlers[name] = handler
+        if is_open:
+            self._open[name] = None
+
+    async def ask(self, node: NodeId, name: str, header: Any, payload: Sequence[Buffer], deadline: Deadline) -> Answer:
+        """Ask another node, once. `header` is made of numbers, text, bytes, lists and mappings."""
+        if node == self._me:
+            raise InvalidArgument(f"node {node} asks itself for {name!r}")
+        left_ms = _left_ms(deadline, f"node {node}", name)
+        return await self._transport.call(node, Call(name, header, tuple(payload), left_ms))
+
+    async def probe(self, address: Address, name: str, header: Any, deadline: Deadline) -> tuple[Identity, Answer]:
+        """Ask whoever is at an address, once: who it is, and its answer."""
+        where = f"{address[0]}:{address[1]}"
+        return await self._transport.probe(address, Call(name, header, (), _left_ms(deadline, where, name)))
+
+    async def serve_probe(self, stranger: Identity, request: object) -> Answer:
+        """A request arrived over a probe."""
+        if not isinstance(request, Call) or request.name not in self._open:
+            raise InvalidArgument(f"node {self._me} does not serve this over a probe")
+        return await self.serve(stranger.node_id, request, stranger)
+
+    async def serve(self, node: NodeId, call: Call, stranger: Identity | None = None) -> Answer:
+        """A request arrived."""
+        handler = self._handlers.get(call.name)
+        if handler is None:
+            raise Unavailable(f"node {self._me} does not serve {call.name!r}; it may run another release")
+        loop = asyncio.get_running_loop()
+        deadline = Deadline(loop.time() + call.timeout_ms / 1000)
+        self._under_way += 1
+        try:
+            return await handler(Request(node, call.value, call.payload, deadline, stranger))
+        finally:
+            self._under_way -= 1
+            self._last_at = loop.time()
+            self._answered.set()
+
+    async def quiet(self, seconds: float) -> None:
+        """Until nobody asks anything: none is being served, and none was lately, for so long at most. Whoever learns
+        meanwhile that another node leads goes there; a request that the end of the process cuts off is unknown."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while True:
+            quiet_at = until if self._under_way else min(until, self._last_at + _QUIET_S)
+            if loop.time() >= quiet_at:
+                return
+            self._answered.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(quiet_at):
+                    await self._answered.wait()
+
+
+def _left_ms(deadline: Deadline, who: str, name: str) -> int:
+    left_ms = min((deadline - asyncio.get_running_loop().time()) * 1000, REQUEST_MS_MAX)
+    if left_ms < 1:
+        raise Unavailable(f"no time is left to ask {who} for {name!r}; it was not sent")
+    return int(left_ms)

@@ -1,0 +1,168 @@
+"""How this process stands among the others: what it tells them of itself, and what follows for leaderships.
+
+    a stall, a full disk, an orderly stop → the others are told → they give it nothing; it hands over what it leads
+
+A process without file descriptors for its logs counts as stalled as long as that lasts.
+
+A stall is told at once and then with every look while its rest lasts; so is a full disk. One message to each peer is on
+its way at a time, and a lost one is made good by the next. Owned by the node, whose timer calls `look`.
+"""
+
+import asyncio
+import logging
+from typing import Any, Protocol
+
+from raftlog.errors import InvalidArgument, RaftlogError
+from raftlog.events import event
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.node.fitness import Fitness
+from raftlog.partitions.node.leaders import Leaders
+from raftlog.partitions.node.requests import Request, Requests
+from raftlog.partitions.node.settings import NodeSettings
+from raftlog.partitions.node.surroundings import NodeTransport
+from raftlog.runtime.node_identity import NodeIdentity
+from raftlog.runtime.process.driver import Driver
+from raftlog.runtime.process.ticker import Stall
+from raftlog.runtime.rpc import Answer
+from raftlog.types import NodeId
+
+_logger = logging.getLogger(__name__)
+
+LEAVING = "node.leaving"
+FITNESS = "node.fitness"
+_TELL_MS = 200
+
+
+class StandingPort(Protocol):
+    """What it needs of the node."""
+
+    settings: NodeSettings
+    loop: asyncio.AbstractEventLoop
+    driver: Driver
+    leaders: Leaders
+    transport: NodeTransport
+
+    @property
+    def identity(self) -> NodeIdentity:
+        """This process and its disk."""
+        ...
+
+
+class Standing:
+    """See the module."""
+
+    def __init__(self, node: StandingPort, requests: Requests) -> None:
+        self.fitness = Fitness(node.identity.node_id, node.settings.slow_rest_ms)
+        self._node, self._requests, self._loop = node, requests, node.loop
+        self._telling: dict[NodeId, asyncio.Task[None]] = {}
+        self._second_look: asyncio.TimerHandle | None = None
+        self.stalls = dict.fromkeys(Stall, 0)
+        """How often each was noticed since the start of the process."""
+        self._was_fit = True
+        self._stalled_until = 0.0
+        """No stall was noticed for a while then."""
+        requests.on_request(LEAVING, self._note_leaving)
+        requests.on_request(FITNESS, self._note_fitness)
+        node.driver.on_stall, node.driver.room.on_change = self.note_stall, self.note_room
+        node.driver.descriptors.on_change = self.note_descriptors
+
+    # of itself
+
+    def look(self, now: float) -> None:
+        """Called every second or so: judge, tell, and move leaderships."""
+        if self._node.driver.descriptors.shortage is not None:
+            self.fitness.note_stall(now)  # brokers that can open files lead better
+        slow_ms, is_full = own = self.fitness.own(now)
+        is_fit = not slow_ms and not is_full
+        self._node.driver.set_reluctant(not self.fitness.is_fit(self._node.identity.node_id, now))
+        if not is_fit or not self._was_fit:
+            for peer in self._node.transport.peers():
+                self._tell(peer.node, FITNESS, list(own))
+        self._was_fit = is_fit
+        self._node.leaders.tick(now)
+
+    def note_room(self) -> None:
+        """The disk became full, or has room again."""
+        driver = self._node.driver
+        room = driver.room
+        name = "disk_full" if room.is_full else "disk_has_room"
+        event(_logger, name, free_bytes=room.free_bytes, min_free_bytes=room.min_free_bytes)
+        self.fitness.note_full(driver.room.is_full)
+        self.look(self._loop.time())
+
+    def note_descriptors(self) -> None:
+        """The process has no file descriptors left for its logs, or has some again."""
+        why = self._node.driver.descriptors.shortage
+        if why is not None:
+            event(_logger, "descriptors_exhausted", why=why)
+        else:
+            event(_logger, "descriptors_available")
+        self.look(self._loop.time())
+
+    def note_stall(self, stall: Stall) -> None:
+        """The driver noticed that the loop or the disk stood still, or still does."""
+        now = self._loop.time()
+        self.stalls[stall] += 1
+        if not self.fitness.is_slow(self._node.identity.node_id, now):
+            event(_logger, "stalled", what=stall.value)
+        self.fitness.note_stall(now)
+        if stall is Stall.DISK:
+            self._node.leaders.note_disk_stall(now)
+        self._stalled_until = now + 2 * self._node.settings.driver.stall_ms / 1000
+        self.look(now)
+        if self._second_look is None:
+            self._second_look = self._loop.call_later(self._node.leaders.patience_s, self._look_again)
+
+    def _look_again(self) -> None:
+        """Hand-overs that did not happen end in an election."""
+        self._second_look = None
+        self._node.leaders.tick(self._loop.time())
+
+    def _tell(self, node: NodeId, name: str, header: Any) -> None:
+        if node not in self._telling:
+            told = self._loop.create_task(self._say(node, name, header, deadline_in(_TELL_MS)), name=name)
+            self._telling[node] = told
+            told.add_done_callback(lambda _: self._telling.pop(node))
+
+    async def _say(self, node: NodeId, name: str, header: Any, deadline: Deadline) -> None:
+        try:
+            await self._requests.ask(node, name, header, (), deadline)
+        except RaftlogError as error:
+            _logger.info("node %s was not told %s: %s", node, name, error)
+
+    async def say_goodbye(self) -> None:
+        """Tell the others that this process stops: nothing is to be given back to it."""
+        deadline = deadline_in(_TELL_MS)
+        await asyncio.gather(*(self._say(peer.node, LEAVING, None, deadline) for peer in self._node.transport.peers()))
+
+    def problems(self) -> list[str]:
+        """What is wrong here now, in words; empty: nothing. A rest after a stall is none."""
+        room = self._node.driver.room
+        problems = [f"the disk has no room for records: {room.in_words}"] if room.is_low else []
+        if (shortage := self._node.driver.descriptors.shortage) is not None:
+            problems.append(shortage)
+        if self._loop.time() < self._stalled_until:
+            problems.append("its disk or its loop stands still; it leads nothing while others can")
+        return problems
+
+    def stop(self) -> None:
+        if self._second_look is not None:
+            self._second_look.cancel()
+        for told in self._telling.values():
+            told.cancel()
+
+    # of others
+
+    async def _note_leaving(self, request: Request) -> Answer:
+        self._node.leaders.note_leaving(request.node)
+        return Answer()
+
+    async def _note_fitness(self, request: Request) -> Answer:
+        match request.header:
+            case [int(slow_ms), bool(is_full)]:
+                now = self._loop.time()
+                self.fitness.note_told(request.node, slow_ms, is_full, now)
+                self._node.leaders.count_room(now)
+            case _:
+                raise InvalidArgument(f"a request {FITNESS!r} that cannot be read")
+        return Answer()

@@ -1,0 +1,121 @@
+"""What a node needs of the world: a disk, a transport, chance, and the time of day. Real ones, or simulated ones.
+
+The simulator hands in its own; `real_surroundings` makes those of a process. Nothing else in this package touches the
+operating system.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from raftlog.membership.wire import UdpWire, Wire
+from raftlog.partitions.addresses import Address
+from raftlog.partitions.node.settings import NodeSettings
+from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.runtime.rpc import (
+    Answer,
+    Call,
+    Channel,
+    Identity,
+    PeerMemory,
+    PeerStatus,
+    Refusal,
+    TcpTransport,
+    TrafficTotals,
+    credentials_of,
+)
+from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
+from raftlog.storage.disk import Disk
+from raftlog.storage.real_disk import RealDisk
+from raftlog.storage.sync_threads import SyncThreads
+from raftlog.types import NodeId
+
+
+class NodeTransport(Transport, Protocol):
+    """What a node wants of `TcpTransport`, which says what each member means."""
+
+    on_envelopes: Callable[[NodeId, Sequence[Envelope]], None]
+    on_beat: Callable[[NodeId, ProcessBeat], None]
+    on_connection: Callable[[NodeId, Channel, bool], None]
+    serve: Callable[[NodeId, object], Awaitable[object]]
+    serve_probe: Callable[[Identity, object], Awaitable[object]]
+    on_refused: Callable[[Refusal], None]
+    address: Address | None
+    messages_unaddressed: int
+
+    @property
+    def messages_from_outsiders(self) -> int: ...
+
+    def outsiders(self) -> list[Identity]: ...
+
+    @property
+    def memory(self) -> PeerMemory: ...
+
+    @property
+    def receive_budget(self) -> MemoryBudget: ...
+
+    @property
+    def complaints(self) -> int: ...
+
+    async def start(self, host: str, port: int | None) -> None: ...
+
+    def set_addresses(self, addresses: Mapping[NodeId, Address]) -> None: ...
+
+    def drop_outsiders(self) -> None: ...
+
+    def limit_bulk(self, bytes_per_s: int | None) -> None: ...
+
+    async def call(self, node: NodeId, call: Call) -> Answer: ...
+
+    async def probe(self, address: Address, call: Call) -> tuple[Identity, Answer]: ...
+
+    def peers(self) -> list[PeerStatus]: ...
+
+    def traffic(self) -> TrafficTotals: ...
+
+    async def close(self) -> None: ...
+
+
+async def _nothing(_: bool) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """`random` must differ from start to start: the lives of a process and new disks are told apart by it."""
+
+    disk: Disk
+    make_transport: Callable[[Callable[[], Identity]], NodeTransport]
+    random: Random
+    wall_ms: Callable[[], int]
+    close: Callable[[bool], Awaitable[None]] = _nothing
+    """Called at the end; whether submitted syncs should be waited for."""
+    make_wire: Callable[[], Wire] = UdpWire
+    """What gossip travels on, where it is switched on."""
+
+
+def real_surroundings(settings: NodeSettings) -> Surroundings:
+    """Those of a process; to be called on its running loop."""
+    loop = asyncio.get_running_loop()
+    threads = SyncThreads(settings.sync_threads)
+    disk = RealDisk(threads.run, loop.call_soon_threadsafe, settings.open_files_max, waits_for_descriptors=True)
+    random = Random()  # noqa: S311 - election timeouts and names; seeded by the operating system
+
+    def make_transport(identity: Callable[[], Identity]) -> NodeTransport:
+        return TcpTransport(
+            identity,
+            random,
+            settings.rpc,
+            credentials=credentials_of(settings.secret),
+            tls=settings.tls,
+            insecure=settings.insecure,
+        )
+
+    async def close(waits: bool) -> None:
+        # A sync that hangs must not hold the process up when it fails.
+        await asyncio.to_thread(threads.close, waits)
+
+    return Surroundings(disk, make_transport, random, lambda: time.time_ns() // 1_000_000, close)

@@ -1,0 +1,104 @@
+"""What each broker says of itself to whoever watches an order: how it stands with leading nothing, what it still holds.
+
+Asked with one request; None is the answer of who is away, or runs an older release. Called by the operations.
+"""
+
+import asyncio
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from raftlog.errors import RaftlogError
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.node import Node, Request
+from raftlog.runtime.rpc import Answer
+from raftlog.types import NodeId
+
+_BROKER: Final = "operations.broker"
+_ASK_MS: Final = 1_500
+_SLICE: Final = 256
+_NAMES_MAX: Final = 5
+_CONTROLLER: Final = "the controller"
+
+
+class Told(NamedTuple):
+    """A broker now, as it travels. `config_version` and `is_reluctant` are of its copy of the controller's state.
+
+    `stuck` names some of the groups with other voters of which none can lead. `assigned_bytes` are those of replicas
+    that it shall have, `unassigned` counts replicas that are on its disk and shall not be.
+    """
+
+    config_version: int
+    is_reluctant: bool
+    led: int
+    eligible: int
+    transferring: int
+    failed: int
+    stuck_count: int
+    stuck: list[str]
+    assigned_bytes: int
+    unassigned: int
+
+
+_TYPES: Final = (int, bool, int, int, int, int, int, list, int, int)
+
+
+class Telling:
+    """Both sides of one process."""
+
+    def __init__(self, node: Node, metadata: Metadata) -> None:
+        self._node, self._metadata = node, metadata
+        node.on_request(_BROKER, self._serve)
+
+    async def ask(self, node: NodeId, deadline: Deadline) -> Told | None:
+        """What this broker says."""
+        if node == self._node.identity.node_id:
+            return await self._told()
+        try:
+            until = Deadline(min(deadline, deadline_in(_ASK_MS)))
+            answer = (await self._node.ask(node, _BROKER, None, (), until)).value
+        except RaftlogError:
+            return None
+        if type(answer) is not list or tuple(map(type, answer)) != _TYPES:
+            return None
+        return Told(*answer)
+
+    async def _serve(self, request: Request) -> Answer:
+        return Answer(list(await self._told()))
+
+    async def _told(self) -> Told:
+        state, node = self._metadata.state, self._node
+        handing = await node.leaders.handing_over()
+        assigned_bytes, unassigned = await self._held()
+        return Told(
+            state.settings.first().version if len(state.settings) else 0,
+            state.is_reluctant(node.identity.node_id),
+            handing.led,
+            handing.eligible,
+            handing.transferring,
+            handing.failed,
+            len(handing.stuck),
+            [self._name(group_id) for group_id in handing.stuck[:_NAMES_MAX]],
+            assigned_bytes,
+            unassigned,
+        )
+
+    async def _held(self) -> tuple[int, int]:
+        """Bytes of the replicas that shall be here, and how many others are here. Those of no known topic stay."""
+        size = others = 0
+        me = self._node.identity.replica
+        for number, group in enumerate(list(self._node.driver.groups.values()), 1):
+            state = self._metadata.state
+            name = state.group(group.group_id)
+            if name is not None and me in state.assignment(name).replicas:
+                size += group.log.segments.size_bytes
+            elif name is not None:
+                others += 1
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+        return size, others
+
+    def _name(self, group_id: UUID) -> str:
+        state = self._metadata.state
+        name = state.group(group_id)
+        return _CONTROLLER if name is None else f"{state.topic_by_id(name.topic_id).name}/{name.partition}"

@@ -1,0 +1,182 @@
+"""Leadership of one partition, handed to another voter by an operator's order.
+
+    the broker that was asked                    the leader
+    operations.transfer (group, target)   ──▶    hands over, and waits until it has happened or was given up
+                                          ◀──    who leads now
+    SetAssignment: the target first              so the spread of leaders does not take it back
+
+Only a voter that holds everything that its leader has is asked to campaign (`raft.transfer`), so one that was promoted
+just now and lacks something waits, or is refused. A hand-over that is given up costs the partition's writes no more
+than an election timeout. Called by the operations.
+"""
+
+import asyncio
+import contextlib
+from typing import Final
+
+from raftlog.errors import (
+    ChangeRefused,
+    InvalidArgument,
+    NoLeader,
+    NotLeader,
+    OutcomeUnknown,
+    Overloaded,
+    Unavailable,
+    VersionConflict,
+)
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller.machine import GroupName, SetAssignment
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.node import Node, Request
+from raftlog.partitions.routing.partition import Partition
+from raftlog.partitions.routing.router import Router
+from raftlog.raft import ReplicaId, Role
+from raftlog.runtime.replica.group import Group
+from raftlog.runtime.rpc import Answer, NotConnected
+from raftlog.types import NodeId
+
+_TRANSFER: Final = "operations.transfer"
+_ANYBODY: Final = -1
+_NEAR_MS: Final = 2_000
+"""A target that lags is waited for so long before it is refused."""
+_LOOK_MS: Final = 50
+_GRACE_S: Final = 1.0
+_ATTEMPTS_MAX: Final = 5
+"""The assignment may change meanwhile."""
+
+
+class LeadershipOrders:
+    """Both sides of one process."""
+
+    def __init__(self, node: Node, metadata: Metadata, router: Router) -> None:
+        self._node, self._metadata, self._router = node, metadata, router
+        self._me = node.identity.node_id
+        node.on_request(_TRANSFER, self._serve)
+
+    async def transfer(self, partition: Partition, target: int | None, deadline: Deadline) -> int:
+        """The node id that leads now; raises `InvalidArgument`, `ChangeRefused`, `NoLeader`, `OutcomeUnknown`."""
+        if target is not None and target not in self._metadata.state.brokers:
+            raise InvalidArgument(f"there is no broker {target} that could lead {partition.name}")
+        wanted = NodeId(_ANYBODY if target is None else target)
+        if self._metadata.state.is_reluctant(wanted):
+            raise ChangeRefused(f"{partition.name}: node {target} is in maintenance or draining: it leads nothing")
+        leader = await self._ask(partition, wanted, deadline)
+        if target is not None and leader != target:
+            raise ChangeRefused(f"{partition.name}: node {leader} leads now, and not node {target}; try again")
+        try:
+            await self._prefer(partition, leader, deadline)
+        except Unavailable as error:
+            raise OutcomeUnknown(
+                f"{partition.name}: node {leader} leads now, and may not go on doing so: it did not become the "
+                f"preferred one ({error}); try again"
+            ) from None
+        return leader
+
+    async def _ask(self, partition: Partition, target: NodeId, deadline: Deadline) -> NodeId:
+        """Of the leader, whoever that is by then. A named target can be asked for again, whatever became of it."""
+        loop = asyncio.get_running_loop()
+        why: object = "none is known"
+        is_unknown = False
+        while True:
+            leader = self._router.leader_of(partition)
+            try:
+                if leader == self._me:
+                    return await self._hand_over(partition.group_id.bytes, target, deadline)
+                if leader is not None:
+                    until = Deadline(deadline + _GRACE_S)
+                    header = [partition.group_id.bytes, target, int(max(0.0, deadline - loop.time()) * 1000)]
+                    return _node_of(await self._node.ask(leader, _TRANSFER, header, (), until))
+            except (NotLeader, NotConnected, OutcomeUnknown) as error:
+                if isinstance(error, OutcomeUnknown) and target == _ANYBODY:
+                    raise
+                why, is_unknown = error, is_unknown or isinstance(error, OutcomeUnknown)
+                if isinstance(error, NotLeader) and isinstance(error.leader, ReplicaId) and partition.replica is None:
+                    partition.hint = error.leader.node_id
+            if loop.time() >= deadline:
+                kind = OutcomeUnknown if is_unknown else NoLeader
+                raise kind(f"{partition.name} has no leader that could hand over: {why}")
+            await self._router.leader_changes(partition, deadline)
+
+    async def _prefer(self, partition: Partition, leader: NodeId, deadline: Deadline) -> None:
+        """Name it first in the assignment. Somebody else's change of the assignment is respected."""
+        group = GroupName(partition.topic_id, partition.number)
+        for attempt in range(1, _ATTEMPTS_MAX + 1):
+            assignment = self._metadata.state.assignment(group)
+            first = next((replica for replica in assignment.replicas if replica.node_id == leader), None)
+            if first is None or assignment.replicas[0] == first:
+                return
+            others = (replica for replica in assignment.replicas if replica != first)
+            command = SetAssignment(*group, (first, *others), assignment.version)
+            try:
+                await self._metadata.submit(command, deadline)
+            except VersionConflict:
+                if attempt == _ATTEMPTS_MAX:
+                    raise
+            else:
+                return
+
+    # the leader's side
+
+    async def _serve(self, request: Request) -> Answer:
+        match request.header:
+            case [bytes(key), int(target), int(left_ms)] if len(key) == 16:
+                until = Deadline(min(request.deadline, deadline_in(left_ms)))
+                await self._metadata.barrier(until)  # who is to lead nothing may have been ordered just before
+                return Answer(await self._hand_over(key, NodeId(target), until))
+        raise InvalidArgument(f"a request {_TRANSFER!r} of node {request.node} that cannot be read")
+
+    async def _hand_over(self, key: bytes, target: NodeId, deadline: Deadline) -> NodeId:
+        group = self._node.driver.groups.get(key)
+        if group is None or not group.core.has_own_term_commit:
+            raise NotLeader(f"node {self._me} does not lead it", None if group is None else group.core.leader)
+        if target == self._me:
+            return target
+        heir = self._heir(group, target)
+        await self._begin(group, heir, Deadline(min(deadline, deadline_in(_NEAR_MS))))
+        return await self._led_by(group, heir, deadline)
+
+    def _heir(self, group: Group, target: NodeId) -> ReplicaId:
+        if target == _ANYBODY:
+            best = self._node.leaders.best_heir(group)
+            if best is None:
+                raise ChangeRefused(f"{group.name}: no other voter is there, holds everything and may lead now")
+            return best
+        voter = next((each for each in group.core.configuration.voters if each.node_id == target), None)
+        if voter is None:
+            voters = ", ".join(str(each.node_id) for each in group.core.configuration.voters)
+            raise InvalidArgument(f"{group.name}: node {target} does not vote in it; its voters are {voters}")
+        return voter
+
+    async def _begin(self, group: Group, heir: ReplicaId, until: Deadline) -> None:
+        """Once the heir is near enough to hold everything in a moment."""
+        while True:
+            try:
+                group.transfer_leadership(heir)
+                return
+            except Overloaded as error:
+                if self._node.loop.time() >= until:
+                    raise ChangeRefused(f"node {heir.node_id} cannot take over now: {error}") from None
+            await self._node.pause(Deadline(min(until, deadline_in(_LOOK_MS))))
+
+    async def _led_by(self, group: Group, heir: ReplicaId, deadline: Deadline) -> NodeId:
+        """Who leads once somebody else does."""
+        until = Deadline(min(deadline, deadline_in(2_000 * self._node.leaders.patience_s)))
+        while True:
+            core = group.core
+            if core.leader is not None and core.role is not Role.LEADER:
+                return core.leader.node_id
+            if self._node.loop.time() >= until or group.is_closed:
+                break
+            with contextlib.suppress(TimeoutError):
+                await self._node.leader_changed(group.group_id, until)
+        if core.role is Role.LEADER:
+            raise ChangeRefused(f"{group.name}: node {heir.node_id} did not take over in time; node {self._me} goes on")
+        raise OutcomeUnknown(
+            f"{group.name}: node {self._me} handed it over, and nobody is known to lead it yet; look again"
+        )
+
+
+def _node_of(answer: Answer) -> NodeId:
+    if type(answer.value) is not int:
+        raise NoLeader("the leader gave an answer that cannot be read; does it run another release?")
+    return NodeId(answer.value)

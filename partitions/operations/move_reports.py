@@ -1,0 +1,237 @@
+"""Moves as their leaders see them: which partitions are not as they shall be, how far they are, what they wait for.
+
+One request to each broker, however many partitions there are: it names those that it leads, and those of its replicas
+that know no leader, by a state not older than the asker's. Of several brokers that say something of a partition the
+leader of the latest term is believed. Who does not answer in time says nothing; so does a broker of an older release.
+
+    every partition is led by one of those that answered   ⇒   those that are not named are where they shall be
+
+Called by the operations.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from raftlog.errors import CorruptBatch, InvalidArgument, RaftlogError, Unavailable
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller.machine import Assignment, GroupName
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.node import Node, Request
+from raftlog.partitions.operations.results import MOVES_MAX, Move
+from raftlog.partitions.placement.balancing.progress import summed
+from raftlog.partitions.placement.moves import Moves, is_reached
+from raftlog.raft import ReplicaId, Role
+from raftlog.raft.ready import FollowerStatus
+from raftlog.runtime.replica.group import Group
+from raftlog.runtime.rpc import Answer
+from raftlog.types import Index, NodeId
+
+_MOVES: Final = "operations.moves"
+ASK_MS: Final = 1_500
+"""How long a broker may take before it counts as silent."""
+_RETRY_MS: Final = 100
+_LOOK_MS: Final = 10
+_SLICE: Final = 256
+"""Replicas looked at in one turn of the loop."""
+_ROWS_SLICE: Final = 32
+"""Moves described in one turn of the loop."""
+_TOLD_MAX: Final = 5_000
+
+
+class _Told(NamedTuple):
+    """What a broker says of one of its replicas. `lags`: of each learner its node id, bytes left (-1: unknown), and
+    bytes a second. As it travels."""
+
+    key: bytes
+    is_leader: bool
+    term: int
+    voters: list[int]
+    learners: list[int]
+    bytes: int
+    lags: list[list[int]]
+    reason: str | None
+
+
+class Seen(NamedTuple):
+    """All moves that somebody told of, by topic and number, and the brokers that did not answer.
+
+    `is_whole`: there are no others.
+    """
+
+    moves: list[Move]
+    silent: list[NodeId]
+    is_whole: bool
+
+
+class _Said(NamedTuple):
+    """What a broker says of all its replicas; `led` sums up the groups that it leads (`balancing.progress`)."""
+
+    rows: list[_Told]
+    led: bytes
+
+
+class Watching:
+    """Both sides of one process."""
+
+    def __init__(self, node: Node, metadata: Metadata, moves: Moves) -> None:
+        self._node, self._metadata, self._moves = node, metadata, moves
+        self._me = node.identity.node_id
+        node.on_request(_MOVES, self._serve)
+
+    async def settled(self, deadline: Deadline) -> Seen:
+        """Ask all brokers, again for a moment while some partition is without a leader that answers."""
+        until = Deadline(min(deadline, deadline_in(ASK_MS)))
+        while True:
+            seen = await self.moves(deadline)
+            if seen.is_whole or self._node.loop.time() >= until:
+                return seen
+            await self._node.pause(Deadline(min(until, deadline_in(_RETRY_MS))))
+
+    async def moves(self, deadline: Deadline) -> Seen:
+        """Ask all brokers once."""
+        state = self._metadata.state
+        nodes = [broker.node_id for broker in state.all_brokers()]
+        until = Deadline(min(deadline, deadline_in(ASK_MS)))
+        answers = await asyncio.gather(*(self._ask(node, until) for node in nodes))
+        best: dict[bytes, _Told] = {}
+        for told in (row for said in answers if said is not None for row in said.rows):
+            known = best.get(told.key)
+            if known is None or (told.is_leader, told.term) > (known.is_leader, known.term):
+                best[told.key] = told
+        silent = [node for node, said in zip(nodes, answers, strict=True) if said is None]
+        moves = [move for told in best.values() if (move := self._move(told)) is not None]
+        led = sum(int.from_bytes(said.led) for said in answers if said is not None)
+        is_whole = (led % (1 << 128)).to_bytes(16) == summed(self._metadata.state.group_keys())
+        return Seen(sorted(moves, key=lambda move: (move.topic, move.partition)), silent, is_whole)
+
+    def _move(self, told: _Told) -> Move | None:
+        """None for a partition that was deleted meanwhile."""
+        state = self._metadata.state
+        name = state.group(UUID(bytes=told.key))
+        if name is None:
+            return None
+        assignment = state.assignment(name)
+        filled = [lag for lag in told.lags if lag[1] >= 0]
+        whole = told.bytes * len(told.lags)
+        left = sum(lag[1] for lag in filled) if len(filled) == len(told.lags) else None
+        return Move(
+            state.topic_by_id(name.topic_id).name,
+            name.partition,
+            told.voters,
+            [replica.node_id for replica in assignment.replicas],
+            told.learners,
+            left,
+            None if left is None else max(0, whole - left),
+            whole,
+            sum(lag[2] for lag in told.lags),
+            told.reason if told.is_leader else "it has no leader, so nothing is moved",
+            assignment.version,
+        )
+
+    async def _ask(self, node: NodeId, until: Deadline) -> _Said | None:
+        index = int(self._metadata.state.applied_index)
+        try:
+            if node == self._me:
+                return await self._said(index, until)
+            match (await self._node.ask(node, _MOVES, [index], (), until)).value:
+                case [[*rows], bytes(led)]:
+                    return _Said([_read(row) for row in rows], led)
+            return None
+        except (RaftlogError, TypeError):
+            return None
+
+    # what is told
+
+    async def _serve(self, request: Request) -> Answer:
+        match request.header:
+            case [int(index)]:
+                said = await self._said(index, request.deadline)
+                return Answer([[list(row) for row in said.rows], said.led])
+        raise InvalidArgument(f"a request {_MOVES!r} of node {request.node} that cannot be read")
+
+    async def _said(self, index: int, until: Deadline) -> _Said:
+        """Once the state here is as new as that, and all groups were compared with it."""
+        while self._metadata.state.applied_index < index or not self._moves.is_compared:
+            if self._node.loop.time() >= until or self._node.ended.done():
+                raise Unavailable(f"node {self._me} does not know the newest assignments yet")
+            await self._node.pause(Deadline(min(until, deadline_in(_LOOK_MS))))
+        differing = {group.key: group for group, _ in self._moves.differing()}
+        rows, led = [], []
+        for number, group in enumerate(list(differing.values())[:_TOLD_MAX], 1):
+            rows.append(self._row(group, self._moves.why_waiting(group)))
+            if number % _ROWS_SLICE == 0:
+                await asyncio.sleep(0)
+        for number, group in enumerate(list(self._node.driver.groups.values()), 1):
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+            if group.core.has_own_term_commit and self._metadata.state.group(group.group_id) is not None:
+                led.append(group.key)
+            elif len(rows) < _TOLD_MAX and group.key not in differing and self._is_stuck(group):
+                rows.append(self._row(group, None))
+        return _Said(rows, summed(led))
+
+    def _is_stuck(self, group: Group) -> bool:
+        """A replica that knows no leader, and whose members are not what they shall be. One that shall go was perhaps
+        let go, and hears nobody for that: it only counts where nobody that shall stay can tell."""
+        core = group.core
+        if core.leader is not None or group.is_closed or not core.configuration.index:
+            return False
+        assignment = assignment_of(self._metadata, group)
+        if assignment is None or is_reached(core.configuration, assignment.replicas):
+            return False
+        me, wanted = self._node.identity.replica, assignment.replicas
+        return me in wanted or not any(core.configuration.has_member(each) for each in wanted)
+
+    def _row(self, group: Group, reason: str | None) -> _Told:
+        core = group.core
+        configuration, is_leader = core.configuration, core.role is Role.LEADER
+        followers = {each.member: each for each in core.status().followers} if is_leader else {}
+        return _Told(
+            group.key,
+            is_leader,
+            core.term,
+            [voter.node_id for voter in configuration.outgoing or configuration.voters],
+            [learner.node_id for learner in configuration.learners],
+            group.log.segments.size_bytes,
+            [self._lag(group, learner, followers.get(learner)) for learner in configuration.learners],
+            reason,
+        )
+
+    def _lag(self, group: Group, learner: ReplicaId, follower: FollowerStatus | None) -> list[int]:
+        rate = self._node.driver.supplying.rate_of(group, learner.node_id)
+        if follower is None:
+            return [learner.node_id, -1, rate]
+        first = Index(max(follower.match_index, group.log.boundary.index) + 1)
+        try:
+            left = group.log.stored_bytes_from(first) if follower.match_index < group.core.committed_index else 0
+        except CorruptBatch:
+            left = -1  # it will be found where it is read
+        return [learner.node_id, left, rate]
+
+
+def assignment_of(metadata: Metadata, group: Group) -> Assignment | None:
+    """What a group of a topic shall be; None for group 0, and where its topic is not known."""
+    name: GroupName | None = metadata.state.group(group.group_id)
+    return None if name is None else metadata.state.assignment(name)
+
+
+def concerning(moves: Sequence[Move], node: int) -> Iterator[Move]:
+    """Those from or to this broker."""
+    return (move for move in moves if (node in move.from_nodes) != (node in move.to_nodes))
+
+
+def bounded(moves: Sequence[Move]) -> list[Move]:
+    """Those that are being filled before others; not too many for one answer."""
+    return sorted(moves, key=lambda move: (not move.learners, move.topic, move.partition))[:MOVES_MAX]
+
+
+def _read(row: Any) -> _Told:
+    """Raises `TypeError` for what another broker must not say."""
+    match row:
+        case [bytes(), bool(), int(), [*_], [*_], int(), [*lags], None | str()] if all(
+            type(lag) is list and len(lag) == 3 for lag in lags
+        ):
+            return _Told(*row)
+    raise TypeError(f"{row!r} tells of no move")

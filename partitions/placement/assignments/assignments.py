@@ -1,0 +1,336 @@
+"""This node's groups are those that the controller assigned to it: made when they are, removed when a topic is deleted.
+
+    from its first roll     a group whose creation names this very disk, which never had a replica of it
+    empty, to be filled     every other one: a disk that came later, or one that comes back
+    removed                 only if the topic is known to be deleted, or the group let the replica go (`moves.leaving`)
+
+Nothing goes because the local copy of the controller's state lacks it: such a copy may be old, so the group stays and
+is reported. An empty replica is nobody's answer: the façade does not see it before a leader has told it who its members
+are, and a group that lost all its disks never begins again by itself. Changes are made one after another by one task,
+which begins anew whenever the state changed meanwhile. Called by the broker.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+from uuid import UUID
+
+from raftlog.errors import FormatError, Unavailable
+from raftlog.events import event
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller.machine import first_roll
+from raftlog.partitions.counters import Counters
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.node import Node
+from raftlog.partitions.replica import Loading, Replica
+from raftlog.partitions.routing.partition import Partition
+from raftlog.partitions.routing.topics import Topic, Topics
+from raftlog.raft import Ready, ReplicaId
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.log.replica_directory import move_aside
+from raftlog.runtime.process.giving_up import give_up
+from raftlog.runtime.replica.group import Group
+from raftlog.storage.roll import Roll
+from raftlog.types import NodeId
+
+_logger = logging.getLogger(__name__)
+_NOT_OURS = ("lost+found",)
+_RETRY_S = 1.0
+"""After a disk that was full, or when something that is in the way did not go by itself."""
+_BARRIER_MS = 2_000
+_REMOVED_TOGETHER = 64
+"""Groups removed in one turn of the loop."""
+
+
+class _Missing(NamedTuple):
+    """A partition that shall be here. `is_first`: as one of the first replicas, from the group's first roll.
+    `was_here`: this disk had a replica of it, which was let go."""
+
+    topic: Topic
+    number: int
+    is_first: bool
+    was_here: bool
+
+
+class Assignments:
+    """Runs from `start` to `stop`."""
+
+    def __init__(
+        self,
+        node: Node,
+        metadata: Metadata,
+        topics: Topics,
+        counters: Counters,
+        producers_max: int,
+        lag_ticks_max: int = 0,
+    ) -> None:
+        """`lag_ticks_max`: how far a replica may be behind and still be shown as in sync."""
+        self.replicas: dict[GroupKey, Replica] = {}
+        """Of the topics' partitions; the controller's own group is not among them."""
+        self.on_step: Callable[[Group, Ready], None] = lambda group, ready: None
+        """Called with every Ready of any group, after its replica has heard of it."""
+        self.on_made: Callable[[], None] = lambda: None
+        """Called when replicas were made here: they may be assigned to others by now."""
+        self._node, self._metadata, self._topics, self._counters = node, metadata, topics, counters
+        self._producers_max = producers_max
+        self._changed = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._leaving: dict[str, GroupKey] = {}
+        """Paths of groups whose removal was begun."""
+        self._empty: dict[GroupKey, Partition] = {}
+        """Groups without members, which wait for a leader to fill them."""
+        self._loading, self._lag_ticks_max = Loading(), lag_ticks_max
+        self._unknown: dict[GroupKey, None] = {}
+        """Groups of no topic that is known, which were reported."""
+
+    def start(self) -> None:
+        """Take over the groups that were recovered, and begin to follow the state."""
+        self._node.on_step = self._stepped
+        self._node.leaders.preferred = self._preferred
+        self._node.standing.fitness.is_unwanted = self._is_unwanted
+        self._node.driver.on_gone = self._changed.set
+        self.state_changed()
+        self._task = self._node.keep_up(self._run(), "following the controller's assignments")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def state_changed(self) -> None:
+        """The controller's state is another one."""
+        self._attach()
+        self._settled.clear()
+        self._changed.set()
+
+    async def settled(self, deadline: Deadline) -> bool:
+        """Wait until the groups are as the state says; false when the deadline came first."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._settled.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def set_aside_unknown(self) -> None:
+        """Move directories that are no group's out of the way, and report them; nothing of them is deleted. Blocking.
+
+        To be called once the groups are what the state says: a directory that a crash left half made was taken then.
+        """
+        driver = self._node.driver
+        disk, data_dir = driver.disk, driver.data_dir
+        known = self._paths_in_use()
+        for name in disk.list_directory(data_dir):
+            path = f"{data_dir}/{name}"
+            if name.startswith(".") or name in _NOT_OURS or path in known or not disk.is_directory(path):
+                continue
+            inner = [f"{path}/{child}" for child in disk.list_directory(path)]
+            strangers = [each for each in inner if each not in known]
+            for stranger in [path] if len(strangers) == len(inner) else strangers:
+                kept = move_aside(disk, data_dir, stranger)
+                _logger.warning("%s is not known to this broker; it is kept in %s", stranger, kept)
+
+    # what happens in the groups
+
+    def _stepped(self, group: Group, ready: Ready) -> None:
+        replica = self.replicas.get(group.key)
+        if replica is not None:
+            replica.stepped(ready)
+        elif group.key in self._empty and group.core.configuration.index:
+            self._begin_replica(self._empty.pop(group.key), group)
+        self.on_step(group, ready)
+
+    def _preferred(self, group_id: UUID) -> ReplicaId | None:
+        """The first replica of its assignment should lead, of those that are neither in maintenance nor draining."""
+        state = self._metadata.state
+        name = state.group(group_id)
+        if name is None:
+            return None
+        moved = state.moved.get(name)  # asked for every group that is led here, each second: no row is made for it
+        replicas = moved.replicas if moved else state.topic_by_id(name.topic_id).creation.partitions[name.partition]
+        return next((replica for replica in replicas if not state.is_reluctant(replica.node_id)), None)
+
+    def _is_unwanted(self, node: NodeId) -> bool:
+        return self._metadata.state.is_reluctant(node)
+
+    # following
+
+    async def _run(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                is_done = await self._follow()
+            except Unavailable as error:
+                if not self._node.is_working:
+                    return
+                _logger.warning("%s; it is tried again", error)
+                await self._node.pause(Deadline(self._node.loop.time() + _RETRY_S))
+                self._changed.set()
+                continue
+            if not is_done:
+                await self._wait_for_room(_RETRY_S)
+                self._changed.set()
+            elif not self._changed.is_set():
+                self._settled.set()
+
+    async def _wait_for_room(self, seconds: float) -> None:
+        """Until a removal is over, or the state changed: what is to be made has its name from what still goes."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+    async def _follow(self) -> bool:
+        """One look at everything; false when something has to wait."""
+        await self._remove_deleted()
+        missing, ready = self._look()
+        await self._create([each for each in ready if each.is_first])
+        await self._join([each for each in ready if not each.is_first and not each.was_here])
+        self._attach()
+        if any(each.was_here for each in ready):  # an old copy of the state would bring back what was let go since
+            await self._metadata.barrier(deadline_in(_BARRIER_MS))
+            missing, ready = self._look()
+            await self._join([each for each in ready if each.was_here])
+            self._attach()
+        if ready:
+            self.on_made()
+        return len(ready) == len(missing)
+
+    def _look(self) -> tuple[list[_Missing], list[_Missing]]:
+        """What is missing, and of that what can be made now."""
+        missing, in_use = list(self._missing()), self._paths_in_use()
+        return missing, [each for each in missing if self._path(each.topic, each.number) not in in_use]
+
+    async def _remove_deleted(self) -> None:
+        count = 0
+        for group in list(self._node.driver.groups.values()):
+            if self._is_deleted(group):
+                self.remove(group, "its topic was deleted")
+                count += 1
+                if count % _REMOVED_TOGETHER == 0:
+                    await asyncio.sleep(0)
+
+    def remove(self, group: Group, why: str) -> None:
+        """A replica that is not wanted any more goes, with its directory."""
+        event(_logger, "replica_removed", group=group.name, why=why)
+        self._forget(group)
+        self._node.remove_group(group.group_id)
+
+    async def give_up(self, group: Group) -> str:
+        """The replica's copy is kept aside, by an operator's order, and it begins anew, empty; where it is kept."""
+        self._forget(group)
+        self._node.leaders.forget(group.key)
+        kept = await give_up(self._node.driver, group)
+        self._changed.set()
+        return kept
+
+    def _forget(self, group: Group) -> None:
+        self._empty.pop(group.key, None)
+        replica = self.replicas.pop(group.key, None)
+        if replica is not None:
+            replica.close()
+        name = self._metadata.state.group(group.group_id)
+        topic = None if name is None else self._topics.by_id(name.topic_id)
+        if name is not None and topic is not None:
+            topic.partitions[name.partition].replica = None
+        self._leaving[group.path] = group.key
+
+    def _is_deleted(self, group: Group) -> bool:
+        state = self._metadata.state
+        if group.group_id == self._metadata.group_id or state.group(group.group_id) is not None:
+            return False
+        number = group.path.rpartition("/")[2]
+        if number.isdigit():
+            numbers = range(int(number), int(number) + 1)
+        else:  # a crash in an installation took its directory's name away, so it can be any of a deleted topic
+            numbers = range(max((tombstone.partition_count for tombstone in state.deleted), default=0))
+        if any(state.deletion_of(group.group_id, each) is not None for each in numbers):
+            return True
+        if group.key not in self._unknown:
+            self._unknown[group.key] = None
+            _logger.warning("%s: group %s is of no topic that is known here; it stays", group.path, group.group_id)
+        return False
+
+    def _missing(self) -> Iterator[_Missing]:
+        """Partitions that this disk shall have, and has not."""
+        me, driver = self._node.identity.replica, self._node.driver
+        for topic in self._topics:
+            created = topic.row.creation.partitions
+            for number, replicas in enumerate(self._metadata.state.replicas_of(topic.row)):
+                key = topic.partitions[number].group_id.bytes
+                if me in replicas and key not in driver.groups:
+                    was_here = driver.persister.checkpoints.was_removed(key)
+                    yield _Missing(topic, number, not was_here and me in created[number], was_here)
+
+    def _paths_in_use(self) -> dict[str, GroupKey]:
+        """Directories of groups that are here, or that are on their way out: of an earlier topic of the same name."""
+        driver = self._node.driver
+        for path, key in list(self._leaving.items()):
+            if not driver.persister.is_leaving(key):
+                del self._leaving[path]
+        return {**self._leaving, **{group.path: key for key, group in driver.groups.items()}}
+
+    def _path(self, topic: Topic, number: int) -> str:
+        return f"{self._node.driver.data_dir}/{topic.name}/{number}"
+
+    async def _create(self, missing: list[_Missing]) -> None:
+        """With their first rolls."""
+        creations: list[tuple[Roll, str | None]] = [
+            (first_roll(topic.row.creation, number), f"{topic.name}/{number}") for topic, number, *_ in missing
+        ]
+        groups = self._node.driver.groups
+        try:
+            await self._node.create_groups(creations)
+        except FormatError:
+            self._make_room(missing)
+            await self._node.create_groups([each for each in creations if each[0].group_id.bytes not in groups])
+        for _, name in creations:
+            event(_logger, "replica_added", group=name, how="first")
+
+    async def _join(self, missing: list[_Missing]) -> None:
+        """Empty, for their leaders to fill."""
+        joining: list[tuple[UUID, str | None]] = [
+            (topic.partitions[number].group_id, f"{topic.name}/{number}") for topic, number, *_ in missing
+        ]
+        groups = self._node.driver.groups
+        try:
+            await self._node.join_groups(joining)
+        except FormatError:
+            self._make_room(missing)
+            await self._node.join_groups([each for each in joining if each[0].bytes not in groups])
+        for _, name in joining:
+            event(_logger, "replica_added", group=name, how="empty")
+
+    def _make_room(self, missing: list[_Missing]) -> None:
+        """Move directories aside that hold what the journal does not know: of another disk, or of another topic."""
+        driver = self._node.driver
+        for topic, number, *_ in missing:
+            path, key = self._path(topic, number), topic.partitions[number].group_id.bytes
+            if key not in driver.groups and driver.disk.exists(path):
+                kept = move_aside(driver.disk, driver.data_dir, path)
+                _logger.warning("%s held what the journal does not know; it is kept in %s", path, kept)
+
+    # replicas for the façade
+
+    def _attach(self) -> None:
+        """Every group here has its replica, and every partition knows its own."""
+        groups = self._node.driver.groups
+        for topic in self._topics:
+            for partition in topic.partitions:
+                key = partition.group_id.bytes
+                group = groups.get(key)
+                if group is None or partition.replica is not None:
+                    continue
+                if group.core.configuration.index:
+                    self._begin_replica(partition, group)
+                else:
+                    self._empty[key] = partition
+
+    def _begin_replica(self, partition: Partition, group: Group) -> None:
+        config = partition.config
+        bounds = (self._producers_max, self._lag_ticks_max)
+        replica = Replica(partition.name, group, config, self._counters, self._loading, *bounds)
+        self.replicas[group.key] = partition.replica = replica

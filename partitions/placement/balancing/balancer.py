@@ -1,0 +1,252 @@
+"""Has the controller decide where replicas and leaders shall be next, wherever the controller is led.
+
+    look → who is heard · what moves still (`progress`) · `plan` · order what there is room for · remove who is empty
+
+    partitions on their way ≤ moves_max      (those that can only wait are not counted)
+
+Everything follows from the committed state and from what brokers answer now; a new leader of the controller begins
+anew (`tenure`). Orders name the version that they replace: who was faster wins, and then everything is planned anew.
+Other brokers only answer what they lead, and pass questions for `report` and `rebalance` on. Called by the broker.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from raftlog.errors import NoLeader, NotLeader, RaftlogError, RequestError
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller.machine import RemoveBroker, SetAssignment
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.node import Node, Request
+from raftlog.partitions.placement.balancing.plan import Change, Why
+from raftlog.partitions.placement.balancing.planning import Planning
+from raftlog.partitions.placement.balancing.progress import Progress, Told
+from raftlog.partitions.placement.balancing.removal import may_remove
+from raftlog.partitions.placement.balancing.report import BalancerSettings, Report, nodes_in_words, report_of
+from raftlog.partitions.placement.balancing.reporting import report_on
+from raftlog.partitions.placement.balancing.tenure import Tenure, name_in
+from raftlog.partitions.placement.moves import Moves
+from raftlog.runtime.rpc import Answer
+from raftlog.types import Index, NodeId
+
+_logger = logging.getLogger(__name__)
+
+REPORT: Final = "balancing.report"
+REBALANCE: Final = "balancing.rebalance"
+LOOK_S: Final = 1.0
+MOVING_LOOK_S: Final = 0.15
+"""Between two looks while partitions are on their way."""
+_PAUSE_S: Final = 0.05
+_ASK_MS: Final = 1_500
+_ORDER_MS: Final = 5_000
+_LEADERS_A_LOOK: Final = 64
+_RETRY_S: Final = 0.1
+
+
+class Balancer:
+    """Runs from `start` to `stop`."""
+
+    def __init__(
+        self, node: Node, metadata: Metadata, moves: Moves, settings: Callable[[], BalancerSettings], random: Random
+    ) -> None:
+        self._node, self._metadata, self._settings, self._random = node, metadata, settings, random
+        self._progress = Progress(node, metadata, moves)
+        self._changed = asyncio.Event()
+        self._tenure: Tenure | None = None
+        self._planning: Planning
+        """Of the tenure."""
+        self._asked: bytes = b""
+        """Digest of the assignments by which all have answered."""
+        self._task: asyncio.Task[None] | None = None
+        node.on_request(REPORT, self._serve_report)
+        node.on_request(REBALANCE, self._serve_rebalance)
+
+    def start(self) -> None:
+        self._task = self._node.keep_up(self._run(), "balancing")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def state_changed(self) -> None:
+        """The controller's state is another one."""
+        if self._tenure is not None:
+            self._changed.set()
+
+    # on any broker
+
+    async def report(self, deadline: Deadline) -> Report:
+        """What it does, as the controller's leader says. Raises `NoLeader`."""
+        return report_of((await self._ask_leader(REPORT, deadline)).value)
+
+    async def rebalance(self, deadline: Deadline) -> int:
+        """Even numbers whatever the mode, until there is nothing to do; how many partitions are to move, at least."""
+        return int((await self._ask_leader(REBALANCE, deadline)).value)
+
+    async def _ask_leader(self, name: str, deadline: Deadline) -> Answer:
+        serve = self._serve_report if name == REPORT else self._serve_rebalance
+        me, loop, why = self._node.identity.node_id, self._node.loop, "nobody is known to lead it"
+        while True:
+            leader = self._metadata.freshness().leader
+            try:
+                if leader == me:
+                    return await serve(Request(me, None, (), deadline))
+                if leader is not None:
+                    return await self._node.ask(leader, name, None, (), deadline)
+            except RaftlogError as error:
+                why = str(error)
+            if loop.time() + _RETRY_S >= deadline or self._node.ended.done():
+                raise NoLeader(f"the controller's leader does not say what is balanced: {why}")
+            await self._node.pause(Deadline(loop.time() + _RETRY_S))
+
+    async def _serve_report(self, request: Request) -> Answer:
+        tenure = self._tenure_of_now()
+        state, settings = self._metadata.state, self._settings()
+        return Answer(report_on(self._node, state, settings, tenure, has_planned=self._planning.has_planned).packed())
+
+    async def _serve_rebalance(self, request: Request) -> Answer:
+        tenure = self._tenure_of_now()
+        tenure.is_ordered = True
+        tenure.resting.clear()
+        loop = self._node.loop
+        while not self._planning.are_settled() and loop.time() + _RETRY_S < request.deadline:
+            await self._node.pause(Deadline(loop.time() + _RETRY_S))
+        self._tenure_of_now()
+        planner = await self._planning.count()
+        self._planning.forget()
+        self._changed.set()
+        return Answer(sum(change.why is not Why.LEADERS for change in planner.changes) or len(planner.changes))
+
+    def _tenure_of_now(self) -> Tenure:
+        if self._tenure is None or not self._metadata.is_leading:
+            raise NotLeader(f"node {self._node.identity.node_id} does not lead the controller, or leads it just now")
+        return self._tenure
+
+    # looking
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(MOVING_LOOK_S if self._is_moving() else LOOK_S):
+                    await self._changed.wait()
+            self._changed.clear()
+            if not self._metadata.is_leading:
+                self._tenure = None
+                continue
+            tenure = self._begun()
+            try:
+                tenure.problem = None
+                await self._look(tenure)
+            except (RaftlogError, TimeoutError) as error:
+                tenure.problem = str(error)
+                _logger.info("balancing: %s", error)
+            await asyncio.sleep(_PAUSE_S)
+
+    def _is_moving(self) -> bool:
+        return self._tenure is not None and bool(self._tenure.ways or self._tenure.queue)
+
+    def _begun(self) -> Tenure:
+        term = self._metadata.term
+        if self._tenure is None or self._tenure.term != term:
+            self._tenure = Tenure(term, self._node.loop.time())
+            self._planning = Planning(self._node, self._metadata, self._settings, self._random, self._tenure)
+            self._asked = b""
+        return self._tenure
+
+    def _leads(self, tenure: Tenure) -> bool:
+        """Whether it still does, after others had the loop."""
+        return self._metadata.is_leading and self._metadata.term == tenure.term
+
+    async def _look(self, tenure: Tenure) -> None:
+        state, now = self._metadata.state, self._node.loop.time()
+        tenure.availability.look({each.node_id: self._hears(each.node_id) for each in state.brokers}, now)
+        tenure.note_surroundings(state, now)
+        tenure.looked_at = now
+        told = await self._ask(tenure)
+        if not self._leads(tenure) or tenure.unanswered:
+            return
+        await self._planning.maybe_plan()
+        if self._leads(tenure):
+            await self._order(tenure)
+        if self._leads(tenure):
+            await self._maybe_remove(tenure, told)
+
+    def _hears(self, node: NodeId) -> bool:
+        return node == self._node.identity.node_id or self._node.is_alive(node)
+
+    async def _ask(self, tenure: Tenure) -> dict[NodeId, Told | None]:
+        """What all that are heard say of what moves, if there can be anything new."""
+        state = self._metadata.state
+        digest = state.moved.digest
+        draining = [broker for broker in state.brokers if broker.is_draining]
+        if not tenure.ways and not tenure.unanswered and digest == self._asked and not draining:
+            return {}
+        heard = [broker.node_id for broker in state.all_brokers() if tenure.availability.is_heard(broker.node_id)]
+        keys = [name.group_id.bytes for name in tenure.ways]
+        with_led = any(each.node_id not in heard and not state.load(each.replica).replicas for each in draining)
+        told = await self._progress.ask(heard, keys, deadline_in(_ASK_MS), with_led=with_led)
+        if self._leads(tenure):
+            tenure.note_told(told, self._metadata.state, self._node.loop.time())
+            self._asked = b"" if tenure.unanswered else digest
+        return told
+
+    # ordering
+
+    async def _order(self, tenure: Tenure) -> None:
+        """Give the orders that there is room for."""
+        now = self._node.loop.time()
+        free = tenure.may_set_out(self._settings().moves_max, now)
+        orders: list[Change] = []
+        while tenure.queue and len(orders) < _LEADERS_A_LOOK:
+            change = tenure.queue[0]
+            if change.why is not Why.LEADERS:
+                if free < 1:
+                    break
+                free -= 1
+                tenure.note_setting_out()
+            orders.append(tenure.queue.popleft())
+        if not orders:
+            return
+        done = await asyncio.gather(*(self._order_one(tenure, change) for change in orders))
+        if not all(done):
+            self._planning.forget()
+
+    async def _order_one(self, tenure: Tenure, change: Change) -> bool:
+        """Whether it was decided."""
+        state, group = self._metadata.state, change.group
+        if not state.has_group(group):
+            return False
+        name = name_in(state, group)
+        before = state.assignment(group).replicas
+        command = SetAssignment(group.topic_id, group.partition, change.replicas, Index(change.version))
+        if change.why is not Why.LEADERS:
+            missing = [replica.node_id for replica in change.replicas if replica not in before]
+            tenure.note_leaving(group, missing, self._node.loop.time())
+        try:
+            version = await self._metadata.submit(command, deadline_in(_ORDER_MS))
+        except RaftlogError as error:
+            if isinstance(error, RequestError):
+                tenure.ways.pop(group, None)
+            _logger.info("balancing: %s is not placed on %s now: %s", name, _nodes(change), error)
+            return False
+        tenure.note_ordered(group, version)
+        _logger.info("balancing: %s is to be on %s: %s", name, _nodes(change), change.why)
+        return True
+
+    async def _maybe_remove(self, tenure: Tenure, told: dict[NodeId, Told | None]) -> None:
+        """Remove a draining broker that holds nothing any more."""
+        state = self._metadata.state
+        voters = self._metadata.controller_voters()
+        is_settled = not tenure.ways and state.moved.digest == self._asked
+        for broker in state.all_brokers():
+            if broker.is_draining and may_remove(broker, state, told, voters, is_settled=is_settled):
+                await self._metadata.submit(RemoveBroker(broker.node_id, broker.disk_uuid), deadline_in(_ORDER_MS))
+                _logger.info("balancing: node %s holds nothing any more, and was removed", broker.node_id)
+
+
+def _nodes(change: Change) -> str:
+    return nodes_in_words([replica.node_id for replica in change.replicas])

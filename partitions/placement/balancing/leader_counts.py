@@ -1,0 +1,122 @@
+"""Preferred leaders made even: within each topic first, then of all, as far as that leaves each topic as it is.
+
+A leadership can go over other brokers: from the one that leads most to a second, which gives another one to a third.
+Such a chain lowers the sum of the squares of the counts of its ends, and changes those between not at all; when there
+is none left, the counts are as even as the replicas' places allow. Partitions that are fixed stay as they are. Moves
+no data. Pure; a part of the plan.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final
+
+from raftlog.partitions.placement.balancing.layout import Layout
+
+_SLICE: Final = 32
+
+_Hop = tuple[int, int]
+"""A partition, and who leads it afterwards."""
+
+
+def even_leaders(layout: Layout, nodes: Collection[int]) -> Iterator[list[int]]:
+    """Change the layout chain by chain; the partitions of each, also none after a while. `nodes` can be given
+    leaderships."""
+    able = frozenset(nodes)
+    by_topic: defaultdict[int, list[int]] = defaultdict(list)
+    for number, topic in enumerate(layout.topic_of):
+        by_topic[topic].append(number)
+        if number % _SLICE == _SLICE - 1:
+            yield []
+    for at, (topic, numbers) in enumerate(by_topic.items()):
+        counts = layout.topic_led_counts[topic]
+        if _are_uneven(counts, able):
+            yield from _Chains(layout, able, counts, numbers, lambda number, giver, taker: True).run()
+        if at % _SLICE == _SLICE - 1:
+            yield []
+
+    def is_neutral(number: int, giver: int, taker: int) -> bool:
+        in_topic = layout.topic_led_counts[layout.topic_of[number]]
+        return in_topic[giver] > in_topic[taker]
+
+    if _are_uneven(layout.led_counts, able):
+        yield from _Chains(layout, able, layout.led_counts, range(len(layout.rows)), is_neutral).run()
+
+
+def _are_uneven(counts: dict[int, int], nodes: Collection[int]) -> bool:
+    led = [counts[node] for node in nodes]
+    return bool(led) and max(led) - min(led) >= 2
+
+
+class _Chains:
+    """Chains over some partitions, until there is none. `is_allowed` says whether a partition may go from one broker to
+    another."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        nodes: Collection[int],
+        counts: dict[int, int],
+        numbers: Iterable[int],
+        is_allowed: Callable[[int, int, int], bool],
+    ) -> None:
+        self._layout, self._nodes, self._counts = layout, nodes, counts
+        self._numbers, self._is_allowed = numbers, is_allowed
+        self._ways: defaultdict[int, defaultdict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        """By giver and taker: partitions that the one leads and the other has."""
+
+    def run(self) -> Iterator[list[int]]:
+        layout = self._layout
+        for at, number in enumerate(self._numbers):
+            row = layout.rows[number]
+            if not layout.is_fixed[number] and row[0] in self._nodes:
+                for taker in row[1:]:
+                    if taker in self._nodes and self._is_allowed(number, row[0], taker):
+                        self._ways[row[0]][taker].append(number)
+            if at % _SLICE == _SLICE - 1:
+                yield []
+        while chain := self._chain():
+            for number, taker in chain:
+                layout.lead_by(number, taker)
+            yield [number for number, _ in chain]
+
+    def _chain(self) -> list[_Hop]:
+        """The shortest one from a broker that leads most to one that leads two less or fewer."""
+        counts = self._counts
+        lowest = min(counts[node] for node in self._nodes)
+        levels = sorted({counts[node] for node in self._nodes}, reverse=True)
+        for level in levels:
+            if level - lowest < 2:
+                return []
+            ends = {node for node in self._nodes if counts[node] <= level - 2}
+            chain = self._shortest([node for node in sorted(self._nodes) if counts[node] == level], ends)
+            if chain:
+                return chain
+        return []
+
+    def _shortest(self, origins: list[int], ends: Collection[int]) -> list[_Hop]:
+        reached: dict[int, list[_Hop]] = {origin: [] for origin in origins}
+        queue = deque(origins)
+        while queue:
+            giver = queue.popleft()
+            for taker in list(self._ways[giver]):
+                if taker in reached:
+                    continue
+                number = self._partition(giver, taker)
+                if number is None:
+                    continue
+                reached[taker] = [*reached[giver], (number, taker)]
+                if taker in ends:
+                    return reached[taker]
+                queue.append(taker)
+        return []
+
+    def _partition(self, giver: int, taker: int) -> int | None:
+        """One that can go from one to the other; those that cannot (any more) are forgotten."""
+        numbers, layout = self._ways[giver][taker], self._layout
+        while numbers:
+            number = numbers[-1]
+            if not layout.is_fixed[number] and self._is_allowed(number, giver, taker):
+                return number
+            numbers.pop()
+        del self._ways[giver][taker]
+        return None

@@ -1,0 +1,210 @@
+"""What to change next about where replicas and leaders shall be, in the order of its urgency.
+
+    1 drain     a replica on a draining broker goes elsewhere
+    2 repair    so does one on a broker that was away for too long, or that went away before it was filled
+    3 hosts     of two replicas on one host one goes to another host; a topic with fewer replicas than it was created
+                with gets one more
+    4 even      numbers of replicas: of all, and of each topic                                   (`evening`)
+    5 leaders   numbers of preferred leaders: of each topic, and of all; moves no data           (`leading`)
+
+Each change replaces one replica of one partition, or names another of its replicas first; a partition is changed once
+in a plan, and not while it moves. Hosts of a partition stay distinct. Every stage lowers a measure that no later one
+raises (replicas that cannot stay; pairs on one host; squares of the counts), so planning again and again comes to an
+end, and then nothing is planned. 5 waits until nothing else is planned.
+
+Pure: `Planner.run` is a generator, so that whoever drives it can let others have the loop between its steps, none of
+which costs more than some hundred looks at partitions. Called by the balancer.
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from random import Random
+from typing import Final, NamedTuple
+
+from raftlog.partitions.controller.machine import GroupName
+from raftlog.partitions.placement.balancing.layout import Layout, Mode, Place, Placed
+from raftlog.partitions.placement.balancing.leader_counts import even_leaders
+from raftlog.partitions.placement.balancing.replica_counts import Evening
+from raftlog.raft import ReplicaId
+
+_SLICE: Final = 32
+"""Partitions looked at in one step."""
+FAILURES_MAX: Final = 1_000
+
+
+class Why(StrEnum):
+    """In words that an operator reads."""
+
+    DRAIN = "a broker is decommissioned"
+    REPAIR = "a broker is away for too long"
+    HOSTS = "too few hosts have a replica"
+    EVEN = "brokers have unequal numbers of replicas"
+    LEADERS = "brokers lead unequal numbers of partitions"
+
+
+class Wishes(NamedTuple):
+    """What is to be planned: the operators' settings."""
+
+    mode: Mode = Mode.CONTINUOUS
+    evens: bool = True
+    """Whether stages 3 to 5 are planned at all."""
+    balances_leaders: bool = True
+
+
+class Change(NamedTuple):
+    """Another assignment of a partition; `version` is that of the one it replaces."""
+
+    group: GroupName
+    replicas: tuple[ReplicaId, ...]
+    version: int
+    why: Why
+
+
+class Failure(NamedTuple):
+    """A replica that cannot stay where it is, and for which there is no place."""
+
+    group: GroupName
+    node_id: int
+    reason: str
+
+
+class Planner:
+    """Use `plan`, or `run` and then what it has found. As soon as there are `limit` changes it ends; those that belong
+    together come together, so there can be a few more."""
+
+    def __init__(self, places: Iterable[Place], wishes: Wishes, random: Random, limit: int) -> None:
+        self._layout = Layout(places)
+        self._wishes, self._random, self._limit = wishes, random, limit
+        self._targets = [node for node, place in self._layout.places.items() if place.takes_replicas]
+        self._random.shuffle(self._targets)  # which decides between equals
+        self._moved: set[int] = set()
+        self.changes: list[Change] = []
+        self.failures: list[Failure] = []
+        """At most `FAILURES_MAX`."""
+
+    def run(self, placed: Iterable[Placed]) -> Iterator[None]:
+        """Plan, step by step."""
+        layout = self._layout
+        drained: list[tuple[int, int]] = []
+        repaired: list[tuple[int, int]] = []
+        crowded: list[tuple[int, int | None]] = []
+        for each in placed:
+            number = layout.add(each)
+            self._sort(number, drained, repaired, crowded)
+            if number % _SLICE == _SLICE - 1:
+                yield
+        for why, moves in ((Why.DRAIN, drained), (Why.REPAIR, repaired), (Why.HOSTS, crowded)):
+            for at, (number, node) in enumerate(moves):
+                self._move(number, node, why)
+                if at % _SLICE == _SLICE - 1:
+                    yield
+        if not self._wishes.evens or self._is_full:
+            return
+        evening = Evening(layout, self._targets, only_new=self._wishes.mode is Mode.NODE_ADD)
+        for moved in evening.moves():
+            yield
+            for number in moved:
+                self._note(number, Why.EVEN)
+            if self._is_full:
+                return
+        if self._wishes.balances_leaders and not self.changes:
+            leaders = [node for node, place in layout.places.items() if place.takes_leaders]
+            for led in even_leaders(layout, leaders):
+                yield
+                for number in led:
+                    self._note(number, Why.LEADERS)
+                if self._is_full:
+                    return
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self.changes) >= self._limit
+
+    def _sort(
+        self,
+        number: int,
+        drained: list[tuple[int, int]],
+        repaired: list[tuple[int, int]],
+        crowded: list[tuple[int, int | None]],
+    ) -> None:
+        """What is urgent about a partition; and whether it may be moved without need."""
+        layout = self._layout
+        each, row, places = layout.placed[number], layout.rows[number], layout.places
+        if each.is_busy:
+            return
+        bad = [node for node in row if node not in places or not places[node].stays or node in each.stuck]
+        if bad:
+            layout.is_fixed[number] = True
+            for node in bad:
+                is_drained = node in places and places[node].is_draining and node not in each.stuck
+                if is_drained:
+                    drained.append((number, node))
+                else:
+                    repaired.append((number, node))
+            return
+        layout.is_fixed[number] = each.is_resting or not all(places[node].is_available for node in row)
+        if not self._wishes.evens or each.is_resting:
+            return
+        hosts = [places[node].host for node in row]
+        if len(set(hosts)) < len(hosts):
+            twice = next(node for at, node in enumerate(row) if hosts[at] in hosts[:at])
+            crowded.append((number, twice))
+        elif len(row) < len(each.created_on) and self._wishes.mode is Mode.CONTINUOUS:
+            crowded.append((number, None))
+
+    def _move(self, number: int, node: int | None, why: Why) -> None:
+        """Plan a replica elsewhere, if there is a place and the plan is not full."""
+        layout = self._layout
+        if number in self._moved:
+            return  # one replica at a time
+        beside = layout.hosts_beside(number, node)
+        row, topic, former = layout.rows[number], layout.topic_of[number], layout.placed[number].former
+        free = [each for each in self._targets if each not in row and layout.places[each].host not in beside]
+        if not free:
+            if why is not Why.HOSTS:
+                assert node is not None
+                self._fail(number, node)
+            return
+        if not self._is_full:
+            counts, in_topic = layout.counts, layout.topic_counts[topic]
+            new = min(free, key=lambda each: (each not in former, counts[each], in_topic[each]))
+            layout.replace(number, node, new)
+            self._moved.add(number)
+            self._note(number, why)
+
+    def _note(self, number: int, why: Why) -> None:
+        placed = self._layout.placed[number]
+        self.changes.append(Change(placed.group, self._layout.replicas(number), placed.version, why))
+
+    def _fail(self, number: int, node: int) -> None:
+        if len(self.failures) < FAILURES_MAX:
+            name = node if node >= 0 else -1 - node
+            self.failures.append(Failure(self._layout.placed[number].group, name, self._why_not(number)))
+
+    def _why_not(self, number: int) -> str:
+        layout, needed = self._layout, len(self._layout.rows[number])
+        left = {place.host for place in layout.places.values() if place.stays}
+        if len(left) < needed:
+            return (
+                f"it needs {needed} hosts, and {len(left)} {'is' if len(left) == 1 else 'are'} left: "
+                "start brokers on other hosts, or give the partition fewer replicas"
+            )
+        unfit = [_why_unfit(place) for place in layout.places.values() if place.stays and not place.takes_replicas]
+        return f"no broker can take its replica now: {', '.join(unfit) or 'the others have one'}"
+
+
+def plan(
+    places: Iterable[Place], placed: Iterable[Placed], wishes: Wishes, random: Random, limit: int
+) -> tuple[list[Change], list[Failure]]:
+    """The changes and what cannot be done, in one go."""
+    planner = Planner(places, wishes, random, limit)
+    for _ in planner.run(placed):
+        pass
+    return planner.changes, planner.failures
+
+
+def _why_unfit(place: Place) -> str:
+    node = place.replica.node_id
+    if place.in_maintenance:
+        return f"node {node} is in maintenance"
+    return f"node {node} has no room" if place.is_full and place.is_available else f"node {node} is not there"

@@ -1,0 +1,53 @@
+"""The balancer's report, made of what it remembers where the controller is led. Called by the balancer."""
+
+from raftlog.partitions.controller.machine import ControllerState
+from raftlog.partitions.node import Node
+from raftlog.partitions.placement.balancing.layout import Mode
+from raftlog.partitions.placement.balancing.plan import Why
+from raftlog.partitions.placement.balancing.report import BalancerSettings, Misplaced, Report, grouped, nodes_in_words
+from raftlog.partitions.placement.balancing.tenure import Tenure, name_in
+
+
+def report_on(
+    node: Node, state: ControllerState, settings: BalancerSettings, tenure: Tenure, *, has_planned: bool
+) -> Report:
+    """As of now."""
+    brokers, fitness, now = state.all_brokers(), node.standing.fitness, node.loop.time()
+    misplaced = [
+        Misplaced(name_in(state, each.group).rpartition("/")[0], each.group.partition, each.node_id, each.reason)
+        for each in tenure.failures
+    ]
+    return Report(
+        _status(state, settings, tenure, now, has_planned=has_planned),
+        settings.mode.value,
+        [each.node_id for each in brokers if not tenure.availability.is_heard(each.node_id)],
+        [each.node_id for each in brokers if fitness.is_full(each.node_id, now)],
+        None if tenure.looked_at is None else now - tenure.looked_at,
+        len(tenure.ways),
+        sum(change.why is not Why.LEADERS for change in tenure.queue),
+        _reasons(state, tenure, misplaced, now),
+        misplaced,
+    )
+
+
+def _status(
+    state: ControllerState, settings: BalancerSettings, tenure: Tenure, now: float, *, has_planned: bool
+) -> str:
+    if not has_planned:
+        return "starting"
+    if tenure.under_way(now) or tenure.queue:
+        return "in_progress"
+    if tenure.failures or tenure.ways or tenure.problem or tenure.unanswered:
+        return "stalled"
+    return "off" if settings.mode is Mode.OFF else "ready"
+
+
+def _reasons(state: ControllerState, tenure: Tenure, misplaced: list[Misplaced], now: float) -> list[str]:
+    by_reason: dict[str, list[str]] = {}
+    for each in misplaced:
+        why = f"node {each.node_id} cannot let its replica go: {each.reason}"
+        by_reason.setdefault(why, []).append(f"{each.topic}/{each.partition}")
+    reasons = grouped(by_reason) + grouped(tenure.waits(state, now))
+    if tenure.unanswered:
+        reasons.append(f"{nodes_in_words(tenure.unanswered)} did not say what moves there")
+    return reasons + ([] if tenure.problem is None else [tenure.problem])

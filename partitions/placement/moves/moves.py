@@ -1,0 +1,304 @@
+"""The leader of each group drives its members towards the controller's assignment, a step at a time (`plan`).
+
+    groups with a learner on its way ≤ GROUPS_AT_ONCE, of those that are led here;   one change of a group at a time
+
+Nothing is kept: what is to do follows from the groups' configurations and the controller's state, so a new leader goes
+on. Groups are compared when the assignments change, and when this process begins to lead one. Those that differ are
+looked at when they did something, at most every `SETTLE_S`, and all of them every `LOOK_S`, less often while nothing
+can be done for any. A learner that cannot be reached holds up nobody else. Called by the broker.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from raftlog.errors import RaftlogError
+from raftlog.events import event
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.node import Node
+from raftlog.partitions.placement.moves.plan import is_carried, is_reached, next_change
+from raftlog.partitions.placement.moves.waiting import why_waiting
+from raftlog.raft import Configuration, ConfigurationChange, Ready, ReplicaId, Role
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.replica.group import Committed, Group
+from raftlog.types import NodeId
+
+_logger = logging.getLogger(__name__)
+
+GROUPS_AT_ONCE: Final = 16
+CAUGHT_UP_ENTRIES: Final = 64
+"""A learner that lacks no more of what is committed can vote."""
+SETTLE_S: Final = 0.01
+LOOK_S: Final = 0.1
+LOOK_S_MAX: Final = 1.0
+FRESH_MS: Final = 3_000
+"""Nothing is moved when the controller's leader was not heard for so long."""
+_JUDGED_MAX: Final = 64
+"""Groups of which it is told together what they wait for."""
+_SLICE: Final = 256
+"""Groups compared in one turn of the loop."""
+
+
+class Moves:
+    """Runs from `start` to `stop`."""
+
+    def __init__(self, node: Node, metadata: Metadata) -> None:
+        self._node, self._metadata = node, metadata
+        self._differing: dict[GroupKey, Group] = {}
+        """Led here as far as known, and not as they shall be."""
+        self._changing: dict[GroupKey, asyncio.Future[Committed]] = {}
+        """Changes without an outcome."""
+        self._refused: dict[GroupKey, str] = {}
+        """Of the differing ones: how the last change ended that was not made."""
+        self._due: dict[GroupKey, Group] = {}
+        """Of the differing ones, those that did something since they were looked at."""
+        self._filling: dict[GroupKey, None] = {}
+        """Groups with a learner that can be reached."""
+        self._is_all_due = False
+        self._look = asyncio.Event()
+        self._compared = b""
+        """Digest of the assignments that the groups were compared with last."""
+        self._is_comparing = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = self._node.keep_up(self._run(), "moving replicas")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    @property
+    def moving_count(self) -> int:
+        """Groups that are led here and are not as the controller wants them."""
+        return len(self._differing)
+
+    @property
+    def is_compared(self) -> bool:
+        """All groups were compared with the newest assignments that are known here."""
+        return self._compared == self._metadata.state.moved.digest and not self._is_comparing
+
+    def differing(self) -> list[tuple[Group, Sequence[ReplicaId]]]:
+        """The groups that are led here and are not as they shall be, and who shall belong to them."""
+        found = []
+        for group in list(self._differing.values()):
+            wanted = self._wanted(group)
+            if wanted is not None and self._is_differing(group):
+                found.append((group, wanted))
+        return found
+
+    def awaited(self, group: Group, wanted: Sequence[ReplicaId]) -> list[ReplicaId]:
+        """Of those that shall belong to such a group: who does not vote yet; if all do, who is away and needed before
+        anybody else can be let go."""
+        voters = group.core.configuration.all_voters()
+        missing = [replica for replica in wanted if replica not in voters]
+        if missing:
+            return missing
+        reachable = self._reachable(group, wanted)
+        return [] if is_carried(wanted, reachable) else [replica for replica in wanted if replica not in reachable]
+
+    def stuck(self) -> list[str]:
+        """Of some of these groups: who cannot go on, and why. Those that wait for their turn can."""
+        found = []
+        for group, wanted in self.differing()[:_JUDGED_MAX]:
+            why = self._why_waiting(group, wanted, may_begin=True)
+            if why is not None:
+                found.append(f"{group.name}: {why}")
+        return found
+
+    def why_waiting(self, group: Group) -> str | None:
+        """What such a group waits for, in words; None while it goes on."""
+        wanted = self._wanted(group)
+        if wanted is None:
+            return None
+        may_begin = len(self._filling) < GROUPS_AT_ONCE or group.key in self._filling
+        return self._why_waiting(group, wanted, may_begin=may_begin)
+
+    def _why_waiting(self, group: Group, wanted: Sequence[ReplicaId], *, may_begin: bool) -> str | None:
+        core = group.core
+        return why_waiting(
+            core.configuration,
+            wanted,
+            is_committed=core.configuration.index <= core.committed_index,
+            is_fresh=self._is_fresh(),
+            may_begin=may_begin,
+            reachable=self._reachable(group, wanted),
+            refused=self._refused.get(group.key),
+        )
+
+    # what happens
+
+    def state_changed(self) -> None:
+        """The controller's state is another one."""
+        if self._compared != self._metadata.state.moved.digest:
+            self._look.set()
+
+    def stepped(self, group: Group, ready: Ready) -> None:
+        """A group did its part of a Ready."""
+        if group.key in self._differing:
+            self._due[group.key] = group
+            self._look.set()
+        elif ready.role_state is not None and ready.role_state.role is Role.LEADER:
+            self._compare(group)
+
+    def _compare(self, group: Group) -> None:
+        if self._is_differing(group):
+            self._differing[group.key] = self._due[group.key] = group
+            self._look.set()
+
+    def _wanted(self, group: Group) -> Sequence[ReplicaId] | None:
+        """Where its replicas shall be; None for group 0, and where no assignment is known."""
+        state = self._metadata.state
+        name = state.group(group.group_id)
+        return None if name is None else state.assignment(name).replicas
+
+    # looking
+
+    async def _run(self) -> None:
+        pause_s = LOOK_S
+        while True:
+            self._look.clear()
+            await self._compare_all()
+            due, self._due = self._differing if self._is_all_due else self._due, {}
+            self._is_all_due = False
+            pause_s = LOOK_S if self._look_at(due) or self._changing else min(2 * pause_s, LOOK_S_MAX)
+            await asyncio.sleep(SETTLE_S)
+            try:
+                async with asyncio.timeout(pause_s if self._differing else None):
+                    await self._look.wait()
+            except TimeoutError:
+                self._is_all_due = True
+
+    async def _compare_all(self) -> None:
+        """Of all groups, when assignments have changed."""
+        digest = self._metadata.state.moved.digest
+        if digest == self._compared:
+            return
+        self._compared, self._is_comparing = digest, True
+        for number, group in enumerate(list(self._node.driver.groups.values()), 1):
+            if group.core.role is Role.LEADER:
+                self._compare(group)
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+        self._is_comparing = False
+
+    def _look_at(self, due: Mapping[GroupKey, Group]) -> bool:
+        """Begin what can be done for these groups; whether anything was."""
+        begun = False
+        if due and not self._is_fresh():
+            return False
+        for key, group in list(due.items()):
+            if not group.core.configuration.learners:
+                self._set_filling(group, [])
+            if not self._is_differing(group):
+                self._differing.pop(key, None)
+                self._refused.pop(key, None)
+                self._set_filling(group, [])
+            elif key not in self._changing:
+                begun |= self._step(group)
+        return begun
+
+    def _is_fresh(self) -> bool:
+        """Whether the copy of the controller's state is of now: an old one would move replicas back."""
+        freshness = self._metadata.freshness()
+        return freshness.age_ms is not None and freshness.age_ms <= FRESH_MS and freshness.leader is not None
+
+    def _is_differing(self, group: Group) -> bool:
+        """Led here, and not as it shall be, or by a change that can still be undone."""
+        wanted, core = self._wanted(group), group.core
+        if group.is_closed or core.role is not Role.LEADER or wanted is None:
+            return False
+        return core.configuration.index > core.committed_index or not is_reached(core.configuration, wanted)
+
+    def _set_filling(self, group: Group, reachable: Collection[ReplicaId]) -> None:
+        if any(learner in reachable for learner in group.core.configuration.learners):
+            self._filling[group.key] = None
+        elif group.key in self._filling:
+            del self._filling[group.key]
+            self._is_all_due = True  # another one can begin
+            self._look.set()
+
+    def _step(self, group: Group) -> bool:
+        """Begin the next change, if one is due; whether it was."""
+        core, wanted, me = group.core, self._wanted(group), self._node.identity.replica
+        before = core.configuration
+        if wanted is None or not core.has_own_term_commit or before.index > core.committed_index:
+            return False
+        may_begin = len(self._filling) < GROUPS_AT_ONCE
+        if not may_begin and not before.learners and len(before.voters) <= len(wanted):
+            return False
+        reachable = self._reachable(group, wanted)
+        self._set_filling(group, reachable)
+        change = next_change(
+            before,
+            wanted,
+            me=me,
+            reachable=reachable,
+            near=self._near(group),
+            may_begin=may_begin,
+        )
+        if change is None:
+            return False
+        if me not in change.voters and self._hand_over(group, change):
+            return True
+        if len(change.learners) > len(before.learners):
+            self._filling[group.key] = None
+        future = self._changing[group.key] = group.change_members(change)
+        after = Configuration(before.index, change.voters, change.learners)
+        future.add_done_callback(lambda done: self._changed(group, after, done))
+        return True
+
+    def _hand_over(self, group: Group, change: ConfigurationChange) -> bool:
+        """Let another voter lead before this one goes, so that what was proposed here has its outcome here."""
+        near, fitness, now = self._near(group), self._node.standing.fitness, self._node.loop.time()
+        heirs = [each for each in change.voters if each in near and group.core.configuration.has_voter(each)]
+        heir = max(heirs, key=lambda each: fitness.is_fit(each.node_id, now), default=None)
+        if heir is None:
+            return False
+        try:
+            group.transfer_leadership(heir)
+        except RaftlogError as error:
+            _logger.debug("%s is not handed to %s now: %s", group.path, heir, error)
+        return True
+
+    def _changed(self, group: Group, after: Configuration, done: "asyncio.Future[Committed]") -> None:
+        del self._changing[group.key]
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is None:
+            self._refused.pop(group.key, None)
+            voters, learners = _nodes(after.voters), _nodes(after.learners)
+            event(_logger, "members_changed", group=group.name, voters=voters, learners=learners)
+            self._due[group.key] = group
+            self._look.set()
+        else:  # another leader looks at it anew, or this one at its next look: at once would be again and again
+            _logger.info("%s: its members were not changed now: %s", group.path, error)
+            if group.key in self._differing:
+                self._refused[group.key] = str(error)
+
+    def _reachable(self, group: Group, wanted: Sequence[ReplicaId]) -> list[ReplicaId]:
+        """Replicas of the group, as it is and as it shall be, on disks whose processes are there."""
+        state, me = self._metadata.state, self._node.identity.replica
+        concerned = sorted({*wanted, *group.core.configuration.all_members()})
+        return [
+            each
+            for each in concerned
+            if each == me or (state.broker_of(each) is not None and self._node.is_alive(each.node_id))
+        ]
+
+    def _near(self, group: Group) -> list[ReplicaId]:
+        """Members that hold what made them members, and nearly everything else that is committed."""
+        core = group.core
+        least = max(core.configuration.index, core.committed_index - CAUGHT_UP_ENTRIES)
+        return [
+            each.member
+            for each in core.status().followers
+            if (each.is_active or core.is_asleep) and each.match_index >= least
+        ]
+
+
+def _nodes(replicas: Sequence[ReplicaId]) -> list[NodeId]:
+    return [replica.node_id for replica in sorted(replicas)]

@@ -1,0 +1,170 @@
+"""Whether a partition has to be recovered, from which replica, and what that loses. Pure.
+
+    refused unless every replica that ever may have counted gives its copy up, holds none and will not make its first
+    one, or is on a retired disk
+
+Otherwise somebody who is away could come back with what was acknowledged, or elect a leader of another history. Who may
+have counted is known from the creation as long as nothing was moved; afterwards, and where nobody is left who could
+name members, every broker of the cluster has to answer. A group that can still elect a leader by itself is left alone.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from raftlog.partitions.placement.recovery.standings import Absent, Standing
+from raftlog.raft import ReplicaId
+from raftlog.types import NodeId
+
+
+class Places(NamedTuple):
+    """What the controller knows: the first replicas of the partition, those that it shall have, the brokers of the
+    cluster, and the disks that are gone for good."""
+
+    created: tuple[ReplicaId, ...]
+    assigned: tuple[ReplicaId, ...]
+    brokers: tuple[ReplicaId, ...]
+    retired: Collection[UUID]
+
+    @property
+    def named(self) -> tuple[ReplicaId, ...]:
+        return (*self.created, *self.assigned)
+
+
+class Plan(NamedTuple):
+    """`survivor` goes on alone, `giving_up` move their copies aside, `renouncing` never make a first replica. With a
+    `refusal` nothing can be done."""
+
+    survivor: Standing | None
+    giving_up: tuple[Standing, ...]
+    renouncing: tuple[ReplicaId, ...]
+    gone: tuple[ReplicaId, ...]
+    """On retired disks."""
+    refusal: str | None
+    loss: tuple[str, ...]
+    """What may be lost, in words."""
+
+
+def concerned(standings: Mapping[NodeId, Standing | Absent], places: Places) -> list[ReplicaId]:
+    """Who may hold something of the partition, or may come to hold it, as far as those say it that answered."""
+    holding = _holding(standings)
+    found = {*places.named, *(voter for each in holding for voter in (*each.voters, *each.outgoing))}
+    if not holding or set(places.created) != set(places.assigned):
+        found |= set(places.brokers)
+    return sorted(found)
+
+
+def make_plan(standings: Mapping[NodeId, Standing | Absent], places: Places, survivor: NodeId | None = None) -> Plan:
+    """`standings` has a row for each node that answered. `survivor` is whom an operator chose."""
+    held = sorted((each for each in standings.values() if isinstance(each, Standing)), key=lambda each: each.replica)
+    holding = _holding(standings)
+    involved = concerned(standings, places)
+    gone = tuple(replica for replica in involved if replica.disk_uuid in places.retired)
+    refusal = _why_not(holding, involved, standings, places)
+    if refusal is not None:
+        return Plan(None, (), (), gone, refusal, ())
+    best = _survivor(holding or held, survivor)
+    if isinstance(best, str):
+        return Plan(None, (), (), gone, best, ())
+    others = tuple(each for each in held if each.replica != best.replica)
+    absent = {each.replica for each in standings.values() if isinstance(each, Absent) and not each.is_told}
+    members = {*places.created, *(voter for each in holding for voter in (*each.voters, *each.outgoing))}
+    renouncing = tuple(sorted(absent & members))
+    return Plan(best, others, renouncing, gone, None, _loss(best, holding, gone))
+
+
+def _holding(standings: Mapping[NodeId, Standing | Absent]) -> list[Standing]:
+    """The replicas that are not empty, in order."""
+    found = (each for each in standings.values() if isinstance(each, Standing) and not each.is_empty)
+    return sorted(found, key=lambda each: each.replica)
+
+
+def _why_not(
+    holding: Sequence[Standing],
+    involved: Sequence[ReplicaId],
+    standings: Mapping[NodeId, Standing | Absent],
+    places: Places,
+) -> str | None:
+    leading = next((each for each in holding if each.leads), None)
+    if leading is not None:
+        return f"node {leading.replica.node_id} leads it: there is nothing to recover"
+    candidate = next((each for each in holding if _can_win(each, holding)), None)
+    if candidate is not None:
+        return (
+            f"node {candidate.replica.node_id} is sound and a majority would elect it: it will lead by itself, and "
+            "there is nothing to recover"
+        )
+    away = [each for each in involved if each.disk_uuid not in places.retired and not _answered(each, standings)]
+    if not away:
+        return None
+    disks = ", ".join(f"disk {each.disk_uuid} of node {each.node_id}" for each in away)
+    missing = sorted({each.node_id for each in away if each.node_id not in standings})
+    other = sorted({each.node_id for each in away} - set(missing))
+    said = [f"node {node} does not answer" for node in missing]
+    said += [f"node {node} answers with another disk that is not registered yet" for node in other]
+    why = (
+        "" if set(away) <= set(places.named) else "; the partition was moved, or is gone, so every broker has to answer"
+    )
+    return (
+        f"{', '.join(said)}, and what others lack may be on {disks}{why}: start what is down; if such a disk is lost "
+        "for good, start its node with an empty data directory"
+    )
+
+
+def _answered(replica: ReplicaId, standings: Mapping[NodeId, Standing | Absent]) -> bool:
+    """Whether this very disk has said what it holds."""
+    answer = standings.get(replica.node_id)
+    return answer is not None and answer.replica == replica
+
+
+def _can_win(candidate: Standing, holding: Sequence[Standing]) -> bool:
+    if not candidate.may_lead:
+        return False
+    granting = {
+        each.replica
+        for each in holding
+        if (each.vote_floor.term, each.vote_floor.index) <= (candidate.last.term, candidate.last.index)
+    }
+    halves = [half for half in (candidate.voters, candidate.outgoing) if half]
+    return all(2 * len(granting & set(half)) > len(half) for half in halves)
+
+
+def _survivor(holding: Sequence[Standing], chosen: NodeId | None) -> Standing | str:
+    """The freshest, and of several the one that lost least; or why there is none. Where nothing is left of it anywhere,
+    `holding` are empty ones, and it begins again."""
+    candidates = [each for each in holding if chosen in (None, each.replica.node_id)]
+    if not holding:
+        return "no node that can be reached has a replica of it, not even an empty one; try again in a moment"
+    if not candidates:
+        return f"node {chosen} has no replica of it; it could go on with " + ", ".join(
+            f"node {each.replica.node_id}" for each in holding
+        )
+    looking = next((each for each in candidates if each.lost is None), None)
+    if looking is not None:
+        return f"node {looking.replica.node_id} still looks for what is damaged; try again in a moment"
+    return max(
+        candidates,
+        key=lambda each: (each.last.term, each.last.index, -len(each.lost or ()), -each.replica.node_id),
+    )
+
+
+def _loss(best: Standing, holding: Sequence[Standing], gone: Sequence[ReplicaId]) -> tuple[str, ...]:
+    if best.is_empty:
+        return ("everything: all disks that held it are gone, and its offsets begin at 0 again",)
+    loss = [f"offsets {each.offset} to {each.end - 1}" for each in best.lost or () if each.end > each.offset]
+    lost_ids = [each for each in best.lost or () if each.end == each.offset]
+    if lost_ids:
+        loss.append(f"{len(lost_ids)} entries without records")
+    freshest = max(holding, key=lambda each: (each.vote_floor.term, each.vote_floor.index))
+    if freshest.vote_floor != best.last:
+        loss.append(
+            f"whatever is behind offset {best.log_end - 1}: there was an entry {freshest.vote_floor.index} of term "
+            f"{freshest.vote_floor.term}"
+        )
+    voters = {*best.voters, *best.outgoing}
+    if 2 * sum(each.replica in voters for each in holding) <= len(voters) and gone:
+        loss.append(
+            f"records from offset {best.log_end} on that were acknowledged, if there were any: a majority of its "
+            "disks is gone, and nobody who is left knows them"
+        )
+    return tuple(loss)

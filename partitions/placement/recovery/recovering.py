@@ -1,0 +1,196 @@
+"""`partition recover`: ask every replica how it stands, plan, and, when told to, let one of them go on alone.
+
+    claim the survivor → disks that have no replica yet never make a first one, durably
+    → every other one gives its copy up, durably → the survivor leads alone, in a new term
+    → the others come back empty, as learners (`partitions.placement.moves`)
+
+Any broker can do it; it asks again from the beginning after a crash, and finds less to do. A claim keeps two operators
+from making two replicas give way to each other: who is claimed does not give up. Called by the façade.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from raftlog.errors import ChangeRefused, InvalidArgument, RaftlogError, Unavailable
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller.machine import GroupName
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.node import Node
+from raftlog.partitions.node.requests import Request
+from raftlog.partitions.placement.assignments.assignments import Assignments
+from raftlog.partitions.placement.recovery.plan import Places, Plan, concerned, make_plan
+from raftlog.partitions.placement.recovery.standings import Absent, Standing, packed, standing_of, unpacked
+from raftlog.partitions.routing.partition import Partition
+from raftlog.runtime.process.giving_up import renounce
+from raftlog.runtime.replica.group import Group
+from raftlog.runtime.rpc import Answer
+from raftlog.types import NodeId
+
+_logger = logging.getLogger(__name__)
+_LOOK: Final = "recover.look"
+_CLAIM: Final = "recover.claim"
+_GIVE_UP: Final = "recover.give_up"
+_GO_ON: Final = "recover.go_on"
+_LOOK_S: Final = 1.5
+_CLAIM_S: Final = 60.0
+"""A claim that was not used ends by itself."""
+
+
+class Recovered(NamedTuple):
+    """What was found, planned and done. `lost` are offsets, each from the first to the one behind the last."""
+
+    standings: Mapping[NodeId, Standing | Absent]
+    unreachable: tuple[NodeId, ...]
+    plan: Plan
+    is_done: bool
+    lost: tuple[tuple[int, int], ...]
+    kept_in: tuple[str, ...]
+    """Copies and damaged bytes, with the node that keeps them."""
+
+
+class Recovering:
+    """One for each process."""
+
+    def __init__(self, node: Node, metadata: Metadata, assignments: Assignments) -> None:
+        self._node, self._metadata, self._assignments = node, metadata, assignments
+        self._me = node.identity.node_id
+        self._claimed: dict[bytes, float] = {}
+        """Groups whose replica here is to go on, until when."""
+        self._handlers = {
+            _LOOK: self._look,
+            _CLAIM: self._claim,
+            _GIVE_UP: self._give_up,
+            _GO_ON: self._go_on,
+        }
+        for name, handler in self._handlers.items():
+            node.on_request(name, handler)
+
+    # the whole
+
+    async def recover(
+        self, partition: Partition, *, accept_loss: bool, survivor: NodeId | None, deadline: Deadline
+    ) -> Recovered:
+        """Look and plan; with `accept_loss` do it. Raises `Unavailable` and `OutcomeUnknown`; it can be repeated."""
+        await self._metadata.barrier(deadline)  # who is retired decides
+        key, places = partition.group_id.bytes, self._places(partition)
+        standings, unreachable = await self._ask_all(partition, places, deadline)
+        plan = make_plan(standings, places, survivor)
+        if plan.survivor is None or not accept_loss:
+            return Recovered(standings, unreachable, plan, False, (), ())
+        node = plan.survivor.replica.node_id
+        _logger.warning("%s: node %s is to go on alone, by an operator's order", partition.name, node)
+        await self._ask(node, _CLAIM, [key], deadline)
+        kept = []
+        for replica in (*plan.renouncing, *(each.replica for each in plan.giving_up)):
+            answer = await self._ask(replica.node_id, _GIVE_UP, [key], deadline)
+            kept += [f"node {replica.node_id}: {path}" for path in answer]
+        term = max(each.term for each in standings.values() if isinstance(each, Standing))
+        lost, bytes_in = await self._ask(node, _GO_ON, [key, term], deadline)
+        kept += [f"node {node}: {path}" for path in bytes_in]
+        ranges = tuple((int(first), int(end)) for first, end in lost)
+        return Recovered(standings, unreachable, plan, True, ranges, tuple(kept))
+
+    def _places(self, partition: Partition) -> Places:
+        """Raises `UnknownTopic`."""
+        state = self._metadata.state
+        return Places(
+            tuple(state.topic_by_id(partition.topic_id).creation.partitions[partition.number]),
+            tuple(state.assignment(GroupName(partition.topic_id, partition.number)).replicas),
+            tuple(broker.replica for broker in state.brokers),
+            frozenset(row.disk_uuid for row in state.retired),
+        )
+
+    async def _ask_all(
+        self, partition: Partition, places: Places, deadline: Deadline
+    ) -> tuple[dict[NodeId, Standing | Absent], tuple[NodeId, ...]]:
+        """Those who have or shall have a replica, those whom they name as members, and whoever else is concerned."""
+        standings: dict[NodeId, Standing | Absent] = {}
+        unreachable: dict[NodeId, None] = {}
+        asked: set[NodeId] = set()
+        wanted = {replica.node_id for replica in places.named if replica.disk_uuid not in places.retired}
+        until = Deadline(min(deadline, self._node.loop.time() + _LOOK_S))
+        while wanted - asked:
+            nodes = sorted(wanted - asked)
+            asked |= set(nodes)
+            answers = await asyncio.gather(*(self._standing(each, partition.group_id, until) for each in nodes))
+            for node, answer in zip(nodes, answers, strict=True):
+                if isinstance(answer, RaftlogError):
+                    unreachable[node] = None
+                    continue
+                standings[node] = answer
+            still = concerned(standings, places)
+            wanted = {replica.node_id for replica in still if replica.disk_uuid not in places.retired}
+        return standings, tuple(unreachable)
+
+    async def _standing(self, node: NodeId, group_id: UUID, until: Deadline) -> Standing | Absent | RaftlogError:
+        try:
+            return unpacked(await self._ask(node, _LOOK, [group_id.bytes], until))
+        except RaftlogError as error:
+            return error
+
+    async def _ask(self, node: NodeId, name: str, header: list[Any], deadline: Deadline) -> Any:
+        if node == self._me:
+            return (await self._handlers[name](Request(node, header, (), deadline))).value
+        return (await self._node.ask(node, name, header, (), deadline)).value
+
+    # what the replica here is asked
+
+    async def _look(self, request: Request) -> Answer:
+        key, driver, me = _key(request), self._node.driver, self._node.identity.replica
+        group = driver.groups.get(key)
+        if group is not None:
+            return Answer(packed(standing_of(me, group)))
+        if driver.persister.is_leaving(key) or driver.creations.is_under_way(key):
+            raise Unavailable(f"a replica of group {key.hex()} is being made or removed on node {self._me}; look again")
+        return Answer(packed(Absent(me, driver.persister.checkpoints.was_removed(key))))
+
+    async def _claim(self, request: Request) -> Answer:
+        group = self._group(request)
+        self._claimed[group.key] = self._node.loop.time() + _CLAIM_S
+        return Answer(None)
+
+    async def _give_up(self, request: Request) -> Answer:
+        key = _key(request)
+        group = self._node.driver.groups.get(key)
+        if group is None:
+            await renounce(self._node.driver, UUID(bytes=key))
+            return Answer([])
+        if self._is_claimed(key) or self._node.driver.catch_up.is_rebuilding(group):
+            raise ChangeRefused(
+                f"{group.name}: somebody else has just chosen the replica on node {self._me} to go on; look again"
+            )
+        self._refuse_led(group)
+        return Answer([await self._assignments.give_up(group)])
+
+    async def _go_on(self, request: Request) -> Answer:
+        group = self._group(request)
+        if not self._is_claimed(group.key):
+            raise ChangeRefused(f"{group.name}: the replica on node {self._me} was not chosen lately; look again")
+        self._refuse_led(group)
+        rebuilt = await self._node.driver.catch_up.rebuild(group, int(request.header[1]))
+        self._claimed.pop(group.key, None)
+        return Answer([[list(each) for each in rebuilt.lost], rebuilt.kept_in])
+
+    def _is_claimed(self, key: bytes) -> bool:
+        return self._claimed.get(key, 0.0) > self._node.loop.time()
+
+    def _group(self, request: Request) -> Group:
+        group = self._node.driver.groups.get(_key(request))
+        if group is None:
+            raise Unavailable(f"node {self._me} has no replica of group {_key(request).hex()}")
+        return group
+
+    def _refuse_led(self, group: Group) -> None:
+        leader = group.core.leader
+        if leader is not None:
+            raise ChangeRefused(f"{group.name}: node {leader.node_id} leads it; there is nothing to recover")
+
+
+def _key(request: Request) -> bytes:
+    match request.header:
+        case [bytes(key), *_] if len(key) == 16:
+            return key
+    raise InvalidArgument("a request of a recovery that cannot be read")

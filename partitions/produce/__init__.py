@@ -1,0 +1,12 @@
+"""Records on their way to the leader of a partition: spread, put into batches, queued, answered.
+
+    records → spreading → ProduceQueue of each partition → the replica here, or another node's
+
+Also the ids of idempotent producers, which the controller gives in blocks, each id once.
+"""
+
+from raftlog.partitions.produce.given_ids import GivenIds
+from raftlog.partitions.produce.producer_ids import ProducerId, Producers
+
+assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.produce"
+__all__ = ["GivenIds", "ProducerId", "Producers"]

@@ -1,0 +1,79 @@
+"""Check that a producer id was given out by the controller, at the broker that receives a produce request.
+
+    ids given out < `next_producer_id` of the controller
+
+The local copy of the controller's state answers for ids it knows. It may lag behind an id that another broker has just
+given out, so an unknown id is refused only after a read of the controller (ReadIndex) that began after the request
+arrived; concurrent requests share one read. Called by `Partition` for each request of an idempotent producer.
+"""
+
+import asyncio
+from collections.abc import Collection
+from typing import Final
+
+from raftlog.errors import RaftlogError, Unavailable, UnknownProducer
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.records import COMPUTED_PRODUCER_IDS
+
+_READ_MS: Final = 3_000
+"""Time limit of one read of the controller."""
+
+
+class GivenIds:
+    """One for each process."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+        self._running: asyncio.Task[None] | None = None
+        self._queued: asyncio.Task[None] | None = None
+        """A read that has not begun, and so is new enough for every request that has arrived."""
+
+    async def check(self, name: str, producer_ids: Collection[int], deadline: Deadline) -> None:
+        """Raise `UnknownProducer` for an id that was never given out; `name` is the partition's.
+
+        Raises `Unavailable` when the controller does not answer before the deadline.
+        """
+        if self._unknown(producer_ids) is None:
+            return
+        await self._read_controller(name, deadline)
+        unknown = self._unknown(producer_ids)
+        if unknown is not None:
+            raise UnknownProducer(
+                f"{name}: producer id {unknown} was never given out by this cluster, and nothing was appended; take "
+                "an id from POST /producers"
+            )
+
+    def _unknown(self, producer_ids: Collection[int]) -> int | None:
+        following = self._metadata.state.next_producer_id
+        return next((each for each in producer_ids if following <= each < COMPUTED_PRODUCER_IDS), None)
+
+    async def _read_controller(self, name: str, deadline: Deadline) -> None:
+        if self._queued is None:
+            self._queued = asyncio.get_running_loop().create_task(self._read(self._running), name="producer ids")
+            self._queued.add_done_callback(_retrieve)
+        read = self._queued
+        left_s = max(0.0, deadline - asyncio.get_running_loop().time())
+        await asyncio.wait([read], timeout=left_s)
+        error = read.exception() if read.done() else None
+        if read.done() and error is None:
+            return
+        if error is not None and not isinstance(error, RaftlogError):
+            raise error
+        why = "" if error is None else f" ({error})"
+        raise Unavailable(
+            f"{name}: the producer id is not known here yet, and the controller did not answer whether it was given "
+            f"out{why}; nothing was appended; ask again"
+        )
+
+    async def _read(self, earlier: "asyncio.Task[None] | None") -> None:
+        if earlier is not None:
+            await asyncio.wait([earlier])
+        self._running, self._queued = self._queued, None
+        await self._metadata.barrier(deadline_in(_READ_MS))
+
+
+def _retrieve(read: "asyncio.Task[None]") -> None:
+    """Every request that waited for it may have reached its deadline before the read failed."""
+    if not read.cancelled():
+        read.exception()

@@ -1,0 +1,132 @@
+"""Produce calls of very many or very large records: checked, spread over partitions and built into batches in slices.
+
+A call of a few records is built where its partition's queue takes it. One of 200,000 would hold the loop for half a
+second there, so it brings ready-made batches. Nothing is queued before all records were looked at. Called by the
+broker.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Final, TypeAlias
+
+from raftlog.errors import RaftlogError
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.produce.pending import record_size
+from raftlog.partitions.results import Acks, RecordResult
+from raftlog.partitions.routing.partition import Partition
+from raftlog.partitions.routing.topics import Topic
+from raftlog.records import HEADER_SIZE, BatchBuilder, NewRecord
+from raftlog.runtime.slices import in_slices
+
+PartitionChoice: TypeAlias = int | Sequence[int | None] | None
+_STEP_RECORDS: Final = 64
+_STEP_BYTES: Final = 16 * 1024
+"""After so many bytes, or records, others may run: hashing a key takes 50 ns a byte."""
+
+
+class _Share:
+    """What one partition gets of a call."""
+
+    __slots__ = ("_builder", "_room", "batches", "number", "partition", "places")
+
+    def __init__(self, number: int, partition: Partition) -> None:
+        self.number, self.partition = number, partition
+        self.places: list[int] = []
+        self.batches: list[bytearray] = []
+        self._builder: BatchBuilder | None = None
+        self._room = 0
+
+    def add(self, place: int, record: NewRecord, size: int, now_ms: int) -> None:
+        """Raises what refuses the record."""
+        self.partition.check_size(size)
+        self.partition.check_keys((record,))
+        if self._builder is None or size > self._room:
+            self.end_batch()
+            self._builder, self._room = BatchBuilder(), self.partition.batch_bytes_max - HEADER_SIZE
+        self._builder.append(record, now_ms)
+        self._room -= size
+        self.places.append(place)
+
+    def end_batch(self) -> None:
+        """The next record begins another one."""
+        if self._builder is not None and self._builder.count:
+            self.batches.append(self._builder.build())
+        self._builder = None
+
+
+async def produce_large(
+    topic: Topic, choice: PartitionChoice, records: Sequence[NewRecord], acks: Acks, deadline: Deadline, now_ms: int
+) -> list[RecordResult]:
+    """One result for each record, in their order; `now_ms` for records without a time."""
+    results: list[RecordResult | None] = [None] * len(records)
+    shares = await in_slices(_shares(topic, choice, records, results, now_ms))
+    queued = []
+    for share in shares:
+        try:
+            queued.append(await share.partition.enqueue_batches(share.batches, len(share.places), acks, deadline))
+        except RaftlogError as error:
+            await in_slices(_fail(share, error, results))
+            queued.append(None)
+    for share, future in zip(shares, queued, strict=True):
+        try:
+            base = None if future is None else await future
+        except RaftlogError as error:
+            await in_slices(_fail(share, error, results))
+        else:
+            await in_slices(_place(share, base, results))
+    return [result for result in results if result is not None]
+
+
+def _shares(
+    topic: Topic,
+    choice: PartitionChoice,
+    records: Sequence[NewRecord],
+    results: list[RecordResult | None],
+    now_ms: int,
+) -> Generator[None, None, list[_Share]]:
+    """In the order in which each partition is first named; records that cannot be stored get their result at once."""
+    shares: dict[int, _Share] = {}
+    count = looked_at = 0
+    for place, record in enumerate(records):
+        number = choice if choice is None or type(choice) is int else choice[place]  # type: ignore[index]
+        try:
+            size = record_size(record)
+            if number is None:
+                number = topic.choose(record.key if size <= topic.config.max_message_bytes else None)
+            share = shares.get(number)
+            if share is None:
+                share = shares[number] = _Share(number, topic.partition(number))
+            share.add(place, record, size, now_ms)
+        except RaftlogError as error:
+            results[place] = RecordResult(number or 0, None, error)
+        count, looked_at = count + 1, looked_at + size
+        if count >= _STEP_RECORDS or looked_at >= _STEP_BYTES:
+            count = looked_at = 0
+            yield
+    for share in shares.values():
+        share.end_batch()
+    return [share for share in shares.values() if share.places]
+
+
+def _fail(share: _Share, error: RaftlogError, results: list[RecordResult | None]) -> Generator[None, None, None]:
+    for place in _with_pauses(share.places):
+        if place is None:
+            yield
+        elif results[place] is None:
+            results[place] = RecordResult(share.number, None, error)
+
+
+def _place(share: _Share, base: int | None, results: list[RecordResult | None]) -> Generator[None, None, None]:
+    offset = base
+    for place in _with_pauses(share.places):
+        if place is None:
+            yield
+        elif results[place] is None:
+            results[place] = RecordResult(share.number, offset, None)
+            offset = None if offset is None else offset + 1
+
+
+def _with_pauses(places: Iterable[int]) -> Generator[int | None, None, None]:
+    for count, place in enumerate(places):
+        if count % _STEP_RECORDS == 0:
+            yield None
+        yield place

@@ -1,0 +1,422 @@
+"""The produce calls of one partition on their way to its leader, wherever that is: in order, and in few appends.
+
+    queued → in flight → answered              in flight ≤ `_FLIGHTS_MAX` appends; what comes meanwhile accumulates
+
+Calls that arrive while appends are in flight are appended together. What a leader definitely refused, because it does
+not lead any more, cannot be reached or has no room, goes back to its place in the queue and is tried again until the
+deadlines of its calls; what may have been appended never is. A call whose deadline passes while it is queued did not
+happen; one in flight is unknown. Calls of idempotent producers fly alone, in their order. They are tried again also
+when they may have been appended, and when one that was sent before has to come first; whatever comes of that, what may
+have been appended once stays unknown until a leader says where it is. Owned by `Partition`.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from raftlog.errors import (
+    DeadlineExceeded,
+    DescriptorsExhausted,
+    DuplicateSequence,
+    LogDamaged,
+    NoLeader,
+    NotLeader,
+    OutcomeUnknown,
+    OutOfOrderSequence,
+    Overloaded,
+    RaftlogError,
+    StorageFull,
+    Unavailable,
+)
+from raftlog.partitions.budget import Budget
+from raftlog.partitions.counters import Counters
+from raftlog.partitions.deadline import NEVER, Deadline, DeadlineSweep
+from raftlog.partitions.produce.pending import Pending, as_raised_again, build_batches
+from raftlog.partitions.replica import Appended
+from raftlog.partitions.results import ALL, Acks
+from raftlog.records import HEADER_SIZE
+from raftlog.runtime.histogram import stopwatch
+
+_FLIGHTS_MAX = 4
+"""Appends on their way at the same time: more of them would only be smaller."""
+_SEQUENCED_FLIGHTS_MAX = 32
+"""Appends of idempotent producers on their way at the same time."""
+_ALL_FLIGHTS_MAX = 64
+"""Those included that were sent to earlier leaders, and may hang until their deadlines."""
+_LOOK_S = 0.25
+"""A full queue looks so often whether somebody else leads by now."""
+_DRAIN_BYTES_MAX = 4 * 1024 * 1024
+_DRAIN_RECORDS_MAX = 4_000
+"""One append takes no more than these, unless one call has more, so that building never holds up the loop for long."""
+
+
+class Destination(Protocol):
+    """The partition, as its queue sees it."""
+
+    name: str
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """The largest batch that single records are put into."""
+        ...
+
+    @property
+    def leader(self) -> object:
+        """Who leads, as far as known: appends to an earlier leader do not hold up those to the next one."""
+        ...
+
+    def why_no_leader(self) -> RaftlogError | None:
+        """Why an append would be refused at once because nobody is known to lead."""
+        ...
+
+    def append(self, batches: Sequence[bytearray], acks: Acks, deadline: Deadline) -> "asyncio.Future[Appended]":
+        """Hand batches to the leader as it is known now; fails with a `RaftlogError`."""
+        ...
+
+    def leader_changes(self, deadline: Deadline) -> Awaitable[None]:
+        """Wait until the leader may be another one, a short time at most."""
+        ...
+
+
+_SILENCE_S = 0.5
+"""A leader that has not answered an append for so long is the reason why others wait, and not their number."""
+
+
+class _Flight:
+    """Calls that were appended together; `began` is by the loop's clock."""
+
+    __slots__ = ("arrived", "began", "count", "is_sequenced", "leader", "pendings", "size")
+
+    def __init__(self, pendings: list[Pending], began: float, leader: object) -> None:
+        self.pendings, self.began, self.leader = pendings, began, leader
+        self.count = sum(pending.count for pending in pendings)
+        self.size = sum(pending.size for pending in pendings)
+        self.arrived = pendings[0].arrived if pendings else 0.0
+        self.is_sequenced = bool(pendings and pendings[0].producers)
+        """It is one call of idempotent producers."""
+
+
+class ProduceQueue:
+    """See the module. `budgets` are the partition's own and the one that it shares with the others."""
+
+    def __init__(
+        self,
+        destination: Destination,
+        budgets: tuple[Budget, Budget],
+        counters: Counters,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._destination = destination
+        self._budgets = budgets
+        self._counters = counters
+        self._wall_ms = wall_ms
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[Pending] = deque()
+        """Ascending by number."""
+        self._number = 0
+        self._flights: dict[_Flight, None] = {}
+        self._refusal: RaftlogError | None = None
+        """Why the head of the queue was refused last."""
+        self._pause: asyncio.Task[None] | None = None
+        self._look_timer: asyncio.TimerHandle | None = None
+        self._is_drain_scheduled = False
+        self._closed_because: RaftlogError | None = None
+        self._sweep = DeadlineSweep(self._expire)
+
+    # arriving
+
+    def maybe_add(self, pending: Pending) -> bool:
+        """Queue the call if there is room for it; raises when the queue is closed."""
+        self._check_open()
+        own, shared = self._budgets
+        if not own.maybe_take(pending.size):
+            return False
+        if not shared.maybe_take(pending.size):
+            own.give(pending.size)
+            return False
+        self._add(pending)
+        return True
+
+    async def add_when_room(self, pending: Pending) -> None:
+        """Wait for room until the call's deadline, then queue it. Raises `Overloaded`."""
+        self._counters.throttled += 1
+        own, shared = self._budgets
+        await own.take(pending.size, pending.deadline)
+        try:
+            await shared.take(pending.size, pending.deadline)
+        except BaseException:
+            own.give(pending.size)
+            raise
+        try:
+            self._check_open()
+        except BaseException:
+            self._release(pending.size)
+            raise
+        self._add(pending)
+
+    def _check_open(self) -> None:
+        if self._closed_because is not None:
+            raise as_raised_again(self._closed_because)
+
+    def _add(self, pending: Pending) -> None:
+        self._counters.produces += 1
+        pending.number, pending.arrived = self._number, stopwatch()
+        self._number += 1
+        self._queue.append(pending)
+        self._sweep.note(pending.deadline)
+        self._schedule()
+
+    def _release(self, size: int) -> None:
+        for budget in self._budgets:
+            budget.give(size)
+
+    # leaving
+
+    def _schedule(self) -> None:
+        if not self._is_drain_scheduled and self._may_send():
+            self._is_drain_scheduled = True
+            self._loop.call_soon(self._drain)
+
+    def _may_send(self) -> bool:
+        """One append at a time tries whether what was refused is possible again."""
+        if not self._queue or self._pause is not None:
+            return False
+        is_sequenced = bool(self._queue[0].producers)
+        flights_max = _SEQUENCED_FLIGHTS_MAX if is_sequenced else _FLIGHTS_MAX
+        if self._refusal is not None:
+            flights_max = 1
+        if len(self._flights) < flights_max:
+            return True
+        leader = self._destination.leader
+        alike = (flight for flight in self._flights if flight.is_sequenced == is_sequenced)
+        if sum(flight.leader == leader for flight in alike) < flights_max:
+            return len(self._flights) < _ALL_FLIGHTS_MAX
+        if self._look_timer is None:
+            self._look_timer = self._loop.call_later(_LOOK_S, self._look_again)
+        return False
+
+    def _look_again(self) -> None:
+        """The appends in flight may hang at a leader that is none any more."""
+        self._look_timer = None
+        self._schedule()
+
+    def _drain(self) -> None:
+        self._is_drain_scheduled = False
+        if self._may_send():
+            refusal = self._destination.why_no_leader()
+            if refusal is not None:
+                self._hold(refusal)
+                return
+            pendings = self._take()
+            if pendings:
+                self._send(pendings)
+            self._schedule()
+
+    def _hold(self, refusal: RaftlogError) -> None:
+        """What is queued waits until the leader may be another one."""
+        self._refusal = refusal
+        if self._pause is None:
+            self._pause = self._loop.create_task(self._wait())
+
+    def _take(self) -> list[Pending]:
+        """What goes into the next append: calls with the same acknowledgement whom somebody waits for, or a single one
+        of idempotent producers."""
+        now = self._loop.time()
+        taken: list[Pending] = []
+        size = count = dropped = 0
+        queue = self._queue
+        while queue and size < _DRAIN_BYTES_MAX and count < _DRAIN_RECORDS_MAX:
+            if taken and ((queue[0].acks == ALL) != (taken[0].acks == ALL) or queue[0].producers or taken[0].producers):
+                break
+            pending = queue.popleft()
+            if pending.deadline <= now:
+                self._fail_expired(pending)
+                dropped += pending.size
+            elif pending.is_abandoned:
+                dropped += pending.size
+            else:
+                taken.append(pending)
+                size += pending.size
+                count += pending.count
+        self._release(dropped)
+        return taken
+
+    def _send(self, pendings: list[Pending]) -> None:
+        bound = self._destination.batch_bytes_max - HEADER_SIZE
+        batches, kept = build_batches(pendings, bound, self._wall_ms())
+        flight = _Flight(kept, self._loop.time(), self._destination.leader)
+        self._release(sum(pending.size for pending in pendings) - flight.size)
+        if not kept:
+            return
+        deadline = max(pending.deadline for pending in kept)
+        future = self._destination.append(batches, kept[0].acks, deadline)
+        self._flights[flight] = None
+        self._counters.appends += 1
+        future.add_done_callback(lambda done: self._landed(flight, done, batches))
+
+    # answering
+
+    def _landed(self, flight: _Flight, done: "asyncio.Future[Appended]", batches: Sequence[bytearray]) -> None:
+        del self._flights[flight]
+        error = OutcomeUnknown("the process stops") if done.cancelled() else done.exception()
+        if error is None and not flight.is_sequenced and _length(done.result()) != flight.count:
+            error = OutcomeUnknown(
+                f"{self._destination.name}: an answer for another number of records: {done.result()}"
+            )
+        if error is None:
+            self._resolve(flight, done.result(), batches)
+        elif isinstance(error, RaftlogError) and self._may_try_again(flight, error):
+            self._take_back(flight, error)
+        else:
+            self._fail(flight, error)
+        self._schedule()
+        if error is not None and not isinstance(error, RaftlogError):
+            raise error
+
+    def _resolve(self, flight: _Flight, appended: Appended, batches: Sequence[bytearray]) -> None:
+        self._refusal = None
+        self._counters.append_times.observe_since(flight.arrived)
+        offset: int = appended.base_offset
+        for pending in flight.pendings:
+            pending.appended = appended
+            pending.resolve(offset)
+            offset += pending.count
+        counters = self._counters
+        if appended.is_duplicate:
+            counters.duplicates += 1
+            self._release(flight.size)
+            return
+        counters.batches_in += len(batches)
+        counters.records_in += flight.count
+        counters.bytes_in += sum(map(len, batches))
+        self._release(flight.size)
+
+    def _may_try_again(self, flight: _Flight, error: RaftlogError) -> bool:
+        """Definite, and perhaps not so at the next leader or a little later; or safe to repeat."""
+        if self._closed_because is not None:
+            return False
+        if flight.is_sequenced:
+            [pending] = flight.pendings
+            if isinstance(error, OutOfOrderSequence):
+                return self._is_behind(pending)
+            if error.outcome == "unknown":
+                return not isinstance(error, DuplicateSequence)
+        return isinstance(error, Unavailable) and not isinstance(error, StorageFull | DescriptorsExhausted | LogDamaged)
+
+    def _is_behind(self, later: Pending) -> bool:
+        """Whether a call that came before, of the same producer, has no outcome yet."""
+        flying = (pending for flight in self._flights for pending in flight.pendings)
+        return any(
+            pending.number < later.number and not pending.producers.isdisjoint(later.producers)
+            for pending in (*flying, *self._queue)
+        )
+
+    def _take_back(self, flight: _Flight, error: RaftlogError) -> None:
+        """Nothing of it was appended: it waits in its old place until the leader may be another one."""
+        back = [pending for pending in flight.pendings if not pending.is_abandoned]
+        if error.outcome == "unknown":
+            for pending in back:
+                pending.maybe_appended = error
+        for pending in back:
+            pending.renew_batches()
+            self._sweep.note(pending.deadline)
+        size = sum(pending.size for pending in back)
+        self._release(flight.size - size)
+        if back and self._queue and self._queue[0].number < back[-1].number:
+            self._queue = deque(sorted([*back, *self._queue], key=lambda pending: pending.number))
+        else:
+            self._queue.extendleft(reversed(back))
+        if not isinstance(error, Unavailable):  # what became of one producer's call says nothing to others
+            error = NotLeader(f"{self._destination.name}: earlier calls have no answer yet: {error}")
+        self._hold(error)
+
+    async def _wait(self) -> None:
+        try:
+            await self._destination.leader_changes(NEVER)
+        finally:
+            self._pause = None
+            self._schedule()
+
+    def _fail(self, flight: _Flight, error: BaseException) -> None:
+        for pending in flight.pendings:
+            self._fail_one(pending, as_raised_again(error))
+        self._release(flight.size)
+
+    def _fail_one(self, pending: Pending, error: RaftlogError) -> None:
+        if pending.maybe_appended is not None and error.outcome != "unknown":
+            error = OutcomeUnknown(f"{pending.maybe_appended}; and when it was tried again: {error}")
+        if pending.fail(error):
+            if error.outcome == "unknown":
+                self._counters.produce_unknown += 1
+            else:
+                self._counters.produce_failures += 1
+
+    def close(self, why: RaftlogError) -> None:
+        """Nothing more is taken, and what is queued did not happen. What is in flight gets its answer."""
+        self._closed_because = why
+        if self._pause is not None:
+            self._pause.cancel()
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+        queue, self._queue = self._queue, deque()
+        for pending in queue:
+            self._fail_one(pending, as_raised_again(why))
+        self._release(sum(pending.size for pending in queue))
+
+    # deadlines
+
+    def _expire(self, now: float) -> float:
+        earliest: float = NEVER
+        left: deque[Pending] = deque()
+        freed = 0
+        for pending in self._queue:
+            if pending.deadline <= now:
+                self._fail_expired(pending)
+            if pending.deadline <= now or pending.is_abandoned:
+                freed += pending.size
+            else:
+                left.append(pending)
+                earliest = min(earliest, pending.deadline)
+        self._queue = left
+        self._release(freed)
+        for flight in self._flights:
+            for pending in flight.pendings:
+                if pending.deadline <= now:
+                    self._fail_late(pending)
+                elif not pending.is_abandoned:
+                    earliest = min(earliest, pending.deadline)
+        return earliest
+
+    def _fail_expired(self, pending: Pending) -> None:
+        name, refusal = self._destination.name, self._refusal
+        error: RaftlogError
+        oldest = next(iter(self._flights), None)
+        if oldest is not None and self._loop.time() - oldest.began > _SILENCE_S:
+            error = NoLeader(
+                f"{name}: the leader does not answer earlier appends (a majority may be missing), and the deadline "
+                "passed; nothing was appended"
+            )
+        elif isinstance(refusal, Overloaded) or refusal is None:
+            error = Overloaded(
+                f"{name}: the deadline passed before the record was appended, and it was not"
+                f"{f' ({refusal})' if refusal else ''}; send more slowly, or allow more time"
+            )
+        elif isinstance(refusal, NotLeader | ConnectionError):
+            error = NoLeader(f"{name}: no leader was found before the deadline, and nothing was appended ({refusal})")
+        else:
+            error = as_raised_again(refusal)
+        self._fail_one(pending, error)
+
+    def _fail_late(self, pending: Pending) -> None:
+        self._fail_one(
+            pending,
+            DeadlineExceeded(
+                f"{self._destination.name}: handed to the leader, but no majority had it on disk before the deadline; "
+                "read the end of the partition to learn what became of it"
+            ),
+        )
+
+
+def _length(appended: Appended) -> int:
+    return appended.next_offset - appended.base_offset

@@ -1,0 +1,65 @@
+"""Producer ids of this broker, from the controller in blocks (KIP-730). An id is given once, by one broker, ever.
+
+    next id ≤ end of the block          what is left of a block when the process stops is lost
+
+Called by the broker.
+"""
+
+import asyncio
+from typing import Final, NamedTuple
+
+from raftlog.errors import IdentityRefused, Overloaded, Unavailable, UnknownBroker
+from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller.machine import AllocateProducerIds
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.node import Node
+
+_BLOCK: Final = 1_000
+_LOOK_S: Final = 0.05
+
+
+class ProducerId(NamedTuple):
+    """What an idempotent producer writes into its batches."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class Producers:
+    """One for each process."""
+
+    def __init__(self, node: Node, metadata: Metadata) -> None:
+        self._node, self._metadata = node, metadata
+        self._next = self._end = 0
+        self._asked = self._block = 0
+        """Blocks that were ever asked for, and which of them the one at hand is."""
+        self._lock = asyncio.Lock()
+
+    async def allocate(self, deadline: Deadline, *, is_fresh: bool = False) -> ProducerId:
+        """A new id, with epoch 0. `is_fresh`: greater than all that were given out before the call, so that no
+        partition has expired it.
+
+        A broker that was just started waits until the controller knows that. Raises `Unavailable`, and
+        `DeadlineExceeded` when the controller did not answer (then at most a block is lost).
+        """
+        asked = self._asked
+        while not self._metadata.is_ready and self._node.loop.time() < deadline and self._node.is_working:
+            await self._node.pause(Deadline(min(deadline, self._node.loop.time() + _LOOK_S)))
+        try:
+            async with asyncio.timeout_at(deadline), self._lock:
+                if self._next == self._end or (is_fresh and self._block <= asked):
+                    await self._take_block(deadline)
+                self._next += 1
+                return ProducerId(self._next - 1, 0)
+        except TimeoutError:
+            raise Overloaded("the controller gave no producer ids before the deadline; ask again") from None
+
+    async def _take_block(self, deadline: Deadline) -> None:
+        me = self._node.identity
+        self._asked += 1
+        command = AllocateProducerIds(me.node_id, me.disk_uuid, me.boot_epoch, _BLOCK)
+        try:
+            first = await self._metadata.submit(command, deadline)
+        except (IdentityRefused, UnknownBroker) as error:  # of another start of this broker; another one may do
+            raise Unavailable(f"this broker gets no producer ids now, ask again, or another one: {error}") from None
+        self._next, self._end, self._block = first, first + _BLOCK, self._asked

@@ -1,0 +1,162 @@
+"""Streams of records, appended block by block: spread over partitions, built into batches, answered per partition.
+
+What `spreading` does for a request that wants an answer for each record this does at a cost per batch: nothing is kept
+for a single record but its bytes. A share is all or nothing; shares of one block succeed and fail apart.
+
+    a partition's records of one block stand one after another
+
+Blocks come in their order when each is handed over after the answer to the one before. Used by `api`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import NamedTuple, Self, TypeAlias
+
+from raftlog.config import TopicConfig
+from raftlog.errors import RaftlogError
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.produce.pending import RECORD_OVERHEAD_BYTES, record_size
+from raftlog.partitions.results import Acks
+from raftlog.partitions.routing.partition import CALL_BYTES_MAX
+from raftlog.partitions.routing.topics import Topic
+from raftlog.records import HEADER_SIZE, NewRecord, build_batch
+from raftlog.types import Offset
+
+Streamed: TypeAlias = bytes | NewRecord
+"""A record, or the value of one that has nothing else."""
+
+
+class Share(NamedTuple):
+    """What became of one partition's records of a block; `base_offset` is None when it failed, and with `acks=0`.
+
+    `places` are their places in the block.
+    """
+
+    partition: int
+    places: Sequence[int]
+    base_offset: Offset | None
+    error: RaftlogError | None
+
+
+class StreamBounds(NamedTuple):
+    """What a stream into a topic has to keep to, in bytes."""
+
+    record_bytes_max: int
+    """A record may have no more, its key, headers and overhead included."""
+    block_bytes_max: int
+    """A block holds no more, unless it is one record: half a segment, so that segments fill at least by half."""
+
+    @classmethod
+    def of(cls, config: TopicConfig) -> Self:
+        return cls(
+            min(config.max_message_bytes, CALL_BYTES_MAX) - HEADER_SIZE - RECORD_OVERHEAD_BYTES,
+            min(CALL_BYTES_MAX, config.segment_bytes // 2),
+        )
+
+
+class _Queued(NamedTuple):
+    number: int
+    places: Sequence[int]
+    future: "asyncio.Future[int] | None"
+    error: RaftlogError | None
+
+
+class ProduceStream:
+    """Records without end into one topic, or into the partition that is given. Made by the broker.
+
+    A topic that is deleted meanwhile refuses what comes; a later one of the same name is another one.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        partition: int | None,
+        wall_ms: Callable[[], int],
+        put_right: Callable[[list[Share], Topic, Deadline], Awaitable[list[Share]]],
+    ) -> None:
+        """Raises `UnknownPartition`. `put_right`: see `Finder`."""
+        if partition is not None:
+            topic.partition(partition)
+        self._topic, self._partition, self._wall_ms, self._put_right = topic, partition, wall_ms, put_right
+        self.bounds = StreamBounds.of(topic.config)
+
+    async def append(
+        self, records: Sequence[Streamed], named: Sequence[int | None] | None, acks: Acks, deadline: Deadline
+    ) -> list[Share]:
+        """Append a block; one answer for each partition.
+
+        `named` holds the partition that each record wants, where any wants one. Records without a timestamp get the
+        time of the append. A record too large fails its share.
+        """
+        now_ms = self._wall_ms()
+        queued = []
+        for number, places in _spread(self._topic, self._partition, records, named).items():
+            some = records if len(places) == len(records) else [records[place] for place in places]
+            queued.append(await _queue(self._topic, number, places, some, acks, deadline, now_ms))
+        shares = [await _settled(each) for each in queued]
+        return await self._put_right(shares, self._topic, deadline)
+
+
+def _spread(
+    topic: Topic, partition: int | None, records: Sequence[Streamed], named: Sequence[int | None] | None
+) -> dict[int, Sequence[int]]:
+    """Places by partition, in the order in which each partition is first named."""
+    if partition is None and len(topic.partitions) == 1 and named is None:
+        partition = 0
+    if partition is not None:
+        return {partition: range(len(records))}
+    places: dict[int, list[int]] = {}
+    for place, record in enumerate(records):
+        number = None if named is None else named[place]
+        if number is None:
+            number = topic.choose(None if type(record) is bytes else record.key)  # type: ignore[union-attr]
+        places.setdefault(number, []).append(place)
+    return dict(places)
+
+
+async def _queue(
+    topic: Topic,
+    number: int,
+    places: Sequence[int],
+    records: Sequence[Streamed],
+    acks: Acks,
+    deadline: Deadline,
+    now_ms: int,
+) -> _Queued:
+    try:
+        target = topic.partition(number)
+        sizes = [_size(record) for record in records]
+        target.check_size(max(sizes))
+        if target.config.is_compacted:
+            target.check_keys(NewRecord(each) if type(each) is bytes else each for each in records)  # type: ignore[misc]
+        batches = [
+            build_batch(part, now_ms=now_ms) for part in _parts(records, sizes, target.batch_bytes_max - HEADER_SIZE)
+        ]
+        future = await target.enqueue_batches(batches, len(records), acks, deadline)
+    except RaftlogError as error:
+        return _Queued(number, places, None, error)
+    return _Queued(number, places, future, None)
+
+
+def _size(record: Streamed) -> int:
+    return len(record) + RECORD_OVERHEAD_BYTES if type(record) is bytes else record_size(record)  # type: ignore[arg-type]
+
+
+def _parts(records: Sequence[Streamed], sizes: Sequence[int], bound: int) -> Iterator[list[Streamed]]:
+    """The records in their order, as much in each part as a batch may hold, and at least one."""
+    begin = filled = 0
+    for place, size in enumerate(sizes):
+        if filled + size > bound and place > begin:
+            yield list(records[begin:place])
+            begin, filled = place, 0
+        filled += size
+    yield list(records[begin:])
+
+
+async def _settled(queued: _Queued) -> Share:
+    if queued.future is None:
+        return Share(queued.number, queued.places, None, queued.error)
+    try:
+        return Share(queued.number, queued.places, Offset(await queued.future), None)
+    except RaftlogError as error:
+        return Share(queued.number, queued.places, None, error)

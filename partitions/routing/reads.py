@@ -1,0 +1,128 @@
+"""What is asked of a partition's leader, wherever that is: records with long poll, bounds, offsets by time; and to
+delete what is old, which can be asked again like a read.
+
+A long poll is asked in pieces, so that it follows a change of leader. Called by the broker.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from raftlog.errors import OutcomeUnknown, RaftlogError
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.node import Node
+from raftlog.partitions.replica import Replica
+from raftlog.partitions.results import Fetched, OffsetRange
+from raftlog.partitions.routing.partition import Partition
+from raftlog.partitions.routing.router import FETCH, OFFSETS, TIMESTAMP, TRIM, Router, numbers_of
+from raftlog.types import NodeId, Offset
+
+_POLL_MS = 2_000
+"""A long poll is asked of the leader in pieces of this length."""
+_AGAIN_MS = 500
+"""Pause before a leader that does not let a poll wait is asked again."""
+_LOOK_MS = 1_500
+"""A leader is looked for at least so long before a fetch takes what the replica here has."""
+
+
+class Reader:
+    """One for each process."""
+
+    def __init__(self, node: Node, router: Router) -> None:
+        self.lets_wait = True
+        """Fetches may wait for records; not any more once the broker is about to stop."""
+        self._node, self._router = node, router
+
+    async def fetch(
+        self, target: Partition, offset: int, max_bytes: int, min_bytes: int, deadline: Deadline
+    ) -> Fetched:
+        """See `Broker.fetch`."""
+        while True:
+            until = Deadline(min(deadline, deadline_in(_POLL_MS)))
+            fetched = await self._fetch_until(target, offset, max_bytes, min_bytes, until)
+            now = asyncio.get_running_loop().time()
+            if sum(map(len, fetched.batches)) >= min_bytes or now >= deadline or self._node.ended.done():
+                return fetched
+            if not self.lets_wait or (fetched.batches and now < until):  # no more of it fits
+                return fetched
+            if now < until:  # the leader has too many who wait, or ends
+                await self._node.pause(Deadline(min(until, deadline_in(_AGAIN_MS))))
+
+    async def _fetch_until(
+        self, target: Partition, offset: int, max_bytes: int, min_bytes: int, until: Deadline
+    ) -> Fetched:
+        """Wait for records a while; then whoever leads is looked for again."""
+
+        async def here(replica: Replica) -> Fetched:
+            return await replica.fetch(offset, max_bytes, min_bytes, until)
+
+        async def there(node: NodeId) -> Fetched:
+            header = {"offset": offset, "max_bytes": max_bytes, "min_bytes": min_bytes}
+            answer = await self._router.read(node, FETCH, target, header, until)
+            high_watermark, log_start, epoch = numbers_of(answer, 3)
+            batches = [memoryview(piece) for piece in answer.payload]
+            return Fetched(batches, Offset(high_watermark), Offset(log_start), epoch)
+
+        # A fetch that does not want to wait for records still wants an answer.
+        patient = Deadline(max(until, deadline_in(_LOOK_MS)))
+        return await self._router.call(target, patient, here, there)
+
+    async def offsets(self, target: Partition, linearizable: bool, deadline: Deadline) -> OffsetRange:
+        """See `Broker.offsets`."""
+
+        async def here(replica: Replica) -> OffsetRange:
+            return await replica.offsets(linearizable, deadline)
+
+        async def there(node: NodeId) -> OffsetRange:
+            header = {"linearizable": linearizable}
+            beginning, end = numbers_of(await self._router.read(node, OFFSETS, target, header, deadline), 2)
+            return OffsetRange(Offset(beginning), Offset(end))
+
+        return await self._router.call(target, deadline, here, there)
+
+    async def offset_for_timestamp(
+        self, target: Partition, timestamp_ms: int, deadline: Deadline
+    ) -> tuple[Offset, int] | None:
+        """See `Broker.offset_for_timestamp`."""
+
+        async def here(replica: Replica) -> tuple[Offset, int] | None:
+            return await replica.offset_for_timestamp(timestamp_ms, deadline)
+
+        async def there(node: NodeId) -> tuple[Offset, int] | None:
+            answer = await self._router.read(node, TIMESTAMP, target, {"timestamp": timestamp_ms}, deadline)
+            if answer.value is None:
+                return None
+            offset, timestamp = numbers_of(answer, 2)
+            return Offset(offset), timestamp
+
+        return await self._router.call(target, deadline, here, there)
+
+    async def delete_before(self, target: Partition, offset: int, deadline: Deadline) -> Offset:
+        """See `Broker.delete_records`. Unlike a read it has happened perhaps once any attempt got no answer."""
+        lost: list[OutcomeUnknown] = []
+
+        async def noted(attempt: Coroutine[Any, Any, Offset]) -> Offset:
+            try:
+                return await attempt
+            except OutcomeUnknown as error:
+                lost.append(error)
+                raise
+
+        async def here(replica: Replica) -> Offset:
+            return await noted(replica.delete_before(offset, deadline))
+
+        async def there(node: NodeId) -> Offset:
+            return await noted(self._deleted_at(node, target, offset, deadline))
+
+        try:
+            return await self._router.call(target, deadline, here, there)
+        except RaftlogError as error:
+            if lost and error.outcome == "failed":
+                raise OutcomeUnknown(
+                    f"the records below {offset} may be gone ({lost[-1]}); ask again ({error})"
+                ) from error
+            raise
+
+    async def _deleted_at(self, node: NodeId, target: Partition, offset: int, deadline: Deadline) -> Offset:
+        [start] = numbers_of(await self._router.read(node, TRIM, target, {"before": offset}, deadline), 1)
+        return Offset(start)

@@ -1,0 +1,275 @@
+"""The controller once more, as naively as can be: dictionaries, copied before each command and put back if it fails.
+
+It knows nothing of tables, indexes or bytes. A refusal is the name of its error.
+"""
+
+import copy
+from typing import Any
+
+from raftlog.partitions.controller.machine import (
+    FEATURE_LEVEL_LEAST,
+    AllocateProducerIds,
+    AlterClusterConfig,
+    AlterTopicConfigs,
+    Bootstrap,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    RegisterBroker,
+    RemoveBroker,
+    Request,
+    SetAssignment,
+    SetFeatureLevel,
+    SetMaintenance,
+    UpdateBroker,
+)
+
+
+class Refused(Exception):
+    """A command that does not hold."""
+
+
+def refuse(when: bool, error: str) -> None:
+    if when:
+        raise Refused(error)
+
+
+class Model:
+    """What should be there."""
+
+    def __init__(self, answers_max: int) -> None:
+        self.data: dict[str, Any] = {
+            "bootstrap": None,
+            "brokers": {},
+            "retired": {},
+            "topics": {},
+            "deleted": set(),
+            "producer_id": 0,
+            "level": 0,
+            "maintenance": {},
+            "settings": ({}, 0),
+        }
+        self.answers: list[tuple[Any, int, Any]] = []
+        self.forgotten = 0
+        self._answers_max = answers_max
+
+    def apply(self, request: Request, index: int) -> Any:
+        """The number, or the name of the error."""
+        for request_id, _, answer in self.answers:
+            if request_id == request.request_id:
+                return answer
+        if request.basis_index < self.forgotten:
+            return "OutcomeUnknown"
+        before = copy.deepcopy(self.data)
+        try:
+            answer = self._do(request.command, index)
+        except Refused as refusal:
+            self.data = before
+            answer = str(refusal)
+        self.answers.append((request.request_id, index, answer))
+        if len(self.answers) > self._answers_max:
+            self.forgotten = self.answers.pop(0)[1]
+        return answer
+
+    def _do(self, command: Command, index: int) -> int:
+        refuse(self.data["bootstrap"] is None and not isinstance(command, Bootstrap), "Unavailable")
+        match command:
+            case Bootstrap():
+                refuse(self.data["bootstrap"] not in (None, command), "InvalidArgument")
+                self.data["bootstrap"] = command
+                self.data["level"] = self.data["level"] or command.feature_level
+            case RegisterBroker():
+                return self._register(command, index)
+            case UpdateBroker():
+                broker = self._broker(command)
+                refuse(command.expected_version not in (None, broker["version"]), "VersionConflict")
+                if broker["draining"] != command.is_draining:
+                    broker.update(draining=command.is_draining, version=index)
+                return int(broker["version"])
+            case RemoveBroker():
+                self._remove_broker(command)
+            case AllocateProducerIds():
+                refuse(self._broker(command)["epoch"] != command.boot_epoch, "IdentityRefused")
+                self.data["producer_id"] += command.count
+                return int(self.data["producer_id"]) - command.count
+            case SetFeatureLevel():
+                self._raise_level(command.level)
+            case SetMaintenance():
+                return self._maintain(command, index)
+            case AlterClusterConfig():
+                return self._alter_cluster(command, index)
+            case CreateTopic():
+                self._create(command, index)
+            case DeleteTopic():
+                self._topic(command)
+                del self.data["topics"][command.topic_id]
+                self.data["deleted"].add(command.topic_id)
+            case AlterTopicConfigs():
+                self._alter(command, index)
+            case SetAssignment():
+                self._assign(command, index)
+        return index
+
+    def _owner(self, node_id: int) -> Any:
+        if node_id in self.data["brokers"]:
+            return self.data["brokers"][node_id]["disk"]
+        owners = [seed.disk_uuid for seed in self.data["bootstrap"].seeds if seed.node_id == node_id]
+        return owners[0] if owners and owners[0] not in self.data["retired"] else None
+
+    def _register(self, command: RegisterBroker, index: int) -> int:
+        brokers, retired, node, disk = self.data["brokers"], self.data["retired"], command.node_id, command.disk_uuid
+        refuse(disk in retired, "IdentityRefused")
+        everybody = {seed.node_id: seed.disk_uuid for seed in self.data["bootstrap"].seeds}
+        holders = [other for other, its in everybody.items() if its == disk]
+        holders += [other for other, broker in brokers.items() if broker["disk"] == disk]
+        refuse(any(other != node for other in holders), "IdentityRefused")
+        owner = self._owner(node)
+        refuse(owner not in (None, disk, command.replaces), "IdentityRefused")
+        if command.replaces is not None and command.replaces != owner:
+            refuse(retired.get(command.replaces) != node, "IdentityRefused")
+        refuse(not command.feature_level_min <= self.data["level"] <= command.feature_level_max, "InvalidArgument")
+        levels = (command.feature_level_min, command.feature_level_max)
+        told = {"epoch": command.boot_epoch, "rest": (command.host, command.addresses, levels), "levels": levels}
+        old = brokers.get(node) if owner == disk else None
+        heir_of = brokers.get(node) if self.data["level"] == 3 else old
+        draining = bool(heir_of and heir_of["draining"]) if command.is_draining is None else command.is_draining
+        if old is not None:
+            refuse(told["epoch"] < old["epoch"], "IdentityRefused")
+            refuse(told["epoch"] == old["epoch"] and told["rest"] != old["rest"], "IdentityRefused")
+            if told["epoch"] == old["epoch"] and draining == old["draining"]:
+                return int(old["version"])
+        if owner not in (None, disk):
+            retired[owner] = node
+            self._replace((node, owner), (node, disk), index)
+        brokers[node] = {**told, "disk": disk, "host": command.host, "draining": draining, "version": index}
+        return index
+
+    def _replace(self, old: Any, new: Any, index: int) -> None:
+        for topic in self.data["topics"].values():
+            for number, replicas in enumerate(topic["now"]):
+                if old in replicas:
+                    topic["now"][number] = tuple(new if each == old else each for each in replicas)
+                    topic["versions"][number] = index
+
+    def _raise_level(self, level: int) -> None:
+        refuse(level < self.data["level"], "InvalidArgument")
+        if level == self.data["level"]:
+            return
+        if level <= FEATURE_LEVEL_LEAST:
+            self.data["level"] = level
+            return
+        brokers = self.data["brokers"]
+        refuse(
+            any(not low <= level <= high for low, high in (each["levels"] for each in brokers.values())),
+            "InvalidArgument",
+        )
+        seeds = self.data["bootstrap"].seeds
+        missing = [seed for seed in seeds if seed.node_id not in brokers and seed.disk_uuid not in self.data["retired"]]
+        refuse(bool(missing), "ChangeRefused")
+        self.data["level"] = level
+
+    def _maintain(self, command: SetMaintenance, index: int) -> int:
+        refuse(self.data["level"] < 3, "InvalidArgument")
+        self._broker(command)
+        rows, node = self.data["maintenance"], command.node_id
+        is_on, version = rows.get(node, (False, 0))
+        refuse(command.expected_version not in (None, version), "VersionConflict")
+        if is_on == command.is_on:
+            return int(version)
+        others = {other for other, (other_on, _) in rows.items() if other_on}
+        if command.is_on:
+            refuse(len(self.data["brokers"]) == 1, "InvalidArgument")
+            resting = {*others, node}
+            refuse(bool(others) and 2 * len(resting) >= len(self.data["brokers"]), "ChangeRefused")
+            for topic in self.data["topics"].values():
+                for replicas in topic["now"]:
+                    among = [each for each, _ in replicas if each in resting]
+                    is_here = (node, command.disk_uuid) in replicas
+                    refuse(is_here and len(among) > 1 and 2 * len(among) >= len(replicas), "ChangeRefused")
+        rows[node] = (command.is_on, index)
+        return index
+
+    def _alter_cluster(self, command: AlterClusterConfig, index: int) -> int:
+        refuse(self.data["level"] < 3, "InvalidArgument")
+        configs, version = self.data["settings"]
+        refuse(command.expected_version not in (None, version), "VersionConflict")
+        after = {name: value for name, value in configs.items() if name not in command.unset}
+        after.update(command.configs)
+        if after == configs:
+            return int(version)
+        self.data["settings"] = (after, index)
+        return index
+
+    def _broker(self, command: UpdateBroker | AllocateProducerIds | SetMaintenance) -> dict[str, Any]:
+        broker: dict[str, Any] | None = self.data["brokers"].get(command.node_id)
+        if broker is None or broker["disk"] != command.disk_uuid:
+            raise Refused("UnknownBroker")
+        return broker
+
+    def _remove_broker(self, command: RemoveBroker) -> None:
+        refuse(self._owner(command.node_id) != command.disk_uuid, "UnknownBroker")
+        mine = (command.node_id, command.disk_uuid)
+        refuse(any(mine in group for topic in self.data["topics"].values() for group in topic["now"]), "ChangeRefused")
+        there = self.data["brokers"].get(command.node_id)
+        refuse(self.data["level"] == 3 and there is not None and not there["draining"], "ChangeRefused")
+        self.data["brokers"].pop(command.node_id, None)
+        self.data["maintenance"].pop(command.node_id, None)
+        self.data["retired"][command.disk_uuid] = command.node_id
+
+    def _hosts(self, replicas: Any, known: Any = ()) -> None:
+        hosts = []
+        for node_id, disk in replicas:
+            broker = self.data["brokers"].get(node_id)
+            is_there = broker is not None and broker["disk"] == disk
+            refuse(not is_there and (node_id, disk) not in known, "UnknownBroker")
+            hosts += [broker["host"]] if is_there else []
+        refuse(len(hosts) != len(set(hosts)), "InvalidArgument")
+
+    def _create(self, command: CreateTopic, index: int) -> None:
+        topics = self.data["topics"]
+        refuse(command.topic_id in self.data["deleted"], "InvalidArgument")
+        taken = command.topic_id in topics or any(topic["name"] == command.name for topic in topics.values())
+        refuse(taken, "TopicExists")
+        for wanted in ("UnknownBroker", "InvalidArgument"):  # an unknown broker anywhere comes before shared hosts
+            for replicas in command.partitions:
+                try:
+                    self._hosts(replicas)
+                except Refused as refusal:
+                    refuse(str(refusal) == wanted, wanted)
+        configs = dict(command.configs)
+        refuse(int(configs.get("min.insync.replicas", 1)) > command.replication_factor, "InvalidArgument")
+        now = [tuple(tuple(replica) for replica in replicas) for replicas in command.partitions]
+        versions = [index] * len(now)
+        topics[command.topic_id] = {
+            "name": command.name,
+            "now": now,
+            "versions": versions,
+            "configs": configs,
+            "version": index,
+        }
+
+    def _topic(self, command: DeleteTopic | AlterTopicConfigs) -> dict[str, Any]:
+        topic: dict[str, Any] = self.data["topics"].get(command.topic_id, {"name": None})
+        refuse(topic["name"] != command.name, "UnknownTopic")
+        return topic
+
+    def _alter(self, command: AlterTopicConfigs, index: int) -> None:
+        topic = self._topic(command)
+        refuse(command.expected_version not in (None, topic["version"]), "VersionConflict")
+        for name in command.unset:
+            topic["configs"].pop(name, None)
+        topic["configs"].update(command.configs)
+        wanted = int(topic["configs"].get("min.insync.replicas", 1))
+        refuse(any(wanted > len(replicas) for replicas in topic["now"]), "InvalidArgument")
+        topic["version"] = index
+
+    def _assign(self, command: SetAssignment, index: int) -> None:
+        topic = self.data["topics"].get(command.topic_id)
+        refuse(topic is None, "UnknownTopic")
+        refuse(command.partition >= len(topic["now"]), "UnknownPartition")
+        refuse(command.expected_version != topic["versions"][command.partition], "VersionConflict")
+        target = tuple(tuple(replica) for replica in command.replicas)
+        self._hosts(target, topic["now"][command.partition])
+        wanted = int(topic["configs"].get("min.insync.replicas", 1))
+        refuse(wanted > len(target), "InvalidArgument")
+        topic["now"][command.partition], topic["versions"][command.partition] = target, index

@@ -1,0 +1,145 @@
+"""Commands drawn by hypothesis from a small world, so that they meet: five nodes, eight disks, four names and uuids.
+
+`CURRENT` as an expected version, `ITS_NAME` as a name and `SOME_TOPIC` as a uuid stand for what holds when a command is
+proposed (`aimed`): otherwise most commands would be refused.
+"""
+
+from dataclasses import replace
+from typing import TypeAlias
+
+from hypothesis import strategies as st
+
+from raftlog.errors import RaftlogError
+from raftlog.partitions.controller.machine import (
+    AllocateProducerIds,
+    AlterClusterConfig,
+    AlterTopicConfigs,
+    Bootstrap,
+    Command,
+    ControllerState,
+    CreateTopic,
+    DeleteTopic,
+    RegisterBroker,
+    RemoveBroker,
+    SetAssignment,
+    SetFeatureLevel,
+    SetMaintenance,
+    UpdateBroker,
+)
+from raftlog.types import Index, NodeId
+from tests.controller.machine.fleet import BOOTSTRAP, CLUSTER_ID, SEEDS, disk, register, replica, topic_id
+
+Compared: TypeAlias = UpdateBroker | AlterTopicConfigs | SetAssignment | SetMaintenance | AlterClusterConfig
+"""Commands with an expected version."""
+CURRENT = Index(1 << 40)
+ITS_NAME = "its-name"
+SOME_TOPIC = topic_id(99)
+NAMES = ("a", "b", "c", "__internal")
+SETTINGS = (("flush.ms", "9"), ("min.insync.replicas", "2"), ("min.insync.replicas", "3"), ("retention.ms", "5"))
+
+nodes = st.integers(1, 5)
+disks = st.integers(1, 8)
+names = st.sampled_from(NAMES)
+topic_ids = st.integers(1, 4).map(topic_id)
+topic_ids_or_some = st.one_of(st.just(SOME_TOPIC), st.just(SOME_TOPIC), topic_ids)
+names_or_its = st.sampled_from((ITS_NAME, ITS_NAME, ITS_NAME, ITS_NAME, "a"))
+versions = st.sampled_from((CURRENT, CURRENT, CURRENT, Index(1)))
+optional_versions = st.one_of(st.none(), versions)
+members = st.builds(lambda node, number: replica(node, node if number < 8 else number), nodes, disks)
+replica_sets = st.lists(members, min_size=1, max_size=4, unique_by=lambda member: member.node_id).map(tuple)
+settings = st.lists(st.sampled_from(SETTINGS), max_size=2, unique_by=lambda pair: pair[0]).map(sorted).map(tuple)
+
+
+@st.composite
+def creations(draw: st.DrawFn) -> CreateTopic:
+    factor = draw(st.integers(1, 4))
+    rows = st.permutations(range(1, 6)).map(lambda order: tuple(map(replica, order[:factor])))
+    placed = draw(st.lists(rows, min_size=1, max_size=3).map(tuple))
+    name = draw(names)
+    return CreateTopic(name, draw(topic_ids), placed, draw(settings), 7, name.startswith("__"))
+
+
+@st.composite
+def registrations(draw: st.DrawFn) -> RegisterBroker:
+    node = draw(nodes)
+    number = draw(st.one_of(st.just(node), st.just(node), disks))
+    return register(
+        node,
+        number,
+        draw(st.integers(1, 4)),
+        host=draw(st.sampled_from([f"host-{node}", "host-1"])),
+        port=draw(st.sampled_from([9000, 9100])),
+        levels=draw(st.sampled_from([(1, 3), (1, 3), (2, 3), (1, 2), (4, 4)])),
+        draining=draw(st.sampled_from([None, None, True, False])),
+        replaces=draw(st.one_of(st.none(), disks.filter(lambda other: other != number))),
+    )
+
+
+@st.composite
+def alterations(draw: st.DrawFn) -> AlterTopicConfigs:
+    configs = draw(settings) or (("flush.ms", "3"),)
+    unset = {name for name, _ in SETTINGS} - {name for name, _ in configs}
+    chosen = draw(st.lists(st.sampled_from(sorted(unset)), max_size=2, unique=True))
+    return AlterTopicConfigs(
+        draw(names_or_its), draw(topic_ids_or_some), configs, tuple(sorted(chosen)), draw(optional_versions)
+    )
+
+
+@st.composite
+def cluster_alterations(draw: st.DrawFn) -> AlterClusterConfig:
+    value = draw(st.sampled_from(("off", "on")))
+    if draw(st.booleans()):
+        return AlterClusterConfig((("balancer.mode", value),), (), draw(optional_versions))
+    return AlterClusterConfig((), ("balancer.mode",), draw(optional_versions))
+
+
+identities = st.one_of(nodes.map(replica), nodes.map(replica), st.builds(replica, nodes, disks))
+commands: st.SearchStrategy[Command] = st.one_of(
+    creations(),
+    creations(),
+    registrations(),
+    registrations(),
+    st.builds(DeleteTopic, names_or_its, topic_ids_or_some),
+    alterations(),
+    st.builds(SetAssignment, topic_ids_or_some, st.integers(0, 3), replica_sets, versions),
+    st.builds(SetAssignment, topic_ids_or_some, st.just(0), replica_sets, st.just(CURRENT)),
+    nodes.map(lambda node: UpdateBroker(NodeId(node), disk(node), True)),
+    st.builds(lambda who, *what: UpdateBroker(*who, *what), identities, st.booleans(), optional_versions),
+    identities.map(lambda who: RemoveBroker(*who)),
+    st.builds(lambda who, *what: AllocateProducerIds(*who, *what), identities, st.integers(1, 2), st.integers(1, 9)),
+    st.builds(SetFeatureLevel, st.integers(1, 3)),
+    st.just(SetFeatureLevel(3)),
+    nodes.map(lambda node: SetMaintenance(NodeId(node), disk(node), True)),
+    st.builds(lambda who, *what: SetMaintenance(*who, *what), identities, st.booleans(), optional_versions),
+    cluster_alterations(),
+    st.sampled_from((BOOTSTRAP, Bootstrap(CLUSTER_ID, SEEDS[:2], 2, 1))),
+)
+
+
+def aimed(command: Command, state: ControllerState) -> Command:
+    """The command with the name and version that hold now, where it asks for them."""
+    if isinstance(command, DeleteTopic | AlterTopicConfigs | SetAssignment) and command.topic_id == SOME_TOPIC:
+        known = sorted(topic.topic_id for topic in state.topics)
+        command = replace(command, topic_id=known[0] if known else SOME_TOPIC)
+    if isinstance(command, DeleteTopic | AlterTopicConfigs) and command.name == ITS_NAME:
+        topic = state.topics.get(command.topic_id)
+        command = command if topic is None else replace(command, name=topic.name)
+    if not isinstance(command, Compared) or command.expected_version != CURRENT:
+        return command
+    try:
+        return replace(command, expected_version=_version(command, state))
+    except RaftlogError:
+        return command
+
+
+def _version(command: Compared, state: ControllerState) -> Index:
+    if isinstance(command, SetMaintenance):
+        row = state.maintenance.get(command.node_id)
+        return Index(0) if row is None else row.version
+    if isinstance(command, AlterClusterConfig):
+        return state.settings.first().version if len(state.settings) else Index(0)
+    if isinstance(command, UpdateBroker):
+        return state.broker(command.node_id).version
+    if isinstance(command, AlterTopicConfigs):
+        return state.topic_by_id(command.topic_id).version
+    return state.assignment(command.group).version

@@ -1,0 +1,146 @@
+"""Random commands against a naive model; replicas, repetitions and snapshots must not make a difference."""
+
+from collections.abc import Iterator
+from unittest.mock import patch
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog.partitions.controller.machine import (
+    Answer,
+    Command,
+    ControllerState,
+    GroupName,
+    Request,
+    SnapshotReader,
+    snapshot_payloads,
+    state,
+)
+from raftlog.types import Index, NodeId
+from tests.controller.machine.fleet import BOOTSTRAP, BOOTSTRAP_3, Scribe, contents, create, register, replay, replica
+from tests.controller.machine.model import Model
+from tests.controller.machine.strategies import aimed, commands
+
+ANSWERS_MAX = 6
+Step = tuple[Command, int]
+steps = st.lists(st.tuples(commands, st.sampled_from([0] * 9 + [1, 2, 9])), min_size=15, max_size=45)
+"""A command, and how many requests ago the one was that is proposed again instead; 0: it is a new one."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _short_memory() -> Iterator[None]:
+    with patch.object(state, "ANSWERS_MAX", ANSWERS_MAX):
+        yield
+
+
+def starts(is_new: bool) -> list[Command]:
+    """The first commands of a cluster of feature level 3, or of one that was founded by an older release."""
+    topics = [create("a", 1, (1, 2, 3), (3, 4, 5)), create("b", 2, (4, 5))]
+    return [BOOTSTRAP_3 if is_new else BOOTSTRAP, *map(register, range(1, 6)), *topics]
+
+
+def told(answer: Answer) -> object:
+    return answer.value if answer.error is None else type(answer.error).__name__
+
+
+def check(controller: ControllerState, model: Model) -> None:
+    """What can be asked of one is what is in the other."""
+    data = model.data
+    assert {
+        row.node_id: (row.disk_uuid, row.boot_epoch, row.is_draining, row.version) for row in controller.brokers
+    } == {node: (row["disk"], row["epoch"], row["draining"], row["version"]) for node, row in data["brokers"].items()}
+    assert {row.disk_uuid: row.node_id for row in controller.retired} == data["retired"]
+    assert {row.topic_id for row in controller.deleted} == data["deleted"]
+    assert controller.topic_names() == sorted(topic["name"] for topic in data["topics"].values())
+    assert controller.next_producer_id == data["producer_id"]
+    assert controller.feature_level == data["level"]
+    assert {row.node_id: (row.is_on, row.version) for row in controller.maintenance} == data["maintenance"]
+    assert [(dict(row.configs), row.version) for row in controller.settings] in ([data["settings"]], [])
+    assert len(controller.settings) == bool(data["settings"][1])
+    reluctant = {node for node, row in data["brokers"].items() if row["draining"]}
+    reluctant |= {node for node, (is_on, _) in data["maintenance"].items() if is_on}
+    assert {node for node in range(1, 6) if controller.is_reluctant(NodeId(node))} == reluctant
+    there = data["brokers"].keys() - reluctant
+    assert [each.replica.node_id for each in controller.candidates()] == sorted(there)
+    assert controller.forgotten_index == model.forgotten
+    for topic_id, topic in data["topics"].items():
+        found = controller.topic(topic["name"])
+        assert (found.topic_id, found.version, dict(found.configs)) == (topic_id, topic["version"], topic["configs"])
+        for partition, replicas in enumerate(topic["now"]):
+            assignment = controller.assignment(GroupName(topic_id, partition))
+            assert (assignment.replicas, assignment.version) == (replicas, topic["versions"][partition])
+    groups = [group for topic in data["topics"].values() for group in topic["now"]]
+    assert controller.group_count() == len(groups)
+    assert all(row.topic_id in data["topics"] for row in controller.moved)
+    for node in range(1, 6):
+        mine = tuple(replica(node))
+        load = (sum(mine in group for group in groups), sum(mine == group[0] for group in groups))
+        assert controller.load(replica(node)) == load
+        assert len(controller.groups_of(replica(node))) == load[0]
+
+
+def restored(controller: ControllerState, piece_bytes: int) -> ControllerState:
+    reader = SnapshotReader()
+    *first, last = list(snapshot_payloads(controller, Index(1), piece_bytes))
+    assert [reader.take(payload) for payload in first] == [None] * len(first)
+    restoration = reader.take(last)
+    assert restoration is not None
+    return restoration.finish()
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps, st.integers(0, 9).map(bool), st.booleans())
+def test_every_answer_is_that_of_the_model(drawn: list[Step], is_started: bool, is_new: bool) -> None:
+    scribe, model = Scribe(), Model(ANSWERS_MAX)
+    requests: list[Request] = []
+    for command, ago in [(command, 0) for command in starts(is_new) if is_started] + drawn:
+        if ago and len(requests) >= ago:
+            request = requests[-ago]
+        else:
+            request = scribe.request(aimed(command, scribe.state))
+            requests.append(request)
+        before = contents(scribe.state)
+        answer = scribe.put(request)
+        assert told(answer) == model.apply(request, scribe.last_index)
+        if answer.error is not None or answer.is_repeated:
+            assert contents(scribe.state) == before
+        check(scribe.state, model)
+
+
+@settings(max_examples=80, deadline=None)
+@given(steps, st.data(), st.booleans())
+def test_replicas_agree_and_a_snapshot_at_any_point_changes_nothing(
+    drawn: list[Step], data: st.DataObject, is_new: bool
+) -> None:
+    scribe = Scribe()
+    for command in [*starts(is_new), *(command for command, _ in drawn)]:
+        scribe.put(scribe.request(aimed(command, scribe.state)))
+    assert replay(scribe.log).state_hash() == scribe.state.state_hash()
+    cut = data.draw(st.integers(0, len(scribe.log)))
+    middle = replay(scribe.log[:cut])
+    copy = restored(middle, data.draw(st.integers(1, 400)))
+    assert copy.state_hash() == middle.state_hash()
+    assert contents(copy) == contents(middle)
+    rest = [scribe.state, middle, copy]
+    for replica_state in rest[1:]:
+        replay(scribe.log, replica_state)
+    assert len({each.state_hash() for each in rest}) == 1
+    assert len({b"".join(snapshot_payloads(each, Index(1))) for each in rest}) == 1
+    assert contents(copy) == contents(scribe.state)
+
+
+@settings(max_examples=80, deadline=None)
+@given(steps, st.booleans())
+def test_the_hash_tells_states_apart(drawn: list[Step], is_new: bool) -> None:
+    scribe = Scribe()
+    seen: dict[bytes, object] = {}
+    for command, _ in [*((command, 0) for command in starts(is_new)), *drawn]:
+        scribe.put(Request(UUID(int=1), scribe.state.applied_index, aimed(command, scribe.state)))
+        for row in list(scribe.state.answered):
+            scribe.state.answered.remove(row.request_id)
+        scribe.state.applied_index = Index(0)
+        scribe.log.clear()
+        found = contents(scribe.state)
+        assert seen.setdefault(scribe.state.state_hash(), found) == found

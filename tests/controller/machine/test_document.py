@@ -1,0 +1,56 @@
+"""docs/CONTROLLER.md against the code: kinds, fields and their types, errors, the map, and the group id."""
+
+import re
+from collections.abc import Iterator
+
+import msgpack  # type: ignore[import-untyped]  # it has no annotations
+
+from raftlog.partitions.controller.machine import GroupName, encode_request, rows, snapshot_payloads
+from raftlog.partitions.controller.machine.errors import NUMBERS
+from raftlog.partitions.controller.machine.request import KINDS
+from raftlog.partitions.controller.machine.schema import Record, shapes
+from raftlog.partitions.controller.machine.snapshot import HEADER
+from raftlog.types import Index
+from tests.controller.machine.fleet import BOOTSTRAP, cluster, topic_id
+from tests.layouts import DOCS, table_after
+
+DOCUMENT = (DOCS / "CONTROLLER.md").read_text(encoding="utf-8")
+
+
+def records() -> Iterator[type[Record]]:
+    yield from KINDS
+    for value in vars(rows).values():
+        if isinstance(value, type) and issubclass(value, Record) and value.__module__ == rows.__name__:
+            yield value
+
+
+def test_every_record_is_described_field_by_field() -> None:
+    described = re.findall(r"<!-- record: (.+) -->", DOCUMENT)
+    assert described == [record.__name__ for record in records()]
+    for record in records():
+        described_fields = [cells[:2] for cells in table_after(f"record: {record.__name__}", DOCUMENT)]
+        assert described_fields == [[name, shape.name] for name, shape in shapes(record)]
+
+
+def test_kinds_and_errors_are_those_of_the_code() -> None:
+    kinds = [cells[:4] for cells in table_after("command kinds", DOCUMENT)]
+    assert kinds == [
+        [str(kind.number), command.__name__, str(kind.version), str(kind.feature_level)]
+        for command, kind in KINDS.items()
+    ]
+    errors = [cells[:2] for cells in table_after("errors", DOCUMENT)]
+    assert errors == [[str(number), error.__name__] for error, number in NUMBERS.items()]
+
+
+def test_the_envelope_and_the_map_are_those_of_the_code() -> None:
+    for level in (2, 3):
+        scribe = cluster(level=level)
+        [payload] = snapshot_payloads(scribe.state, Index(1))
+        rows = [cells for cells in table_after("snapshot map", DOCUMENT) if int(cells[3] or 2) <= level]
+        assert [cells[0] for cells in rows] == list(msgpack.unpackb(payload[HEADER.size :]))
+    assert len(table_after("request", DOCUMENT)) == len(msgpack.unpackb(encode_request(scribe.request(BOOTSTRAP))))
+
+
+def test_the_example_of_a_group_id() -> None:
+    example = DOCUMENT.split("<!-- group id -->\n```\n")[1].split("\n")[0]
+    assert str(GroupName(topic_id(1), 12).group_id) == example

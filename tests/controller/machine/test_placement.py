@@ -1,0 +1,132 @@
+"""Placement: distinct hosts always, balance where there can be one."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog.errors import InvalidArgument, PlacementImpossible
+from raftlog.partitions.controller.machine import Candidate, place
+from raftlog.raft import ReplicaId
+from tests.controller.machine.fleet import replica
+
+Placed = tuple[tuple[ReplicaId, ...], ...]
+
+
+def candidates(hosts: int, brokers_per_host: int = 1) -> list[Candidate]:
+    return [
+        Candidate(replica(host + 1_000 * worker), f"host-{host}")
+        for worker in range(brokers_per_host)
+        for host in range(1, hosts + 1)
+    ]
+
+
+def spread(placed: Placed, among: list[Candidate]) -> tuple[int, int]:
+    """The difference between the most and the least: of replicas, and of leaders."""
+    replicas = Counter(member for row in placed for member in row)
+    leaders = Counter(row[0] for row in placed)
+    return tuple(  # type: ignore[return-value]
+        max(counts[each.replica] for each in among) - min(counts[each.replica] for each in among)
+        for counts in (replicas, leaders)
+    )
+
+
+def loaded(candidate: Candidate, row: tuple[ReplicaId, ...]) -> Candidate:
+    """The candidate when one more partition is placed so."""
+    replicas = candidate.replicas + (candidate.replica in row)
+    return candidate._replace(replicas=replicas, leaders=candidate.leaders + (candidate.replica == row[0]))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(1, 7), st.integers(1, 3), st.data(), st.integers(0, 1 << 30))
+def test_equal_brokers_get_equal_shares(hosts: int, workers: int, data: st.DataObject, seed: int) -> None:
+    factor = data.draw(st.integers(1, hosts))
+    count = data.draw(st.integers(1, 60))
+    among = candidates(hosts, workers)
+    placed = place(count, factor, among, Random(seed))
+    host_of = {each.replica: each.host for each in among}
+    assert len(placed) == count
+    for row in placed:
+        assert len(row) == factor == len({host_of[member] for member in row})
+    replicas, leaders = spread(placed, among)
+    assert replicas <= 1
+    assert leaders <= 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(0, 40), st.integers(0, 20)), min_size=1, max_size=9),
+    st.integers(1, 30),
+    st.data(),
+)
+def test_whatever_is_there_two_replicas_never_share_a_host(
+    drawn: list[tuple[int, int, int]], count: int, data: st.DataObject
+) -> None:
+    among = [Candidate(replica(number), f"host-{host}", *load) for number, (host, *load) in enumerate(drawn)]
+    hosts = {each.host for each in among}
+    factor = data.draw(st.integers(1, len(hosts)))
+    host_of = {each.replica: each.host for each in among}
+    for row in place(count, factor, among, Random(1)):
+        assert len({host_of[member] for member in row}) == factor
+
+
+def test_the_least_loaded_come_first() -> None:
+    among = [Candidate(replica(node), f"host-{node}", load, load) for node, load in ((1, 10), (2, 4), (3, 10), (4, 0))]
+    placed = place(4, 1, among, Random(1))
+    assert placed == ((replica(4),),) * 4
+    members = Counter(member for row in place(10, 2, among, Random(1)) for member in row)
+    assert (members[replica(4)], members[replica(2)] >= 6) == (10, True), "until they have as many as the others"
+
+
+def test_of_equals_the_one_with_twice_the_room_comes_first_and_counts_outweigh_room() -> None:
+    gib = 1 << 30
+    among = [Candidate(replica(node), f"host-{node}", 4, 1, room * gib) for node, room in ((1, 3), (2, 90), (3, 5))]
+    assert {place(1, 1, among, Random(seed))[0][0] for seed in range(20)} == {replica(2)}
+    among[1] = among[1]._replace(replicas=5)
+    assert replica(2) not in {place(1, 1, among, Random(seed))[0][0] for seed in range(20)}
+
+
+def test_disks_that_hardly_differ_leave_it_to_chance() -> None:
+    among = [Candidate(replica(node), f"host-{node}", 0, 0, (300 << 30) + node) for node in (1, 2, 3)]
+    assert {place(1, 1, among, Random(seed))[0][0] for seed in range(50)} == {each.replica for each in among}
+
+
+def test_a_new_broker_does_not_lead_all_of_a_new_topic() -> None:
+    among = [Candidate(replica(node), f"host-{node}", 300, 100) for node in range(1, 6)]
+    leaders = Counter(row[0] for row in place(60, 3, [*among, Candidate(replica(6), "host-6")], Random(1)))
+    assert sorted(leaders.values()) == [10] * 6
+    single = [place(1, 3, [*among, Candidate(replica(6), "host-6")], Random(seed))[0][0] for seed in range(9)]
+    assert set(single) == {replica(6)}, "between equals the one that leads least"
+
+
+def test_topics_one_after_another_stay_balanced() -> None:
+    among = candidates(5)
+    for number in range(40):
+        for row in place(number % 3 + 1, 3, among, Random(number)):
+            among = [loaded(each, row) for each in among]
+    assert max(each.replicas for each in among) - min(each.replicas for each in among) <= 1
+    assert max(each.leaders for each in among) - min(each.leaders for each in among) <= 2
+
+
+def test_replica_sets_differ_so_that_the_leaders_of_a_dead_broker_go_to_many() -> None:
+    placed = place(600, 3, candidates(6), Random(1))
+    heirs = Counter(member for row in placed if row[0] == replica(1) for member in row[1:])
+    assert len(heirs) == 5
+    assert len({frozenset(row) for row in placed}) == 20, "all sets of three of six"
+
+
+def test_the_same_seed_gives_the_same_placement_in_whatever_order_brokers_are_named() -> None:
+    among = candidates(5, 2)
+    assert place(50, 3, among, Random(4)) == place(50, 3, among[::-1], Random(4))
+
+
+def test_what_cannot_be_placed_is_said_with_numbers() -> None:
+    with pytest.raises(PlacementImpossible, match=r"replication factor 3 needs as many hosts, and 2 have"):
+        place(1, 3, candidates(2, 4), Random(1))
+    with pytest.raises(PlacementImpossible, match="and 0 have"):
+        place(1, 1, [], Random(1))
+    for count, factor in ((0, 1), (1, 0)):
+        with pytest.raises(InvalidArgument):
+            place(count, factor, candidates(3), Random(1))

@@ -1,0 +1,33 @@
+"""docs/FORMATS.md against the files of a node: every member is described, and nothing else is written."""
+
+import json
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+
+from tests.controller.brokers import brokers
+from tests.layouts import table_after
+
+ENVELOPE = ["format", "kind"]
+
+
+async def test_the_files_of_a_node_are_those_described(tmp_path: Path) -> None:
+    async with brokers(tmp_path, (1, 2), seeds=(1,)) as cluster:
+        await cluster.start()
+    for number in (1, 2):
+        for name in ("identity", "peers", "bootstrap"):
+            text = (tmp_path / str(number) / ".raftlog" / name).read_text()
+            assert text.endswith("}\n")
+            body = json.loads(text)
+            stated = body.pop("crc32c")
+            assert stated == crc32c(json.dumps(body, sort_keys=True).encode())
+            assert (body["format"], body["kind"]) == (1, name)
+            described = [cells[0].strip("`") for cells in table_after(f"file: {name}")]
+            assert list(body) == [*ENVELOPE, *described]
+
+
+@pytest.mark.parametrize("name", ["identity", "peers", "bootstrap"])
+def test_no_member_is_described_twice(name: str) -> None:
+    members = [cells[0] for cells in table_after(f"file: {name}")]
+    assert len(set(members)) == len(members)

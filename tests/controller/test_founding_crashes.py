@@ -1,0 +1,130 @@
+"""Crashes while a cluster is founded: at every step, each seed; afterwards there is one cluster, of all of them."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftlog.errors import SyncFailed
+from raftlog.partitions.controller import host
+from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapRecord, Member
+from raftlog.partitions.node import Node
+from tests.controller.brokers import Brokers, brokers, log_lines, soon
+
+THREE = (1, 2, 3)
+
+
+class Crashes:
+    """One node fails at one step, once."""
+
+    def __init__(self, cluster: Brokers, number: int, step: str) -> None:
+        self._cluster, self._number, self._step = cluster, number, step
+        self.happened = asyncio.Event()
+
+    def at(self, step: str, node: Node | None) -> None:
+        """The process `node` is at this step; ends it if that is the one."""
+        if node is None or node.identity.node_id != self._number or step != self._step or self.happened.is_set():
+            return
+        self.happened.set()
+        error = SyncFailed(f"crashed {step}")
+        node.fail(error)
+        raise error
+
+    def node_of(self, file: BootstrapFile) -> Node | None:
+        for broker in self._cluster.running.values():
+            if broker.metadata._file is file:
+                return broker.node
+        return None
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        keep: Callable[..., None] = BootstrapFile.keep
+        begin: Callable[[Any], None] = host.Metadata._begin_group
+
+        def crashing_keep(file: BootstrapFile, record: BootstrapRecord, members: Sequence[Member] = ()) -> None:
+            self.at("before its record is synced", self.node_of(file))
+            keep(file, record, members)
+            self.at("after its record is synced", self.node_of(file))
+
+        def crashing_begin(metadata: Any) -> None:
+            self.at("before group 0 is made", metadata._node)
+            begin(metadata)
+            self.at("after group 0 is made", metadata._node)
+
+        monkeypatch.setattr(BootstrapFile, "keep", crashing_keep)
+        monkeypatch.setattr(host.Metadata, "_begin_group", crashing_begin)
+
+
+STEPS = (
+    "before its record is synced",
+    "after its record is synced",
+    "before group 0 is made",
+    "after group 0 is made",
+)
+
+
+@pytest.mark.parametrize("number", [1, 3], ids=["the maker", "another seed"])
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_seed_crashes_and_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int
+) -> None:
+    async with brokers(tmp_path, THREE) as cluster:
+        crashes = Crashes(cluster, number, step)
+        crashes.install(monkeypatch)
+        for each in THREE:
+            await cluster.begin(each)
+        await asyncio.wait_for(crashes.happened.wait(), 20)
+        await asyncio.wait_for(cluster.running[number].node.ended, 20)
+        await cluster.stop(number)
+        await cluster.start(number)
+        await cluster.until(lambda: all(broker.metadata.is_ready for broker in cluster.running.values()))
+        assert len({broker.metadata.cluster_id for broker in cluster.running.values()}) == 1
+        await cluster.running[number].metadata.submit(cluster.topic("t", 1), soon())
+        await cluster.converged()
+        assert len(cluster.running[1].metadata.state.all_brokers()) == 3
+
+
+async def test_all_seeds_crash_while_they_hold_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with brokers(tmp_path, THREE) as cluster:
+        with monkeypatch.context() as patched:
+            crashed = []
+
+            def crash(metadata: Any) -> None:
+                crashed.append(metadata)
+                error = SyncFailed("crashed")
+                metadata._node.fail(error)
+                raise error
+
+            patched.setattr(host.Metadata, "_begin_group", crash)
+            for each in THREE:
+                await cluster.begin(each)
+            await asyncio.wait_for(cluster.running[1].node.ended, 20)
+            records = {number: broker.metadata._file.record for number, broker in cluster.running.items()}
+            await cluster.stop()
+        assert len(set(records.values())) == 1, "all hold one record, or the first would not have begun"
+        await cluster.start()
+        assert {broker.metadata._file.record for broker in cluster.running.values()} == set(records.values())
+        await cluster.converged()
+
+
+async def test_a_seed_that_is_wiped_while_others_hold_the_record_is_told_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can know whether it had begun, so nothing begins by itself."""
+    async with brokers(tmp_path, (1, 2)) as cluster, log_lines() as lines:
+        crashes = Crashes(cluster, 2, "before its record is synced")
+        crashes.install(monkeypatch)
+        await cluster.begin(1)
+        await cluster.begin(2)
+        await asyncio.wait_for(crashes.happened.wait(), 20)
+        await cluster.stop()
+        await cluster.begin(1)
+        await cluster.begin(2, data_dir=str(tmp_path / "wiped"))
+        line = await lines.until("its disk was replaced")
+        assert "Empty the data directories of all seeds" in line
+        assert not any(broker.metadata.is_ready for broker in cluster.running.values())
+        await cluster.stop()
+        for number in (1, 2):
+            await cluster.begin(number, data_dir=str(tmp_path / f"new-{number}"))
+        await cluster.until(lambda: all(broker.metadata.is_ready for broker in cluster.running.values()))

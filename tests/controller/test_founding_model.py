@@ -1,0 +1,267 @@
+"""Founding under crashes, wiped disks, cuts and lost answers, in virtual time: never two clusters that share a seed."""
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from jepsen.simulation import VirtualLoop
+from raftlog.errors import RaftlogError
+from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapRecord, Member
+from raftlog.partitions.controller.first_start import FirstStart, Phase
+from raftlog.partitions.controller.settings import MetadataSettings
+from raftlog.partitions.node import NodeIdentity, Request
+from raftlog.runtime.rpc import Answer, ConnectionLost, HandshakeRefused, Identity, NotConnected, Reason
+from raftlog.types import NodeId
+
+SEEDS = 3
+FAULTS = 25
+SETTINGS = MetadataSettings(seeds=tuple(("h", number) for number in range(1, SEEDS + 1)), look_ms=10, look_ms_max=40)
+
+
+class Crash(Exception):
+    """The process dies here."""
+
+
+class DiskOf:
+    """What survives a crash."""
+
+    def __init__(self, number: int, disk_uuid: uuid.UUID) -> None:
+        self.number, self.disk_uuid = number, disk_uuid
+        self.record: BootstrapRecord | None = None
+        self.members: tuple[Member, ...] = ()
+        self.has_begun = False
+        self.cluster_id: str | None = None
+
+
+class Process:
+    """One life: a `FirstStart` on a disk, with the parts of a node that it uses."""
+
+    def __init__(self, world: "World", disk: DiskOf) -> None:
+        self.world, self.disk, self.loop = world, disk, world.loop
+        self.is_dead = False
+        self.handlers: dict[str, Callable[[Request], Awaitable[Answer]]] = {}
+        self.loop = world.loop
+        self.surroundings = SimpleNamespace(random=world.random, wall_ms=lambda: 1)
+        self.settings = SimpleNamespace(data_dir="/data")
+        self.file = cast(BootstrapFile, FileOf(self))
+        self.first_start = FirstStart(cast(Any, self), SETTINGS, self.file, self._picture)
+        self.task = world.loop.create_task(self._run())
+
+    @property
+    def identity(self) -> NodeIdentity:
+        disk = self.disk
+        return NodeIdentity(disk.cluster_id, NodeId(disk.number), disk.disk_uuid, 1, True)
+
+    def _picture(self) -> tuple[Phase, list[Member]]:
+        if not self.disk.has_begun:
+            return Phase.EMPTY, []
+        record = self.disk.record
+        assert record is not None
+        if record.names(self.identity.replica) and not self.world.is_bootstrapped(record):
+            return Phase.FOUNDED, []
+        return Phase.MEMBER, list(record.seeds)
+
+    async def _run(self) -> None:
+        if self.disk.record is not None:
+            self.disk.cluster_id = str(self.disk.record.cluster_id)
+        if self.disk.has_begun:
+            return
+        try:
+            met = await self.first_start.run(f"h:{self.disk.number}")
+        except Crash:
+            self.die()
+            return
+        if met is not None:
+            assert met.record is not None
+            self.disk.record = met.record
+        record = self.disk.record
+        assert record is not None
+        self.disk.has_begun = True
+        if met is None:
+            self.world.begun.setdefault(record, []).append(self.identity.replica)
+
+    def die(self) -> None:
+        self.is_dead = True
+        self.task.cancel()
+
+    # what FirstStart wants of a node
+
+    def on_request(self, name: str, handler: Callable[[Request], Awaitable[Answer]], *, is_open: bool = False) -> None:
+        self.handlers[name] = handler
+
+    def join_cluster(self, cluster_id: str) -> None:
+        self.world.maybe_crash(self)
+        assert self.disk.cluster_id in (None, cluster_id)
+        self.disk.cluster_id = cluster_id
+
+    async def probe(self, address: tuple[str, int], name: str, header: Any, deadline: float) -> tuple[Identity, Answer]:
+        return await self.world.probe(self, address[1], name, header)
+
+
+class FileOf:
+    """The bootstrap file of a disk; a crash may come just before or after its sync."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    @property
+    def record(self) -> BootstrapRecord | None:
+        return self._process.disk.record
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return self._process.disk.members
+
+    @property
+    def is_lost(self) -> bool:
+        return self.record is None and self._process.disk.cluster_id is not None
+
+    def keep(self, record: BootstrapRecord) -> None:
+        disk = self._process.disk
+        assert disk.record in (None, record)
+        self._process.world.maybe_crash(self._process)
+        disk.record = record
+        self._process.world.maybe_crash(self._process)
+
+
+class World:
+    """Processes by number, which is also their address."""
+
+    def __init__(self, seed: int, *, wipes: bool, loses_records: bool = False) -> None:
+        self.random = Random(seed)
+        self.loop = VirtualLoop()
+        self.wipes, self.loses_records = wipes, loses_records
+        self.lost_count = 0
+        self.is_calm = False
+        self.processes: dict[int, Process] = {}
+        self.begun: dict[BootstrapRecord, list[Any]] = {}
+        self.cuts: set[frozenset[int]] = set()
+
+    def new_disk(self, number: int) -> DiskOf:
+        return DiskOf(number, uuid.UUID(int=self.random.getrandbits(128)))
+
+    def is_bootstrapped(self, record: BootstrapRecord) -> bool:
+        return len(self.begun.get(record, ())) * 2 > SEEDS
+
+    def maybe_crash(self, process: Process) -> None:
+        if not self.is_calm and self.random.random() < 0.15:
+            process.die()
+            raise Crash
+
+    async def probe(self, asker: Process, number: int, name: str, header: Any) -> tuple[Identity, Answer]:
+        await asyncio.sleep(self.random.uniform(0, 0.02))
+        there = self.processes.get(number)
+        if there is None or there.is_dead or frozenset((asker.disk.number, number)) in self.cuts:
+            raise NotConnected("nobody is there")
+        if there is asker:
+            raise HandshakeRefused("itself", reason=Reason.SELF, is_theirs=True)
+        ours, theirs = asker.identity, there.identity
+        if None not in (ours.cluster_id, theirs.cluster_id) and ours.cluster_id != theirs.cluster_id:
+            raise HandshakeRefused("another cluster", reason=Reason.CLUSTER_ID, is_theirs=True)
+        identity = Identity(theirs.cluster_id, theirs.node_id, theirs.disk_uuid, 1, 1, "")
+        try:
+            answer = await there.handlers[name](Request(ours.node_id, header, (), cast(Any, 0.0)))
+        except Crash:
+            raise ConnectionLost("it crashed") from None
+        if not self.is_calm and self.random.random() < 0.1:
+            raise ConnectionLost("the answer was lost")
+        await asyncio.sleep(self.random.uniform(0, 0.02))
+        return identity, answer
+
+    def start(self, number: int, disk: DiskOf | None = None) -> None:
+        old = self.processes.get(number)
+        if old is not None:
+            old.die()
+        kept = old.disk if old is not None else self.new_disk(number)
+        self.processes[number] = Process(self, disk or kept)
+
+    def maybe_lose_record(self, disk: DiskOf) -> None:
+        """Of a disk that belongs to a cluster and has no replica of group 0, from which it would be written again."""
+        if self.loses_records and disk.cluster_id is not None and not disk.has_begun and disk.record is not None:
+            disk.record = None
+            self.lost_count += 1
+
+    async def faults(self) -> None:
+        for number in range(1, SEEDS + 1):
+            await asyncio.sleep(self.random.uniform(0, 0.05))
+            self.start(number)
+        for _ in range(FAULTS):
+            await asyncio.sleep(self.random.uniform(0, 0.1))
+            number = self.random.randrange(1, SEEDS + 1)
+            what = self.random.random()
+            if what < 0.35:
+                self.processes[number].die()
+                self.maybe_lose_record(self.processes[number].disk)
+            elif what < 0.7:
+                self.start(number)
+            elif what < 0.8 and self.wipes:
+                self.start(number, self.new_disk(number))
+            elif what < 0.9:
+                self.cuts.add(frozenset((number, self.random.randrange(1, SEEDS + 1))))
+            else:
+                self.cuts.clear()
+        self.is_calm = True
+        self.cuts.clear()
+        for number in range(1, SEEDS + 1):
+            self.start(number)
+
+    def run(self) -> None:
+        harness = self.loop.create_task(self.faults())
+        assert self.loop.run_until(harness.done, within_s=60)
+        harness.result()
+        self.loop.run_until(lambda: all(each.disk.has_begun for each in self.processes.values()), within_s=20)
+        for process in self.processes.values():
+            process.die()
+        self.loop.run_until(lambda: all(process.task.done() for process in self.processes.values()), within_s=10)
+        self.loop.close()
+
+
+def check_disjoint(world: World) -> None:
+    """Clusters that were begun share no seed, and whoever began one is a seed of it."""
+    owners: dict[Any, BootstrapRecord] = {}
+    for record, beginners in world.begun.items():
+        assert all(record.names(replica) for replica in beginners)
+        for seed in record.seeds:
+            assert owners.setdefault(seed.replica, record) is record, f"{seed} is in two clusters"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_one_cluster_comes_of_it_when_no_disk_is_lost(seed: int) -> None:
+    world = World(seed, wipes=False)
+    world.run()
+    check_disjoint(world)
+    assert len(world.begun) == 1
+    assert all(process.disk.has_begun for process in world.processes.values()), "it goes on from every crash"
+    assert len({process.disk.cluster_id for process in world.processes.values()}) == 1
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_lost_disks_never_make_two_clusters_of_one_seed(seed: int) -> None:
+    world = World(1_000 + seed, wipes=True)
+    world.run()
+    check_disjoint(world)
+
+
+def test_lost_records_are_taken_again_and_never_make_another_cluster() -> None:
+    lost = converged = 0
+    for seed in range(60):
+        world = World(2_000 + seed, wipes=False, loses_records=True)
+        world.run()
+        check_disjoint(world)
+        assert len(world.begun) <= 1
+        is_whole = all(process.disk.has_begun for process in world.processes.values())
+        all_lost = all(process.disk.record is None for process in world.processes.values())
+        assert is_whole or all_lost, "a record that one of the seeds holds is made again from it"
+        lost, converged = lost + (world.lost_count > 0), converged + is_whole
+    assert lost > 20
+    assert converged > 40
+
+
+def test_the_errors_of_the_model_are_those_of_the_product() -> None:
+    assert issubclass(NotConnected, RaftlogError)
+    assert not issubclass(Crash, RaftlogError)

@@ -1,0 +1,109 @@
+"""Who belongs to group 0 while brokers come, drain and go, and who leads it meanwhile."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from raftlog.partitions.controller.machine import RemoveBroker
+from raftlog.partitions.controller.members import heir_of, next_change
+from raftlog.raft import Configuration, ReplicaId
+from raftlog.raft.configuration import why_invalid
+from raftlog.types import Index, NodeId
+from tests.placement.balancing.cluster import Controller, replica
+
+CAUGHT_UP = 64
+
+
+def group(
+    voters: Sequence[int], learners: Sequence[int] = (), behind: Sequence[int] = (), away: Sequence[int] = ()
+) -> Any:
+    """A leader's replica of group 0 whose members are there and hold everything, but for some; the first one leads."""
+    members = [replica(node) for node in (*voters, *learners)]
+    followers = [
+        SimpleNamespace(
+            member=each,
+            is_active=each.node_id not in away,
+            match_index=1 if each.node_id in behind else 1_000 + each.node_id,
+        )
+        for each in members
+    ]
+    core = SimpleNamespace(
+        configuration=Configuration(Index(5), tuple(map(replica, voters)), tuple(map(replica, learners))),
+        committed_index=1_000,
+        is_asleep=False,
+        status=lambda: SimpleNamespace(me=members[0], followers=followers),
+    )
+    return SimpleNamespace(core=core)
+
+
+def cluster(brokers: int, draining: Sequence[int] = (), seeds: int = 3) -> Controller:
+    controller = Controller(brokers=brokers, seeds=seeds)
+    for node in draining:
+        controller.drain(node)
+    return controller
+
+
+def changed(group_of_now: Any, controller: Controller, gone: Sequence[int] = ()) -> tuple[list[int], list[int]] | None:
+    change = next_change(group_of_now, controller.state, CAUGHT_UP, lambda node: node not in gone)
+    if change is None:
+        return None
+    assert why_invalid(change) is None
+    return sorted(each.node_id for each in change.voters), sorted(each.node_id for each in change.learners)
+
+
+def test_all_as_it_shall_be() -> None:
+    assert changed(group([1, 2, 3, 4]), cluster(4)) is None
+
+
+def test_who_drains_only_learns() -> None:
+    assert changed(group([1, 2, 3, 4]), cluster(4, [2])) == ([1, 3, 4], [2])
+    assert changed(group([1, 3, 4], [2]), cluster(4, [2])) is None
+    assert changed(group([1, 3, 4], [2]), cluster(4)) == ([1, 2, 3, 4], []), "it stays after all"
+
+
+def test_another_one_votes_in_the_place_of_who_drains() -> None:
+    six = cluster(6, [2])
+    assert changed(group([1, 2, 3, 4, 5], [6]), six) == ([1, 3, 4, 5, 6], [2])
+
+
+def test_no_fewer_vote_than_at_the_beginning_while_another_one_can_take_the_place() -> None:
+    four = cluster(4, [2])
+    assert changed(group([1, 2, 3], [4], behind=[4]), four) is None, "4 does not hold enough yet"
+    assert changed(group([1, 2, 3], [4]), four) == ([1, 3, 4], [2])
+
+
+def test_fewer_vote_where_fewer_brokers_stay() -> None:
+    three = cluster(3, [3])
+    assert changed(group([1, 2, 3]), three) == ([1, 2], [3])
+    three.apply(RemoveBroker(NodeId(3), replica(3).disk_uuid))
+    assert changed(group([1, 2], [3]), three) == ([1, 2], [])
+
+
+def test_nobody_ceases_to_vote_whom_those_that_are_there_need() -> None:
+    three = cluster(3, [3])
+    assert changed(group([1, 2, 3], away=[2]), three) is None, "1 alone could commit nothing"
+    assert changed(group([1, 2, 3]), three, gone=[2]) is None, "the group has not missed it yet"
+    four = cluster(4, [3])
+    assert changed(group([1, 2, 3], [4], away=[2]), four) == ([1, 2, 4], [3])
+    assert changed(group([1, 2, 3], [4], away=[2, 4]), four) is None
+
+
+def test_of_those_that_cease_to_vote_who_is_away_goes_first() -> None:
+    assert changed(group([1, 2, 3], away=[3]), cluster(3, [2, 3])) == ([1, 2], [3])
+
+
+def test_the_last_one_votes_though_it_drains() -> None:
+    assert changed(group([1]), cluster(1, [1], seeds=1)) is None
+
+
+def heir(group_of_now: Any, controller: Controller, me: int) -> ReplicaId | None:
+    change = next_change(group_of_now, controller.state, CAUGHT_UP, lambda node: True)
+    assert change is not None
+    return heir_of(group_of_now, change, replica(me))
+
+
+def test_who_leads_hands_over_to_a_voter_that_stays_before_it_ceases_to_vote() -> None:
+    controller = cluster(4, [2])
+    assert heir(group([1, 2, 3, 4]), controller, 2) == replica(4), "who holds most"
+    assert heir(group([1, 2, 3, 4], behind=[4]), controller, 2) == replica(3)
+    assert heir(group([1, 2, 3, 4]), controller, 1) is None, "it stays"

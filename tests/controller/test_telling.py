@@ -1,0 +1,84 @@
+"""Every command of the controller is an event, but for those that are no news."""
+
+import logging
+import uuid
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from raftlog.events import EVENTS
+from raftlog.partitions.controller.change_events import tell
+from raftlog.partitions.controller.machine.commands import (
+    Addresses,
+    AllocateProducerIds,
+    AlterClusterConfig,
+    AlterTopicConfigs,
+    Bootstrap,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    RegisterBroker,
+    RemoveBroker,
+    SetAssignment,
+    SetFeatureLevel,
+    SetMaintenance,
+    UpdateBroker,
+)
+from raftlog.partitions.controller.machine.request import KINDS
+from raftlog.raft import ReplicaId
+from raftlog.types import Index, NodeId
+
+DISK, OLD, TOPIC = (uuid.UUID(int=number) for number in (1, 2, 3))
+NODE = NodeId(7)
+ADDRESSES = Addresses("h:1", "h:2", "")
+REPLICAS = (ReplicaId(NODE, DISK), ReplicaId(NodeId(1), OLD))
+NO_NEWS = {Bootstrap, AllocateProducerIds}
+REGISTERED = {"node": 7, "disk": str(DISK), "boot_epoch": 2, "http": "h:1", "rpc": "h:2"}
+TOLD: list[tuple[Command, dict[str, dict[str, Any]]]] = [
+    (RegisterBroker(NODE, DISK, 2, "host", ADDRESSES, 1, 3), {"broker_registered": REGISTERED}),
+    (
+        RegisterBroker(NODE, DISK, 2, "host", ADDRESSES, 1, 3, replaces=OLD),
+        {
+            "broker_replaced": {"node": 7, "old_disk": str(OLD), "disk": str(DISK)},
+            "broker_registered": REGISTERED,
+        },
+    ),
+    (UpdateBroker(NODE, DISK, True), {"broker_draining": {"node": 7, "is_draining": True}}),
+    (SetMaintenance(NODE, DISK, False), {"broker_maintenance": {"node": 7, "is_on": False}}),
+    (RemoveBroker(NODE, DISK), {"broker_removed": {"node": 7, "disk": str(DISK)}}),
+    (
+        CreateTopic("t", TOPIC, (REPLICAS, REPLICAS), (), 0),
+        {"topic_created": {"topic": "t", "partitions": 2, "replication_factor": 2}},
+    ),
+    (
+        AlterTopicConfigs("t", TOPIC, (("retention.ms", "1"),), ("segment.bytes",)),
+        {"topic_altered": {"topic": "t", "set": {"retention.ms": "1"}, "unset": ["segment.bytes"]}},
+    ),
+    (DeleteTopic("t", TOPIC), {"topic_deleted": {"topic": "t"}}),
+    (
+        SetAssignment(TOPIC, 1, REPLICAS, Index(5)),
+        {"partition_assigned": {"topic": "t", "partition": 1, "replicas": [7, 1]}},
+    ),
+    (
+        AlterClusterConfig((("balancer.mode", "off"),)),
+        {"cluster_config_changed": {"set": {"balancer.mode": "off"}, "unset": []}},
+    ),
+    (SetFeatureLevel(3), {"feature_level_raised": {"feature_level": 3}}),
+]
+
+
+@pytest.mark.parametrize(("command", "told"), TOLD, ids=lambda each: type(each).__name__)
+def test_a_command_is_told(command: Command, told: dict[str, dict[str, Any]], caplog: pytest.LogCaptureFixture) -> None:
+    state: Any = SimpleNamespace(topic_by_id=lambda topic_id: SimpleNamespace(name="t"))
+    caplog.set_level(logging.INFO, "raftlog")
+    tell(command, state)
+    seen = {
+        record.getMessage(): {name: getattr(record, name) for name in EVENTS[record.getMessage()].fields}
+        for record in caplog.records
+    }
+    assert seen == told
+
+
+def test_no_command_is_forgotten() -> None:
+    assert {type(command) for command, _ in TOLD} | NO_NEWS == set(KINDS)

@@ -1,0 +1,182 @@
+"""Nodes of one test process, on loopback and real directories, and the groups that they share.
+
+Waiting is for events: every Ready of any node wakes those who wait for a condition.
+"""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.node import Node, NodeSettings
+from raftlog.raft import RaftSettings
+from raftlog.records import NewRecord, build_batch, read_records
+from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.journal.config import JournalConfig
+from raftlog.runtime.replica.group import Committed
+from raftlog.runtime.rpc import RpcConfig
+from raftlog.storage.roll import Member, Roll
+from raftlog.types import NodeId
+from tests.cluster_secret import SECRET
+
+GROUP = uuid.UUID(int=77)
+NODES = (1, 2, 3)
+WITHIN_S = 20.0
+DRIVER = DriverConfig(
+    tick_ms=20,
+    raft=RaftSettings(sleep_after_ticks=20),
+    large_append_bytes=8192,
+    segment_bytes=1 << 16,
+    journal=JournalConfig(file_bytes=1 << 18, write_bytes_max=1 << 16, reserve_bytes=1 << 16, checkpoint_bytes=1 << 20),
+)
+RPC = RpcConfig(reconnect_min_ms=5, reconnect_max_ms=50, close_timeout_ms=200)
+
+
+def settings_of(directory: Path, number: int, **changes: Any) -> NodeSettings:
+    defaults: dict[str, Any] = {
+        "data_dir": str(directory / str(number)),
+        "node_id": number,
+        "host_label": f"host-{number}",
+        "cluster_id": "blue",
+        "driver": DRIVER,
+        "rpc": RPC,
+        "secret": SECRET,
+        "housekeeping_ms": 20,
+        "settle_ms": 0,
+        "transfer_retry_ms": 50,
+    }
+    return NodeSettings(**{**defaults, **changes})
+
+
+def first_roll(group_id: uuid.UUID, members: Iterable[Member]) -> Roll:
+    return Roll(group_id, 1, 0, 0, -1, 1_000, 1, tuple(sorted(members)))
+
+
+class Cluster:
+    """Nodes by number; those that are stopped keep their directory and their address."""
+
+    def __init__(self, directory: Path, numbers: Iterable[int] = NODES, **changes: Any) -> None:
+        self.directory = directory
+        self.numbers = tuple(numbers)
+        self.changes = changes
+        self.nodes: dict[int, Node] = {}
+        self.members: dict[int, Member] = {}
+        self.addresses: dict[NodeId, tuple[str, int]] = {}
+        self._moved = asyncio.Event()
+
+    async def start(self, *numbers: int, **changes: Any) -> None:
+        """Open and start nodes, all of them by default, and tell everybody where the others are."""
+        for number in numbers or self.numbers:
+            at = self.addresses.get(NodeId(number))
+            port = {"rpc_port": at[1]} if at else {}
+            others = {node: at for node, at in self.addresses.items() if node != number}
+            placeholder = {node: ("127.0.0.1", 1) for node in self.numbers if node != number}
+            settings = settings_of(
+                self.directory, number, peers={**placeholder, **others}, **{**port, **self.changes, **changes}
+            )
+            node = self.nodes[number] = await Node.open(settings)
+            stepped = node.driver.on_step
+            node.driver.on_step = lambda group, ready, stepped=stepped: (stepped(group, ready), self._moved.set())  # type: ignore[misc]
+            changed = node.transport.on_connection
+            node.transport.on_connection = lambda *what, changed=changed: (changed(*what), self._moved.set())  # type: ignore[misc]
+            await node.start()
+            self.addresses[NodeId(number)] = node.transport.address
+            self.members[number] = Member(number, node.identity.disk_uuid)
+        self.introduce()
+        await self.until(self.is_connected)
+
+    def is_connected(self) -> bool:
+        """Every running node reaches every other one."""
+        return all(
+            peer.raft.is_connected and peer.bulk.is_connected
+            for node in self.nodes.values()
+            for peer in node.transport.peers()
+            if peer.node in self.nodes
+        )
+
+    def introduce(self, disks: Mapping[NodeId, uuid.UUID] | None = None) -> None:
+        for number, node in self.nodes.items():
+            others = {other: at for other, at in self.addresses.items() if other != number}
+            node.set_peers(others, disks or {})
+
+    async def stop(self, *numbers: int) -> None:
+        for number in numbers or tuple(self.nodes):
+            await self.nodes.pop(number).stop()
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait for it; looks again after whatever any node did."""
+        async with asyncio.timeout(WITHIN_S):
+            while not condition():
+                self._moved.clear()
+                await self._moved.wait()
+
+    def create(self, group_id: uuid.UUID = GROUP, members: Iterable[int] = NODES) -> Roll:
+        roll = first_roll(group_id, [self.members[number] for number in members])
+        for number in members:
+            self.nodes[number].create_group(roll)
+        return roll
+
+    def leader(self, group_id: uuid.UUID = GROUP) -> int:
+        """The number of the node that leads and is ready; 0 for none."""
+        for number, node in self.nodes.items():
+            known = node.leader_of(group_id)
+            if known is not None and known.is_ready:
+                return number
+        return 0
+
+    async def led(self, group_id: uuid.UUID = GROUP) -> Node:
+        await self.until(lambda: self.leader(group_id))
+        return self.nodes[self.leader(group_id)]
+
+    async def write(self, *values: bytes, group_id: uuid.UUID = GROUP) -> list[Committed]:
+        """A record each, at whoever leads."""
+        leader = await self.led(group_id)
+        group = leader.group(group_id)
+        assert group is not None
+        proposed = [group.propose([build_batch([NewRecord(value, None, 1_000)])]) for value in values]
+        async with asyncio.timeout(WITHIN_S):
+            return await asyncio.gather(*proposed)
+
+    async def converged(self, group_id: uuid.UUID = GROUP) -> list[bytes]:
+        """Wait until all running replicas have delivered the same; what that is."""
+        await self.until(lambda: len({self._end(node, group_id) for node in self.nodes.values()}) == 1)
+        found = [values_of(node, group_id) for node in self.nodes.values()]
+        assert all(each == found[0] for each in found)
+        return found[0]
+
+    @staticmethod
+    def _end(node: Node, group_id: uuid.UUID) -> object:
+        group = node.group(group_id)
+        assert group is not None
+        is_settled = group.applied_index == group.log.last_index == group.log.written_index
+        return group.applied_index if is_settled else object()
+
+
+def values_of(node: Node, group_id: uuid.UUID = GROUP) -> list[bytes]:
+    group = node.group(group_id)
+    assert group is not None
+    offset, values = int(group.log_start_offset), []
+    while offset < group.high_watermark:
+        for batch in group.read(offset, 1 << 22):
+            for record in read_records(batch):
+                values.append(record.value or b"")
+                offset = record.offset + 1
+    return values
+
+
+def soon(seconds: float = WITHIN_S) -> Any:
+    return deadline_in(seconds * 1_000)
+
+
+@asynccontextmanager
+async def running(directory: Path, numbers: Iterable[int] = NODES, **changes: Any) -> AsyncIterator[Cluster]:
+    """A cluster that was started; whatever runs at the end is stopped."""
+    cluster = Cluster(directory, numbers, **changes)
+    try:
+        await cluster.start()
+        yield cluster
+    finally:
+        await cluster.stop()

@@ -1,0 +1,214 @@
+"""Nodes as real processes (`runner`), driven by a test: started, killed, paused, and asked."""
+
+import asyncio
+import json
+import shutil
+import signal
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from raftlog.records import read_header, read_records
+from tests.node.nodes import GROUP
+
+NODES = (1, 2, 3)
+ANSWER_S = 20.0
+_LINE_BYTES_MAX = 1 << 24
+
+
+class NodeProcess:
+    """One process; what it acknowledged is in `acked`, by offset."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.acked: dict[int, str] = {}
+        self._process: asyncio.subprocess.Process
+        self._answers: asyncio.Queue[dict[str, Any]]
+        self._reading: asyncio.Task[None]
+        self._new_ack = asyncio.Event()
+
+    async def spawn(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.node.runner",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=_LINE_BYTES_MAX,
+            cwd=Path(__file__).parents[2],
+        )
+        self._answers = asyncio.Queue()
+        self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            if not line.endswith(b"\n"):
+                return  # it was killed while it wrote
+            said = json.loads(line)
+            if "acked" in said:
+                offset, value = said["acked"]
+                assert self.acked.get(offset, value) == value, f"offset {offset} was given out twice"
+                self.acked[offset] = value
+                self._new_ack.set()
+            else:
+                self._answers.put_nowait(said["answer"])
+
+    async def do(self, **command: Any) -> dict[str, Any]:
+        """One command and its answer; an error that it answers with fails the test."""
+        answer = await self.ask(**command)
+        assert "error" not in answer, answer["error"]
+        return answer
+
+    async def ask(self, **command: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command).encode() + b"\n")
+        return await asyncio.wait_for(self._answers.get(), ANSWER_S)
+
+    async def acks(self, count: int) -> None:
+        """Wait until so many more values were acknowledged here."""
+        wanted = len(self.acked) + count
+        async with asyncio.timeout(ANSWER_S):
+            while len(self.acked) < wanted:
+                self._new_ack.clear()
+                await self._new_ack.wait()
+
+    async def refusal(self) -> str:
+        """Wait until all other nodes refused it; what one of them said."""
+        return str((await self.do(refused=0))["refusals"][0])
+
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    async def kill(self) -> None:
+        """SIGKILL; what it still said before is read."""
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+        await self._reading
+
+
+class Processes:
+    """Processes 1 to 3, and one group on all of them."""
+
+    def __init__(self, directory: Path, **options: Any) -> None:
+        self.directory = directory
+        self.options = options
+        self.running: dict[int, NodeProcess] = {}
+        self.addresses: dict[int, list[Any]] = {}
+        self.disks: dict[int, str] = {}
+        self.acked: dict[int, str] = {}
+        """By processes that are gone."""
+
+    async def start(self, *numbers: int) -> None:
+        await asyncio.gather(*map(self._open, numbers or NODES))
+        await self.introduce()
+
+    async def _open(self, number: int) -> None:
+        process = NodeProcess(number)
+        await process.spawn()
+        self.running[number] = process
+        at = self.addresses.get(number)
+        port = {"rpc_port": at[1]} if at else {}
+        peers = {other: self.addresses.get(other, ["127.0.0.1", 1]) for other in NODES if other != number}
+        opened = await process.do(
+            open={"directory": str(self.directory), "node_id": number, "peers": peers, **port, **self.options}
+        )
+        self.addresses[number] = opened["address"]
+        self.disks.setdefault(number, opened["disk"])
+
+    async def introduce(self) -> None:
+        for number, process in self.running.items():
+            peers = {other: at for other, at in self.addresses.items() if other != number}
+            await process.do(peers=peers, disks={other: self.disks[other] for other in peers})
+
+    async def create(self, groups: Iterable[int] = (GROUP.int,)) -> None:
+        members = [[number, disk] for number, disk in self.disks.items()]
+        created = [process.do(create=list(groups), members=members) for process in self.running.values()]
+        await asyncio.gather(*created)
+
+    async def load(self, writers: int, *numbers: int) -> None:
+        for number in numbers or tuple(self.running):
+            await self.running[number].do(load=writers)
+
+    async def kill(self, number: int) -> None:
+        process = self.running.pop(number)
+        await process.kill()
+        self._keep(process)
+
+    async def next_leader(self, count: int = 1) -> NodeProcess:
+        """The process that acknowledges so many values from now on before any other does."""
+        waits = {asyncio.ensure_future(each.acks(count)): each for each in self.running.values()}
+        done, left = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in left:
+            wait.cancel()
+        first = done.pop()
+        first.result()
+        return waits[first]
+
+    async def finish(self) -> None:
+        """End the load, let all replicas come to the same end, and kill them there."""
+        for process in self.running.values():
+            await process.do(quiet=0)
+        ends = [0, 1]
+        while len(set(ends)) > 1:
+            settled = [process.do(settle=max(ends)) for process in self.running.values()]
+            ends = [end["last"] for end in await asyncio.gather(*settled)]
+        for number in list(self.running):
+            await self.kill(number)
+
+    def _keep(self, process: NodeProcess) -> None:
+        for offset, value in process.acked.items():
+            assert self.acked.get(offset, value) == value, f"offset {offset}: {value} and {self.acked[offset]}"
+            self.acked[offset] = value
+
+    # what is on the disks afterwards
+
+    def log_of(self, number: int, group: uuid.UUID = GROUP) -> dict[str, bytes]:
+        path = self.directory / str(number) / str(group)
+        return {file.name: file.read_bytes() for file in sorted(path.glob("*.log"))}
+
+    def check(self) -> None:
+        """All replicas' files are the same, and every acknowledged value is at its offset, once."""
+        logs = [self.log_of(number) for number in NODES]
+        assert [list(log) for log in logs] == [list(logs[0])] * 3
+        for name, content in logs[0].items():
+            assert all(log[name] == content for log in logs), f"{name} differs between the replicas"
+        stored = values_by_offset(logs[0])
+        for offset, value in self.acked.items():
+            assert stored.get(offset) == value, f"{value} was acknowledged at {offset}, where {stored.get(offset)} is"
+        assert len(set(stored.values())) == len(stored), "a value is stored twice"
+
+    def wipe(self, number: int) -> None:
+        shutil.rmtree(self.directory / str(number))
+
+
+def values_by_offset(log: dict[str, bytes]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for content in log.values():
+        position = 0
+        while position < len(content):
+            header = read_header(content[position:])
+            batch = content[position : position + header.size]
+            if header.last_offset_delta >= 0:
+                found |= {record.offset: (record.value or b"").decode() for record in read_records(batch)}
+            position += header.size
+    return found
+
+
+@asynccontextmanager
+async def processes(directory: Path, **options: Any) -> AsyncIterator[Processes]:
+    """Started and connected; whatever is left at the end is killed."""
+    cluster = Processes(directory, **options)
+    try:
+        await cluster.start()
+        yield cluster
+    finally:
+        for process in cluster.running.values():
+            await process.kill()

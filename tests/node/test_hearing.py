@@ -1,0 +1,29 @@
+"""Who is heard of, who stands still, and who was never heard."""
+
+from raftlog.partitions.node.liveness import SILENCE_S, Hearing
+from raftlog.types import NodeId
+
+ONE, OTHER = NodeId(1), NodeId(2)
+
+
+def test_a_process_is_silent_once_its_heartbeats_stop_and_not_before_there_were_any() -> None:
+    now = 10.0
+    hearing = Hearing(lambda: now)
+    hearing.beat(ONE)
+    now += SILENCE_S
+    assert (hearing.is_silent(ONE), hearing.is_silent(OTHER)) == (False, False)
+    now += 0.01
+    assert (hearing.is_silent(ONE), hearing.is_silent(OTHER)) == (True, False)
+    assert (hearing.heard_at(ONE), hearing.heard_at(OTHER)) == (10.0, None)
+
+
+def test_a_new_connection_gives_time_to_one_that_was_heard_before() -> None:
+    now = 10.0
+    hearing = Hearing(lambda: now)
+    hearing.beat(ONE)
+    now += 2 * SILENCE_S
+    hearing.connected(ONE)
+    hearing.connected(OTHER)
+    assert not hearing.is_silent(ONE)
+    now += 2 * SILENCE_S
+    assert (hearing.is_silent(ONE), hearing.is_silent(OTHER)) == (True, False)

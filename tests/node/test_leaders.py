@@ -1,0 +1,302 @@
+"""When leaderships are handed over, when not, and how often it is tried; without a network."""
+
+import itertools
+import uuid
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from raftlog.errors import Overloaded
+from raftlog.partitions.node.fitness import Fitness
+from raftlog.partitions.node.leaders import Leaders
+from raftlog.raft import ReplicaId, Role
+from raftlog.raft.ready import FollowerStatus
+from raftlog.types import Index, NodeId
+from tests.node.nodes import settings_of
+
+ME, OTHER, THIRD = (ReplicaId(NodeId(number), uuid.UUID(int=number)) for number in (1, 2, 3))
+
+
+class Led:
+    """A group led here, as far as `Leaders` looks at one."""
+
+    def __init__(self, number: int = 1, match: int = 100) -> None:
+        self.group_id = uuid.UUID(int=number)
+        self.key, self.path, self.name = self.group_id.bytes, f"/data/{number}", str(number)
+        self.asked: list[ReplicaId] = []
+        self.refusal: Exception | None = None
+        self.given_up = 0
+        self.durable = 50
+        self.is_majority_full = False
+        followers = [FollowerStatus(each, "replicate", Index(match), Index(match + 1), True) for each in (OTHER, THIRD)]
+        self.core = SimpleNamespace(
+            is_asleep=False,
+            last_id=SimpleNamespace(index=100),
+            configuration=SimpleNamespace(
+                has_voter=lambda member: True, voters=(ME, OTHER, THIRD), all_voters=lambda: (ME, OTHER, THIRD)
+            ),
+            status=lambda: SimpleNamespace(followers=followers, durable_index=Index(self.durable)),
+        )
+
+    def transfer_leadership(self, target: ReplicaId) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.asked.append(target)
+
+    def give_leadership_up(self, why: str) -> bool:
+        self.given_up += 1
+        return True
+
+
+def leaders_of(path: Path, *groups: Led, fitness: Fitness | None = None, **changes: Any) -> Leaders:
+    settings = settings_of(path, 1, transfer_retry_ms=1_000, settle_ms=1_000, **changes)
+    leaders = Leaders(ME, settings, fitness or Fitness(ME.node_id, 60_000))
+    leaders.preferred = lambda group_id: OTHER
+    for group in groups:
+        leaders.note_role(group, Role.LEADER)  # type: ignore[arg-type]
+    return leaders
+
+
+def test_only_a_node_that_has_settled_is_given_leaderships(tmp_path: Path) -> None:
+    group = Led()
+    leaders = leaders_of(tmp_path, group)
+    leaders.tick(0.0)
+    leaders.note_connected(OTHER.node_id, 1.0)
+    leaders.tick(1.9)
+    assert group.asked == []
+    leaders.tick(2.0)
+    assert group.asked == [OTHER]
+
+
+def test_a_node_that_stops_or_is_gone_is_given_nothing_until_it_comes_back(tmp_path: Path) -> None:
+    group = Led()
+    leaders = leaders_of(tmp_path, group)
+    leaders.note_connected(OTHER.node_id, 0.0)
+    leaders.note_leaving(OTHER.node_id)
+    leaders.tick(5.0)
+    leaders.note_gone(OTHER.node_id)
+    leaders.tick(6.0)
+    assert group.asked == []
+    leaders.note_connected(OTHER.node_id, 7.0)
+    leaders.tick(8.0)
+    assert group.asked == [OTHER]
+
+
+def test_whoever_lags_is_given_nothing(tmp_path: Path) -> None:
+    near, far = Led(1, match=90), Led(2, match=89)
+    leaders = leaders_of(tmp_path, near, far, transfer_lag_entries_max=10)
+    leaders.note_connected(OTHER.node_id, 0.0)
+    leaders.tick(5.0)
+    assert (near.asked, far.asked) == ([OTHER], [])
+
+
+def test_few_move_at_the_same_time(tmp_path: Path) -> None:
+    groups = [Led(number) for number in range(1, 6)]
+    leaders = leaders_of(tmp_path, *groups, transfers_max=2)
+    leaders.note_connected(OTHER.node_id, 0.0)
+    leaders.tick(5.0)
+    assert [len(group.asked) for group in groups] == [1, 1, 0, 0, 0]
+    for group in groups[:2]:
+        leaders.note_role(group, Role.FOLLOWER)  # type: ignore[arg-type]
+    leaders.tick(5.1)
+    assert [len(group.asked) for group in groups] == [1, 1, 1, 1, 0]
+
+
+def test_a_group_that_is_not_taken_over_rests_longer_and_longer(tmp_path: Path) -> None:
+    group = Led()
+    leaders = leaders_of(tmp_path, group)
+    leaders.note_connected(OTHER.node_id, 0.0)
+    asked_at = []
+    for tenth in range(10, 400):
+        before = len(group.asked)
+        leaders.tick(tenth / 10)
+        if len(group.asked) > before:
+            asked_at.append(tenth / 10)
+    pauses = [round(later - earlier) for earlier, later in itertools.pairwise(asked_at)]
+    assert pauses == [1, 2, 4, 8, 16]
+
+
+def test_a_refusal_costs_nothing_and_is_tried_again(tmp_path: Path) -> None:
+    group = Led()
+    leaders = leaders_of(tmp_path, group)
+    leaders.note_connected(OTHER.node_id, 0.0)
+    group.refusal = Overloaded("not caught up")
+    leaders.tick(5.0)
+    group.refusal = None
+    leaders.tick(5.1)
+    assert group.asked == [OTHER]
+
+
+def test_groups_led_where_they_should_be_stay(tmp_path: Path) -> None:
+    group = Led()
+    leaders = leaders_of(tmp_path, group)
+    leaders.note_connected(OTHER.node_id, 0.0)
+    for preferred in (None, ME):
+        leaders.preferred = lambda group_id, preferred=preferred: preferred  # type: ignore[misc]
+        leaders.tick(5.0)
+    assert group.asked == []
+
+
+async def test_at_the_end_the_preferred_or_the_best_heir_takes_over(tmp_path: Path) -> None:
+    group = Led()
+    leaders = leaders_of(tmp_path, group)
+    leaders.note_connected(THIRD.node_id, 0.0)
+
+    def taken(target: ReplicaId) -> None:
+        group.asked.append(target)
+        leaders.note_role(group, Role.FOLLOWER)  # type: ignore[arg-type]
+
+    group.transfer_leadership = taken  # type: ignore[method-assign]
+    assert await leaders.hand_over_all(5.0) == 0
+    assert group.asked == [THIRD], "the preferred one is not connected"
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05])
+async def test_the_end_waits_no_longer_than_it_may(tmp_path: Path, seconds: float) -> None:
+    assert await leaders_of(tmp_path, Led()).hand_over_all(seconds) == 1
+
+
+def unfit(path: Path, *groups: Led, slow: bool = True) -> tuple[Leaders, Fitness]:
+    """Two others are connected, and this process is slow, or its disk is full."""
+    fitness = Fitness(ME.node_id, 60_000)
+    leaders = leaders_of(path, *groups, fitness=fitness)
+    for other in (OTHER, THIRD):
+        leaders.note_connected(other.node_id, 0.0)
+    if slow:
+        fitness.note_stall(5.0)
+        leaders.note_disk_stall(5.0)
+    else:
+        fitness.note_full(True)
+    return leaders, fitness
+
+
+@pytest.mark.parametrize("slow", [True, False])
+def test_a_process_that_is_not_fit_hands_everything_over_at_once(tmp_path: Path, slow: bool) -> None:
+    groups = [Led(number) for number in range(1, 21)]
+    leaders, _ = unfit(tmp_path, *groups, slow=slow)
+    leaders.preferred = lambda group_id: ME
+    leaders.tick(5.0)
+    assert all(len(group.asked) == 1 and ME not in group.asked for group in groups)
+
+
+def test_nothing_goes_to_a_process_that_is_not_fit(tmp_path: Path) -> None:
+    group = Led()
+    leaders, fitness = unfit(tmp_path, group, slow=False)
+    fitness.note_told(OTHER.node_id, 10_000, False, 5.0)
+    leaders.tick(5.0)
+    assert group.asked == [THIRD], "and not the preferred one"
+
+
+def test_a_slow_leader_stays_where_no_majority_is_faster(tmp_path: Path) -> None:
+    """F19: most disks are slow, so nobody would commit sooner, and votes would be as slow."""
+    group = Led()
+    group.durable = 100  # what the others hold
+    leaders, _ = unfit(tmp_path, group)
+    leaders.tick(5.0)
+    assert group.asked == []
+    group.durable = 99
+    leaders.note_disk_stall(6.0)
+    leaders.tick(6.0)
+    assert len(group.asked) == 1
+
+
+def test_what_was_seen_of_one_group_holds_for_all(tmp_path: Path) -> None:
+    busy, idle = Led(1), Led(2)
+    idle.durable = 100
+    leaders, _ = unfit(tmp_path, busy, idle)
+    leaders.tick(5.0)
+    assert (len(busy.asked), len(idle.asked)) == (1, 1)
+
+
+def test_the_preferred_leader_waits_until_it_is_fit(tmp_path: Path) -> None:
+    group, fitness = Led(), Fitness(ME.node_id, 60_000)
+    leaders = leaders_of(tmp_path, group, fitness=fitness)
+    leaders.note_connected(OTHER.node_id, 0.0)
+    fitness.note_told(OTHER.node_id, 3_000, False, 4.0)
+    leaders.tick(6.9)
+    assert group.asked == []
+    leaders.tick(7.0)
+    assert group.asked == [OTHER]
+
+
+def test_where_all_are_slow_everybody_stays(tmp_path: Path) -> None:
+    group = Led()
+    leaders, fitness = unfit(tmp_path, group)
+    for other in (OTHER, THIRD):
+        fitness.note_told(other.node_id, 10_000, False, 5.0)
+    leaders.tick(5.0)
+    assert group.asked == []
+    assert group.given_up == 0
+
+
+@pytest.mark.parametrize(("slow", "given_up"), [(True, 1), (False, 0)])
+def test_a_slow_leader_that_nobody_succeeds_gives_up_and_a_full_one_stays(
+    tmp_path: Path, slow: bool, given_up: int
+) -> None:
+    group = Led()
+    leaders, _ = unfit(tmp_path, group, slow=slow)
+    leaders.tick(5.0)
+    leaders.tick(5.0 + leaders.patience_s)
+    assert group.given_up == given_up
+
+
+def test_a_group_is_told_when_too_few_disks_have_room(tmp_path: Path) -> None:
+    group = Led()
+    leaders, fitness = unfit(tmp_path, group, slow=False)
+    leaders.count_room(5.0)
+    assert not group.is_majority_full
+    fitness.note_told(THIRD.node_id, 0, True, 5.0)
+    leaders.tick(5.0)
+    assert group.is_majority_full
+    assert group.asked == [], "nobody could lead better"
+    fitness.note_told(THIRD.node_id, 0, False, 6.0)
+    leaders.count_room(6.0)
+    assert not group.is_majority_full
+
+
+def test_a_group_that_comes_back_is_judged_anew(tmp_path: Path) -> None:
+    group = Led()
+    leaders, fitness = unfit(tmp_path, group, slow=False)
+    fitness.note_told(THIRD.node_id, 0, True, 5.0)
+    leaders.count_room(5.0)
+    leaders.note_role(group, Role.FOLLOWER)  # type: ignore[arg-type]
+    leaders.count_room(5.5)
+    fitness.note_full(False)
+    fitness.note_told(THIRD.node_id, 0, False, 6.0)
+    leaders.note_role(group, Role.LEADER)  # type: ignore[arg-type]
+    leaders.count_room(6.0)
+    assert not group.is_majority_full
+
+
+async def test_a_process_that_operators_want_to_lead_nothing_hands_over_what_others_can_lead(tmp_path: Path) -> None:
+    fitness = Fitness(ME.node_id, 60_000)
+    unwanted = {ME.node_id}
+    fitness.is_unwanted = unwanted.__contains__
+    groups = [Led(number) for number in range(1, 6)]
+    leaders = leaders_of(tmp_path, *groups, fitness=fitness, transfers_max=2)
+    leaders.preferred = lambda group_id: ME
+    leaders.note_connected(THIRD.node_id, 0.0)
+    leaders.tick(0.1)
+    assert [group.asked for group in groups] == [[THIRD]] * 5, "all at once, and no matter who is preferred"
+    assert await leaders.handing_over() == (5, 5, 5, 0, [])
+    unwanted.add(THIRD.node_id)
+    leaders.tick(60.0)
+    assert [len(group.asked) for group in groups] == [1] * 5, "to nobody who shall lead nothing either"
+    assert await leaders.handing_over() == (5, 0, 0, 5, [group.group_id for group in groups])
+    leaders.note_connected(OTHER.node_id, 60.0)
+    leaders.tick(99.0)
+    assert [group.asked for group in groups] == [[THIRD, OTHER]] * 5
+
+
+def test_nothing_is_given_back_when_operators_do_not_want_that(tmp_path: Path) -> None:
+    group = Led()
+    leaders = leaders_of(tmp_path, group)
+    leaders.gives_back = lambda: False
+    leaders.note_connected(OTHER.node_id, 0.0)
+    leaders.tick(9.0)
+    assert group.asked == []
+    leaders.gives_back = lambda: True
+    leaders.tick(9.1)
+    assert group.asked == [OTHER]

@@ -1,0 +1,118 @@
+"""Changes of leaders: what is counted, and what is told."""
+
+import logging
+import uuid
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from raftlog.partitions.node.turnover import Turnover
+from raftlog.raft import ReplicaId, Role
+from raftlog.raft.ready import RoleState
+from raftlog.runtime.log.replica_directory import CONTROLLER
+from raftlog.types import NodeId, Term
+
+ME, OTHER = (ReplicaId(NodeId(number), uuid.UUID(int=number)) for number in (1, 2))
+GROUP: Any = SimpleNamespace(key=b"k", name="t/0")
+
+
+def state(role: Role, term: int, leader: ReplicaId | None = None) -> RoleState:
+    return RoleState(role, Term(term), leader, "because")
+
+
+def time() -> float:
+    return 0.0
+
+
+def note(turnover: Turnover, what: RoleState) -> None:
+    turnover.note(GROUP, what, is_handed_over=False)
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Any:
+    caplog.set_level(logging.INFO, "raftlog")
+    return lambda: [record.getMessage() for record in caplog.records]
+
+
+def test_an_election_that_is_won_and_a_leadership_that_is_lost(told: Any, caplog: pytest.LogCaptureFixture) -> None:
+    turnover = Turnover(time)
+    note(turnover, state(Role.PRE_CANDIDATE, 1))
+    note(turnover, state(Role.CANDIDATE, 2))
+    assert (turnover.elections_started, turnover.elections_won, turnover.elections_lost) == (1, 0, 0)
+    note(turnover, state(Role.LEADER, 2, ME))
+    note(turnover, state(Role.FOLLOWER, 3, OTHER))
+    assert (turnover.elections_started, turnover.elections_won, turnover.elections_lost) == (1, 1, 0)
+    assert turnover.leader_changes == 1
+    assert told() == ["leader_elected", "leadership_lost"]
+    elected, lost = caplog.records
+    assert (elected.group, elected.term, elected.why) == ("t/0", 2, "because")  # type: ignore[attr-defined]
+    assert (lost.group, lost.term, lost.leader) == ("t/0", 3, 2)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("after", [Role.FOLLOWER, Role.PRE_CANDIDATE])
+def test_an_election_that_is_lost(told: Any, after: Role) -> None:
+    turnover = Turnover(time)
+    note(turnover, state(Role.CANDIDATE, 2))
+    note(turnover, state(after, 2))
+    assert (turnover.elections_started, turnover.elections_won, turnover.elections_lost) == (1, 0, 1)
+    assert told() == []
+
+
+def test_two_elections_in_one_turn_and_one_after_the_other() -> None:
+    turnover = Turnover(time)
+    note(turnover, state(Role.CANDIDATE, 2))
+    note(turnover, state(Role.CANDIDATE, 3))
+    assert (turnover.elections_started, turnover.elections_lost) == (2, 1)
+    alone = Turnover(time)
+    note(alone, state(Role.LEADER, 1, ME))
+    assert (alone.elections_started, alone.elections_won) == (1, 1)
+
+
+def test_a_leader_that_is_met_again_is_no_change(told: Any) -> None:
+    turnover = Turnover(time)
+    for term, leader in ((1, OTHER), (2, None), (3, OTHER)):
+        note(turnover, state(Role.FOLLOWER, term, leader))
+    assert turnover.leader_changes == 0
+    turnover.forget(GROUP.key)
+    note(turnover, state(Role.FOLLOWER, 4, ME))
+    assert turnover.leader_changes == 0, "a group that begins anew had no leader"
+
+
+def test_another_leader_of_the_controller_is_told_by_everybody(told: Any) -> None:
+    turnover = Turnover(time)
+    group: Any = SimpleNamespace(key=b"0", name=CONTROLLER)
+    for term, leader in ((1, OTHER), (2, None), (3, OTHER), (4, ME)):
+        turnover.note(group, state(Role.FOLLOWER, term, leader), is_handed_over=False)
+    assert told() == ["controller_leader_changed"] * 2
+
+
+def test_the_time_without_a_leader() -> None:
+    now = [10.0]
+    turnover = Turnover(lambda: now[0])
+    group: Any = SimpleNamespace(key=b"k", name="t/0", core=SimpleNamespace(leader=None))
+    now[0] = 12.0
+    assert turnover.leaderless_s(group) == 2.0, "nothing was heard of it since the start"
+    turnover.note(group, state(Role.FOLLOWER, 1), is_handed_over=False)
+    for _ in range(3):  # elections that nothing comes of do not begin the time again
+        now[0] += 0.5
+        turnover.note(group, state(Role.CANDIDATE, 2), is_handed_over=False)
+    assert turnover.leaderless_s(group) == 1.5
+    turnover.note(group, state(Role.FOLLOWER, 3, OTHER), is_handed_over=False)
+    group.core.leader = OTHER
+    assert turnover.leaderless_s(group) == 0.0
+    now[0] = 20.0
+    group.core.leader = None
+    turnover.note(group, state(Role.FOLLOWER, 4), is_handed_over=False)
+    now[0] = 21.0
+    assert turnover.leaderless_s(group) == 1.0
+    turnover.forget(group.key)
+    assert turnover.leaderless_s(group) == 11.0
+
+
+def test_a_leadership_that_was_handed_over_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "raftlog")
+    turnover = Turnover(time)
+    note(turnover, state(Role.LEADER, 1, ME))
+    turnover.note(GROUP, state(Role.FOLLOWER, 2), is_handed_over=True)
+    assert caplog.records[-1].why == "handed over"  # type: ignore[attr-defined]

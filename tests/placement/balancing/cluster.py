@@ -1,0 +1,118 @@
+"""Brokers and partitions for plans and what a plan makes of them; a controller's state with some of them."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from uuid import UUID
+
+from raftlog.partitions.controller.machine import (
+    Addresses,
+    Bootstrap,
+    Broker,
+    ControllerState,
+    CreateTopic,
+    GroupName,
+    RegisterBroker,
+    Request,
+    SetAssignment,
+    UpdateBroker,
+)
+from raftlog.partitions.placement.balancing.layout import Place, Placed
+from raftlog.partitions.placement.balancing.plan import Change, Failure, Wishes, plan
+from raftlog.raft import ReplicaId
+from raftlog.types import Index, NodeId
+
+CONTINUOUS = Wishes()
+PLANS_MAX = 400
+TOPIC = UUID(int=7)
+
+
+def replica(node: int) -> ReplicaId:
+    return ReplicaId(NodeId(node), UUID(int=1_000 + node))
+
+
+def place(node: int, host: str | None = None, **how: bool) -> Place:
+    return Place(replica(node), host or f"host-{node}", **how)
+
+
+def topic(number: int, rows: Iterable[Sequence[int]], **how: object) -> list[Placed]:
+    """A topic with these replicas, which are also those of its creation."""
+    created = [tuple(map(replica, row)) for row in rows]
+    topic_id = UUID(int=number)
+    return [
+        Placed(GroupName(topic_id, at), replicas, 1, created_on=replicas, **how)  # type: ignore[arg-type]
+        for at, replicas in enumerate(created)
+    ]
+
+
+def after(placed: Sequence[Placed], changes: Iterable[Change]) -> list[Placed]:
+    """As it is once the changes were made."""
+    new = {change.group: change.replicas for change in changes}
+    return [each._replace(replicas=new.get(each.group, each.replicas)) for each in placed]
+
+
+def settled(
+    places: Sequence[Place], placed: Sequence[Placed], wishes: Wishes = CONTINUOUS, limit: int = 16, seed: int = 0
+) -> tuple[list[Placed], list[Failure], int]:
+    """Plan and change until nothing is planned: the end, what could not be done, and the replicas that were moved."""
+    random, now, moved = Random(seed), list(placed), 0
+    for _ in range(PLANS_MAX):
+        changes, failures = plan(places, now, wishes, random, limit)
+        if not changes:
+            return now, failures, moved
+        before = {each.group: set(each.replicas) for each in now}
+        moved += sum(set(change.replicas) != before[change.group] for change in changes)
+        now = after(now, changes)
+    raise AssertionError(f"something is planned still after {PLANS_MAX} plans")
+
+
+def nodes_of(placed: Iterable[Placed]) -> list[list[int]]:
+    return [[each.node_id for each in one.replicas] for one in placed]
+
+
+def counts(placed: Iterable[Placed], nodes: Iterable[int]) -> dict[int, int]:
+    """Replicas by broker."""
+    found = Counter(node for row in nodes_of(placed) for node in row)
+    return {node: found[node] for node in nodes}
+
+
+def led(placed: Iterable[Placed], nodes: Iterable[int]) -> dict[int, int]:
+    """Preferred leaders by broker."""
+    found = Counter(row[0] for row in nodes_of(placed))
+    return {node: found[node] for node in nodes}
+
+
+def spread(numbers: dict[int, int]) -> int:
+    return max(numbers.values()) - min(numbers.values())
+
+
+@dataclass
+class Controller:
+    """Some brokers, and a topic of two partitions on the first three if there are so many."""
+
+    brokers: int = 4
+    seeds: int = 1
+    state: ControllerState = field(default_factory=ControllerState)
+
+    def __post_init__(self) -> None:
+        self.apply(Bootstrap(UUID(int=1), tuple(map(replica, range(1, self.seeds + 1))), 3, 0))
+        for node in range(1, self.brokers + 1):
+            disk = replica(node).disk_uuid
+            self.apply(RegisterBroker(NodeId(node), disk, 1, f"host-{node}", Addresses("", "", ""), 1, 3))
+        if self.brokers > 3:
+            row = (replica(1), replica(2), replica(3))
+            self.apply(CreateTopic("t", TOPIC, (row, row), (), 0))
+
+    def apply(self, command: object) -> int:
+        index = Index(self.state.applied_index + 1)
+        request = Request(UUID(int=int(index)), self.state.applied_index, command)  # type: ignore[arg-type]
+        return self.state.apply(request, index).result()
+
+    def assign(self, name: GroupName, *nodes: int) -> int:
+        version = self.state.assignment(name).version
+        return self.apply(SetAssignment(TOPIC, name.partition, tuple(map(replica, nodes)), version))
+
+    def drain(self, node: int) -> Broker:
+        self.apply(UpdateBroker(NodeId(node), replica(node).disk_uuid, True))
+        return self.state.brokers[node]

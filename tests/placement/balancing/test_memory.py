@@ -1,0 +1,207 @@
+"""What the balancer remembers of brokers and partitions while it leads; when a broker may be removed."""
+
+import pytest
+
+from raftlog.partitions.controller.machine import Broker, SetMaintenance, UpdateBroker
+from raftlog.partitions.controller.machine import GroupName as Name
+from raftlog.partitions.placement.balancing.availability import SETTLE_S, Availability
+from raftlog.partitions.placement.balancing.progress import Told, Way, summed
+from raftlog.partitions.placement.balancing.removal import may_remove
+from raftlog.partitions.placement.balancing.report import BalancerSettings
+from raftlog.partitions.placement.balancing.tenure import (
+    REST_S,
+    SET_OUT_AT_ONCE,
+    SET_OUT_PER_S,
+    SILENT_S,
+    STUCK_S,
+    Tenure,
+)
+from raftlog.types import NodeId
+from tests.placement.balancing.cluster import TOPIC, Controller, replica
+
+FIRST, SECOND = Name(TOPIC, 0), Name(TOPIC, 1)
+SETTINGS = BalancerSettings()
+
+
+def told(
+    held: int = 0, moving: dict[Name, Way] | None = None, arrived: tuple[Name, ...] = (), led: bytes = b""
+) -> Told:
+    found = {name.group_id.bytes: way for name, way in (moving or {}).items()}
+    return Told(held, found, [name.group_id.bytes for name in arrived], led)
+
+
+# availability
+
+
+def test_a_broker_is_available_once_it_was_heard_for_a_while() -> None:
+    there = Availability()
+    for at in (0.0, 1.0, 2.0):
+        there.look({1: True}, at)
+        assert not there.is_available(1, at)
+    there.look({1: True}, SETTLE_S)
+    assert there.is_available(1, SETTLE_S)
+    there.look({1: False}, 4.0)
+    assert not there.is_available(1, 4.0)
+    there.look({1: True}, 5.0)
+    assert not there.is_available(1, 5.0), "it has to be there for as long again"
+
+
+def test_who_was_never_heard_is_away_since_the_beginning_of_the_leadership() -> None:
+    there = Availability()
+    for at in range(100, 110):
+        there.look({1: False, 2: True}, float(at))
+    assert there.away_s(1, 110.0) == 10.0
+    assert there.away_s(2, 110.0) == 0.0
+    assert there.away_s(3, 110.0) == 0.0
+
+
+def test_a_pause_of_who_looks_makes_nobody_longer_away() -> None:
+    there = Availability()
+    there.look({1: True}, 0.0)
+    there.look({1: False}, 1.0)
+    there.look({1: False}, 1_000.0)
+    assert there.away_s(1, 1_000.0) <= 1.0
+    there.look({}, 1_001.0)
+    there.look({1: False}, 1_002.0)
+    assert there.away_s(1, 1_002.0) == 0.0, "another broker of the same node id begins anew"
+
+
+# partitions on their way
+
+
+def test_a_partition_is_on_its_way_until_a_leader_says_that_it_has_arrived() -> None:
+    controller, tenure = Controller(), Tenure(1, 0.0)
+    tenure.note_leaving(FIRST, [NodeId(4)], 0.0)
+    tenure.note_told({NodeId(1): told(), NodeId(2): None}, controller.state, 1.0)
+    assert list(tenure.ways) == [FIRST]
+    assert tenure.unanswered == [2]
+    tenure.note_told({NodeId(1): told(moving={SECOND: Way((NodeId(4),), ())})}, controller.state, 2.0)
+    assert list(tenure.ways) == [FIRST, SECOND]
+    tenure.note_told({NodeId(2): told(arrived=(FIRST,))}, controller.state, 3.0)
+    assert list(tenure.ways) == [SECOND]
+
+
+def test_what_can_only_wait_keeps_no_other_from_setting_out() -> None:
+    controller, tenure = Controller(), Tenure(1, 0.0)
+    heard = {1: True, 2: True, 3: True, 4: True}
+    tenure.availability.look(heard, 0.0)
+    tenure.note_told({NodeId(1): told(moving={FIRST: Way((NodeId(4),), ())})}, controller.state, 0.0)
+    assert tenure.under_way(0.0) == 1
+    assert not tenure.waits(controller.state, 0.0)
+    tenure.availability.look({**heard, 4: False}, 1.0)
+    assert tenure.under_way(1.0) == 0
+    assert tenure.waits(controller.state, 1.0) == {"waits for node 4, which was not heard for 1 s": ["t/0"]}
+    tenure.availability.look(heard, 2.0)
+    assert tenure.under_way(SILENT_S) == 0
+    assert tenure.waits(controller.state, SILENT_S) == {"no leader says how far the move is": ["t/0"]}
+
+
+def test_partitions_set_out_a_few_at_a_time() -> None:
+    tenure = Tenure(1, 0.0)
+    assert tenure.may_set_out(16, 0.0) == 0
+    assert tenure.may_set_out(16, 0.125) == SET_OUT_PER_S / 8
+    tenure.note_setting_out()
+    assert tenure.may_set_out(16, 0.125) == SET_OUT_PER_S / 8 - 1
+    assert tenure.may_set_out(16, 100.0) == SET_OUT_AT_ONCE, "a pause is not made up for at once"
+    tenure.note_leaving(FIRST, [], 100.0)
+    assert tenure.may_set_out(1, 100.0) == 0, "no more than there can be under way"
+
+
+def test_who_is_in_maintenance_is_not_lost() -> None:
+    controller, tenure = Controller(), Tenure(1, 0.0)
+    controller.apply(SetMaintenance(NodeId(4), replica(4).disk_uuid, True))
+    for at in range(2_000):
+        tenure.availability.look({1: True, 2: True, 3: False, 4: False}, float(at))
+    there = {place.replica.node_id: place for place in tenure.places(controller.state, [NodeId(2)], SETTINGS, 2_000.0)}
+    assert [node for node, place in there.items() if place.is_lost] == [3]
+    assert [node for node, place in there.items() if place.in_maintenance] == [4]
+    assert [node for node, place in there.items() if place.takes_replicas] == [1], "2 has no room"
+    never = SETTINGS._replace(repair_after_s=None)
+    assert not any(place.is_lost for place in tenure.places(controller.state, [], never, 2_000.0))
+
+
+def test_a_target_that_went_away_is_given_up_after_a_time() -> None:
+    controller, tenure = Controller(), Tenure(1, 0.0)
+    controller.assign(FIRST, 1, 2, 4)
+    way = {NodeId(1): told(moving={FIRST: Way((NodeId(4),), (NodeId(3),))})}
+    for at in range(int(STUCK_S) + 1):
+        tenure.availability.look({1: True, 2: True, 3: True, 4: False}, float(at))
+        tenure.note_told(way, controller.state, float(at))
+        first, second = tenure.placed(controller.state, SETTINGS, float(at))
+        assert first.is_busy == (at < STUCK_S)
+        assert not second.is_busy
+    assert first.stuck == (4,)
+    assert first.former == (3,)
+
+
+# who has placed a partition
+
+
+def test_what_somebody_else_places_rests_and_what_the_balancer_places_does_not() -> None:
+    controller, tenure = Controller(), Tenure(1, 0.0)
+    controller.assign(SECOND, 1, 2, 4)
+
+    def resting(now: float) -> list[bool]:
+        tenure.note_surroundings(controller.state, now)
+        return [each.is_resting for each in tenure.placed(controller.state, SETTINGS, now)]
+
+    assert resting(0.0) == [False, False], "who begins knows nothing of what was before"
+    tenure.note_ordered(FIRST, controller.assign(FIRST, 2, 1, 4))
+    assert resting(1.0) == [False, False]
+    controller.assign(FIRST, 1, 2, 3)
+    assert resting(2.0) == [True, False]
+    assert resting(1.0 + REST_S) == [True, False]
+    assert resting(2.0 + REST_S) == [False, False]
+
+
+def test_it_is_calm_once_brokers_and_topics_have_been_the_same_for_a_while() -> None:
+    controller, tenure = Controller(), Tenure(1, 0.0)
+    tenure.note_surroundings(controller.state, 0.0)
+    tenure.note_surroundings(controller.state, SETTLE_S)
+    assert tenure.is_calm(SETTLE_S)
+    controller.drain(3)
+    tenure.note_surroundings(controller.state, 10.0)
+    assert not tenure.is_calm(11.0)
+    for at in range(11, 80):  # something happens all the time
+        controller.apply(UpdateBroker(NodeId(3), replica(3).disk_uuid, at % 2 == 0))
+        tenure.note_surroundings(controller.state, float(at))
+    assert tenure.is_calm(80.0), "and then it is not waited for any longer"
+
+
+# removal
+
+
+@pytest.fixture
+def emptied() -> tuple[Controller, Broker]:
+    """A broker that was decommissioned, and to which nothing is assigned."""
+    controller = Controller()
+    return controller, controller.drain(4)
+
+
+def test_a_broker_goes_when_its_process_says_that_it_has_nothing(emptied: tuple[Controller, Broker]) -> None:
+    controller, broker = emptied
+    there = {NodeId(1): told(3), NodeId(4): told(0)}
+    assert may_remove(broker, controller.state, there, [replica(1)], is_settled=True)
+    assert not may_remove(broker, controller.state, {**there, NodeId(4): told(1)}, [replica(1)], is_settled=True)
+    assert not may_remove(broker, controller.state, {**there, NodeId(1): None}, [replica(1)], is_settled=True)
+    assert not may_remove(broker, controller.state, there, [replica(1), replica(4)], is_settled=True), (
+        "it votes in group 0"
+    )
+    assert not may_remove(broker, controller.state, {}, [replica(1)], is_settled=True), "nobody was asked"
+    controller.assign(FIRST, 1, 2, 4)
+    assert not may_remove(broker, controller.state, there, [replica(1)], is_settled=True)
+
+
+def test_a_broker_that_is_away_goes_when_all_partitions_do_without_it(emptied: tuple[Controller, Broker]) -> None:
+    controller, broker = emptied
+    first, second = FIRST.group_id.bytes, SECOND.group_id.bytes
+
+    def may(*led: bytes, is_settled: bool = True) -> bool:
+        there = {NodeId(node): told(2, led=each) for node, each in enumerate(led, 1)}
+        return may_remove(broker, controller.state, there, [replica(1)], is_settled=is_settled)
+
+    assert may(summed([first]), summed([second]))
+    assert not may(summed([first]), summed([second]), is_settled=False)
+    assert not may(summed([first]), summed([]))
+    assert not may(summed([first]), summed([first])), "two take themselves for its leader, and the other one has none"
+    assert not may(b"", b""), "that was not asked for"

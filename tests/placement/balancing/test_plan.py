@@ -1,0 +1,284 @@
+"""Where replicas and leaders shall be next: what is urgent first, one replica at a time, and an end that is even."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog.partitions.placement.balancing.layout import Mode, Place, Placed
+from raftlog.partitions.placement.balancing.plan import Why, Wishes, plan
+from tests.placement.balancing.cluster import (
+    CONTINUOUS,
+    after,
+    counts,
+    led,
+    nodes_of,
+    place,
+    replica,
+    settled,
+    spread,
+    topic,
+)
+
+THREE = [place(1), place(2), place(3)]
+FOUR = [*THREE, place(4)]
+SMALL = topic(1, [(1, 2, 3)] * 12)
+
+
+def planned(places: list[Place], placed: list[Placed], wishes: Wishes = CONTINUOUS, limit: int = 100):  # type: ignore[no-untyped-def]
+    return plan(places, placed, wishes, Random(1), limit)
+
+
+def test_what_is_even_stays() -> None:
+    even = topic(1, [(1, 2, 3), (2, 3, 1), (3, 1, 2)])
+    assert planned(THREE, even) == ([], [])
+
+
+def test_a_new_broker_gets_its_share_of_replicas_and_then_of_leaders() -> None:
+    end, failures, moved = settled(FOUR, SMALL)
+    assert not failures
+    assert moved == 9, "not one more than its share"
+    assert counts(end, range(1, 5)) == {1: 9, 2: 9, 3: 9, 4: 9}
+    assert led(end, range(1, 5)) == {1: 3, 2: 3, 3: 3, 4: 3}
+
+
+def test_what_a_broker_leads_stays_there_if_something_else_can_go() -> None:
+    placed = topic(1, [(1, 2, 3), (2, 3, 1), (3, 1, 2)] * 4)
+    changes, _ = planned(FOUR, placed)
+    leaders = {each.group: each.replicas[0] for each in placed}
+    assert len(changes) == 9
+    assert all(change.replicas[0] == leaders[change.group] for change in changes)
+
+
+def test_each_change_replaces_one_replica_of_one_partition() -> None:
+    changes, _ = planned(FOUR, SMALL, limit=5)
+    assert len(changes) == len({change.group for change in changes}) == 5
+    for change in changes:
+        assert len({*change.replicas} - {replica(node) for node in (1, 2, 3)}) == 1
+        assert change.version == 1
+
+
+def test_draining_comes_before_repair_before_hosts_before_evenness() -> None:
+    places = [
+        place(1, is_draining=True),
+        place(2, is_lost=True, is_available=False),
+        place(3),
+        place(4, "host-3"),
+        place(5),
+        place(6),
+    ]
+    placed = [*topic(1, [(5, 3)] * 4), *topic(2, [(3, 4)]), *topic(3, [(2, 5)]), *topic(4, [(3, 1)])]
+    changes, _ = planned(places, placed)
+    whys = [change.why for change in changes]
+    assert whys == sorted(whys, key=list(Why).index)
+    assert set(whys) >= {Why.DRAIN, Why.REPAIR, Why.HOSTS, Why.EVEN}
+    assert Why.LEADERS not in whys, "it waits for the others"
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_draining_broker_is_emptied_in_every_mode(mode: Mode) -> None:
+    places = [place(1, is_draining=True), *FOUR[1:]]
+    end, failures, _ = settled(places, SMALL, Wishes(mode, evens=False))
+    assert not failures
+    assert counts(end, [1]) == {1: 0}
+    assert planned(places, end, Wishes(mode, evens=False)) == ([], [])
+
+
+def test_what_a_drained_broker_led_goes_to_replicas_that_are_there_and_evenly() -> None:
+    places = [place(1, is_draining=True), *FOUR[1:]]
+    changes, _ = planned(places, topic(1, [(1, 2, 3)] * 12))
+    assert {change.replicas[0].node_id for change in changes} == {2, 3}
+    assert led(after(SMALL, changes), [2, 3]) == {2: 6, 3: 6}
+
+
+def test_too_few_hosts_are_named() -> None:
+    places = [place(1, is_draining=True), *THREE[1:]]
+    changes, failures = planned(places, SMALL)
+    assert not changes
+    assert {failure.group for failure in failures} == {each.group for each in SMALL}
+    assert failures[0].node_id == 1
+    assert "needs 3 hosts, and 2 are left" in failures[0].reason
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"in_maintenance": True}, "node 4 is in maintenance"),
+        ({"is_full": True}, "node 4 has no room"),
+        ({"is_available": False}, "node 4 is not there"),
+    ],
+)
+def test_why_a_broker_takes_nothing(how: dict[str, bool], words: str) -> None:
+    places = [place(1, is_draining=True), *THREE[1:], place(4, **how)]
+    changes, failures = planned(places, SMALL)
+    assert not changes
+    assert words in failures[0].reason
+
+
+def test_a_lost_broker_is_replaced_also_when_nothing_is_evened() -> None:
+    places = [place(1, is_lost=True, is_available=False), *FOUR[1:]]
+    end, _, _ = settled(places, SMALL, Wishes(Mode.OFF, evens=False))
+    assert counts(end, [1]) == {1: 0}
+
+
+def test_a_broker_that_is_away_for_a_short_time_keeps_what_it_has() -> None:
+    places = [place(1, is_available=False), *FOUR[1:]]
+    assert planned(places, SMALL) == ([], [])
+
+
+def test_maintenance_keeps_its_places() -> None:
+    even = topic(1, [(1, 2, 3), (2, 3, 1), (3, 1, 2)] * 2)
+    assert planned([place(1, in_maintenance=True), *THREE[1:]], even) == ([], [])
+
+
+def test_brokers_that_a_topic_knew_are_not_evened_when_only_new_ones_are_filled() -> None:
+    uneven = topic(1, [(1,)] * 6 + [(2,)])
+    assert not planned([place(1), place(2)], uneven, Wishes(Mode.NODE_ADD))[0]
+    end, _, _ = settled([place(1), place(2), place(3)], uneven, Wishes(Mode.NODE_ADD))
+    assert counts(end, (1, 2, 3)) == {1: 3, 2: 1, 3: 3}
+    end, _, _ = settled([place(1), place(2)], uneven)
+    assert counts(end, (1, 2)) == {1: 4, 2: 3}
+
+
+def test_each_topic_is_evened_though_all_together_are() -> None:
+    placed = [*topic(1, [(1,)] * 4), *topic(2, [(2,)] * 4)]
+    end, _, moved = settled([place(1), place(2)], placed)
+    assert moved == 4
+    assert counts(end[:4], (1, 2)) == counts(end[4:], (1, 2)) == {1: 2, 2: 2}
+
+
+def test_a_replica_goes_to_a_host_that_has_none() -> None:
+    places = [place(1), place(2, "host-1"), place(3), place(4)]
+    end, _, _ = settled(places, topic(1, [(1, 2, 3)]))
+    assert {4} < set(nodes_of(end)[0])
+
+
+def test_fewer_replicas_than_at_the_creation() -> None:
+    """As many as there were then, once there are hosts; what had one replica from the beginning keeps one."""
+    was_three = [each._replace(replicas=each.replicas[:2]) for each in topic(1, [(1, 2, 3)])]
+    end, failures, _ = settled([place(1), place(2)], was_three)
+    assert len(end[0].replicas) == 2
+    assert not failures
+    end, _, _ = settled(FOUR, was_three)
+    assert len(end[0].replicas) == 3
+    assert planned(FOUR, topic(2, [(1,)])) == ([], [])
+
+
+def test_what_moves_is_left_alone_until_its_target_is_gone() -> None:
+    places = [place(1, is_draining=True), *FOUR[1:], place(5, is_available=False)]
+    moving = topic(1, [(2, 3, 5)], is_busy=True)
+    assert planned(places, moving) == ([], [])
+    stuck = topic(1, [(2, 3, 5)], stuck=(5,), former=(1,))
+    [change], _ = planned(places, stuck)
+    assert change.replicas == (replica(2), replica(3), replica(4))
+    back = planned([*THREE, place(4), places[-1]], stuck)[0]
+    assert back[0].replicas == (replica(2), replica(3), replica(1)), "what it has already costs nothing"
+
+
+def test_what_somebody_else_has_placed_rests() -> None:
+    resting = topic(1, [(1, 2, 3)] * 12, is_resting=True)
+    assert planned(FOUR, resting) == ([], [])
+    assert len(planned([place(1, is_draining=True), *FOUR[1:]], resting)[0]) == 12
+
+
+def test_leaders_are_evened_over_others_where_the_ends_share_no_partition() -> None:
+    placed = topic(1, [(1, 2), (1, 2), (1, 2), (2, 3)])
+    end, _, moved = settled(THREE, placed, Wishes(Mode.NODE_ADD))
+    assert moved == 0
+    assert spread(led(end, (1, 2, 3))) <= 1
+    assert planned(THREE, placed, Wishes(Mode.NODE_ADD, balances_leaders=False)) == ([], [])
+
+
+def test_single_partitions_of_many_topics_are_led_by_all() -> None:
+    placed = [each for number in range(30) for each in topic(number, [(1, 2, 3)])]
+    end, _, _ = settled(THREE, placed)
+    assert led(end, (1, 2, 3)) == {1: 10, 2: 10, 3: 10}
+
+
+# random clusters
+
+
+@st.composite
+def clusters(draw: st.DrawFn, one_broker_a_host: bool) -> tuple[list[Place], list[Placed]]:
+    count = draw(st.integers(2, 7))
+    hosts = (
+        range(1, count + 1) if one_broker_a_host else draw(st.lists(st.integers(1, 4), min_size=count, max_size=count))
+    )
+    states = [{}] * 3 if one_broker_a_host else [{}, {}, {}, {"is_draining": True}, {"in_maintenance": True}]
+    states += [] if one_broker_a_host else [{"is_available": False}, {"is_available": False, "is_lost": True}]
+    places = [place(node, f"host-{host}", **draw(st.sampled_from(states))) for node, host in enumerate(hosts, 1)]
+    random = Random(draw(st.integers(0, 1 << 30)))
+    by_host: dict[str, list[int]] = {}
+    for each in places:
+        by_host.setdefault(each.host, []).append(each.replica.node_id)
+    placed: list[Placed] = []
+    for number in range(draw(st.integers(1, 4))):
+        factor = draw(st.integers(1, min(3, len(by_host))))
+        favoured = random.sample(sorted(by_host), random.randint(factor, len(by_host)))
+        rows = [
+            [random.choice(by_host[host]) for host in random.sample(favoured, factor)]
+            for _ in range(draw(st.integers(1, 12)))
+        ]
+        placed += topic(number, rows)
+    return places, placed
+
+
+def are_apart(places: list[Place], placed: list[Placed]) -> bool:
+    host = {each.replica.node_id: each.host for each in places}
+    return all(len({host[node] for node in row}) == len(row) for row in nodes_of(placed))
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters(one_broker_a_host=True), st.integers(1, 20), st.integers(0, 5))
+def test_the_end_is_even(cluster: tuple[list[Place], list[Placed]], limit: int, seed: int) -> None:
+    places, placed = cluster
+    end, failures, _ = settled(places, placed, limit=limit, seed=seed)
+    nodes = [each.replica.node_id for each in places]
+    assert not failures
+    assert are_apart(places, end)
+    assert spread(counts(end, nodes)) <= 1
+    for topic_id in {each.group.topic_id for each in end}:
+        assert spread(counts([each for each in end if each.group.topic_id == topic_id], nodes)) <= 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters(one_broker_a_host=False), st.integers(1, 20), st.integers(0, 5), st.sampled_from(Mode))
+def test_every_plan_is_legal_and_planning_ends(
+    cluster: tuple[list[Place], list[Placed]], limit: int, seed: int, mode: Mode
+) -> None:
+    places, placed = cluster
+    random, wishes = Random(seed), Wishes(mode)
+    takes = {each.replica for each in places if each.takes_replicas}
+    now = placed
+    while changes := plan(places, now, wishes, random, limit)[0]:
+        assert len(changes) <= limit + len(places)
+        before = {each.group: each.replicas for each in now}
+        for change in changes:
+            assert len({*change.replicas} - {*before[change.group]}) <= 1
+            assert {*change.replicas} - {*before[change.group]} <= takes
+            assert len(change.replicas) == len(before[change.group])
+        assert len(changes) == len({change.group for change in changes})
+        assert measure(places, after(now, changes)) < measure(places, now)
+        now = after(now, changes)
+        assert are_apart(places, now)
+    end, _, moved = settled(places, now, wishes, limit, seed + 1)
+    assert moved == 0, "another draw of the generator does not take it back"
+    assert nodes_of(end) == nodes_of(now)
+
+
+def measure(places: list[Place], placed: list[Placed]) -> tuple[int, ...]:
+    """What falls with every plan."""
+    bad = {each.replica.node_id for each in places if not each.stays}
+    takes = [each.replica.node_id for each in places if each.takes_replicas]
+    leads = [each.replica.node_id for each in places if each.takes_leaders]
+    topics = [
+        [each for each in placed if each.group.topic_id == one] for one in {each.group.topic_id for each in placed}
+    ]
+    return (
+        sum(node in bad for row in nodes_of(placed) for node in row),
+        sum(count**2 for count in counts(placed, takes).values()),
+        sum(count**2 for some in topics for count in counts(some, takes).values()),
+        sum(count**2 for some in topics for count in led(some, leads).values()),
+        sum(count**2 for count in led(placed, leads).values()),
+    )

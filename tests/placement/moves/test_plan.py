@@ -1,0 +1,135 @@
+"""From any members to any other ones, a step at a time: every step is legal, and the way ends."""
+
+from random import Random
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.partitions.placement.moves.plan import is_reached, next_change
+from raftlog.raft import Configuration, ReplicaId
+from raftlog.raft.configuration import why_invalid
+from raftlog.raft.quorum import has_quorum
+from raftlog.types import Index, NodeId
+
+
+def replica(node: int, disk: int = 0) -> ReplicaId:
+    return ReplicaId(NodeId(node), UUID(int=100 * node + disk))
+
+
+ONE, TWO, THREE, FOUR = (replica(number) for number in (1, 2, 3, 4))
+NEW_THREE = replica(3, 1)
+ALL = (ONE, TWO, THREE, FOUR, NEW_THREE)
+OLD = Configuration(Index(5), (ONE, TWO, THREE))
+
+
+def entered(configuration: Configuration, **how: object) -> Configuration:
+    """The configuration after the next step, its joint phase included."""
+    change = next_change(configuration, **how)  # type: ignore[arg-type]
+    assert change is not None
+    assert change.replaces_index == configuration.index
+    assert why_invalid(change) is None
+    after = configuration.changed(change, Index(configuration.index + 1))
+    return after.left(Index(after.index + 1)) if after.is_joint else after
+
+
+def test_a_replaced_disk_learns_and_then_votes_in_the_place_of_the_old_one() -> None:
+    wanted = (NEW_THREE, ONE, TWO)
+    there = (ONE, TWO, NEW_THREE)
+    learning = entered(OLD, wanted=wanted, me=ONE, reachable=there, near=())
+    assert (learning.voters, learning.learners) == ((ONE, TWO, THREE), (NEW_THREE,))
+    assert next_change(learning, wanted, me=ONE, reachable=there, near=()) is None, "it does not hold enough yet"
+    done = entered(learning, wanted=wanted, me=ONE, reachable=there, near=(NEW_THREE,))
+    assert is_reached(done, wanted)
+    assert next_change(done, wanted, me=ONE, reachable=there, near=(NEW_THREE,)) is None
+
+
+def test_nobody_is_taken_away_before_somebody_else_has_come() -> None:
+    wanted = (ONE, TWO, FOUR)
+    assert next_change(OLD, wanted, me=ONE, reachable=(ONE, TWO, THREE), near=()) is None, "4 cannot be reached"
+    assert next_change(OLD, wanted, me=ONE, reachable=ALL, near=(), may_begin=False) is None
+    assert next_change(OLD, wanted, me=ONE, reachable=ALL, near=()) is not None
+
+
+def test_of_those_that_go_the_absent_one_goes_first_and_the_leader_last() -> None:
+    steps, configuration = [], Configuration(Index(5), (ONE, TWO, THREE))
+    while not is_reached(configuration, (FOUR,)):
+        near = configuration.learners
+        configuration = entered(configuration, wanted=(FOUR,), me=ONE, reachable=(ONE, TWO, FOUR), near=near)
+        steps.append(configuration.voters)
+    assert steps == [(ONE, TWO, THREE), (ONE, TWO, FOUR), (ONE, FOUR), (FOUR,)]
+
+
+def test_a_leader_that_goes_is_not_exchanged_before_somebody_can_take_over() -> None:
+    alone = Configuration(Index(5), (ONE,), (FOUR,))
+    both = entered(alone, wanted=(FOUR,), me=ONE, reachable=ALL, near=(FOUR,))
+    assert both.voters == (ONE, FOUR)
+    assert entered(both, wanted=(FOUR,), me=FOUR, reachable=ALL, near=()).voters == (FOUR,)
+
+
+def test_a_joint_configuration_is_left_by_the_core_alone() -> None:
+    joint = Configuration(Index(5), (ONE, TWO), (), (ONE, TWO, THREE))
+    assert next_change(joint, (ONE, TWO), me=ONE, reachable=ALL, near=ALL) is None
+
+
+def test_a_learner_that_is_not_wanted_any_more_goes() -> None:
+    learning = Configuration(Index(5), (ONE, TWO, THREE), (FOUR,))
+    assert entered(learning, wanted=(ONE, TWO, THREE), me=ONE, reachable=ALL, near=ALL).learners == ()
+
+
+def test_a_learner_that_is_away_holds_nobody_up() -> None:
+    learning = Configuration(Index(5), (ONE, TWO), (FOUR,))
+    after = entered(learning, wanted=(ONE, TWO, FOUR, NEW_THREE), me=ONE, reachable=(ONE, TWO, NEW_THREE), near=())
+    assert after.learners == (NEW_THREE, FOUR)
+
+
+def test_nobody_is_taken_away_whom_those_that_are_there_need() -> None:
+    there = (ONE, THREE)
+    for wanted in ((ONE, TWO), (TWO,)):
+        assert next_change(OLD, wanted, me=ONE, reachable=there, near=()) is None, "2 is away"
+    assert entered(OLD, wanted=(ONE, THREE), me=ONE, reachable=there, near=()).voters == (ONE, THREE)
+    four = Configuration(Index(5), (ONE, TWO, THREE, FOUR))
+    assert next_change(four, (ONE, TWO), me=ONE, reachable=(ONE, FOUR), near=()) is not None, "3 is away as well"
+
+
+one_per_node = st.lists(st.sampled_from(ALL), min_size=1, max_size=4, unique_by=lambda each: each.node_id)
+
+
+def some(random: Random) -> tuple[ReplicaId, ...]:
+    return tuple(random.sample(ALL, random.randrange(len(ALL) + 1)))
+
+
+@given(one_per_node, one_per_node, st.integers(0, 1 << 32))
+def test_every_way_is_legal_and_ends(begin: list[ReplicaId], wanted: list[ReplicaId], seed: int) -> None:
+    """With anybody as leader, anybody away for a while, anybody slow; at the end all are there."""
+    random = Random(seed)
+    configuration = Configuration(Index(1), tuple(sorted(begin)))
+    least = min(len(begin), len(wanted))
+    for step in range(60):
+        is_calm = step > 20
+        reachable = ALL if is_calm else some(random)
+        near = configuration.all_members() if is_calm else some(random)
+        me = random.choice(configuration.voters)
+        change = next_change(configuration, wanted, me=me, reachable=reachable, near=near)
+        if change is None:
+            continue
+        assert why_invalid(change) is None
+        before, configuration = configuration, configuration.changed(change, Index(configuration.index + 1))
+        if configuration.is_joint:
+            configuration = configuration.left(Index(configuration.index + 1))
+        assert len(configuration.voters) >= least
+        gone, new = set(before.voters) - set(configuration.voters), set(configuration.voters) - set(before.voters)
+        assert len(gone) <= 1
+        assert len(new) <= 1
+        assert not gone & set(wanted)
+        if gone and {each.node_id for each in gone} != {each.node_id for each in new}:
+            assert has_quorum(configuration, {*reachable, *new})
+        assert new <= set(before.learners) & set(near)
+    assert is_reached(configuration, wanted)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_what_is_reached_is_left_alone(count: int) -> None:
+    configuration = Configuration(Index(3), (ONE, TWO, THREE)[:count])
+    assert next_change(configuration, configuration.voters, me=ONE, reachable=ALL, near=ALL) is None

@@ -1,0 +1,206 @@
+"""When a partition may be recovered, from whom, and what is said about the loss."""
+
+from uuid import UUID
+
+import pytest
+
+from raftlog.partitions.placement.recovery.plan import Places, Plan, make_plan
+from raftlog.partitions.placement.recovery.standings import Absent, LostEntry, Standing, packed, unpacked
+from raftlog.raft import EntryId, ReplicaId
+from raftlog.types import Index, NodeId, Term
+
+ALL = (1, 2, 3)
+
+
+def replica(node: int, disk: int = 0) -> ReplicaId:
+    return ReplicaId(NodeId(node), UUID(int=disk or node))
+
+
+def entry(index: int, term: int = 1) -> EntryId:
+    return EntryId(Index(index), Term(term))
+
+
+def standing(
+    node: int,
+    last: EntryId = entry(10),  # noqa: B008 - a tuple
+    *,
+    voters: tuple[int, ...] = ALL,
+    outgoing: tuple[int, ...] = (),
+    lost: tuple[int, ...] | None = (),
+    floor: EntryId | None = None,
+    leads: bool = False,
+) -> Standing:
+    """`lost` are offsets whose batches are damaged; `None` while it still looks."""
+    damage = "bad" if lost is None or lost else None
+    entries = None if lost is None else tuple(LostEntry(offset, offset + 1, "bad") for offset in lost)
+    sides = (tuple(map(replica, voters)), tuple(map(replica, outgoing)))
+    return Standing(replica(node), last.term, leads, None, last, floor or last, 0, last.index, *sides, damage, entries)
+
+
+def plan_of(
+    *standings: Standing,
+    gone: tuple[int, ...] = (),
+    without: tuple[int, ...] = (),
+    untold: tuple[int, ...] = (),
+    moved: tuple[int, ...] = ALL,
+    brokers: tuple[int, ...] = ALL,
+    choice: int = 0,
+) -> Plan:
+    """`gone` are nodes whose disks were replaced; they, `without` and `untold` answer, and have no replica. It was
+    created on nodes 1 to 3 and then assigned to `moved`."""
+
+    def now(node: int) -> ReplicaId:
+        return replica(node, 100 + node if node in gone else 0)
+
+    rows: dict[NodeId, Standing | Absent] = {
+        NodeId(node): Absent(now(node), node not in untold) for node in (*gone, *without, *untold)
+    }
+    rows |= {each.replica.node_id: each for each in standings}
+    retired = {UUID(int=node) for node in gone}
+    created, assigned = tuple(map(replica, ALL)), tuple(map(now, moved))
+    places = Places(created, assigned, tuple(map(now, sorted({*brokers, *moved}))), retired)
+    return make_plan(rows, places, NodeId(choice) if choice else None)
+
+
+def refusal(plan: Plan) -> str:
+    assert plan.refusal is not None
+    assert plan.survivor is None
+    return plan.refusal
+
+
+def survivor(plan: Plan) -> int:
+    assert plan.survivor is not None, plan.refusal
+    assert {plan.survivor, *plan.giving_up} == {plan.survivor, *plan.giving_up}
+    return plan.survivor.replica.node_id
+
+
+def test_a_leader_is_left_alone() -> None:
+    assert "node 2 leads it" in refusal(plan_of(standing(1), standing(2, leads=True), standing(3)))
+
+
+def test_a_majority_that_can_elect_is_left_alone() -> None:
+    """Also a damaged voter votes; and a candidate is sound."""
+    assert "node 1 is sound" in refusal(plan_of(standing(1), standing(2, lost=(5,))))
+    assert "will lead by itself" in refusal(plan_of(standing(1), standing(2), gone=(3,)))
+
+
+def test_one_that_is_away_may_hold_what_others_lack() -> None:
+    said = refusal(plan_of(standing(1, lost=(5,)), standing(2, lost=(5,))))
+    assert "node 3 does not answer" in said
+    assert str(UUID(int=3)) in said
+    assert "empty data directory" in said
+
+
+def test_all_damaged_in_the_same_place() -> None:
+    plan = plan_of(*(standing(node, lost=(5,)) for node in ALL))
+    assert survivor(plan) == 1
+    assert [each.replica.node_id for each in plan.giving_up] == [2, 3]
+    assert plan.loss == ("offsets 5 to 5",)
+
+
+def test_the_freshest_goes_on_and_of_several_the_one_that_lost_least() -> None:
+    assert survivor(plan_of(standing(1, lost=(5,)), standing(2, entry(11), lost=(5, 6)), standing(3, lost=(5,)))) == 2
+    assert survivor(plan_of(standing(1, entry(99), lost=(5,)), standing(2, entry(3, 2), lost=(5,)), gone=(3,))) == 2
+    assert survivor(plan_of(standing(1, lost=(5, 6)), standing(2, lost=(5,)), standing(3, lost=(5, 7)))) == 2
+
+
+def test_a_sound_one_that_is_behind_cannot_win_against_a_damaged_one() -> None:
+    """The damaged one does not campaign, and does not vote for less than it has."""
+    plan = plan_of(standing(1, entry(8)), standing(2, entry(10), lost=(9,)), gone=(3,))
+    assert survivor(plan) == 2
+    chosen = plan_of(standing(1, entry(8)), standing(2, entry(10), lost=(9,)), gone=(3,), choice=1)
+    assert survivor(chosen) == 1
+    assert any("behind offset 7" in each for each in chosen.loss)
+
+
+def test_a_majority_of_disks_that_were_replaced() -> None:
+    plan = plan_of(standing(1), gone=(2, 3))
+    assert survivor(plan) == 1
+    assert plan.giving_up == ()
+    assert [each.node_id for each in plan.gone] == [2, 3]
+    assert "from offset 10 on" in plan.loss[0]
+    assert "nobody who is left knows them" in plan.loss[0]
+
+
+def test_a_new_disk_that_is_away_may_be_a_member_already() -> None:
+    rows: dict[NodeId, Standing | Absent] = {NodeId(1): standing(1, lost=(5,)), NodeId(2): standing(2, lost=(5,))}
+    assigned = (replica(1), replica(2), replica(3, 103))
+    plan = make_plan(rows, Places(tuple(map(replica, ALL)), assigned, assigned, {UUID(int=3)}))
+    assert "node 3 does not answer" in refusal(plan)
+    rows[NodeId(3)] = Absent(replica(3, 104), is_told=True)
+    plan = make_plan(rows, Places(tuple(map(replica, ALL)), assigned, assigned, {UUID(int=3)}))
+    assert "node 3 answers with another disk" in refusal(plan)
+
+
+def test_one_that_has_not_made_its_first_replica_is_told_not_to() -> None:
+    """With the members of the creation, two such would elect a leader beside the one that went on alone."""
+    plan = plan_of(standing(1), untold=(2, 3))
+    assert survivor(plan) == 1
+    assert plan.renouncing == (replica(2), replica(3))
+    assert plan_of(standing(1, lost=(5,)), untold=(2,), without=(3,)).renouncing == (replica(2),)
+    assert plan_of(standing(1), gone=(2, 3)).renouncing == ()
+    assert "node 3 does not answer" in refusal(plan_of(standing(1), untold=(2,)))
+
+
+def empty(node: int, disk: int = 0) -> Standing:
+    return standing(node, entry(0, 0), voters=())._replace(replica=replica(node, disk))
+
+
+def test_it_does_not_begin_again_while_somebody_may_hold_it() -> None:
+    """It was moved away from nodes that are down: empty replicas name no members."""
+    said = refusal(plan_of(empty(4), empty(5), moved=(4, 5)))
+    for node in ALL:
+        assert f"node {node} does not answer" in said
+        assert f"disk {UUID(int=node)} of node {node}" in said
+    assert "node 6 does not answer" in refusal(plan_of(empty(4), gone=ALL, moved=(4,), brokers=(1, 2, 3, 6)))
+    assert survivor(plan_of(empty(4), gone=ALL, moved=(4,))) == 4
+    assert survivor(plan_of(empty(4), gone=(1, 2), without=(3,), moved=(4,))) == 4
+
+
+def test_a_stale_replica_of_a_partition_that_was_moved_may_name_old_members_only() -> None:
+    stale, later = standing(1, lost=(5,)), {"without": (2, 3), "moved": (7, 8, 9)}
+    said = refusal(plan_of(stale, empty(7), empty(8), empty(9), brokers=(1, 2, 3, 4), **later))  # type: ignore[arg-type]
+    assert "node 4 does not answer" in said
+    assert "every broker has to answer" in said
+    plan = plan_of(stale, empty(7), empty(8), empty(9), **later)  # type: ignore[arg-type]
+    assert survivor(plan) == 1
+
+
+def test_nothing_is_left() -> None:
+    plan = plan_of(empty(2, 102), gone=(1, 2, 3))
+    assert survivor(plan) == 2
+    assert "everything" in plan.loss[0]
+
+
+def test_one_that_gave_up_before_a_crash_does_not_stand_in_the_way() -> None:
+    assert survivor(plan_of(standing(1, lost=(5,)), standing(2, lost=(5,)), empty(3))) == 1
+    assert survivor(plan_of(standing(1, lost=(5,)), standing(2, lost=(5,)), without=(3,))) == 1
+
+
+def test_members_of_a_change_that_is_under_way_count_too() -> None:
+    joint = [standing(node, voters=(1, 2, 4), outgoing=(1, 2, 3), lost=(5,)) for node in (1, 2)]
+    assert "node 4 does not answer" in refusal(plan_of(*joint, gone=(3,)))
+
+
+def test_a_lost_end_is_named() -> None:
+    plan = plan_of(*(standing(node, floor=entry(12)) for node in ALL))
+    assert survivor(plan) == 1
+    assert any("an entry 12 of term 1" in each for each in plan.loss)
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        (plan_of(standing(1, lost=None), standing(2, lost=None), gone=(3,)), "still looks"),
+        (plan_of(standing(1, lost=(5,)), standing(2, lost=(5,)), gone=(3,), choice=3), "node 3 has no replica"),
+        (plan_of(gone=(1, 2, 3)), "not even an empty one"),
+    ],
+)
+def test_refusals(plan: Plan, words: str) -> None:
+    assert words in refusal(plan)
+
+
+def test_a_standing_travels() -> None:
+    assert unpacked(packed(Absent(replica(1), is_told=True))) == Absent(replica(1), is_told=True)
+    for each in (standing(1, lost=(3, 4)), standing(2, lost=None), standing(3, floor=entry(11), outgoing=(1,))):
+        assert unpacked(packed(each)) == each
