@@ -1,6 +1,6 @@
 """Brokers come, go and stay away while clients write: replicas and leaders follow, and nothing is lost.
 
-What the balancer decides in each case is in tests/balancing; here it is real processes, disks and clients that go
+What the balancer decides in each case is in tests/placement/balancing; here it is real processes, disks and clients that go
 through it.
 """
 
