@@ -24,9 +24,9 @@ from raftlog.errors import (
     RaftlogError,
     StorageError,
 )
+from raftlog.partitions.controller.change_events import tell
 from raftlog.partitions.controller.machine import Answer, ControllerState, Restoration, SnapshotReader, decode_request
 from raftlog.partitions.controller.machine.rows import AnsweredRequest
-from raftlog.partitions.controller.change_events import tell
 from raftlog.partitions.deadline import Deadline
 from raftlog.raft import Role
 from raftlog.records import ControlKind, read_records
