@@ -1,7 +1,7 @@
 """Brokers come, go and stay away while clients write: replicas and leaders follow, and nothing is lost.
 
-What the balancer decides in each case is in tests/placement/balancing; here it is real processes, disks and clients that go
-through it.
+What the balancer decides in each case is in tests/placement/balancing; here it is real processes, disks and clients
+that go through it.
 """
 
 import time
