@@ -28,7 +28,27 @@ KEEPS_EVERYTHING: Final = {
     ("broker", "decommission"): "moves all replicas first, and can be called off until it is over",
     ("pipeline", "compact"): "what it deletes is in the new files",
 }
+DESTROYS_NOTHING: Final = {
+    *(("bench",), ("consume",), ("demo",), ("dev",), ("maelstrom",), ("produce",), ("serve",)),
+    *(("broker", verb) for verb in ("decommission-status", "list", "recommission", "show")),
+    *(("broker", "maintenance", verb) for verb in ("disable", "enable", "status")),
+    *(("cluster", verb) for verb in ("balance", "health", "info", "log-level", "members", "rolling-restart")),
+    *(("cluster", "config", verb) for verb in ("get", "list", "schema", "set", "unset")),
+    *(("cluster", *words) for words in (("balancer", "status"), ("secret", "create"))),
+    *(("generate", kind) for kind in ("grafana-dashboard", "prometheus-config", "prometheus-rules")),
+    *(("group", verb) for verb in ("describe", "lag", "list", "offsets")),
+    *(("log", verb) for verb in ("dump", "verify")),
+    *(("partition", verb) for verb in ("cancel-move", "list", "move", "moves", "show", "transfer-leadership")),
+    *(("pipeline", verb) for verb in ("archive", "info", "replay", "verify")),
+    *(("topic", verb) for verb in ("create", "describe", "list")),
+}
+"""A new verb is named here once it is known to delete no record, offset or file of a user's."""
 WORDS: Final = ("delete", "forget", "for good", "would lose", "would cost", "no way back")
+
+
+def test_every_verb_is_known_to_ask_or_to_destroy_nothing() -> None:
+    classes = (ASKS, ONLY_WHEN_TOLD.keys(), KEEPS_EVERYTHING.keys(), DESTROYS_NOTHING)
+    assert sorted(path for each in classes for path in each) == sorted(ALL)
 
 
 def test_every_verb_that_destroys_is_known() -> None:
