@@ -29,6 +29,7 @@ from raftlog.client.answers import (
 from raftlog.client.calls import ANSWER_MS, Calls, parsed, patience_s, quoted
 from raftlog.client.failures import failure_of
 from raftlog.client.groups import GroupClient
+from raftlog.client.topic_names import checked_name
 from raftlog.client.transport import Answer, Transport
 from raftlog.errors import RaftlogError, Unavailable
 from raftlog.types import Buffer, Offset, TopicPartition
@@ -129,7 +130,7 @@ class BrokerClient:
         timeout_ms: int = ANSWER_MS,
     ) -> None:
         """Create a topic; raises `InvalidTopic`, `InvalidArgument` or `TopicExists`."""
-        fields: dict[str, Any] = {"topic_name": name, "partitions_count": partitions}
+        fields: dict[str, Any] = {"topic_name": checked_name(name), "partitions_count": partitions}
         if replication_factor is not None:
             fields["replication_factor"] = replication_factor
         if config:

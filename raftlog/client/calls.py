@@ -7,6 +7,7 @@ from urllib.parse import quote
 import orjson
 
 from raftlog.client.leaders import Place
+from raftlog.client.topic_names import checked_name
 from raftlog.client.transport import Answer, Transport
 from raftlog.errors import InvalidArgument, Unavailable
 
@@ -98,6 +99,6 @@ def parsed(answer: Answer) -> Any:
 
 def quoted(name: str, what: str = "topic") -> str:
     """A name as one segment of a path; raises `InvalidArgument` for what cannot be one."""
-    if name in ("", ".", ".."):
+    if checked_name(name, what) in ("", ".", ".."):
         raise InvalidArgument(f"{name!r} cannot be the name of a {what}")
     return quote(name, safe="")

@@ -30,6 +30,7 @@ from raftlog.client.handing import Handing
 from raftlog.client.metadata import REFRESH_S, Metadata
 from raftlog.client.serializers import Deserializer, K, V
 from raftlog.client.starts import AtTimestamp, FromEnd, Reset, Start, as_partition
+from raftlog.client.topic_names import checked_names
 from raftlog.errors import InvalidArgument, LogClosed, UnknownPartition
 from raftlog.types import Offset, TopicPartition
 
@@ -74,6 +75,7 @@ class Consumer(Generic[K, V]):
     ) -> None:
         """With topics it is subscribed to them. Raises `InvalidArgument`; docs/CLIENT.md says what each setting is
         good for."""
+        subscribed = checked_names(topics)
         settings = self.settings = ConsumerSettings(
             group=group,
             instance_id=instance_id,
@@ -105,8 +107,8 @@ class Consumer(Generic[K, V]):
         )
         self._conversion = Conversion(key_deserializer, value_deserializer, where)
         self._is_closed = False
-        if topics:
-            self.subscribe(topics)
+        if subscribed:
+            self.subscribe(subscribed)
 
     async def __aenter__(self) -> Self:
         return self
@@ -122,14 +124,14 @@ class Consumer(Generic[K, V]):
 
     def subscribe(
         self,
-        topics: Iterable[str] = (),
+        topics: str | Iterable[str] = (),
         *,
         pattern: str | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read these topics, or all whose whole names match `pattern`: in a group the share that it gives, otherwise
-        every partition. Raises `InvalidArgument`."""
-        self._assigning.subscribe(tuple(dict.fromkeys(topics)), pattern, listener)
+        """Read these topics (one str is one topic), or all whose whole names match `pattern`: in a group the share that
+        it gives, otherwise every partition. Raises `InvalidArgument`."""
+        self._assigning.subscribe(checked_names(topics), pattern, listener)
 
     async def assign(self, partitions: Iterable[Place] | Starts) -> None:
         """Read exactly these, from the offsets given or where the group, of which this is no member, has committed.

@@ -28,6 +28,7 @@ from raftlog.client.producer_lane import Lane
 from raftlog.client.producer_settings import BATCH_BYTES_MAX, SEQUENCE_WINDOW, Acks, ProducerSettings
 from raftlog.client.serializers import K, Serializer, V, serialized, shown_argument
 from raftlog.client.spreading import Spreading
+from raftlog.client.topic_names import checked_name
 from raftlog.errors import InvalidArgument, LogClosed, OutcomeUnknown, RaftlogError, RecordTooLarge, Unavailable
 from raftlog.records import Compression, NewRecord, build_columns
 from raftlog.records.header import HEADER_SIZE
@@ -239,6 +240,7 @@ class Producer(Generic[K, V]):
 
     async def _spread(self, topic: str) -> Spreading:
         """The topic is asked for, and at the first time a producer id; both patiently."""
+        checked_name(topic)
         with Outage(f"metadata of topic {topic}", self.settings.delivery_timeout_ms / 1000) as outage:
             while True:
                 try:

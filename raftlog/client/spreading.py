@@ -6,7 +6,7 @@ from functools import lru_cache
 from raftlog.client.metadata import TopicMetadata
 from raftlog.client.producer_lane import Lane
 from raftlog.client.producer_settings import ROUND_ROBIN, ProducerSettings
-from raftlog.errors import UnknownPartition
+from raftlog.errors import InvalidArgument, UnknownPartition
 from raftlog.records.partitioner import hash_by_name
 
 _KEYS_REMEMBERED = 1 << 14
@@ -26,13 +26,15 @@ class Spreading:
         self._hashed = lru_cache(maxsize=_KEYS_REMEMBERED)(self._partition_of_key)
 
     def lane(self, partition: int | None, key: bytes | None) -> Lane:
-        """Raises `UnknownPartition`."""
+        """Raises `UnknownPartition`, and `InvalidArgument` for what is no number."""
         if partition is None:
             if key is None or self._by_key is None:
                 return self._next_lane()
             partition = self._hashed(key)
         lane = self._lanes.get(partition)
         if lane is None:
+            if type(partition) is not int:
+                raise InvalidArgument(f"partition is {type(partition).__name__} {partition!r}; give an int")
             count = self.topic.partitions
             if not 0 <= partition < count:
                 raise UnknownPartition(f"topic {self._name} has no partition {partition}; it has 0 to {count - 1}")

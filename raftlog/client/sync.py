@@ -180,7 +180,7 @@ class Consumer(Generic[K, V]):
         return self._thread.call(self._consumer.poll(max_records, timeout_ms))
 
     def subscribe(
-        self, topics: Iterable[str] = (), *, pattern: str | None = None, listener: RebalanceListener | None = None
+        self, topics: str | Iterable[str] = (), *, pattern: str | None = None, listener: RebalanceListener | None = None
     ) -> None:
         """Read these topics, or all whose whole names match `pattern`."""
         self._thread.create(lambda: self._consumer.subscribe(topics, pattern=pattern, listener=listener))

@@ -404,6 +404,8 @@ async def test_what_cannot_be_sent_is_refused_before_it_is_taken(serving: Servin
             await producer.send("none", b"0")
         with pytest.raises(UnknownPartition):
             await producer.send("orders", b"0", partition=1)
+        with pytest.raises(InvalidArgument, match="partition is str '0'; give an int"):
+            await producer.send("orders", b"0", partition="0")  # type: ignore[arg-type]
         with pytest.raises(RecordTooLarge):
             await producer.send("orders", b"0" * 1000)
         for wrong in ({"value": "text"}, {"key": "text"}, {"timestamp_ms": -1}, {"headers": [("h", "text")]}):

@@ -1,0 +1,24 @@
+"""Names of topics and groups as users give them."""
+
+from collections.abc import Iterable
+
+from raftlog.errors import InvalidArgument
+
+
+def checked_name(name: object, what: str = "topic") -> str:
+    """Return the name. Raises `InvalidArgument` for what is no str, with what to give instead."""
+    if isinstance(name, str):
+        return name
+    if isinstance(name, bytes | bytearray):
+        hint = f"decode it ({what}.decode())"
+    elif isinstance(name, Iterable):
+        hint = "give each as an argument of its own"
+    else:
+        hint = f"give the {what}'s name"
+    raise InvalidArgument(f"{what} is {type(name).__name__} {name!r}, not a str; {hint}")
+
+
+def checked_names(topics: str | Iterable[str]) -> tuple[str, ...]:
+    """Return each topic once; one str is one topic. Raises `InvalidArgument`."""
+    given = (topics,) if isinstance(topics, str | bytes) else topics
+    return tuple(dict.fromkeys([checked_name(topic) for topic in given]))

@@ -1,0 +1,37 @@
+"""Topics, groups and partitions of a wrong type are refused with what to give instead, before anything is done."""
+
+from typing import Any
+
+import pytest
+
+from raftlog.client import BrokerClient, Consumer, Producer
+from raftlog.client.calls import quoted
+from raftlog.client.topic_names import checked_names
+from raftlog.errors import InvalidArgument
+
+WRONG = [
+    (b"orders", r"topic is bytes b'orders', not a str; decode it \(topic.decode\(\)\)"),
+    (["orders"], r"topic is list \['orders'\], not a str; give each as an argument of its own"),
+    (5, "topic is int 5, not a str; give the topic's name"),
+    (None, "topic is NoneType None, not a str"),
+]
+
+
+@pytest.mark.parametrize(("topic", "message"), WRONG)
+async def test_a_topic_that_is_no_str(topic: Any, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        Consumer("127.0.0.1:1", topic)
+    async with BrokerClient("127.0.0.1:1") as client, Producer("127.0.0.1:1", idempotent=False) as producer:
+        for call in (client.describe_topic(topic), client.fetch_batches(topic, 0, 0), client.create_topic(topic)):
+            with pytest.raises(InvalidArgument, match="topic is"):
+                await call
+        if type(topic) is not list:
+            with pytest.raises(InvalidArgument, match=message):
+                await producer.send(topic, b"v")
+
+
+def test_one_str_is_one_topic() -> None:
+    assert checked_names("orders") == ("orders",)
+    assert checked_names(["b", "a", "b"]) == ("b", "a")
+    with pytest.raises(InvalidArgument, match="group is bytes"):
+        quoted(b"g", "group")  # type: ignore[arg-type]
