@@ -1,6 +1,7 @@
 """What operators order over HTTP: what reaches the broker's operations, what is answered, what is refused before."""
 
 import logging
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -17,6 +18,7 @@ from raftlog.errors import (
 from raftlog.partitions.operations import Operations
 from raftlog.partitions.results import BrokerDescription
 from raftlog.partitions.settings import BrokerSettings
+from raftlog.runtime.memory_budget import MemoryBudget
 from tests.api.conftest import Api
 from tests.api.told_operations import ANSWERS, LEVELS, UNKNOWN, ToldOperations
 
@@ -30,6 +32,7 @@ class ToldBroker:
     node_id = 1
     is_ready = True
     settings = BrokerSettings(data_dir="not there")
+    node = SimpleNamespace(transport=SimpleNamespace(receive_budget=MemoryBudget(1)))
 
     def __init__(self):
         self.operations = ToldOperations()
