@@ -214,6 +214,7 @@ class Cluster:
             group.core.term,
             group.core.configuration,
             group.core.voting_position,
+            group.damage is not None,
         )
         machine.note(
             f"{plan.partition}: recovered to {log.last_index}@{group.core.last_id.term} "

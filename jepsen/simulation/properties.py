@@ -3,7 +3,8 @@
     election safety             one leader per term
     log matching                an entry with the same index and term is the same everywhere, and so is what precedes it
     commit                      a quorum holds it durably, and it is of the leader's own term
-    membership                  one change at a time, those of voters through a joint configuration
+    membership                  one change at a time, those of voters through a joint configuration; after a restart
+                                the newest committed one holds, or a later one
     leader completeness         whoever leads a term has everything that was committed in earlier ones
     state machine safety        at one index everybody commits and applies the same entry
     boundary                    the id before a trimmed log is that of the committed entry
@@ -76,6 +77,8 @@ class Recovered(NamedTuple):
     configuration: Configuration
     voting_position: EntryId | None
     """It says that it lost its log's end, which was this entry, and votes as if it still held it."""
+    is_damaged: bool = False
+    """Entries that name its configuration may be among those that it cannot read."""
 
 
 class Now(NamedTuple):
@@ -128,6 +131,10 @@ class GroupProperties:
         """The term of the entry at every committed index."""
         self.committed_index = Index(0)
         self.committed_offset = Offset(0)
+        self.configurations: dict[tuple[Index, Term], Configuration] = {}
+        """Of entries that name one."""
+        self.committed_configurations: list[Configuration] = []
+        """In ascending order."""
         self.promises = Promises(name)
         self.on_members: Callable[[Replica, Configuration, Entry], None] = _ignore
         """Called when a leader appends an entry with other members than those of the configuration before."""
@@ -205,6 +212,8 @@ class GroupProperties:
             base = _BASE_OFFSET.unpack_from(payload)[0]
             after = Offset(base + _LAST_OFFSET_DELTA.unpack_from(payload, _DELTA_AT)[0] + 1)
             self.entries[entry.index, entry.term] = Stored(checksum, len(payload), previous, base, after, str(replica))
+            if entry.configuration is not None:
+                self.configurations[entry.index, entry.term] = entry.configuration
         elif known.checksum != checksum or known.size != len(payload) or known.previous_term != previous:
             self._break(
                 "log-matching",
@@ -267,6 +276,8 @@ class GroupProperties:
             self._break("dense-offsets", replica, index=index, begins=begins, previous_ends=ends)
         else:
             self.committed_index, self.committed_offset = index, stored.next_offset
+            if (index, term) in self.configurations:
+                self.committed_configurations.append(self.configurations[index, term])
 
     def _watermark(self, replica: Replica, life: Life, high_watermark: Offset) -> None:
         if high_watermark < life.high_watermark:
@@ -298,6 +309,14 @@ class GroupProperties:
             known = self.committed_index
             self._break("recovered-uncommitted", replica, committed=recovered.committed, committed_anywhere=known)
         self._watermark(replica, life, recovered.high_watermark)
+        if not recovered.is_damaged:
+            self._check_configuration(replica, recovered.configuration, recovered.committed)
+
+    def _check_configuration(self, replica: Replica, held: Configuration, committed: Index) -> None:
+        """What was committed before may count on votes of other replicas than an old configuration names."""
+        newest = next((each for each in reversed(self.committed_configurations) if each.index <= committed), None)
+        if newest is not None and (held.index < newest.index or (held.index == newest.index and held != newest)):
+            self._break("old-configuration", replica, holds=held, newest=newest, committed=committed)
 
     def _check_recovered(self, replica: Replica, entry: Entry) -> None:
         known = self.entries.get((entry.index, entry.term))

@@ -49,11 +49,13 @@ class Member:
     def replica(self) -> Replica:
         return Replica(self.me, self.lives)
 
-    def restart(self, log: Log, *, committed: int = 0, term: int = 1, voting_position: EntryId | None = None) -> None:
+    def restart(self, log: Log, *, committed: int = 0, term: int = 1, **said: Any) -> None:
         self.lives += 1
         self.log = log
         entries = log.entries_from_start()
-        found = Recovered(entries, Index(committed), Offset(committed), Term(term), FIRST, voting_position)
+        configuration, voting_position = said.pop("configuration", FIRST), said.pop("voting_position", None)
+        at = Index(committed), Offset(committed), Term(term)
+        found = Recovered(entries, *at, configuration, voting_position, **said)
         self.properties.saw_restart(self.replica, log, found)
 
     def ready(self, *entries: Entry, cut_to: int | None = None, term: int = 1, **said: Any) -> None:
@@ -172,7 +174,7 @@ def test_offsets_are_dense(group: Group) -> None:
     group.members[1].ready(entry(4, 1, offset=7), committed=2, watermark=2)
     group.members[1].says_durable(4)
     with broken("dense-offsets"):
-        leader.leads(1, committed=4)
+        leader.leads(1, committed=4, watermark=4)
 
 
 def test_a_commit_needs_a_quorum(group: Group) -> None:
@@ -306,6 +308,24 @@ def test_terms_do_not_fall(group: Group) -> None:
     voter.restart(voter.log, committed=2, term=3)
     with broken("term-back"):
         voter.restart(voter.log, committed=2, term=2)
+
+
+def test_a_restarted_replica_holds_the_newest_committed_configuration(group: Group) -> None:
+    leader, follower, _ = group.members
+    changed = Configuration(Index(4), (*VOTERS, replica_id(4)))
+    follows = entry(4, 1)._replace(configuration=changed)
+    for member in group.members:
+        member.ready(follows, watermark=2)
+        member.says_durable(4)
+    follower.restart(follower.log, committed=2)
+    leader.leads(1, committed=4, watermark=4)
+    follower.restart(follower.log, committed=3)
+    follower.restart(follower.log, committed=4, configuration=changed)
+    follower.restart(follower.log, committed=4, is_damaged=True)
+    with broken("old-configuration"):
+        follower.restart(follower.log, committed=4)
+    with broken("old-configuration"):
+        follower.restart(follower.log, committed=4, configuration=changed._replace(voters=VOTERS))
 
 
 def test_a_recovered_log_holds_what_was_written(group: Group) -> None:

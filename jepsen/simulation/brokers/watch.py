@@ -149,6 +149,7 @@ class Watch:
                 group.core.term,
                 group.core.configuration,
                 group.core.voting_position,
+                group.damage is not None,
             ),
         )
 
