@@ -63,7 +63,7 @@ class HttpApp:
     def __init__(self, broker: Broker, bodies: BodyReader, ends: Ends, metrics_partitions_max: int) -> None:
         self.origins = OriginPolicy()
         """Which origins and hosts are served; the server replaces it by that of its address."""
-        self._ends = ends
+        self._ends, self._bodies = ends, bodies
         self.answers = MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).answers)
         frames = broker.node.transport.receive_budget
         self.measured = HttpMeasured({"frames": frames, "requests": bodies.memory, "answers": self.answers})
@@ -102,6 +102,8 @@ class HttpApp:
             target = self.router.find(request.raw_path)
             handler = target.handler(request.method)
             kind = class_of(handler)
+            if request.body_exists and not target.takes_body(request.method):
+                await self._bodies.refuse(request, target.parameters(request.method))
             response = await handler(request, target)
         except (RaftlogError, HttpProblem) as error:
             response = self._refusal(request, error)

@@ -5,7 +5,7 @@ stops half way, is never handed on, so nothing of it is done.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,6 +27,8 @@ JSON_BODY_BYTES_MAX = 1024 * 1024
 """The largest JSON body of a request that produces no records. It is parsed at once, into up to 35 times its size."""
 UNCHARGED_BYTES_MAX = 4 * 1024
 """Whole bodies up to this count as part of their connection."""
+_EMPTY = frozenset((b"", b"{}", b"null"))
+"""Bodies that say nothing."""
 _WINDOW_S = 5.0
 """The rate of a body is looked at so often."""
 
@@ -114,6 +116,15 @@ class BodyReader:
     async def json_list(self, request: web.BaseRequest) -> list[Any]:
         """A body that is one JSON array; raises `HttpProblem` 415 or 422."""
         return await self._parsed(request, json_list)
+
+    async def refuse(self, request: web.BaseRequest, parameters: Sequence[str]) -> None:
+        """Raises `HttpProblem` 400 for a body with content, which names the query parameters in its place. Clients that
+        cannot send none may send `{}` or `null`."""
+        async with self.receive(request, JSON_BODY_BYTES_MAX) as body:
+            if bytes(body.data).strip() in _EMPTY:
+                return
+        query = f"; the query can have {', '.join(parameters)}" if parameters else ""
+        raise HttpProblem(BAD_REQUEST, f"this request takes no body, and would ignore what it says{query}")
 
     async def _parsed(self, request: web.BaseRequest, parse: Callable[[bytes | bytearray], T]) -> T:
         content_type = header(request, "Content-Type")

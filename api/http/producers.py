@@ -19,7 +19,7 @@ class ProducerHandlers:
         self._broker = broker
 
     def add_to(self, router: Router) -> None:
-        router.add("POST", "/producers", self.allocate, query=("fresh", "timeout"))
+        router.add("POST", "/producers", self.allocate, query=("fresh", "timeout"), takes_body=False)
         router.add("DELETE", _RECORDS, self.delete_records, query=("before", "timeout"))
 
     async def allocate(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:

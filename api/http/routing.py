@@ -49,11 +49,21 @@ class Target:
             _only(self.query, names)
         return found
 
+    def takes_body(self, method: str) -> bool:
+        """Whether the body of a request is for the handler."""
+        return method not in self._node.bodiless
+
+    def parameters(self, method: str) -> Sequence[str]:
+        """The query parameters of a method that refuses others."""
+        return self._node.queries.get(method, ())
+
 
 class _Node:
-    __slots__ = ("children", "handlers", "queries")
+    __slots__ = ("bodiless", "children", "handlers", "queries")
 
     def __init__(self) -> None:
+        self.bodiless: set[str] = set()
+        """Methods that take no body."""
         self.children: dict[str, _Node] = {}
         self.handlers: dict[str, Handler] = {}
         self.queries: dict[str, tuple[str, ...]] = {}
@@ -78,9 +88,12 @@ class Router:
         *,
         query: Sequence[str] | None = None,
         has_head: bool = True,
+        takes_body: bool = True,
     ) -> None:
         """`pattern` is like `/topics/{topic}/partitions`; arguments are handed over by place. With `query` other
         parameters than these are refused: one that is misspelt must not make an order of what was to be tried.
+
+        A body is refused where the route takes none, as DELETE never does: what it says would be ignored.
 
         The handler of a GET answers HEAD as well, unless `has_head` is false: a GET that changes something is not safe
         to be sent for its headers. aiohttp leaves out the body of a `web.Response`; a handler that writes its answer in
@@ -92,6 +105,8 @@ class Router:
         assert method not in node.handlers, f"{method} {pattern} is there twice"
         methods = ("GET", "HEAD") if method == "GET" and has_head else (method,)
         node.handlers.update(dict.fromkeys(methods, handler))
+        if not takes_body or method == "DELETE":
+            node.bodiless.add(method)
         if query is not None:
             self.queries[method, pattern] = tuple(query)
             node.queries.update(dict.fromkeys(methods, tuple(query)))

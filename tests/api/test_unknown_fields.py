@@ -11,6 +11,11 @@ from tests.api.test_openapi_bounds import leaves, schema_at
 
 DOCUMENT = build("1")
 WITH_BODY = {f"{each.method} {each.path}": each for each in operations(DOCUMENT) if each.body}
+WITHOUT_BODY = {
+    f"{each.method} {each.path}": each
+    for each in operations(DOCUMENT)
+    if each.method != "GET" and "requestBody" not in each.described
+}
 TOPICS = "/v3/clusters/-/topics"
 PLACE = {"topic": "t", "partition": 0}
 
@@ -100,3 +105,21 @@ async def test_a_large_body_and_a_long_name_are_refused_as_well(api):
     status, answer = await api.post("/topics/t", {"records": records, "sequenc": 1})
     assert (status, "(did you mean 'sequence'?)" in answer["message"]) == (400, True)
     assert (await api.get("/topics/t/partitions/0/offsets"))[1]["end_offset"] == 0
+
+
+@pytest.mark.parametrize("name", WITHOUT_BODY)
+async def test_a_body_is_refused_where_it_would_be_ignored(api, name):
+    await api.topic()
+    operation = WITHOUT_BODY[name]
+    path = target(operation, arguments(operation), query(operation))
+    answer = await answer_to(api.address, post(path, b'{"target": 2}', JSON, method=operation.method))
+    assert (answer.status, "takes no body" in answer.body["message"]) == (400, True)
+    for empty in (b"", b"{}", b" null "):
+        answer = await answer_to(api.address, post(path, empty, JSON, method=operation.method))
+        assert answer.status != 400 or "takes no body" not in answer.body["message"]
+
+
+async def test_the_query_of_an_order_is_named_in_place_of_its_body(api):
+    await api.topic()
+    status, answer = await api.post("/v1/partitions/kafka/t/0/transfer_leadership", {"target": 2})
+    assert (status, answer["message"].endswith("the query can have target, timeout")) == (400, True)

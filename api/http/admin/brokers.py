@@ -29,8 +29,8 @@ class BrokerHandlers:
         router.add("GET", "/v1/broker_uuids", self.uuids, query=("timeout",))
         router.add("GET", "/v1/brokers/{broker}", self.broker, query=("timeout",))
         router.add("GET", "/v1/brokers/{broker}/decommission", self.decommission_status, query=("timeout",))
-        router.add("PUT", "/v1/brokers/{broker}/decommission", self.decommission, query=("timeout",))
-        router.add("PUT", "/v1/brokers/{broker}/recommission", self.recommission, query=("timeout",))
+        router.add("PUT", "/v1/brokers/{broker}/decommission", self.decommission, query=("timeout",), takes_body=False)
+        router.add("PUT", "/v1/brokers/{broker}/recommission", self.recommission, query=("timeout",), takes_body=False)
 
     async def brokers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         deadline = deadline_of(target)

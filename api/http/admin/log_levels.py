@@ -37,7 +37,13 @@ class LogLevelHandlers:
     def add_to(self, router: Router) -> None:
         router.add("GET", "/v1/loggers", self.loggers, query=())
         router.add("GET", "/v1/config/log_level/{name}", self.level, query=())
-        router.add("PUT", "/v1/config/log_level/{name}", self.set_level, query=("level", "expires", "timeout"))
+        router.add(
+            "PUT",
+            "/v1/config/log_level/{name}",
+            self.set_level,
+            query=("level", "expires", "timeout"),
+            takes_body=False,
+        )
 
     async def loggers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         names = sorted(name for name in logging.root.manager.loggerDict if _is_ours(name))

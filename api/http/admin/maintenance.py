@@ -18,7 +18,7 @@ class MaintenanceHandlers:
     def add_to(self, router: Router) -> None:
         for pattern in ("/v1/brokers/{broker}/maintenance", "/v1/maintenance"):
             router.add("GET", pattern, self.status, query=("timeout",))
-            router.add("PUT", pattern, self.begin, query=("expected_version", "timeout"))
+            router.add("PUT", pattern, self.begin, query=("expected_version", "timeout"), takes_body=False)
             router.add("DELETE", pattern, self.end, query=("expected_version", "timeout"))
 
     def _node(self, target: Target) -> int:

@@ -30,12 +30,26 @@ class MoveHandlers:
         router.add("GET", "/v1/partitions", self.local_replicas, query=("timeout",))
         router.add("GET", "/v1/partitions/local_summary", self.local_summary, query=("timeout",))
         router.add("GET", "/v1/partitions/reconfigurations", self.reconfigurations, query=("timeout",))
-        router.add("POST", "/v1/partitions/rebalance", self.rebalance, query=("timeout",))
+        router.add("POST", "/v1/partitions/rebalance", self.rebalance, query=("timeout",), takes_body=False)
         router.add("POST", _PARTITION + "/replicas", self.set_replicas, query=("expected_version", "timeout"))
-        router.add("POST", _PARTITION + "/transfer_leadership", self.transfer_leadership, query=("target", "timeout"))
-        router.add("POST", _PARTITION + "/cancel_reconfiguration", self.cancel_one, query=("timeout",))
-        router.add("POST", "/v1/brokers/{broker}/cancel_partition_moves", self.cancel_of_broker, query=("timeout",))
-        router.add("POST", "/v1/cluster/cancel_reconfigurations", self.cancel_all, query=("timeout",))
+        router.add(
+            "POST",
+            _PARTITION + "/transfer_leadership",
+            self.transfer_leadership,
+            query=("target", "timeout"),
+            takes_body=False,
+        )
+        router.add(
+            "POST", _PARTITION + "/cancel_reconfiguration", self.cancel_one, query=("timeout",), takes_body=False
+        )
+        router.add(
+            "POST",
+            "/v1/brokers/{broker}/cancel_partition_moves",
+            self.cancel_of_broker,
+            query=("timeout",),
+            takes_body=False,
+        )
+        router.add("POST", "/v1/cluster/cancel_reconfigurations", self.cancel_all, query=("timeout",), takes_body=False)
         router.add("GET", "/v1/cluster/partition_balancer/status", self.balancer, query=("timeout",))
 
     async def local_replicas(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
