@@ -45,7 +45,7 @@ class ForgottenIds:
         joined: list[tuple[int, int]] = []
         for first, last in sorted([*self.ranges, *new]):
             if joined and first <= joined[-1][1] + 1:
-                joined[-1] = joined[-1][0], max(last, joined[-1][1])
+                joined[-1] = joined[-1][0], last
             else:
                 joined.append((first, last))
         return ForgottenIds(_with_fewer_gaps(joined))

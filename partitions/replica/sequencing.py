@@ -2,8 +2,8 @@
 
     what is judged against = what is committed, and on top of it what this leadership has appended since
 
-So what becomes of an append changes nothing here: when the leadership ends, what lies on top is dropped. A leader
-judges once an entry of its own term is committed, for then nothing older is uncommitted, and once its state is read;
+So what becomes of an append changes nothing here: what lies on top is dropped before a later leadership judges. It
+judges once an entry of its own term is applied, for then nothing older is uncommitted, and once its state is read;
 until then such appends wait, a bounded number. A duplicate is answered when its original is committed, never before,
 unless the call wants no more than that the leader has written it.
 
@@ -153,17 +153,14 @@ class Sequencing:
             return False
         if self._term == core.term:
             return True
-        if not core.has_own_term_commit or group.log.term_at(group.applied_index) != core.term:
+        if group.log.term_at(group.applied_index) != core.term:
             return False
         self._term = core.term
-        self._forget_leadership()
-        return True
-
-    def _forget_leadership(self) -> None:
         self._ahead.clear()
         self._order.clear()
         self._newcomers.clear()
         self._expiring.clear()
+        return True
 
     def _append(
         self, batches: Sequence[bytearray], acks: Acks, copies: int, future: "asyncio.Future[Appended]"
@@ -332,8 +329,6 @@ class Sequencing:
         """Something happened in the group."""
         if self._waiting:
             self._go_on()
-        if (self._ahead or self._expiring) and self._group.core.term != self._term:
-            self._forget_leadership()
 
     def is_busy(self, producer_id: int) -> bool:
         """Whether a batch of this producer, or an entry that expires it, is not delivered yet."""

@@ -36,3 +36,24 @@ async def test_no_id_is_given_twice_when_blocks_end(open_broker):
     broker.metadata.submit = block
     given = [(await broker.producers.allocate(deadline_in(30_000))).producer_id for _ in range(2_001)]
     assert given == [*range(1_000, 2_000), *range(5_000, 6_000), 3_000]
+
+
+async def test_a_fresh_id_lies_above_all_that_were_given_before_the_call(open_broker):
+    broker = await open_broker()
+    blocks = iter((1_000, 5_000, 9_000))
+
+    async def block(command, deadline):
+        return next(blocks)
+
+    broker.metadata.submit = block
+    producers = broker.producers
+
+    async def given(**how) -> int:
+        return (await producers.allocate(deadline_in(30_000), **how)).producer_id
+
+    assert [await given(), await given(is_fresh=True), await given()] == [1_000, 5_000, 5_001]
+    broker.metadata.is_ready = False
+    asked = [asyncio.ensure_future(given(is_fresh=True)) for _ in range(2)]
+    await asyncio.sleep(0)
+    broker.metadata.is_ready = True
+    assert await asyncio.gather(*asked) == [9_000, 9_001], "both were asked for before the block was"

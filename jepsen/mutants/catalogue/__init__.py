@@ -2,7 +2,19 @@
 
 from typing import Final
 
-from jepsen.mutants.catalogue import client, disk, groups, journal, producers, raft, replica, rpc, runtime, storage
+from jepsen.mutants.catalogue import (
+    client,
+    disk,
+    groups,
+    journal,
+    producer_expiry,
+    producers,
+    raft,
+    replica,
+    rpc,
+    runtime,
+    storage,
+)
 from jepsen.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -14,6 +26,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *replica.MUTANTS,
     *groups.MUTANTS,
     *producers.MUTANTS,
+    *producer_expiry.MUTANTS,
     *client.MUTANTS,
     *rpc.MUTANTS,
 )

@@ -1,0 +1,109 @@
+"""What a replica folds of its log into its table of producers: rolls, runs behind them, and entries that expire ids."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from raftlog.partitions.replica.loading import Loading
+from raftlog.partitions.replica.producer_state import ProducerState
+from raftlog.partitions.replica.producers import ProducerTable, encode_expired
+from raftlog.records import ControlKind
+from raftlog.runtime.log.producer_entries import ProducerEntry
+from raftlog.types import Index, Offset
+from tests.replica.producing import Producing
+from tests.replica.test_producer_table import header_of
+from tests.replica.worlds import others
+
+
+def state_of() -> ProducerState:
+    """Of an empty log."""
+    segments = SimpleNamespace(segments=[SimpleNamespace(base_index=1)])
+    log = SimpleNamespace(
+        segments=segments,
+        boundary=SimpleNamespace(index=Index(0)),
+        last_index=Index(0),
+        producers=SimpleNamespace(follow=lambda: None),
+    )
+    group: Any = SimpleNamespace(applied_index=Index(0), log=log, rolling=SimpleNamespace())
+    return ProducerState("t/0", group, Loading())
+
+
+def table_of(*producers: int) -> ProducerTable:
+    table = ProducerTable()
+    for producer in producers:
+        table.append(header_of(producer, 0, 0, 1), Offset(producer))
+    return table
+
+
+def take(state: ProducerState, index: int, kind: ControlKind, payload: bytes = b"") -> None:
+    state._take(ProducerEntry(Index(index), Offset(-1), None, kind, payload))
+
+
+def write(state: ProducerState, index: int, producer: int) -> None:
+    state._take(ProducerEntry(Index(index), Offset(index), header_of(producer, 0, 0, 1), None, b""))
+
+
+def run_of(roll_index: int, *producers: int) -> bytes:
+    [payload] = table_of(*producers).snapshot(Index(roll_index))
+    return payload
+
+
+def test_what_expired_between_a_roll_and_its_run_stays_expired() -> None:
+    state = state_of()
+    take(state, 5, ControlKind.ROLL)
+    take(state, 6, ControlKind.EXPIRE_PRODUCERS, encode_expired([(7, 0)]))
+    take(state, 7, ControlKind.SNAPSHOT, run_of(5, 7, 8))
+    assert list(state.table) == [8]
+    assert 7 in state.table.forgotten
+    assert 8 not in state.table.forgotten
+
+
+def test_a_run_of_an_earlier_roll_is_not_what_the_newest_one_waits_for() -> None:
+    """Two leaders may have written the run of the same roll."""
+    state = state_of()
+    write(state, 1, 7)
+    take(state, 5, ControlKind.ROLL)
+    take(state, 6, ControlKind.SNAPSHOT, run_of(5, 7))
+    assert state.snapshot_index == 5
+    take(state, 9, ControlKind.ROLL)
+    take(state, 10, ControlKind.SNAPSHOT, run_of(5, 7))
+    assert state.snapshot_index == 5
+    assert state._at_roll is not None
+    take(state, 11, ControlKind.SNAPSHOT, run_of(9, 7))
+    assert state.snapshot_index == 9
+    assert state._at_roll is None
+
+
+def test_payloads_of_expired_ids_are_kept_while_a_run_may_come_and_no_longer() -> None:
+    expired = encode_expired([(7, 0)])
+    state = state_of()
+    take(state, 1, ControlKind.ROLL)  # the beginning of the log, so there is no run
+    take(state, 2, ControlKind.EXPIRE_PRODUCERS, expired)
+    assert state._expired == []
+    state = state_of()
+    take(state, 5, ControlKind.ROLL)
+    take(state, 6, ControlKind.EXPIRE_PRODUCERS, expired)
+    assert state._expired == [expired]
+    take(state, 9, ControlKind.ROLL)  # so the one before found no producers
+    assert state._expired == []
+
+
+def test_a_restart_reads_the_last_two_segments() -> None:
+    """What was known at the newest roll may not stand behind it yet."""
+    with Producing() as world:
+        leader = world.lead()
+        away = others(leader)[0]
+        world.sent(leader, 0, b"a")
+        world.roll_at(leader)
+        world.sent(leader, 0, b"b", producer=8)
+        world.converge()
+        for number in (1, 2, 3):
+            world.replica(number)._producers.maybe_write_run = lambda: None  # type: ignore[method-assign]
+        [rolled] = world.do(leader, lambda: world.group(leader).roll_now())
+        world.run_until(rolled.done)  # type: ignore[attr-defined]
+        world.converge()
+        world.crash(away)
+        world.start(away)
+        state = world.replica(away)._producers
+        assert state._next == world.group(away).log.segments.segments[-2].base_index
+        world.run_until(lambda: state.is_loaded)
+        assert list(state.table) == [7, 8]
