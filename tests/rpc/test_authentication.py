@@ -94,6 +94,11 @@ def test_the_border_between_the_two_introductions_is_part_of_the_transcript() ->
     assert transcript_of(b"ab", b"c") != transcript_of(b"a", b"bc")
 
 
+def test_the_border_between_introductions_and_refusal_is_part_of_the_proof() -> None:
+    proofs = [CREDENTIALS.prove(Side.ACCEPTOR, *parts).mac for parts in ((b"ab", b"c"), (b"a", b"bc"))]
+    assert proofs[0] != proofs[1]
+
+
 def test_a_certificate_that_names_the_node_proves_it_where_there_is_no_secret() -> None:
     assert refused(Proof(b""), Credentials(), frozenset({2})) == ""
     assert refused(Proof(b""), CREDENTIALS, frozenset({2})) == "", "the other side has no secret yet"
@@ -106,6 +111,7 @@ def test_a_certificate_that_names_the_node_proves_it_where_there_is_no_secret() 
 
 def test_names_in_a_certificate() -> None:
     names = (("DNS", "raftlog:node:1"), ("URI", "raftlog:node:7"), ("URI", "https://x"), ("URI", "raftlog:node:x8"))
+    names += (("URI", "raftlog:node:\N{ARABIC-INDIC DIGIT NINE}"),)
     assert certified_nodes({"subjectAltName": names}) == {7}
     assert certified_nodes({}) == certified_nodes(None) == frozenset()
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import uuid
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -96,6 +97,29 @@ def test_one_message_above_the_bound_travels_alone_and_one_above_a_frame_never()
     queue.add_envelopes([append(3, 10)])
     assert queue.messages_dropped == 2
     assert taken(queue) == [[large]]
+
+
+def test_a_message_above_a_frame_is_dropped_also_where_the_queue_has_room_for_it() -> None:
+    queue = SendQueue(replace(SMALL, send_queue_bytes_max=128 * KIB), Flow())
+    queue.add_envelopes([append(1, 61 * KIB)])
+    assert queue.messages_dropped == 1
+    assert not queue
+
+
+def test_heartbeats_of_a_turn_that_does_not_fit_as_a_whole_make_room_too() -> None:
+    queue = SendQueue(SMALL, Flow())
+    kept = [append(1, 5 * KIB), append(2, 2 * KIB)]
+    queue.add_envelopes([heartbeat(number) for number in range(1_000)])
+    assert 0 < queue.messages_dropped < 1_000
+    queue.add_envelopes(kept)
+    assert [each for turn in taken(queue) for each in turn if type(each.message) is not Heartbeat] == kept
+
+
+def test_messages_that_end_with_their_connection_count_as_dropped() -> None:
+    queue = SendQueue(SMALL, Flow())
+    queue.add_envelopes([heartbeat(1), heartbeat(2)])
+    queue.discard()
+    assert (queue.messages_dropped, queue.bytes, bool(queue)) == (2, 0, False)
 
 
 def test_requests_are_taken_or_refused_but_never_dropped() -> None:

@@ -25,6 +25,7 @@ from raftlog.runtime.rpc.handshake import (
     encode_hello,
     encode_refusal,
     feature_level,
+    is_outsider,
     judge,
     judge_version,
     pack_hello,
@@ -60,6 +61,8 @@ def them(*, life: bytes = LIFE, **changes: Any) -> Hello:
     ("theirs", "known", "reason", "words"),
     [
         (them(feature_level_min=4, feature_level_max=5), KnownPeer(), Reason.FEATURE_LEVEL, "upgrade"),
+        (them(feature_level_min=0, feature_level_max=0), KnownPeer(), Reason.FEATURE_LEVEL, "upgrade"),
+        (them(life=US.life, node_id=NodeId(1)), KnownPeer(), Reason.SELF, "leads to node 1 itself"),
         (THEM._replace(channel=Channel.BULK), KnownPeer(), Reason.WRONG_CHANNEL, "BULK"),
         (them(cluster_id="green"), KnownPeer(), Reason.CLUSTER_ID, "cluster blue and node 2 to cluster green"),
         (them(node_id=NodeId(1)), KnownPeer(), Reason.OWN_NODE_ID, "host-a and at host-b: give one of them another"),
@@ -108,11 +111,44 @@ def test_the_first_version_can_still_be_refused_in_words() -> None:
         (THEM, KnownPeer(boot_epoch=6, journal_sequence=100, life=OTHER_LIFE)),
         (THEM, KnownPeer(boot_epoch=7, journal_sequence=100)),
         (them(feature_level_min=1, feature_level_max=5), KnownPeer()),
+        (them(feature_level_min=3, feature_level_max=5), KnownPeer()),
+        (them(feature_level_min=0, feature_level_max=1), KnownPeer()),
     ],
-    ids=["unknown", "no cluster yet", "known disk", "next life", "same life after our start", "newer release"],
+    ids=[
+        "unknown",
+        "no cluster yet",
+        "known disk",
+        "next life",
+        "same life after our start",
+        "newer release",
+        "newest of our levels",
+        "oldest of our levels",
+    ],
 )
 def test_who_may_talk(theirs: Hello, known: KnownPeer) -> None:
     assert judge(US, theirs, known, NodeId(2)) is None
+
+
+@pytest.mark.parametrize(
+    ("channel", "assigned", "expected"),
+    [
+        (Channel.PROBE, OTHER_DISK, True),
+        (Channel.PROBE, DISK, False),
+        (Channel.PROBE, None, False),
+        (Channel.RAFT, OTHER_DISK, False),
+    ],
+)
+def test_an_outsider_probes_with_another_disk_than_the_assigned_one(
+    channel: Channel, assigned: uuid.UUID | None, expected: bool
+) -> None:
+    assert is_outsider(THEM._replace(channel=channel), KnownPeer(assigned_disk=assigned)) is expected
+
+
+@pytest.mark.parametrize(("assigned", "expected"), [(DISK, True), (OTHER_DISK, False), (None, False)])
+def test_a_refusal_says_whether_the_disk_is_a_member(assigned: uuid.UUID | None, expected: bool) -> None:
+    refusal = judge(US, them(cluster_id="green"), KnownPeer(assigned_disk=assigned), NodeId(2))
+    assert refusal is not None
+    assert (refusal.is_member, refusal.cluster_id) == (expected, "blue")
 
 
 def test_heartbeats_may_overtake_a_handshake_of_the_same_life() -> None:

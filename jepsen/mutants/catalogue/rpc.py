@@ -8,6 +8,8 @@ _PROOFS: Final = ("tests/rpc/test_authentication.py", "tests/rpc/test_strangers.
 _CERTIFICATES: Final = (*_PROOFS, "tests/rpc/test_tls.py")
 _HANDSHAKE: Final = ("tests/rpc/test_handshake.py",)
 _PROBES: Final = ("tests/rpc/test_probes.py", "tests/rpc/test_strangers.py")
+_SERVING: Final = ("tests/rpc/test_serving.py",)
+_BOUNDS: Final = ("tests/rpc/test_bounds.py",)
 _CALLS: Final = ("tests/rpc/test_calls.py", "tests/rpc/test_transport.py")
 _SECRET: Final = ("tests/test_cluster_secret.py",)
 _GOSSIP: Final = ("tests/membership/test_authentication.py", "tests/membership/test_replay.py")
@@ -110,6 +112,134 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _rpc("readable-secret", "/cluster_secret:create_secret", "0o600", "0o644", _SECRET),
     _rpc("overwritten-secret", "/cluster_secret:create_secret", "os.O_CREAT | os.O_EXCL", "os.O_CREAT", _SECRET),
     _rpc("short-key", "/cluster_secret:_key_of", "if len(key) < KEY_BYTES_MIN:", "if False:", _SECRET),
+    _rpc("certificate-with-other-digits", "authentication:certified_nodes", "text.isascii() and ", "", _PROOFS),
+    _rpc(
+        "parts-of-a-proof-run-together", "authentication:_mac", 'len(part).to_bytes(4, "big") + part', "part", _PROOFS
+    ),
+    _rpc(
+        "older-release-is-served",
+        "handshake:_judge_levels",
+        "peer.feature_level_max < me.feature_level_min or ",
+        "",
+        _HANDSHAKE,
+    ),
+    _rpc(
+        "oldest-common-level-refused",
+        "handshake:_judge_levels",
+        "peer.feature_level_max < me",
+        "peer.feature_level_max <= me",
+        _HANDSHAKE,
+    ),
+    _rpc(
+        "newest-common-level-refused",
+        "handshake:_judge_levels",
+        "peer.feature_level_min > me",
+        "peer.feature_level_min >= me",
+        _HANDSHAKE,
+    ),
+    _rpc(
+        "own-address-is-another-node", "handshake:_judge_life", "if theirs.life != ours.life:", "if True:", _HANDSHAKE
+    ),
+    _rpc(
+        "own-address-is-a-second-process",
+        "handshake:judge",
+        "        or _judge_life(ours, theirs)\n        or _judge_names(ours, theirs, expected_node)\n",
+        "        or _judge_names(ours, theirs, expected_node)\n        or _judge_life(ours, theirs)\n",
+        _HANDSHAKE,
+    ),
+    _rpc(
+        "unknown-node-is-an-outsider",
+        "handshake:is_outsider",
+        "known.assigned_disk not in (None, theirs.identity.disk_uuid)",
+        "known.assigned_disk != theirs.identity.disk_uuid",
+        _HANDSHAKE,
+    ),
+    _rpc(
+        "any-assigned-disk-makes-a-member",
+        "handshake:judge",
+        "known.assigned_disk == theirs.identity.disk_uuid",
+        "known.assigned_disk is not None",
+        _HANDSHAKE,
+    ),
+    # requests that are served, and the send queue
+    _rpc(
+        "answer-without-room-is-lost",
+        "serving:Serving._answer",
+        "if not self._writer.post_frame(frame):",
+        "if self._writer.post_frame(frame) is None:",
+        _SERVING,
+    ),
+    _rpc(
+        "answer-that-cannot-be-sent-means-failed",
+        "serving:Serving._answer",
+        'OutcomeUnknown(f"it was done, but its',
+        'InvalidArgument(f"it was done, but its',
+        _SERVING,
+    ),
+    _rpc(
+        "large-request-never-served",
+        "serving:Serving.take",
+        "self._tasks and self._bytes + size",
+        "self._bytes + size",
+        _SERVING,
+    ),
+    _rpc(
+        "one-request-too-many",
+        "serving:Serving.take",
+        "len(self._tasks) >= self._config.calls_served_max",
+        "len(self._tasks) > self._config.calls_served_max",
+        _SERVING,
+    ),
+    _rpc(
+        "ended-requests-take-room",
+        "serving:Serving._ended",
+        "self._bytes -= self._tasks.pop(task)",
+        "self._tasks.pop(task)",
+        _SERVING,
+    ),
+    _rpc(
+        "unforeseen-failure-without-an-answer",
+        "serving:Serving._ended",
+        'self._fail(correlation, OutcomeUnknown("it failed in a way that was not foreseen"))',
+        "pass",
+        _SERVING,
+    ),
+    _rpc(
+        "disk-error-of-a-bulk-request-is-a-bug",
+        "serving:Serving._serve_bulk",
+        "except OSError as error:",
+        "except ZeroDivisionError as error:",
+        _SERVING,
+    ),
+    _rpc(
+        "message-above-a-frame-is-queued",
+        "send_queue:SendQueue.add_envelopes",
+        "size <= self._config.turn_bytes and ",
+        "",
+        _BOUNDS,
+    ),
+    _rpc(
+        "heartbeats-of-a-large-turn-stay",
+        "send_queue:SendQueue._add_envelope",
+        "self._has_heartbeats = self._has_heartbeats or type(envelope.message) in _HEARTBEATS",
+        "pass",
+        _BOUNDS,
+    ),
+    _rpc(
+        "discarded-messages-not-counted",
+        "send_queue:SendQueue.discard",
+        "self.messages_dropped += len(self._envelopes)",
+        "pass",
+        _BOUNDS,
+    ),
+    _rpc(
+        "looks-for-heartbeats-in-vain",
+        "send_queue:SendQueue._drop_heartbeats",
+        "self._has_heartbeats = is_one_kept",
+        "pass",
+        _BOUNDS,
+        "The flag only saves a look through the queue; where there are no heartbeats the look keeps every message.",
+    ),
     # judgements
     _rpc("judge-no-names", "handshake:judge", "        or _judge_names(ours, theirs, expected_node)\n", "", _HANDSHAKE),
     _rpc("judge-no-levels", "handshake:judge", "_judge_levels(ours, theirs)\n        or ", "", _HANDSHAKE),
