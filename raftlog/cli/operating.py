@@ -38,7 +38,7 @@ FIRST_LOOK_SECONDS: Final = 5.0
 WAIT_SECONDS: Final = 3_600
 _HINTS: Final[tuple[tuple[type[RaftlogError], str], ...]] = (
     (UnknownBroker, "`raftlog broker list` shows the brokers"),
-    (UnknownTopic, "`raftlog partition list` shows the partitions"),
+    (UnknownTopic, "`raftlog topic list` shows the topics"),
     (UnknownPartition, "`raftlog partition list` shows the partitions"),
     (UnknownGroup, "`raftlog group list` shows the groups"),
     (GroupNotEmpty, "`raftlog group describe` shows them"),

@@ -6,7 +6,7 @@ this process its JVM and workers end.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound="Report")
 MASTER_DEFAULT: Final = "local[*]"
+STEP_SAID_AFTER_S: Final = 1.0
 
 
 class Report(Protocol):
@@ -74,13 +75,14 @@ def run_job(
     config: Mapping[str, str],
     job: "Callable[[SparkSession, pipeline.OnProgress], R]",
 ) -> R:
-    """Run `job` in a session of its own, with a bar on the terminal.
+    """Run `job` in a session of its own, with a bar on the terminal, or a line for each step that lasts a second.
 
     All of Spark is a thread's, and this one only waits: pyspark's own way to end on Ctrl-C speaks to the JVM in the
     middle of what the interrupted thread was saying. When this process ends its JVM and their workers do, too.
     """
     done: Future[R] = Future()
-    with _bar() as told:
+    steps = _Steps()
+    with _bar(steps) as told:
 
         def run() -> None:
             try:
@@ -95,11 +97,28 @@ def run_job(
                 done.set_exception(error)
 
         threading.Thread(target=run, name="job", daemon=True).start()
-        return done.result()
+        while True:
+            wait([done], STEP_SAID_AFTER_S)
+            if done.done():
+                return done.result()
+            steps.say()
+
+
+class _Steps:
+    """The step of a job that is under way, said once where no terminal shows it."""
+
+    def __init__(self) -> None:
+        self.now = self._said = ""
+        self.console = Console(stderr=True)
+
+    def say(self) -> None:
+        if not self.console.is_terminal and self.now != self._said:
+            self._said = self.now
+            click.echo(self.now, err=True)
 
 
 @contextmanager
-def _bar() -> "Iterator[pipeline.OnProgress]":
+def _bar(steps: _Steps) -> "Iterator[pipeline.OnProgress]":
     """A bar for each thing that is done, one after another."""
     columns = (
         TextColumn("{task.description}"),
@@ -107,11 +126,12 @@ def _bar() -> "Iterator[pipeline.OnProgress]":
         TextColumn("{task.fields[text]}"),
         TimeElapsedColumn(),
     )
-    console = Console(stderr=True)
+    console = steps.console
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         known: dict[str, TaskID] = {}
 
         def tell(progress: "pipeline.Progress") -> None:
+            steps.now = progress.what
             if progress.what not in known:
                 for earlier in known.values():
                     bars.update(earlier, visible=False)

@@ -5,6 +5,7 @@ The jobs are stood in for; `tests/pipeline/spark/test_cli.py` and the walk-throu
 
 import json
 import sys
+import time
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from raftlog import pipeline
-from raftlog.cli import main
+from raftlog.cli import main, pipeline_job
 from raftlog.cli.pipeline_replay import read_targets
 
 BOOTSTRAP = "127.0.0.1:1"
@@ -95,6 +96,20 @@ def test_archive_reads_brokers_unless_data_directories_are_given(
     for wrong in (("a", "--topics-pattern", "b"), ("--data-dir", str(tmp_path), "--bootstrap", "127.0.0.1:2")):
         assert run("archive", "/lake", *wrong).code == 2
     assert jobs.stopped == 2
+
+
+def test_without_a_terminal_a_step_that_lasts_is_a_line(
+    jobs: Jobs, run: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline_job, "STEP_SAID_AFTER_S", 0.01)
+    made = pipeline.local_session
+
+    def slow(*args: Any) -> Any:
+        time.sleep(0.2)  # Spark's own start, which takes seconds
+        return made(*args)
+
+    monkeypatch.setattr(pipeline, "local_session", slow, raising=False)
+    assert run("verify", str(tmp_path), "--json").err.splitlines()[0] == "starting Spark"
 
 
 def test_sessions_get_master_and_settings(
