@@ -217,6 +217,23 @@ def test_an_answer_takes_half_of_what_is_free():
     assert budget.used == 0
 
 
+def test_an_answer_that_cannot_be_refused_takes_memory_past_the_limit():
+    budget = MemoryBudget(MIB)
+    with AnswerMemory(budget) as other, AnswerMemory(budget, is_forced=True) as forced:
+        other.add(MIB)
+        forced.add(MIB)
+        assert budget.used == 2 * MIB
+    assert budget.used == 0
+
+
+def test_with_nothing_free_an_answer_is_small_or_a_single_batch():
+    budget = MemoryBudget(MIB)
+    with AnswerMemory(budget) as other, AnswerMemory(budget) as memory:
+        other.add(3 * MIB)
+        assert memory.room(UNCHARGED_BYTES) == UNCHARGED_BYTES
+        assert memory.room(UNCHARGED_BYTES + 1) == 1
+
+
 def test_waiting_polls_share_what_is_free():
     """Together they are promised no more than that, but for what every answer may have."""
     budget = MemoryBudget(8 * MIB)

@@ -7,6 +7,7 @@ from jepsen.mutants.catalogue import (
     disk,
     groups,
     journal,
+    memory,
     producer_expiry,
     producers,
     raft,
@@ -29,4 +30,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *producer_expiry.MUTANTS,
     *client.MUTANTS,
     *rpc.MUTANTS,
+    *memory.MUTANTS,
 )

@@ -1,0 +1,139 @@
+"""Mutants of bounded memory: the shares of one total, owners that wait for a share, and answers that are charged."""
+
+from typing import Final
+
+from jepsen.mutants.mutant import Mutant
+
+_BUDGET: Final = ("tests/runtime/test_memory_budget.py",)
+_FRAMES: Final = (*_BUDGET, "tests/rpc/test_memory_budget.py")
+_ANSWERS: Final = ("tests/api/test_answer_memory.py",)
+
+
+def _memory(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
+    """`place` is module:function below `raftlog`."""
+    module, _, function = place.partition(":")
+    return Mutant(f"memory-{name}", f"raftlog/{module}.py", function, old, new, tests, equivalent)
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    # one share
+    _memory(
+        "small-requests-overtake",
+        "runtime/memory_budget:MemoryBudget.take",
+        "if not self._waiting and self._maybe_grant(owner, size):",
+        "if self._maybe_grant(owner, size):",
+        _BUDGET,
+    ),
+    _memory(
+        "requests-that-do-not-wait-overtake",
+        "runtime/memory_budget:MemoryBudget.maybe_take",
+        "self._waiting or ",
+        "",
+        _BUDGET,
+    ),
+    _memory(
+        "large-request-never-granted",
+        "runtime/memory_budget:MemoryBudget.maybe_take",
+        "(self.used and self.used + size > self.limit)",
+        "self.used + size > self.limit",
+        _BUDGET,
+    ),
+    _memory(
+        "oldest-owner-waits",
+        "runtime/memory_budget:MemoryBudget._maybe_grant",
+        " and not self._is_oldest(owner)",
+        "",
+        _FRAMES,
+    ),
+    _memory(
+        "part-given-back-serves-none", "runtime/memory_budget:MemoryBudget.give_part", "self._serve()", "pass", _BUDGET
+    ),
+    _memory(
+        "part-given-back-takes-the-age",
+        "runtime/memory_budget:MemoryBudget.give_part",
+        "self._held[owner] = left",
+        "self._held.pop(owner)\n        self._held[owner] = left",
+        _BUDGET,
+    ),
+    _memory(
+        "place-in-line-given-up-serves-none",
+        "runtime/memory_budget:MemoryBudget.stop_waiting",
+        "self._serve()",
+        "pass",
+        _BUDGET,
+    ),
+    _memory(
+        "ended-owner-is-served",
+        "runtime/memory_budget:MemoryBudget._serve",
+        "waiting in self._waiting and ",
+        "",
+        _BUDGET,
+    ),
+    _memory(
+        "shares-above-the-total",
+        "runtime/memory_budget:MemoryShares.of",
+        "total - frames - requests",
+        "total - frames",
+        _BUDGET,
+    ),
+    # answers
+    _memory(
+        "small-answers-charged",
+        "api/http/answer_memory:AnswerMemory.maybe_add",
+        "after - self._charged if after > UNCHARGED_BYTES else 0",
+        "after - self._charged",
+        _ANSWERS,
+    ),
+    _memory(
+        "only-the-new-part-charged",
+        "api/http/answer_memory:AnswerMemory.maybe_add",
+        "after - self._charged if",
+        "size if",
+        _ANSWERS,
+    ),
+    _memory(
+        "single-large-answer-refused",
+        "api/http/answer_memory:AnswerMemory.maybe_add",
+        "self._is_forced or self._budget.used == self._charged",
+        "self._is_forced",
+        _ANSWERS,
+    ),
+    _memory(
+        "forced-answer-refused", "api/http/answer_memory:AnswerMemory.maybe_add", "self._is_forced or ", "", _ANSWERS
+    ),
+    _memory(
+        "one-answer-takes-all",
+        "api/http/answer_memory:AnswerMemory.room",
+        "self._budget.free // 2",
+        "self._budget.free",
+        _ANSWERS,
+    ),
+    _memory(
+        "room-below-one-byte",
+        "api/http/answer_memory:AnswerMemory.room",
+        "max(1, min(wanted, self._budget.free // 2))",
+        "min(wanted, self._budget.free // 2)",
+        _ANSWERS,
+    ),
+    _memory(
+        "small-answer-without-room",
+        "api/http/answer_memory:AnswerMemory.room",
+        "if wanted <= UNCHARGED_BYTES:",
+        "if False:",
+        _ANSWERS,
+    ),
+    _memory(
+        "promised-twice",
+        "api/http/answer_memory:AnswerMemory.promise",
+        "(budget.free - budget.promised) // 2",
+        "budget.free // 2",
+        _ANSWERS,
+    ),
+    _memory(
+        "promise-outlives-its-answer",
+        "api/http/answer_memory:AnswerMemory.release",
+        "self.end_promise()",
+        "pass",
+        _ANSWERS,
+    ),
+)
