@@ -268,7 +268,7 @@ class Replica:
         """The first committed record whose timestamp is at least this: its offset and its timestamp (KIP-79)."""
         end = (await self.offsets(False, deadline)).end
         try:
-            found = self.group.offset_for_timestamp(timestamp_ms)
+            found = await self.group.offset_for_timestamp(timestamp_ms)
         except CorruptBatch as error:
             raise self._unreadable(error) from None
         return found if found is not None and found[0] < end else None

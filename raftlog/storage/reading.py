@@ -11,11 +11,11 @@ grows and shrinks is `segmented_log`'s business; this is the half of it that rea
 import struct
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Generator, Iterator
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from raftlog.errors import CorruptBatch, OffsetOutOfRange, StorageError, UndecodableBatch
-from raftlog.records import HEADER_SIZE, crc_matches, read_header, read_records
+from raftlog.records import HEADER_SIZE, crc_matches, open_in_steps, read_header, read_records
 from raftlog.records.header import CONTROL_BIT
 from raftlog.storage.disk import Disk
 from raftlog.storage.healing import heal_index, heal_row
@@ -24,6 +24,9 @@ from raftlog.storage.segment import Segment
 from raftlog.types import Buffer, Index, Offset, Position
 
 _T = TypeVar("_T")
+Lookup: TypeAlias = Generator[None, None, tuple[Offset, int] | None]
+"""By time: yields None where others may run."""
+_RECORDS_PER_STEP = 1_000
 _ROWS_AT_ONCE = 512
 _CUT_PAUSE_S = 0.0005
 """How long a reader in another thread waits before it looks again whether a cut has ended."""
@@ -31,6 +34,15 @@ _WALK_BYTES = 1 << 20
 _NO_END = Offset(1 << 64)
 """Above whatever a row can say, also one that rotted."""
 _ROWS_NO_MAX = 1 << 62
+
+
+def _finished(lookup: Lookup) -> tuple[Offset, int] | None:
+    while True:
+        try:
+            next(lookup)
+        except StopIteration as end:
+            found: tuple[Offset, int] | None = end.value
+            return found
 
 
 class _RowsRead(NamedTuple):
@@ -275,9 +287,26 @@ class ReadableLog:
         Where that may be one that cannot be decoded it is the first of those, with the batch's newest timestamp:
         readers go on there, and get the error.
         """
-        return self._undisturbed(lambda: self._offset_for_timestamp(timestamp, max(start, self.log_start_offset)))
+        return self._undisturbed(
+            lambda: _finished(self._offset_for_timestamp(timestamp, max(start, self.log_start_offset)))
+        )
 
-    def _offset_for_timestamp(self, timestamp: int, start: int) -> tuple[Offset, int] | None:
+    def offset_for_timestamp_in_steps(self, timestamp: int, start: int = 0) -> Lookup:
+        """The same for an owner whose only thread cuts and trims as well, between two steps."""
+        while True:
+            generation, steps = (
+                self.generation,
+                self._offset_for_timestamp(timestamp, max(start, self.log_start_offset)),
+            )
+            while self.generation == generation:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    found: tuple[Offset, int] | None = end.value
+                    return found
+                yield
+
+    def _offset_for_timestamp(self, timestamp: int, start: int) -> Lookup:
         for segment in self.segments:
             if segment.times.max_timestamp < timestamp:
                 continue
@@ -288,11 +317,15 @@ class ReadableLog:
                     raise self.corrupt(segment, row, why)
                 header = read_header(batch)
                 if header.is_control or header.max_timestamp < timestamp or header.next_offset <= start:
+                    yield
                     continue
                 try:
-                    for record in read_records(batch):
+                    opened = yield from open_in_steps(batch)
+                    for seen, record in enumerate(read_records(opened), 1):
                         if record.timestamp >= timestamp and record.offset >= start:
                             return Offset(record.offset), record.timestamp
+                        if seen % _RECORDS_PER_STEP == 0:
+                            yield
                 except UndecodableBatch as error:
                     return Offset(max(error.offset, start)), header.max_timestamp
         return None

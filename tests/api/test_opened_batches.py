@@ -145,3 +145,12 @@ async def test_counting_for_a_poll_holds_the_loop_for_short_times():
         taken = await take([batch], Offset(count - 1), 100, opener)
     assert (taken.records, taken.end) == (1, count)
     assert hold.longest_s < HOLD_S_MAX
+
+
+async def test_a_lookup_by_time_holds_the_loop_for_short_times(api):
+    count = 1_500_000
+    await store(api, *[NewRecord(b"", None, 1_000)] * count, NewRecord(b"", None, 2_000))
+    async with Hold() as hold:
+        status, found = await api.get("/topics/t/partitions/0/offsets?timestamp=2000")
+    assert (status, found["offset"], found["timestamp"]) == (200, count, 2_000)
+    assert hold.longest_s < HOLD_S_MAX

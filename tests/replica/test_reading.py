@@ -295,7 +295,7 @@ def test_offsets_by_time_are_those_of_committed_records() -> None:
         world.run(0.001)
         world.do(leader, lambda: world.replica(leader).append([late_batch()], -1).add_done_callback(lambda done: None))
         world.run(0.01)
-        assert world.group(leader).offset_for_timestamp(1001) == (5, 2000)
+        assert world.get(leader, lambda replica: replica.group.offset_for_timestamp(1001)) == (5, 2000)
         assert world.get(leader, lambda replica: replica.offset_for_timestamp(1001, NEVER)) is None
 
 

@@ -52,6 +52,8 @@ from raftlog.runtime.replica.part import Part
 from raftlog.runtime.replica.proposals import Committed, Proposals, error_of
 from raftlog.runtime.replica.rolling import Rolling
 from raftlog.runtime.replica.trimming import Trimming
+from raftlog.runtime.slices import in_slices
+from raftlog.storage.reading import Lookup
 from raftlog.types import Index, Offset
 
 _T = TypeVar("_T")
@@ -258,14 +260,29 @@ class Group:
             self.note_damage(error)
             raise
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
-        """The first record that is durable here whose timestamp is at least this, committed or not; `CorruptBatch`."""
+    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
+        """The first record that is durable here whose timestamp is at least this, committed or not, looked for in
+        slices. Raises `CorruptBatch` and `LogClosed`."""
         self._host.write_entries(self)
         try:
-            return self.log.segments.offset_for_timestamp(timestamp_ms, self.committed_start_offset)
+            return await in_slices(self._find_timestamp(timestamp_ms))
         except CorruptBatch as error:
             self.note_damage(error)
             raise
+
+    def _find_timestamp(self, timestamp_ms: int) -> Lookup:
+        while True:
+            segments = self.log.segments
+            steps = segments.offset_for_timestamp_in_steps(timestamp_ms, self.committed_start_offset)
+            while segments is self.log.segments:
+                if self.is_closed:
+                    raise self._closed()
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    found: tuple[Offset, int] | None = end.value
+                    return found
+                yield
 
     def committed_entries(self, first: Index, max_bytes: int) -> list[CommittedEntry]:
         """Committed entries from `first` on, control entries too; perhaps fewer than there are, none at the end.
