@@ -126,7 +126,7 @@ BUGS = (
         "a retry is answered before its original is committed, and both may be lost",
         acknowledge_duplicate_early,
         ("acknowledged-uncommitted", "lost-write"),
-        found_within=2,
+        found_within=3,
         level="records",
     ),
     PlantedBug(
@@ -158,7 +158,7 @@ BUGS = (
         "an expired producer's first batch is appended a second time",
         append_after_expiry,
         ("answers-differ", "duplicate"),
-        found_within=1,
+        found_within=2,
         level="records",
     ),
     PlantedBug(
@@ -182,7 +182,7 @@ BUGS = (
         "a tombstone goes before what it removed",
         resurrect_key,
         ("resurrected-key",),
-        found_within=6,
+        found_within=65,
         level="records",
     ),
 )

@@ -228,7 +228,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "a new leader ends the joint configuration of the one before, which may not be committed",
             elasticity.leave_joint_on_fail_over,
             ("membership",),
-            found_within=11,
+            found_within=16,
             level="broker",
         ),
         PlantedBug(
