@@ -7,6 +7,8 @@ from jepsen.mutants.mutant import Mutant
 _READING: Final = ("tests/replica/test_reading.py",)
 _APPENDING: Final = ("tests/replica/test_appending.py",)
 _CLEANING: Final = ("tests/replica/test_cleaning.py",)
+_APPENDING_RULES: Final = ("tests/replica/test_appending_rules.py",)
+_RETENTION_RULES: Final = ("tests/replica/test_retention_rules.py",)
 _RETENTION: Final = ("tests/replica/test_retention.py",)
 _RULES: Final = ("tests/replica/test_replica_rules.py",)
 
@@ -204,4 +206,110 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (*_CLEANING, "tests/replica/test_producers.py"),
     ),
     # routing
+    # appending and retention, alone
+    _replica(
+        "answer-below-its-own-end",
+        "replica/appending:Appending.appended",
+        "max(self._group.high_watermark, next_offset)",
+        "self._group.high_watermark",
+        _APPENDING_RULES,
+    ),
+    _replica(
+        "trimmed-append-answered",
+        "replica/appending:Appending.note_written",
+        "first > log.boundary.index and ",
+        "",
+        _APPENDING_RULES,
+    ),
+    _replica(
+        "lost-append-waits-for-the-next-term",
+        "replica/appending:Appending.note_written",
+        " and core.term == term",
+        "",
+        _APPENDING_RULES,
+    ),
+    _replica(
+        "caller-that-left-holds-up-others",
+        "replica/appending:Appending.note_written",
+        "            if future.done():\n                continue\n",
+        "",
+        _APPENDING_RULES,
+    ),
+    _replica(
+        "copy-of-the-first-entry-counts",
+        "replica/appending:Appending._count_copies",
+        "committed.last_index",
+        "committed.first_index",
+        _APPENDING_RULES,
+    ),
+    _replica(
+        "fewer-voters-than-copies",
+        "replica/appending:Appending._count_copies",
+        "len(held) < copies or ",
+        "",
+        _APPENDING_RULES,
+    ),
+    _replica(
+        "copies-counted-at-the-next-turn",
+        "replica/appending:Appending.count_copies",
+        "        self._count_copies()\n",
+        "        pass\n",
+        _APPENDING_RULES,
+    ),
+    _replica(
+        "end-leaves-waiting-copies",
+        "replica/appending:Appending.end",
+        'self._give_up_copies(f"',
+        'str(f"',
+        _APPENDING_RULES,
+    ),
+    _replica(
+        "learners-make-up-for-voters",
+        "replica/appending:Appending.why_too_few",
+        " if status.configuration.has_voter(member)",
+        "",
+        _APPENDING_RULES,
+    ),
+    _replica(
+        "quiesced-group-has-too-few",
+        "replica/appending:active_members",
+        "each.is_active or status.is_asleep",
+        "each.is_active",
+        _APPENDING_RULES,
+    ),
+    _replica(
+        "leader-without-a-vote-counts",
+        "replica/appending:_held_by_voters",
+        "if status.me in voters:",
+        "if True:",
+        _APPENDING_RULES,
+    ),
+    _replica(
+        "retention-proposes-twice",
+        "replica/retention:Retention.apply",
+        "self._trim is not None or ",
+        "",
+        _RETENTION_RULES,
+    ),
+    _replica(
+        "retention-after-the-first-never",
+        "replica/retention:Retention._done",
+        "self._trim = None",
+        "pass",
+        _RETENTION_RULES,
+    ),
+    _replica(
+        "retention-without-its-snapshot",
+        "replica/retention:Retention.apply",
+        "offset, self._producers.snapshot_index",
+        "offset",
+        _RETENTION_RULES,
+    ),
+    _replica(
+        "retention-counts-what-it-keeps",
+        "replica/retention:Retention.apply",
+        " if segment.next_offset <= offset",
+        "",
+        _RETENTION_RULES,
+    ),
 )

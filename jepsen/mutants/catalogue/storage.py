@@ -320,6 +320,20 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "if not is_old or excess < segment.end_position:",
         _LONE,
     ),
+    _storage(
+        "retention-keeps-a-segment-too-many",
+        "retention:retained_from",
+        "excess < segment.end_position",
+        "excess <= segment.end_position",
+        ("tests/replica/test_retention_rules.py",),
+    ),
+    _storage(
+        "retention-a-millisecond-early",
+        "retention:retained_from",
+        "> config.retention_ms",
+        ">= config.retention_ms",
+        ("tests/replica/test_retention_rules.py",),
+    ),
     # replicas: taking files over
     _storage(
         "adopt-any-term",

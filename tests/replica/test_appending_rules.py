@@ -1,0 +1,145 @@
+"""`Appending` alone: when an append that is answered before or after its commit has its answer."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from raftlog.errors import LogClosed, OutcomeUnknown, Unavailable
+from raftlog.partitions.replica.appending import Appended, Appending, _held_by_voters, active_members
+from raftlog.raft import Accepted, ReplicaId, Role
+from raftlog.runtime.replica.group import Committed
+from raftlog.types import Index, NodeId, Offset, Term
+
+ME, SECOND, THIRD, LEARNER = (ReplicaId(NodeId(number), UUID(int=number)) for number in (1, 2, 3, 4))
+TERM = Term(3)
+COMMITTED = Committed(TERM, Index(4), Index(6), Offset(40), Offset(43))
+
+
+def answer(committed: Committed) -> Appended:
+    return Appended(committed.base_offset, committed.next_offset, committed.term, Offset(0))
+
+
+class World:
+    """A leader with three voters and a learner; offsets are ten times their indices."""
+
+    def __init__(self) -> None:
+        self.held = {SECOND: 6, THIRD: 6, LEARNER: 6}
+        self.voters: tuple[ReplicaId, ...] = (ME, SECOND, THIRD)
+        self.durable = 6
+        self.active = {SECOND, THIRD, LEARNER}
+        self.is_asleep = False
+        self.core: Any = SimpleNamespace(role=Role.LEADER, term=TERM, leader=None, status=self.status)
+        self.log: Any = SimpleNamespace(
+            last_index=6,
+            boundary=SimpleNamespace(index=0),
+            term_at=lambda index: TERM,
+            offset_of=lambda index: 10 * index,
+        )
+        group: Any = SimpleNamespace(core=self.core, log=self.log, high_watermark=41, on_turn=None)
+        self.group = group
+        self.appending = Appending("t/0", group)
+
+    def status(self) -> Any:
+        followers = [
+            SimpleNamespace(member=each, match_index=index, is_active=each in self.active)
+            for each, index in self.held.items()
+        ]
+        configuration = SimpleNamespace(voters=self.voters, has_voter=self.voters.__contains__)
+        return SimpleNamespace(
+            me=ME,
+            followers=followers,
+            configuration=configuration,
+            durable_index=self.durable,
+            is_asleep=self.is_asleep,
+        )
+
+    def copied(self, copies: int) -> "asyncio.Future[Appended]":
+        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        self.appending.count_copies(COMMITTED, copies, answer, future)
+        return future
+
+    def written(self, first: int = 4, last: int = 6) -> "asyncio.Future[Appended]":
+        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        self.appending.answer_written(Accepted(TERM, Index(first), Index(last)), answer, future)
+        return future
+
+
+@pytest.fixture
+async def world() -> World:
+    return World()
+
+
+async def test_the_watermark_of_an_answer_covers_the_append(world: World) -> None:
+    assert world.appending.appended(COMMITTED).high_watermark == 43
+    world.group.high_watermark = 50
+    assert world.appending.appended(COMMITTED).high_watermark == 50
+
+
+async def test_copies_that_are_there_are_counted_at_once(world: World) -> None:
+    assert world.copied(3).result().base_offset == 40
+    assert world.group.on_turn is None
+
+
+async def test_a_copy_counts_when_it_has_the_last_entry(world: World) -> None:
+    world.held[THIRD] = 5
+    future = world.copied(3)
+    assert not future.done()
+    world.held[THIRD] = 6
+    world.group.on_turn()
+    assert future.done()
+
+
+async def test_with_fewer_voters_than_copies_an_append_goes_on_waiting(world: World) -> None:
+    world.voters = (ME, SECOND)
+    future = world.copied(3)
+    assert not future.done()
+    world.appending.end(LogClosed("the process stops"))
+    assert isinstance(future.exception(), OutcomeUnknown)
+
+
+async def test_a_leader_that_is_no_voter_does_not_count_its_own_copy(world: World) -> None:
+    assert _held_by_voters(world.status()) == [6, 6, 6]
+    world.voters = (SECOND, THIRD)
+    world.durable = 9
+    assert _held_by_voters(world.status()) == [6, 6]
+
+
+async def test_only_voters_make_up_for_missing_replicas(world: World) -> None:
+    assert world.appending.why_too_few(3) is None
+    world.active = {SECOND, LEARNER}
+    assert isinstance(world.appending.why_too_few(3), Unavailable)
+    assert world.appending.why_too_few(2) is None
+
+
+async def test_in_a_group_that_sleeps_all_members_count_as_active(world: World) -> None:
+    world.active = set()
+    assert active_members(world.status()) == [ME]
+    world.is_asleep = True
+    assert active_members(world.status()) == [ME, SECOND, THIRD, LEARNER]
+
+
+async def test_a_written_append_of_a_caller_that_left_holds_up_no_other(world: World) -> None:
+    world.log.last_index = 3
+    gone, following = world.written(), world.written()
+    gone.cancel()
+    world.log.last_index = 6
+    world.appending.note_written()
+    assert following.result()[:2] == (40, 70)
+
+
+async def test_an_append_that_a_later_term_of_this_leader_lacks_is_unknown(world: World) -> None:
+    world.log.last_index = 3
+    future = world.written()
+    assert not future.done()
+    world.core.term = Term(5)
+    world.appending.note_written()
+    assert isinstance(future.exception(), OutcomeUnknown)
+
+
+async def test_an_append_that_was_trimmed_before_its_answer_is_unknown(world: World) -> None:
+    world.log.boundary.index = 4
+    assert isinstance(world.written(first=4).exception(), OutcomeUnknown)
+    assert world.written(first=5).result().base_offset == 50
