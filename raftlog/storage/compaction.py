@@ -16,7 +16,7 @@ or crashed anywhere, the log holds the newest record of every key.
 """
 
 from collections.abc import Generator, Iterator
-from itertools import islice
+from itertools import count, islice
 from typing import Final, NamedTuple
 
 from raftlog.errors import InvalidBatch
@@ -25,6 +25,7 @@ from raftlog.records import (
     ControlKind,
     Record,
     build_control_batch,
+    open_in_steps,
     read_control,
     read_header,
     read_records,
@@ -38,13 +39,15 @@ from raftlog.storage.rows import Row
 from raftlog.storage.segment import Segment
 from raftlog.storage.segment_files import stage_segment_files, unstage_segment_files
 from raftlog.storage.segmented_log import SegmentedLog
-from raftlog.types import Offset, Term
+from raftlog.types import Buffer, Offset, Term
 
 _SLICE_BYTES: Final = 128 * 1024
 _SLICE_COST: Final = 400
 """Bytes and records that are looked at before others get their turn: a millisecond."""
 _RETAINED_SLICE: Final = 2_000
 """Records that are copied or left out before others get their turn."""
+_STEPS_ALONE: Final = 3
+"""Steps in which a small batch is opened: others do not wait for those."""
 _BATCH_COST: Final = 12
 """What a batch costs beside its records, in records."""
 _SYNC_BYTES: Final = 2 << 20
@@ -130,8 +133,8 @@ class Compaction:
     def _keys(batch: memoryview) -> Generator[Step, None, dict[bytes, int]]:
         """The newest offset of each key of a batch. One that cannot be opened has none: it stays as it was sent."""
         found: dict[bytes, int] = {}
-        records = read_records(batch)
         try:
+            records = read_records((yield from _opened(batch)))
             while some := list(islice(records, _SLICE_COST)):
                 found.update((record.key, record.offset) for record in some if record.key is not None)
                 if len(some) == _SLICE_COST:
@@ -208,7 +211,7 @@ class Compaction:
         first, behind = header.base_offset, header.next_offset
         is_at_edge = first < max(self._tombstones_to, self.log.log_start_offset) or behind >= min(self._end, self._mark)
         flags: list[bool] = []
-        records = read_records(batch)
+        records = read_records((yield from _opened(batch)))
         while some := list(islice(records, _SLICE_COST)):
             newest = map(self._newest.get, [record.key for record in some])  # type: ignore[arg-type]  # None is no key
             keeps = [at is None or at <= record.offset for record, at in zip(some, newest, strict=True)]
@@ -258,6 +261,20 @@ class Compaction:
             return None
         size, self._slice_bytes, self._slice_cost = self._slice_bytes, 0, 0
         return Step(size)
+
+
+def _opened(batch: Buffer) -> Generator[Step, None, Buffer]:
+    """The batch with its records uncompressed; others run while a large one is opened. Raises `UndecodableBatch`."""
+    opening = open_in_steps(batch)
+    for number in count():
+        try:
+            next(opening)
+        except StopIteration as end:
+            opened: Buffer = end.value
+            return opened
+        if number >= _STEPS_ALONE:
+            yield Step()
+    raise AssertionError("an endless count ended")
 
 
 class _Output:

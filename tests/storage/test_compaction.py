@@ -323,3 +323,10 @@ def test_a_tombstone_never_goes_in_the_run_that_takes_the_record_it_deletes() ->
             keyed.roll()
             keyed.settle()
         assert [record[0] for record in read_all(keyed.log)] == expected
+
+
+@pytest.mark.parametrize("codec", list(Compression)[1:])
+def test_a_large_batch_is_opened_in_steps(codec: Compression) -> None:
+    """A small one is not worth a pause."""
+    assert len(list(compaction._opened(bytes(build_batch([bytes(40 << 20)], compression=codec))))) > 30
+    assert not list(compaction._opened(bytes(build_batch([bytes(10_000)], compression=codec))))
