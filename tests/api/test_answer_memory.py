@@ -210,11 +210,12 @@ def test_an_answer_takes_half_of_what_is_free():
     assert budget.used == 4 * MIB + UNCHARGED_BYTES + 1
     with pytest.raises(MemoryBudgetExceeded):
         second.add(8 * MIB)
+    assert budget.refused == 1
     second.remove(1)
     assert budget.used == 4 * MIB
     first.release()
     second.release()
-    assert budget.used == 0
+    assert budget.used == first.size == second.size == 0
 
 
 def test_an_answer_that_cannot_be_refused_takes_memory_past_the_limit():

@@ -14,6 +14,7 @@ _MACHINE: Final = (
 _WRITER: Final = ("tests/groups/test_writer.py",)
 _COMMITS: Final = ("tests/brokers/test_groups.py",)
 _COORDINATOR: Final = ("tests/groups/test_coordinator.py",)
+_COORDINATOR_LIST: Final = ("tests/groups/test_coordinators.py",)
 _COORDINATORS: Final = ("tests/brokers/test_group_coordinators.py",)
 
 
@@ -354,5 +355,51 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "await self._state(coordinator, some)",
         "pass",
         (*_COMMITS, *_COORDINATORS),
+    ),
+    # coordinators of a process
+    _groups(
+        "coordinator-of-an-earlier-replica",
+        "coordinators:Coordinators.look",
+        "known.replica is not replica or ",
+        "",
+        _COORDINATOR_LIST,
+    ),
+    _groups(
+        "coordinator-after-the-end", "coordinators:Coordinators.look", " and not self._is_closed", "", _COORDINATOR_LIST
+    ),
+    _groups(
+        "loading-coordinator-is-listed",
+        "coordinators:Coordinators.__iter__",
+        " if coordinator.is_loaded",
+        "",
+        _COORDINATOR_LIST,
+    ),
+    _groups(
+        "earlier-coordinator-ends-a-later-one",
+        "coordinators:Coordinators._renew",
+        "if self._active.get(partition) is coordinator:",
+        "if partition in self._active:",
+        _COORDINATOR_LIST,
+    ),
+    _groups(
+        "end-without-a-beginning",
+        "coordinators:Coordinators._end",
+        "if coordinator.is_loaded:",
+        "if True:",
+        _COORDINATOR_LIST,
+    ),
+    _groups(
+        "beginning-without-a-load",
+        "coordinators:Coordinators._load",
+        "if await coordinator.load():",
+        "if not await coordinator.load() or True:",
+        _COORDINATOR_LIST,
+    ),
+    _groups(
+        "partition-watched-twice",
+        "coordinators:Coordinators.watch",
+        "if partition not in self._watched:",
+        "if True:",
+        _COORDINATOR_LIST,
     ),
 )

@@ -136,4 +136,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "pass",
         _ANSWERS,
     ),
+    _memory("refusals-not-counted", "api/http/answer_memory:AnswerMemory.add", "budget.refused += 1", "pass", _ANSWERS),
+    _memory(
+        "released-answer-keeps-its-size",
+        "api/http/answer_memory:AnswerMemory.release",
+        "self.size = self._charged = 0",
+        "pass",
+        _ANSWERS,
+    ),
 )
