@@ -244,7 +244,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "a replica that its group has let go unseats the group's leader",
             elasticity.removed_disturbs,
             ("removed-disturbs",),
-            found_within=28,
+            found_within=11,
             level="broker",
         ),
         *gossiping.BUGS,
