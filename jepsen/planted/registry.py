@@ -156,7 +156,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "records of a deleted topic show in another one of the same name",
             clustering.resurrect_deleted_topic,
             ("phantom", "inconsistent-offset", "acknowledged-uncommitted", "uncommitted-shown"),
-            found_within=36,
+            found_within=6,
             level="broker",
         ),
         PlantedBug(
