@@ -322,6 +322,7 @@ class Metadata:
         """Make the first replica of group 0, as the record says."""
         record, me = self._file.record, self._node.identity.replica
         assert record is not None, "begins without a record"
+        self._node.join_cluster(str(record.cluster_id))  # a full disk may have refused that when the record was kept
         event(_logger, "cluster_founded", node=me.node_id, cluster_id=str(record.cluster_id), seeds=len(record.seeds))
         roll = first_controller_roll(record.command())
         self._is_founded = True

@@ -13,7 +13,8 @@ from jepsen.simulation.report import failure_text, repeat_command
 from raftlog.runtime.log.replica_directory import group_of
 from tests.simulation.brokers.at_work import World
 
-SEEDS = (1, 2)
+SEEDS = (1, 2, 6076)
+"""In the last one a broker has no room for its cluster's id when it is given the bootstrap record."""
 
 
 @pytest.mark.parametrize("suffix", DISPOSABLE)
