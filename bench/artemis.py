@@ -13,7 +13,7 @@ from typing import Any, Final
 from bench.child import run_in_child
 from bench.cluster_http import cluster_of_three, cpu_of
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace
-from raftlog.loadgen import LoadPlan, Mix, Mode, Targeting
+from raftlog.loadgen import LoadMode, LoadPlan, Mix, Targeting
 from raftlog.loadgen.session import WARM_S, run_session
 
 CLIENTS: Final = 4
@@ -25,10 +25,10 @@ PARTITIONS: Final = 1
 IN_FLIGHT: Final = 16
 SATURATED_IN_FLIGHT: Final = 64
 ROWS: Final = {
-    "smart": (Mode.OPEN, Targeting.SMART),
-    "any": (Mode.OPEN, Targeting.ANY),
-    "smart_saturated": (Mode.CLOSED, Targeting.SMART),
-    "any_saturated": (Mode.CLOSED, Targeting.ANY),
+    "smart": (LoadMode.OPEN, Targeting.SMART),
+    "any": (LoadMode.OPEN, Targeting.ANY),
+    "smart_saturated": (LoadMode.CLOSED, Targeting.SMART),
+    "any_saturated": (LoadMode.CLOSED, Targeting.ANY),
 }
 _NODES: Final = 3
 
@@ -43,7 +43,7 @@ def measure_row(row: str, bootstrap: list[str], seconds: float, rate: float, mix
         mix=Mix.parse(mix),
         rate=rate,
         clients=CLIENTS,
-        in_flight=IN_FLIGHT if mode is Mode.OPEN else SATURATED_IN_FLIGHT,
+        in_flight=IN_FLIGHT if mode is LoadMode.OPEN else SATURATED_IN_FLIGHT,
     )
     return run_session(plan, bootstrap, None, PARTITIONS, _NODES).as_json()
 
@@ -69,7 +69,7 @@ def run(workspace: Workspace) -> Values:
     with workspace.directory() as directory:
         found = measure_rows(
             directory,
-            {row: SECONDS if mode is Mode.OPEN else SATURATED_S for row, (mode, _) in ROWS.items()},
+            {row: SECONDS if mode is LoadMode.OPEN else SATURATED_S for row, (mode, _) in ROWS.items()},
             RATE,
             MIX,
         )

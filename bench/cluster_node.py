@@ -24,7 +24,7 @@ from raftlog.partitions.node import Node, NodeSettings
 from raftlog.raft import Role
 from raftlog.records import NewRecord, build_batch, read_header, read_records
 from raftlog.runtime.replica.group import Committed, Group
-from raftlog.storage.roll import Member, Roll
+from raftlog.storage.roll import Roll, RollMember
 from raftlog.types import NodeId
 
 GROUP = uuid.UUID(int=77)
@@ -128,7 +128,7 @@ class Commands:
 
     async def create(self, members: list[list[Any]], groups: int) -> dict[str, float]:
         """The group of the load, or with `groups` so many others; the seconds that it took here."""
-        voters = tuple(sorted(Member(int(node), uuid.UUID(disk)) for node, disk in members))
+        voters = tuple(sorted(RollMember(int(node), uuid.UUID(disk)) for node, disk in members))
         ids = [uuid.UUID(int=1_000 + number) for number in range(groups)] or [GROUP]
         self._stalls.start()
         begin = time.perf_counter()

@@ -19,7 +19,7 @@ from bench.measure import Figure, Measure, Values, Workspace, require
 from bench.samples import VALUE_BYTES, percentile
 from bench.stored import require_read_back
 from raftlog.client import BrokerClient
-from raftlog.loadgen import LoadPlan, Mix, Mode, Place, Run, SocketWire, Targeting, Work
+from raftlog.loadgen import LoadMode, LoadPlan, LoadRun, LoadTarget, Mix, SocketWire, Targeting, Work
 from raftlog.testing import Cluster
 from raftlog.testing.http import ask
 
@@ -39,7 +39,7 @@ _ASK_S_MAX: Final = 5.0
 def offer_until(addresses: list[str], topic: str, partitions: int, end_file: str) -> dict[str, Any]:
     """Offer single records to all partitions until there is this file, to whoever leads; in a child."""
     plan = LoadPlan(
-        mode=Mode.OPEN,
+        mode=LoadMode.OPEN,
         targeting=Targeting.SMART,
         mix=Mix.parse("send"),
         rate=OFFERED_PER_S,
@@ -48,11 +48,11 @@ def offer_until(addresses: list[str], topic: str, partitions: int, end_file: str
         in_flight=_CONNECTIONS,
         value_bytes=VALUE_BYTES,
     )
-    place = Place(addresses, topic, {}, dict.fromkeys(range(partitions), 0))
+    place = LoadTarget(addresses, topic, {}, dict.fromkeys(range(partitions), 0))
     samples: list[tuple[float, float]] = []
     end = Path(end_file)
     with SocketWire(_ANSWER_S_MAX) as wire:
-        load = Run(
+        load = LoadRun(
             plan,
             wire,
             Work(plan, place),

@@ -11,7 +11,7 @@ from jepsen.simulation.gossip.nemesis import Nemesis
 from jepsen.simulation.gossip.options import CONTRACT_S, steady
 from jepsen.simulation.gossip.run import FOUNDING_S, simulate_watched
 from jepsen.simulation.gossip.watch import Watch
-from raftlog.membership.member import State
+from raftlog.membership.member import MemberState
 
 MEMBERS = 100
 MANY = 500
@@ -45,7 +45,7 @@ def lossy(seed: int) -> dict[str, float]:
         "unknown_deaths": float(failure is not None and failure.name != "healthy-declared-dead"),
         "slowest_s": max(watch.deaths.values(), default=0.0),
         "deaths": len(watch.deaths),
-        "suspicions": watch.declared[State.SUSPECT],
+        "suspicions": watch.declared[MemberState.SUSPECT],
     }
 
 

@@ -9,7 +9,7 @@ from itertools import cycle
 
 from bench.samples import VALUE_BYTES, percentile
 from bench.service import HOST
-from raftlog.loadgen import LoadPlan, Mix, Mode, Place, Run, SocketWire, Targeting, Work
+from raftlog.loadgen import LoadMode, LoadPlan, LoadRun, LoadTarget, Mix, SocketWire, Targeting, Work
 
 CONNECTIONS = 48
 _ANSWER_S_MAX = 10.0
@@ -18,7 +18,7 @@ _ANSWER_S_MAX = 10.0
 class _KeyedWork(Work):
     """Records with a key, one of so many in turn."""
 
-    def __init__(self, plan: LoadPlan, place: Place, keys: int) -> None:
+    def __init__(self, plan: LoadPlan, place: LoadTarget, keys: int) -> None:
         super().__init__(plan, place)
         self._keys = cycle(range(keys))
 
@@ -36,7 +36,7 @@ def offer(
     each of them when it was due (`time.perf_counter`) and its latency, in seconds.
     """
     plan = LoadPlan(
-        mode=Mode.OPEN,
+        mode=LoadMode.OPEN,
         targeting=Targeting.ANY,
         mix=Mix.parse("send"),
         rate=per_s,
@@ -45,11 +45,11 @@ def offer(
         in_flight=CONNECTIONS,
         value_bytes=VALUE_BYTES,
     )
-    place = Place([f"{HOST}:{port}" for port in ports], topic, {}, {0: 0})
+    place = LoadTarget([f"{HOST}:{port}" for port in ports], topic, {}, {0: 0})
     samples: list[tuple[float, float]] = []
     with SocketWire(_ANSWER_S_MAX) as wire:
         work = _KeyedWork(plan, place, keys) if keys else Work(plan, place)
-        result = Run(plan, wire, work, on_success=lambda due, at: samples.append((due, at - due))).run()
+        result = LoadRun(plan, wire, work, on_success=lambda due, at: samples.append((due, at - due))).run()
     latencies = sorted(latency for _, latency in samples)
     return {
         **({"samples": samples} if with_samples else {}),

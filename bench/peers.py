@@ -18,7 +18,7 @@ from bench.child import run_in_child
 from bench.cluster_http import cluster_of_three
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
 from bench.service import HOST, free_port
-from raftlog.loadgen import LoadPlan, Mix, Mode
+from raftlog.loadgen import LoadMode, LoadPlan, Mix
 from raftlog.loadgen.session import run_session
 
 IN_FLIGHT: Final = 64
@@ -46,7 +46,7 @@ class Peer(NamedTuple):
 
 def load_raftlog(bootstrap: list[str]) -> PeerResult:
     """In a process of its own, as every client is."""
-    plan = LoadPlan(mode=Mode.CLOSED, seconds=SECONDS, mix=Mix.parse("send"), clients=1, in_flight=IN_FLIGHT)
+    plan = LoadPlan(mode=LoadMode.CLOSED, seconds=SECONDS, mix=Mix.parse("send"), clients=1, in_flight=IN_FLIGHT)
     result = run_session(plan, bootstrap, None, 1, _NODES, warm_s=_WARM_S)
     require(result.succeeded == result.offered, f"raftlog: {dict(result.reasons)}")
     return {"per_s": result.operations_per_s, **result.latencies().as_json()}

@@ -9,8 +9,8 @@ from typing import Any
 
 from bench.child import run_in_child
 from bench.measure import Figure, Measure, Values, Workspace, require
-from raftlog.api.http.measured import HttpMeasured
-from raftlog.api.http.metrics import Metrics
+from raftlog.api.http.metrics.measured import HttpMeasured
+from raftlog.api.http.metrics.metrics import Metrics
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.settings import BrokerSettings

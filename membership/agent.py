@@ -19,15 +19,15 @@ from typing import Final, NamedTuple
 
 from raftlog.errors import FormatError
 from raftlog.membership import swim
-from raftlog.membership.authentication import OVERHEAD_BYTES, Refusal, Refused, Seal, Speaker
+from raftlog.membership.authentication import OVERHEAD_BYTES, AuthenticationError, RefusedDatagram, Seal, Speaker
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.encoding import decode, encode, fingerprint
 from raftlog.membership.keys import GossipKeys
-from raftlog.membership.member import Address, Identity, Member
+from raftlog.membership.member import Address, GossipIdentity, Member
 from raftlog.membership.messages import Message
 from raftlog.membership.refusals import Refusals
 from raftlog.membership.swim import Conflict, MemberChange, Sender, Swim
-from raftlog.membership.wire import DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, Stream, StreamEnd, Wire
+from raftlog.membership.wire import DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, GossipStream, StreamEnd, Wire
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ _FAREWELL_LOOK_S: Final = 0.02
 class AgentCounters(NamedTuple):
     """Since the start. Bytes are those of datagrams and frames, without the headers below."""
 
-    swim: swim.Counters
+    swim: swim.SwimCounters
     datagrams_in: int
     datagrams_out: int
     bytes_in: int
@@ -94,7 +94,7 @@ class Agent:
         self._loop = asyncio.get_running_loop()
         config = config or SwimConfig()
         self._config = replace(config, datagram_bytes_max=DATAGRAM_BYTES_MAX, envelope_bytes=OVERHEAD_BYTES)
-        me = Identity(speaker.node_id, speaker.disk_uuid.bytes, Address(*address), speaker.boot_epoch)
+        me = GossipIdentity(speaker.node_id, speaker.disk_uuid.bytes, Address(*address), speaker.boot_epoch)
         self._swim = Swim(me, description, self._config, random)
         self._seal = Seal(speaker, keys)
         self._cluster = fingerprint(str(speaker.cluster_id))
@@ -217,7 +217,7 @@ class Agent:
         try:
             self._admit(now)
             sender, messages = self._opened(data, DATAGRAM_BYTES_MAX, source)
-        except Refusal as refusal:
+        except AuthenticationError as refusal:
             self._refusals.note(refusal.why, source[0], now)
             return
         self._swim.receive(messages, sender, now)
@@ -228,10 +228,10 @@ class Agent:
             self._second, self._in_second = int(now), 0
         self._in_second += 1
         if self._in_second > DATAGRAMS_PER_S_MAX:
-            raise Refusal(Refused.OVERLOADED)
+            raise AuthenticationError(RefusedDatagram.OVERLOADED)
 
     def _opened(self, data: bytes, bytes_max: int, source: tuple[str, int]) -> tuple[Sender, list[Message]]:
-        """Raises `Refusal`."""
+        """Raises `AuthenticationError`."""
         opened = self._seal.open(data, bytes_max)
         return Sender(opened.node_id, Address(*source)), self._decoded(opened.body)
 
@@ -239,11 +239,11 @@ class Agent:
         try:
             return decode(payload, self._cluster)
         except FormatError:
-            raise Refusal(Refused.MALFORMED) from None
+            raise AuthenticationError(RefusedDatagram.MALFORMED) from None
 
     # streams
 
-    def _begin_conversation(self, wanted: swim.Stream) -> None:
+    def _begin_conversation(self, wanted: swim.OpenStream) -> None:
         if len(self._conversations) >= STREAMS_OUT_MAX:
             self._traffic.streams_failed += 1
             return
@@ -252,7 +252,7 @@ class Agent:
         self._conversations[task] = None
         task.add_done_callback(self._conversations.pop)
 
-    async def _converse(self, wanted: swim.Stream) -> None:
+    async def _converse(self, wanted: swim.OpenStream) -> None:
         try:
             async with asyncio.timeout(wanted.timeout_s):
                 stream = await self._wire.open(wanted.address)
@@ -265,16 +265,16 @@ class Agent:
             self._traffic.streams_failed += 1
             _logger.debug("gossip: the conversation with %s failed: %r", wanted.address, error)
 
-    async def _serve(self, stream: Stream) -> None:
+    async def _serve(self, stream: GossipStream) -> None:
         self._traffic.streams_in += 1
         await self._answer(stream)
 
-    async def _answer(self, stream: Stream) -> None:
+    async def _answer(self, stream: GossipStream) -> None:
         """Hand what comes to the machine and send what it says, until it has nothing more to say."""
         for _ in range(ROUNDS_MAX):
             try:
                 sender, messages = await self._receive(stream)
-            except Refusal as refusal:
+            except AuthenticationError as refusal:
                 self._refusals.note(refusal.why, stream.peer[0], self._loop.time())
                 return
             if not self._is_running:
@@ -285,7 +285,7 @@ class Agent:
                 return
             await self._send(stream, answer)
 
-    async def _send(self, stream: Stream, messages: Sequence[Message]) -> None:
+    async def _send(self, stream: GossipStream, messages: Sequence[Message]) -> None:
         """One list of messages, in as many frames as it takes."""
         for at in range(0, max(len(messages), 1), MESSAGES_PER_FRAME):
             is_last = at + MESSAGES_PER_FRAME >= len(messages)
@@ -294,8 +294,8 @@ class Agent:
             self._traffic.bytes_out += len(frame)
             await stream.send(frame)
 
-    async def _receive(self, stream: Stream) -> tuple[Sender, list[Message]]:
-        """One list of messages, all frames of it from one sender. Raises `Refusal`."""
+    async def _receive(self, stream: GossipStream) -> tuple[Sender, list[Message]]:
+        """One list of messages, all frames of it from one sender. Raises `AuthenticationError`."""
         messages: list[Message] = []
         first: NodeId | None = None
         for _ in range(FRAMES_PER_TURN_MAX):
@@ -304,8 +304,8 @@ class Agent:
             opened = self._seal.open(frame, FRAME_BYTES_MAX)
             first = opened.node_id if first is None else first
             if opened.node_id != first or opened.body[:1] not in (_MORE, _LAST):
-                raise Refusal(Refused.MALFORMED)
+                raise AuthenticationError(RefusedDatagram.MALFORMED)
             messages += self._decoded(opened.body[1:])
             if opened.body[:1] == _LAST:
                 return Sender(first, Address(*stream.peer)), messages
-        raise Refusal(Refused.OVERSIZE)
+        raise AuthenticationError(RefusedDatagram.OVERSIZE)

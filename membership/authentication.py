@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from raftlog.errors import RaftlogError
 from raftlog.membership.keys import GossipKeys
-from raftlog.membership.replay import ReplayGuard, Sender
+from raftlog.membership.replay import ReplayGuard, SenderKey
 from raftlog.types import NodeId
 
 MAGIC: Final = b"RLG"
@@ -36,7 +36,7 @@ OVERHEAD_BYTES: Final = HEADER_BYTES + TAG_BYTES
 _NUMBER_MAX: Final = (1 << 64) - 1
 
 
-class Refused(Enum):
+class RefusedDatagram(Enum):
     """Why something that arrived was thrown away; the values name the counters."""
 
     TRUNCATED = "truncated"
@@ -57,10 +57,10 @@ class Refused(Enum):
     """More than is taken in a second, or at once."""
 
 
-class Refusal(RaftlogError):
+class AuthenticationError(RaftlogError):
     """Something that arrived is not believed; the message names nothing of what it held."""
 
-    def __init__(self, why: Refused) -> None:
+    def __init__(self, why: RefusedDatagram) -> None:
         super().__init__(f"refused: {why.value}")
         self.why = why
 
@@ -86,7 +86,7 @@ class Seal:
 
     def __init__(self, me: Speaker, keys: GossipKeys, guard: ReplayGuard | None = None) -> None:
         self._me, self._keys = me, keys
-        self._mine = Sender(me.node_id, me.disk_uuid.bytes[:8])
+        self._mine = SenderKey(me.node_id, me.disk_uuid.bytes[:8])
         self._guard = guard or ReplayGuard()
         self._number = 0
 
@@ -102,28 +102,30 @@ class Seal:
         return sealed + _tag(self._keys.signing, sealed)
 
     def open(self, data: bytes, bytes_max: int) -> Opened:
-        """Check and unwrap. Raises `Refusal`, and then nothing was noted."""
+        """Check and unwrap. Raises `AuthenticationError`, and then nothing was noted."""
         if len(data) > bytes_max:
-            raise Refusal(Refused.OVERSIZE)
+            raise AuthenticationError(RefusedDatagram.OVERSIZE)
         if data[:3] != MAGIC[: len(data)]:
-            raise Refusal(Refused.FOREIGN)
+            raise AuthenticationError(RefusedDatagram.FOREIGN)
         if len(data) < OVERHEAD_BYTES:
-            raise Refusal(Refused.TRUNCATED)
+            raise AuthenticationError(RefusedDatagram.TRUNCATED)
         _, version, cluster_id, node_id, disk, life, number = _HEADER.unpack_from(data)
         if version != VERSION:
-            raise Refusal(Refused.VERSION)
+            raise AuthenticationError(RefusedDatagram.VERSION)
         if cluster_id != self._me.cluster_id.bytes:
-            raise Refusal(Refused.CLUSTER)
+            raise AuthenticationError(RefusedDatagram.CLUSTER)
         sealed, tag = data[:-TAG_BYTES], data[-TAG_BYTES:]
         if not any(hmac.compare_digest(_tag(key, sealed), tag) for key in self._keys.accepted):
-            raise Refusal(Refused.FORGED)
-        sender = Sender(NodeId(node_id), disk)
+            raise AuthenticationError(RefusedDatagram.FORGED)
+        sender = SenderKey(NodeId(node_id), disk)
         if sender == self._mine:
-            raise Refusal(Refused.REFLECTED if life == self._me.boot_epoch else Refused.OLD_LIFE)
+            raise AuthenticationError(
+                RefusedDatagram.REFLECTED if life == self._me.boot_epoch else RefusedDatagram.OLD_LIFE
+            )
         if self._guard.is_old_life(sender, life):
-            raise Refusal(Refused.OLD_LIFE)
+            raise AuthenticationError(RefusedDatagram.OLD_LIFE)
         if not self._guard.note(sender, life, number):
-            raise Refusal(Refused.REPLAYED)
+            raise AuthenticationError(RefusedDatagram.REPLAYED)
         return Opened(sender.node_id, sealed[HEADER_BYTES:])
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from raftlog.membership.member import Claim, Member, State
+from raftlog.membership.member import Claim, Member, MemberState
 from raftlog.types import NodeId
 
 CONFLICTS_MAX: Final = 256
@@ -16,8 +16,8 @@ class MemberChange(NamedTuple):
     """
 
     node_id: NodeId
-    before: State | None
-    after: State | None
+    before: MemberState | None
+    after: MemberState | None
     member: Member
 
 

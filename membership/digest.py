@@ -16,19 +16,19 @@ from collections.abc import Iterable
 from typing import Final
 
 from raftlog.membership.member import Member
-from raftlog.membership.messages import Entry
+from raftlog.membership.messages import DigestEntry
 from raftlog.types import NodeId
 
 BUCKETS: Final = 64
 _HASHED: Final = struct.Struct("<IQBQQ")
 
 
-def entry_of(member: Member) -> Entry:
+def entry_of(member: Member) -> DigestEntry:
     disk = int.from_bytes(hashlib.blake2b(member.disk_uuid, digest_size=8).digest())
-    return Entry(member.node_id, member.incarnation, int(member.state), member.about.incarnation, disk)
+    return DigestEntry(member.node_id, member.incarnation, int(member.state), member.about.incarnation, disk)
 
 
-def _hash(entry: Entry) -> int:
+def _hash(entry: DigestEntry) -> int:
     return int.from_bytes(hashlib.blake2b(_HASHED.pack(*entry), digest_size=8).digest())
 
 
@@ -61,7 +61,7 @@ class Digest:
         return tuple(number for number, (mine, other) in pairs if mine != other)
 
 
-def news(mine: Iterable[Member], theirs: Iterable[Entry]) -> tuple[list[NodeId], list[NodeId]]:
+def news(mine: Iterable[Member], theirs: Iterable[DigestEntry]) -> tuple[list[NodeId], list[NodeId]]:
     """Of which members we know more, and of which they do; of some both (an older state, a newer description)."""
     ours = {member.node_id: entry_of(member) for member in mine}
     other = {entry.node_id: entry for entry in theirs}
@@ -70,7 +70,7 @@ def news(mine: Iterable[Member], theirs: Iterable[Entry]) -> tuple[list[NodeId],
     return tell, ask
 
 
-def _says_more(entry: Entry, other: Entry | None) -> bool:
+def _says_more(entry: DigestEntry, other: DigestEntry | None) -> bool:
     if other is None or entry.disk != other.disk:
         return True
     newer = (entry.incarnation, entry.state) > (other.incarnation, other.state)

@@ -21,19 +21,19 @@ from raftlog.membership.member import (
     About,
     Address,
     Claim,
-    State,
+    MemberState,
 )
 from raftlog.membership.messages import (
     Ack,
+    ClaimRequest,
     DigestBuckets,
     DigestEntries,
+    DigestEntry,
     DigestRoot,
-    Entry,
     Message,
     Nack,
     Ping,
     PingRequest,
-    Wanted,
 )
 from raftlog.types import NodeId
 
@@ -58,7 +58,7 @@ KINDS: Final[Mapping[type[Message], int]] = {
     DigestRoot: 6,
     DigestBuckets: 7,
     DigestEntries: 8,
-    Wanted: 9,
+    ClaimRequest: 9,
 }
 
 
@@ -156,8 +156,8 @@ def _claim(fields: list[Any]) -> Claim:
         about = About(fields[6], Address(fields[7], fields[8]), fields[9])
     else:
         _expect("claim", fields, *_CLAIM)
-    claim = Claim(NodeId(fields[0]), fields[1], fields[2], State(fields[3]), NodeId(fields[4]), fields[5], about)
-    if claim.state is State.ALIVE and (about is None or about.incarnation != claim.incarnation):
+    claim = Claim(NodeId(fields[0]), fields[1], fields[2], MemberState(fields[3]), NodeId(fields[4]), fields[5], about)
+    if claim.state is MemberState.ALIVE and (about is None or about.incarnation != claim.incarnation):
         raise FormatError(
             "gossip: a claim that a member is alive does not say what it said of itself at that incarnation"
         )
@@ -178,12 +178,12 @@ def _digest_buckets(fields: list[Any]) -> DigestBuckets:
 
 def _digest_entries(fields: list[Any]) -> DigestEntries:
     _expect("digest entries", fields, lambda each: _is_list(each, _bucket, BUCKETS), _is_entries)
-    return DigestEntries(tuple(fields[0]), tuple(Entry(*each) for each in fields[1]))
+    return DigestEntries(tuple(fields[0]), tuple(DigestEntry(*each) for each in fields[1]))
 
 
-def _wanted(fields: list[Any]) -> Wanted:
+def _wanted(fields: list[Any]) -> ClaimRequest:
     _expect("wanted", fields, lambda each: _is_list(each, _node_id, MESSAGES_MAX))
-    return Wanted(tuple(fields[0]))
+    return ClaimRequest(tuple(fields[0]))
 
 
 def _expect(what: str, fields: list[Any], *checks: Callable[[Any], bool]) -> None:
@@ -228,7 +228,7 @@ def _incarnation(value: object) -> bool:
 
 
 def _state(value: object) -> bool:
-    return _is_number(value, max(State))
+    return _is_number(value, max(MemberState))
 
 
 def _age_s(value: object) -> bool:
@@ -270,5 +270,5 @@ _READERS: Final[Mapping[int, Callable[[list[Any]], Message]]] = {
     KINDS[DigestRoot]: _digest_root,
     KINDS[DigestBuckets]: _digest_buckets,
     KINDS[DigestEntries]: _digest_entries,
-    KINDS[Wanted]: _wanted,
+    KINDS[ClaimRequest]: _wanted,
 }

@@ -10,20 +10,20 @@ from typing import Final
 from raftlog.membership.digest import entry_of, news
 from raftlog.membership.encoding import claim_bytes
 from raftlog.membership.member import Claim, Member
-from raftlog.membership.messages import DigestBuckets, DigestEntries, DigestRoot, Message, Wanted
-from raftlog.membership.view import View
+from raftlog.membership.messages import ClaimRequest, DigestBuckets, DigestEntries, DigestRoot, Message
+from raftlog.membership.view import MembershipView
 from raftlog.types import NodeId
 
 CLAIMS_BYTES_MAX: Final = 200_000
 """Of one answer: less than a frame takes."""
 
 
-def opening(view: View, now: float) -> list[Message]:
+def opening(view: MembershipView, now: float) -> list[Message]:
     """What begins an exchange: who we are, and a hash of what we know."""
     return [view.claim_about(view.roster.myself, now, with_about=True), DigestRoot(view.roster.digest.root)]
 
 
-def answer(message: Message, view: View, now: float) -> list[Message]:
+def answer(message: Message, view: MembershipView, now: float) -> list[Message]:
     """To one message of an exchange, once the claims beside it have been heard; nothing is the end."""
     digest = view.roster.digest
     match message:
@@ -33,21 +33,21 @@ def answer(message: Message, view: View, now: float) -> list[Message]:
             return _entries(view, digest.differing(buckets))
         case DigestEntries(buckets, entries):
             tell, ask = news(view.roster.in_buckets(buckets), entries)
-            wanted: list[Message] = [Wanted(tuple(ask))] if ask else []
+            wanted: list[Message] = [ClaimRequest(tuple(ask))] if ask else []
             return [*_claims(view, tell, now), *wanted]
-        case Wanted(node_ids):
+        case ClaimRequest(node_ids):
             return _claims(view, node_ids, now)
     return []
 
 
-def _entries(view: View, buckets: Sequence[int]) -> list[Message]:
+def _entries(view: MembershipView, buckets: Sequence[int]) -> list[Message]:
     if not buckets:
         return []  # it came to the same meanwhile
     members = view.roster.in_buckets(tuple(buckets))
     return [DigestEntries(tuple(buckets), tuple(map(entry_of, members)))]
 
 
-def _claims(view: View, node_ids: Iterable[NodeId], now: float) -> list[Message]:
+def _claims(view: MembershipView, node_ids: Iterable[NodeId], now: float) -> list[Message]:
     members = (view.roster.get(node_id) for node_id in node_ids)
     return list(_fitting(view.claim_about(member, now, with_about=True) for member in _known(members)))
 

@@ -17,7 +17,7 @@ BOOT_INCARNATIONS: Final = 2**32
 """Incarnations of one boot epoch."""
 
 
-class State(IntEnum):
+class MemberState(IntEnum):
     """What is believed of a member. At one incarnation a higher state beats a lower one (SWIM 4.2)."""
 
     ALIVE = 0
@@ -29,7 +29,7 @@ class State(IntEnum):
     @property
     def is_up(self) -> bool:
         """Alive or suspect: it is probed, told, and keeps its name."""
-        return self <= State.SUSPECT
+        return self <= MemberState.SUSPECT
 
 
 class Address(NamedTuple):
@@ -42,7 +42,7 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Identity(NamedTuple):
+class GossipIdentity(NamedTuple):
     """Who this process is: what it hands in at its start."""
 
     node_id: NodeId
@@ -73,7 +73,7 @@ class Member(NamedTuple):
     node_id: NodeId
     disk_uuid: bytes
     incarnation: int
-    state: State
+    state: MemberState
     about: About
     since: float
     """On this process's clock: when the state began, as far as known."""
@@ -93,7 +93,7 @@ class Claim(NamedTuple):
     node_id: NodeId
     disk_uuid: bytes
     incarnation: int
-    state: State
+    state: MemberState
     by: NodeId
     """Who suspects it, or found it dead: independent suspicions are told apart by this."""
     age_s: int

@@ -51,7 +51,7 @@ class DigestBuckets(NamedTuple):
     buckets: tuple[int, ...]
 
 
-class Entry(NamedTuple):
+class DigestEntry(NamedTuple):
     """A member in a digest: enough to see who knows more."""
 
     node_id: NodeId
@@ -63,16 +63,16 @@ class Entry(NamedTuple):
 
 
 class DigestEntries(NamedTuple):
-    """All members that the sender has in these buckets; answered with claims that are news to it, and `Wanted`."""
+    """All members that the sender has in these buckets; answered with claims that it lacks, and `ClaimRequest`."""
 
     buckets: tuple[int, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[DigestEntry, ...]
 
 
-class Wanted(NamedTuple):
+class ClaimRequest(NamedTuple):
     """Tell me what you know of these; answered with claims."""
 
     node_ids: tuple[NodeId, ...]
 
 
-Message: TypeAlias = Ping | Ack | Nack | PingRequest | Claim | DigestRoot | DigestBuckets | DigestEntries | Wanted
+Message: TypeAlias = Ping | Ack | Nack | PingRequest | Claim | DigestRoot | DigestBuckets | DigestEntries | ClaimRequest

@@ -9,20 +9,20 @@ from typing import NamedTuple
 
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.encoding import PAYLOAD_OVERHEAD_BYTES, payload_bytes_max
-from raftlog.membership.member import Address, Claim, Member, State
+from raftlog.membership.member import Address, Claim, Member, MemberState
 from raftlog.membership.messages import Message
-from raftlog.membership.view import View
+from raftlog.membership.view import MembershipView
 from raftlog.types import NodeId
 
 
-class Send(NamedTuple):
+class SendDatagram(NamedTuple):
     """One datagram: its messages together are at most `config.payload_bytes_max` when encoded."""
 
     address: Address
     messages: tuple[Message, ...]
 
 
-class Stream(NamedTuple):
+class OpenStream(NamedTuple):
     """Open a stream, send `messages` as one frame, and hand each frame that comes back to `converse`."""
 
     address: Address
@@ -31,23 +31,23 @@ class Stream(NamedTuple):
     """For all of it; failures need not be reported."""
 
 
-class Outbox:
+class GossipOutbox:
     """In the order in which it was sent."""
 
-    def __init__(self, view: View, config: SwimConfig, random: Random) -> None:
+    def __init__(self, view: MembershipView, config: SwimConfig, random: Random) -> None:
         self._view = view
         self._roster = view.roster
         self._news = view.broadcasts
         self._config = config
         self._random = random
-        self._sends: list[Send] = []
-        self._streams: list[Stream] = []
+        self._sends: list[SendDatagram] = []
+        self._streams: list[OpenStream] = []
 
-    def take_sends(self) -> list[Send]:
+    def take_sends(self) -> list[SendDatagram]:
         sends, self._sends = self._sends, []
         return sends
 
-    def take_streams(self) -> list[Stream]:
+    def take_streams(self) -> list[OpenStream]:
         streams, self._streams = self._streams, []
         return streams
 
@@ -56,12 +56,12 @@ class Outbox:
         (Lifeguard: buddy system)."""
         messages = [message]
         besides = None
-        if about is not None and about.state is not State.ALIVE:
+        if about is not None and about.state is not MemberState.ALIVE:
             messages.append(self._view.claim_about(about, now, with_about=False))
             besides = about.node_id
         if self._news:
             messages += self._piggyback(self._config.payload_bytes_max - payload_bytes_max(messages), besides)
-        self._sends.append(Send(address, tuple(messages)))
+        self._sends.append(SendDatagram(address, tuple(messages)))
 
     def gossip(self, now: float, fanout: int) -> None:
         """News to random members, and to one of those that died lately: perhaps it did not."""
@@ -73,10 +73,10 @@ class Outbox:
         for node_id in chosen:
             claims = self._piggyback(self._config.payload_bytes_max - PAYLOAD_OVERHEAD_BYTES)
             if claims:
-                self._sends.append(Send(self._roster.known(node_id).address, tuple(claims)))
+                self._sends.append(SendDatagram(self._roster.known(node_id).address, tuple(claims)))
 
     def _piggyback(self, room: int, besides: NodeId | None = None) -> list[Claim]:
         return self._news.take(room, self._view.retransmits_max, besides)
 
     def open_stream(self, address: Address, messages: list[Message], timeout_s: float) -> None:
-        self._streams.append(Stream(address, tuple(messages), timeout_s))
+        self._streams.append(OpenStream(address, tuple(messages), timeout_s))

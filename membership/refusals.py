@@ -6,17 +6,17 @@ Called by the agent.
 import logging
 from typing import Final
 
-from raftlog.membership.authentication import Refused
+from raftlog.membership.authentication import RefusedDatagram
 
 _logger = logging.getLogger(__name__)
 
 TOLD_INTERVAL_S: Final = 60.0
 _ADVICE: Final = {
-    Refused.FORGED: "signed with another cluster secret, or with none; compare --cluster-secret-file",
-    Refused.CLUSTER: "a broker of another cluster has this address among its own",
-    Refused.VERSION: "another release gossips in another way",
-    Refused.OLD_LIFE: "an earlier life of a process, or a copy of its disk",
-    Refused.OVERLOADED: "more arrives than is looked at",
+    RefusedDatagram.FORGED: "signed with another cluster secret, or with none; compare --cluster-secret-file",
+    RefusedDatagram.CLUSTER: "a broker of another cluster has this address among its own",
+    RefusedDatagram.VERSION: "another release gossips in another way",
+    RefusedDatagram.OLD_LIFE: "an earlier life of a process, or a copy of its disk",
+    RefusedDatagram.OVERLOADED: "more arrives than is looked at",
 }
 
 
@@ -24,15 +24,15 @@ class Refusals:
     """One for each agent."""
 
     def __init__(self) -> None:
-        self._counts = dict.fromkeys(Refused, 0)
-        self._told: dict[Refused, tuple[float, int]] = {}
+        self._counts = dict.fromkeys(RefusedDatagram, 0)
+        self._told: dict[RefusedDatagram, tuple[float, int]] = {}
         """When a line was written, and the count then."""
 
     def counts(self) -> dict[str, int]:
         """By kind, all of them."""
         return {why.value: count for why, count in self._counts.items()}
 
-    def note(self, why: Refused, source: str, now: float) -> bool:
+    def note(self, why: RefusedDatagram, source: str, now: float) -> bool:
         """Count; true when it was written to the log as well."""
         self._counts[why] += 1
         told_at, count = self._told.get(why, (float("-inf"), 0))

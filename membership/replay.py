@@ -20,14 +20,14 @@ WINDOW: Final = 1_024
 SENDERS_MAX: Final = 4_096
 
 
-class Sender(NamedTuple):
+class SenderKey(NamedTuple):
     """`disk` tells the directories apart that a node id had; each counts its starts on its own."""
 
     node_id: NodeId
     disk: bytes
 
 
-class _Window:
+class _ReplayWindow:
     __slots__ = ("highest", "life", "seen")
 
     def __init__(self, life: int) -> None:
@@ -42,21 +42,21 @@ class ReplayGuard:
 
     def __init__(self, senders_max: int = SENDERS_MAX) -> None:
         self._senders_max = senders_max
-        self._windows: dict[Sender, _Window] = {}
+        self._windows: dict[SenderKey, _ReplayWindow] = {}
         """The one that was heard last is at the end."""
 
     def __len__(self) -> int:
         return len(self._windows)
 
-    def is_old_life(self, sender: Sender, life: int) -> bool:
+    def is_old_life(self, sender: SenderKey, life: int) -> bool:
         window = self._windows.get(sender)
         return window is not None and life < window.life
 
-    def note(self, sender: Sender, life: int, number: int) -> bool:
+    def note(self, sender: SenderKey, life: int, number: int) -> bool:
         """Take note of a datagram; false when it was there before, or may have been. Not for an old life."""
         window = self._windows.pop(sender, None)
         if window is None or life > window.life:
-            window = _Window(life)
+            window = _ReplayWindow(life)
         assert life == window.life, f"life {life} of {sender} below {window.life}"
         self._windows[sender] = window
         if len(self._windows) > self._senders_max:
@@ -64,7 +64,7 @@ class ReplayGuard:
         return _note(window, number)
 
 
-def _note(window: _Window, number: int) -> bool:
+def _note(window: _ReplayWindow, number: int) -> bool:
     ahead = number - window.highest
     if ahead > 0:
         # A shift past the window empties it, without a number as long as the gap.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from random import Random
 
 from raftlog.membership.digest import Digest, bucket_of
-from raftlog.membership.member import Member, State
+from raftlog.membership.member import Member, MemberState
 from raftlog.types import NodeId
 
 
@@ -78,7 +78,7 @@ class Roster:
         self.digest.replace(member, None)
         self.dead.pop(member.node_id, None)
 
-    def _sort_in(self, node_id: NodeId, before: State | None, after: State) -> None:
+    def _sort_in(self, node_id: NodeId, before: MemberState | None, after: MemberState) -> None:
         was_up = before is not None and before.is_up
         place = (ring_position(node_id), node_id)
         if after.is_up and not was_up:
@@ -87,9 +87,9 @@ class Roster:
             del self._ring[bisect_left(self._ring, place)]
         self._suspects.discard(node_id)
         self.dead.pop(node_id, None)
-        if after is State.SUSPECT:
+        if after is MemberState.SUSPECT:
             self._suspects.add(node_id)
-        if after is State.DEAD:
+        if after is MemberState.DEAD:
             self.dead[node_id] = None
 
     def others_up(self) -> list[NodeId]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, TypeAlias
 
-from raftlog.membership.member import Claim, Member, State
+from raftlog.membership.member import Claim, Member, MemberState
 
 
 class Order(Enum):
@@ -31,16 +31,16 @@ class Effect(Enum):
     """Somebody else claims the name: the holder keeps it."""
 
 
-Verdict: TypeAlias = State | Effect
+Verdict: TypeAlias = MemberState | Effect
 """The next state, or an effect without one."""
 
-ALIVE, SUSPECT, DEAD, LEFT = State
+ALIVE, SUSPECT, DEAD, LEFT = MemberState
 KEEP, CONFIRM, CONFLICT = Effect
 OLDER, SAME, NEWER = Order
 
-_NOTHING: Final = dict.fromkeys(State, KEEP)
+_NOTHING: Final = dict.fromkeys(MemberState, KEEP)
 
-TRANSITIONS: Final[Mapping[State | None, Mapping[Order, Mapping[State, Verdict]]]] = {
+TRANSITIONS: Final[Mapping[MemberState | None, Mapping[Order, Mapping[MemberState, Verdict]]]] = {
     None: {
         NEWER: {ALIVE: ALIVE, SUSPECT: SUSPECT, DEAD: DEAD, LEFT: LEFT},
     },

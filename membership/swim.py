@@ -18,15 +18,15 @@ from raftlog.membership import exchange
 from raftlog.membership.changes import Conflict, MemberChange
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.encoding import SEQUENCE_MAX
-from raftlog.membership.member import DESCRIPTION_BYTES_MAX, Address, Claim, Identity, Member, State
+from raftlog.membership.member import DESCRIPTION_BYTES_MAX, Address, Claim, GossipIdentity, Member, MemberState
 from raftlog.membership.messages import Ack, Message, Nack, Ping, PingRequest
-from raftlog.membership.outbox import Outbox, Send, Stream
+from raftlog.membership.outbox import GossipOutbox, OpenStream, SendDatagram
 from raftlog.membership.probes import Probe, Probes, Relays
 from raftlog.membership.syncs import Syncs
-from raftlog.membership.view import View
+from raftlog.membership.view import MembershipView
 from raftlog.types import NodeId
 
-__all__ = ["Conflict", "Counters", "MemberChange", "Send", "Sender", "Stream", "Swim"]
+__all__ = ["Conflict", "MemberChange", "OpenStream", "SendDatagram", "Sender", "Swim", "SwimCounters"]
 
 FAREWELLS: Final = 16
 """So many are told directly when this member leaves."""
@@ -42,7 +42,7 @@ class Sender(NamedTuple):
     """Where an answer goes; not necessarily the address by which the others know it."""
 
 
-class Counters(NamedTuple):
+class SwimCounters(NamedTuple):
     """Since the start, and sizes now."""
 
     probes: int
@@ -59,17 +59,17 @@ class Counters(NamedTuple):
 class Swim:
     """This member's view of all of them."""
 
-    def __init__(self, me: Identity, description: bytes, config: SwimConfig, random: Random) -> None:
+    def __init__(self, me: GossipIdentity, description: bytes, config: SwimConfig, random: Random) -> None:
         assert len(description) <= DESCRIPTION_BYTES_MAX, len(description)
         self._me = me
         self._config = config
         self._random = random
-        self._view = View(me, description, config, random)
+        self._view = MembershipView(me, description, config, random)
         self._roster = self._view.roster
         self._broadcasts = self._view.broadcasts
         self._probes = Probes(config)
         self._relays = Relays(config)
-        self._outbox = Outbox(self._view, config, random)
+        self._outbox = GossipOutbox(self._view, config, random)
         self._syncs = Syncs(self._view, self._outbox, config, random)
         self._sequence = random.randint(0, SEQUENCE_MAX)
         self._turns = 0
@@ -180,9 +180,9 @@ class Swim:
         """One of them."""
         return self._roster.get(node_id)
 
-    def counters(self) -> Counters:
+    def counters(self) -> SwimCounters:
         view = self._view
-        return Counters(
+        return SwimCounters(
             probes=self._probe_count,
             probes_failed=self._failed_count,
             suspicions=view.suspected_count,
@@ -192,11 +192,11 @@ class Swim:
             broadcasts_waiting=len(self._broadcasts),
         )
 
-    def take_sends(self) -> list[Send]:
+    def take_sends(self) -> list[SendDatagram]:
         """Datagrams to send now."""
         return self._outbox.take_sends()
 
-    def take_streams(self) -> list[Stream]:
+    def take_streams(self) -> list[OpenStream]:
         """Conversations to begin now; at most a few at a time."""
         return self._outbox.take_streams()
 
@@ -244,7 +244,7 @@ class Swim:
 
     def _handle_claim(self, claim: Claim, sender: Sender, now: float) -> None:
         self._view.hear(claim, now)
-        if claim.node_id == self._me.node_id and claim.state is not State.ALIVE and self._view.outdoes(claim):
+        if claim.node_id == self._me.node_id and claim.state is not MemberState.ALIVE and self._view.outdoes(claim):
             mine = self._view.claim_about(self._roster.myself, now, with_about=True)
             self._outbox.send(sender.address, mine)  # it may be alone in believing that
 

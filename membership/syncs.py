@@ -15,8 +15,8 @@ from typing import Final
 from raftlog.membership import exchange
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.member import Address
-from raftlog.membership.outbox import Outbox
-from raftlog.membership.view import View
+from raftlog.membership.outbox import GossipOutbox
+from raftlog.membership.view import MembershipView
 
 ADDRESSES_MAX: Final = 4_096
 JOINS_AT_ONCE: Final = 3
@@ -25,7 +25,7 @@ JOINS_AT_ONCE: Final = 3
 class Syncs:
     """`due` is the first of both times; nothing is due before `start`."""
 
-    def __init__(self, view: View, outbox: Outbox, config: SwimConfig, random: Random) -> None:
+    def __init__(self, view: MembershipView, outbox: GossipOutbox, config: SwimConfig, random: Random) -> None:
         self._view = view
         self._outbox = outbox
         self._config = config

@@ -14,7 +14,7 @@ from raftlog.membership.awareness import Awareness
 from raftlog.membership.broadcasts import Broadcasts
 from raftlog.membership.changes import Conflict, Conflicts, MemberChange
 from raftlog.membership.config import SwimConfig
-from raftlog.membership.member import INCARNATION_MAX, About, Claim, Identity, Member, State
+from raftlog.membership.member import INCARNATION_MAX, About, Claim, GossipIdentity, Member, MemberState
 from raftlog.membership.roster import Roster
 from raftlog.membership.rounds import Rounds
 from raftlog.membership.states import Effect, judge
@@ -25,14 +25,14 @@ BURIAL_INTERVAL_S: Final = 0.05
 """Between two looks at all suspicions, of which a cut in the network makes many."""
 
 
-class View:
+class MembershipView:
     """`suspicions` has exactly the members in state suspect, this one aside."""
 
-    def __init__(self, me: Identity, description: bytes, config: SwimConfig, random: Random) -> None:
+    def __init__(self, me: GossipIdentity, description: bytes, config: SwimConfig, random: Random) -> None:
         self._me = me
         self._config = config
         about = About(me.first_incarnation, me.address, description)
-        self.roster = Roster(Member(me.node_id, me.disk_uuid, me.first_incarnation, State.ALIVE, about, 0.0))
+        self.roster = Roster(Member(me.node_id, me.disk_uuid, me.first_incarnation, MemberState.ALIVE, about, 0.0))
         self.rounds = Rounds(self.roster, random)
         self.awareness = Awareness(config.awareness_max)
         self.broadcasts = Broadcasts(config.broadcasts_max)
@@ -70,13 +70,13 @@ class View:
         """Whether a claim about us, or a disk that had our name, is old: what we say of ourselves now is newer."""
         me = self.roster.myself
         is_of_holder = claim.disk_uuid != me.disk_uuid and claim.state.is_up
-        return me.state is State.ALIVE and claim.incarnation < me.incarnation and not is_of_holder
+        return me.state is MemberState.ALIVE and claim.incarnation < me.incarnation and not is_of_holder
 
     def accuse(self, node_id: NodeId, incarnation: int, now: float) -> None:
         """It did not answer us at that incarnation: it is suspected, or one more suspects it."""
         member = self.roster.get(node_id)
         if member is not None and member.incarnation == incarnation:
-            self._bad_news(node_id, State.SUSPECT, now)
+            self._bad_news(node_id, MemberState.SUSPECT, now)
 
     def bury(self, now: float) -> None:
         """Those whose time to speak up is over are dead."""
@@ -84,10 +84,10 @@ class View:
             return
         ends = self._suspicion_ends()
         for node_id in [node_id for node_id, end in ends.items() if end <= now]:
-            self._bad_news(node_id, State.DEAD, now)
+            self._bad_news(node_id, MemberState.DEAD, now)
         self.suspicion_due = max(min(self._suspicion_ends().values(), default=math.inf), now + BURIAL_INTERVAL_S)
 
-    def _bad_news(self, node_id: NodeId, state: State, now: float) -> None:
+    def _bad_news(self, node_id: NodeId, state: MemberState, now: float) -> None:
         member = self.roster.get(node_id)
         if member is not None and member.state.is_up:
             self.hear(Claim(node_id, member.disk_uuid, member.incarnation, state, self._me.node_id, 0, None), now)
@@ -107,7 +107,7 @@ class View:
         suspicion = self.suspicions.get(member.node_id)
         by = self._me.node_id if suspicion is None else suspicion.first
         age_s = 0 if member.state.is_up else max(0, int(now - member.since))
-        about = member.about if with_about or member.state is State.ALIVE else None
+        about = member.about if with_about or member.state is MemberState.ALIVE else None
         return Claim(member.node_id, member.disk_uuid, member.incarnation, member.state, by, age_s, about)
 
     # about others
@@ -122,20 +122,20 @@ class View:
             self._confirm(claim)
             self._maybe_learn_about(known, claim)
         elif known is not None and verdict is Effect.KEEP:
-            if known.state is State.ALIVE and claim.state is State.ALIVE and _is_twin(known, claim):
+            if known.state is MemberState.ALIVE and claim.state is MemberState.ALIVE and _is_twin(known, claim):
                 self.conflicts.note(Conflict(known, claim), now)
             self._maybe_learn_about(known, claim)
-        elif isinstance(verdict, State):
+        elif isinstance(verdict, MemberState):
             self._maybe_take(known, claim, verdict, now)
 
-    def _maybe_take(self, known: Member | None, claim: Claim, state: State, now: float) -> None:
+    def _maybe_take(self, known: Member | None, claim: Claim, state: MemberState, now: float) -> None:
         about = _newer_about(known, claim)
         if about is None or (known is None and not self._may_come(claim)):
             return  # not enough is said to know a new one by: an exchange of digests will
         since = now - claim.age_s if known is None or known.state is not state else known.since
         after = Member(claim.node_id, claim.disk_uuid, claim.incarnation, state, about, since)
         self._put(known, after)
-        if state is State.SUSPECT:
+        if state is MemberState.SUSPECT:
             self._begin_suspicion(claim, now)
         self.broadcasts.add(claim)
 
@@ -153,7 +153,7 @@ class View:
     def _put(self, before: Member | None, after: Member) -> None:
         was = None if before is None else before.state
         self.roster.put(after)
-        if before is not None and was is State.SUSPECT and (after.state is not was or _is_newer(after, before)):
+        if before is not None and was is MemberState.SUSPECT and (after.state is not was or _is_newer(after, before)):
             del self.suspicions[after.node_id]
         if after.state.is_up and (was is None or not was.is_up):
             self.rounds.insert(after.node_id)
@@ -196,13 +196,13 @@ class View:
 
     def _hear_of_me(self, claim: Claim, now: float) -> None:
         me = self.roster.myself
-        if me.state is State.LEFT:
+        if me.state is MemberState.LEFT:
             return
         if claim.disk_uuid != me.disk_uuid:
             self._hear_of_namesake(me, claim, now)
-        elif claim.incarnation > me.incarnation and claim.state is State.ALIVE:
+        elif claim.incarnation > me.incarnation and claim.state is MemberState.ALIVE:
             self._contest(me, claim, now)
-        elif claim.incarnation >= me.incarnation and claim.state is not State.ALIVE:
+        elif claim.incarnation >= me.incarnation and claim.state is not MemberState.ALIVE:
             self.awareness.worsen(1)
             self.refuted_count += 1
             self._rise(claim.incarnation)
@@ -229,7 +229,7 @@ class View:
         incarnation = max(above, me.incarnation) + 1
         if incarnation <= INCARNATION_MAX:
             about = me.about._replace(incarnation=incarnation)
-            self._say_of_me(me._replace(incarnation=incarnation, state=State.ALIVE, about=about))
+            self._say_of_me(me._replace(incarnation=incarnation, state=MemberState.ALIVE, about=about))
 
     def appear(self, now: float) -> None:
         """Begin: tell that we are here."""
@@ -237,12 +237,12 @@ class View:
 
     def describe(self, description: bytes) -> None:
         me = self.roster.myself
-        if description != me.description and me.state is not State.LEFT:
+        if description != me.description and me.state is not MemberState.LEFT:
             about = About(me.incarnation + 1, me.address, description)
             self._say_of_me(me._replace(incarnation=about.incarnation, about=about))
 
     def leave(self, now: float) -> None:
-        self._say_of_me(self.roster.myself._replace(state=State.LEFT, since=now))
+        self._say_of_me(self.roster.myself._replace(state=MemberState.LEFT, since=now))
 
     def _say_of_me(self, me: Member) -> None:
         self.roster.put(me)

@@ -37,7 +37,7 @@ class StreamEnd(Exception):
     """The other side closed the stream, or broke its rules."""
 
 
-class Stream(Protocol):
+class GossipStream(Protocol):
     """One stream, from either end. Raises `OSError`, `TimeoutError` and `StreamEnd`."""
 
     peer: Address
@@ -55,7 +55,7 @@ class Wire(Protocol):
 
     on_datagram: Callable[[bytes, Address], None]
     """Called on the loop for every datagram, also one that is longer than it may be."""
-    serve: Callable[[Stream], Awaitable[None]]
+    serve: Callable[[GossipStream], Awaitable[None]]
     """Called for every stream that somebody opened; it ends when this returns."""
     address: Address | None
     """Where it listens, once it was started."""
@@ -68,7 +68,7 @@ class Wire(Protocol):
         """Returns at once and never raises."""
         ...
 
-    async def open(self, address: Address) -> Stream:
+    async def open(self, address: Address) -> GossipStream:
         """Raises `OSError` and `TimeoutError`."""
         ...
 
@@ -80,7 +80,7 @@ class UdpWire(asyncio.DatagramProtocol):
 
     def __init__(self) -> None:
         self.on_datagram: Callable[[bytes, Address], None] = lambda datagram, address: None
-        self.serve: Callable[[Stream], Awaitable[None]] = _serve_nobody
+        self.serve: Callable[[GossipStream], Awaitable[None]] = _serve_nobody
         self.address: Address | None = None
         self.streams_refused = 0
         self._transport: asyncio.DatagramTransport | None = None
@@ -137,7 +137,7 @@ class UdpWire(asyncio.DatagramProtocol):
 
     # streams
 
-    async def open(self, address: Address) -> Stream:
+    async def open(self, address: Address) -> GossipStream:
         async with asyncio.timeout(STREAM_S_MAX):
             return _TcpStream(*await asyncio.open_connection(*address, limit=FRAME_BYTES_MAX), address)
 
@@ -186,7 +186,7 @@ class _TcpStream:
         self._writer.close()
 
 
-async def _serve_nobody(stream: Stream) -> None:
+async def _serve_nobody(stream: GossipStream) -> None:
     return None
 
 

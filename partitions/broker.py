@@ -15,7 +15,7 @@ from typing import Self
 from raftlog.errors import InvalidArgument, Unavailable, UnknownTopic
 from raftlog.partitions.cluster_view import ClusterView
 from raftlog.partitions.consumers import Consumers
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import Addresses
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -55,7 +55,7 @@ from raftlog.partitions.results import (
 from raftlog.partitions.routing.finding import Finder
 from raftlog.partitions.routing.partition import Partition, Shared
 from raftlog.partitions.routing.reads import Reader
-from raftlog.partitions.routing.router import Router
+from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.routing.serving import DataRequests
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.partitions.settings import BrokerSettings
@@ -73,13 +73,15 @@ _LEADERS_MS = 3_000
 class Broker:
     """Use `open`, then `start`."""
 
-    def __init__(self, settings: BrokerSettings, node: Node, metadata: Metadata, surroundings: Surroundings) -> None:
+    def __init__(
+        self, settings: BrokerSettings, node: Node, metadata: ControllerHost, surroundings: Surroundings
+    ) -> None:
         self.settings = settings
         self.counters = Counters()
         self.node = node
         self.metadata = metadata
         self.is_ready = False
-        self._router = Router(node)
+        self._router = PartitionRouter(node)
         self._reader = Reader(node, self._router)
         check_ids = GivenIds(metadata).check
         self._shared = Shared(settings, self._router, self.counters, surroundings.wall_ms, check_ids)
@@ -146,7 +148,7 @@ class Broker:
         surroundings = surroundings or real_surroundings(node_settings)
         node = await Node.open(node_settings, surroundings)
         try:
-            metadata = Metadata.open(node, settings.metadata_settings())
+            metadata = ControllerHost.open(node, settings.metadata_settings())
             broker = cls(settings, node, metadata, surroundings)
             broker._topics.refresh(metadata.state)
         except BaseException:

@@ -11,9 +11,9 @@ from typing import Any, Final
 import raftlog
 from raftlog.config import TopicConfig
 from raftlog.errors import InvalidArgument, RaftlogError
-from raftlog.partitions.controller import Metadata
-from raftlog.partitions.controller.machine import Broker as BrokerRow
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import CreateTopic
+from raftlog.partitions.controller.machine import RegisteredBroker as BrokerRow
 from raftlog.partitions.controller.machine.naming import GroupName
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.gossip.service import Gossip
@@ -57,7 +57,7 @@ class ClusterView:
     def __init__(
         self,
         node: Node,
-        metadata: Metadata,
+        metadata: ControllerHost,
         topics: Topics,
         disk: Callable[[], Disk],
         moves: Moves,

@@ -13,7 +13,7 @@ from raftlog.partitions.node import Node
 from raftlog.partitions.placement.moves import Moves
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.replica.describing import voters_in_sync
-from raftlog.partitions.routing.router import Router
+from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.raft import Role
 from raftlog.raft.ready import Status
 from raftlog.runtime.journal.operations import GroupKey
@@ -64,7 +64,7 @@ class Measuring:
     def __init__(
         self,
         node: Node,
-        router: Router,
+        router: PartitionRouter,
         moves: Moves,
         replicas: Mapping[GroupKey, Replica],
         budget: Budget,

@@ -10,12 +10,12 @@ from uuid import UUID
 
 from raftlog.config import TopicConfig
 from raftlog.errors import InvalidArgument, TopicExists
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import (
     AlterTopicConfigs,
-    Candidate,
     CreateTopic,
     DeleteTopic,
+    PlacementCandidate,
     place,
     settings_of,
 )
@@ -38,7 +38,7 @@ class TopicChanges:
         self,
         settings: BrokerSettings,
         node: Node,
-        metadata: Metadata,
+        metadata: ControllerHost,
         topics: Topics,
         random: Random,
         wall_ms: Callable[[], int],
@@ -155,5 +155,5 @@ class TopicChanges:
         await self._metadata.submit(command, deadline)
 
 
-def _host_count(candidates: Sequence[Candidate]) -> int:
+def _host_count(candidates: Sequence[PlacementCandidate]) -> int:
     return len({candidate.host for candidate in candidates})

@@ -38,26 +38,26 @@ class PositionKind(Enum):
     TIMESTAMP = "timestamp"
 
 
-class Position(NamedTuple):
+class OffsetPosition(NamedTuple):
     """`value` is an offset, or milliseconds since 1970, as the kind says."""
 
     kind: PositionKind
     value: int = 0
 
 
-EARLIEST: Final = Position(PositionKind.EARLIEST)
-LATEST: Final = Position(PositionKind.LATEST)
+EARLIEST: Final = OffsetPosition(PositionKind.EARLIEST)
+LATEST: Final = OffsetPosition(PositionKind.LATEST)
 
 
 @dataclass(frozen=True)
-class Positions:
+class OffsetPositions:
     """One side of what is read. `option` is how the user said it, for errors."""
 
-    unnamed: Position
-    named: Mapping[str, Mapping[int, Position]] = field(default_factory=dict)
+    unnamed: OffsetPosition
+    named: Mapping[str, Mapping[int, OffsetPosition]] = field(default_factory=dict)
     option: str = "default"
 
-    def at(self, topic: str, partition: int) -> Position:
+    def at(self, topic: str, partition: int) -> OffsetPosition:
         return self.named.get(topic, {}).get(partition, self.unnamed)
 
     def check(self, partitions: Mapping[str, int]) -> None:
@@ -72,12 +72,12 @@ class Positions:
                     )
 
 
-def starting_positions(options: Options, default: Position = EARLIEST) -> Positions:
+def starting_positions(options: Options, default: OffsetPosition = EARLIEST) -> OffsetPositions:
     """From `startingOffsets`, `startingTimestamp` or `startingOffsetsByTimestamp`; raises `InvalidArgument`."""
     return _positions(options, "starting", default, EARLIEST)
 
 
-def ending_positions(options: Options, default: Position = LATEST) -> Positions:
+def ending_positions(options: Options, default: OffsetPosition = LATEST) -> OffsetPositions:
     """From `endingOffsets`, `endingTimestamp` or `endingOffsetsByTimestamp`; raises `InvalidArgument`."""
     return _positions(options, "ending", default, LATEST)
 
@@ -86,23 +86,23 @@ def option_names(side: Side) -> tuple[str, str, str]:
     return f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp"
 
 
-def _positions(options: Options, side: Side, default: Position, unnamed: Position) -> Positions:
+def _positions(options: Options, side: Side, default: OffsetPosition, unnamed: OffsetPosition) -> OffsetPositions:
     offsets, timestamp, by_timestamp = option_names(side)
     which = options.one_of(offsets, timestamp, by_timestamp)
     if which is None:
-        return Positions(default)
+        return OffsetPositions(default)
     text = options.text(which)
     if which == timestamp:
-        return Positions(Position(PositionKind.TIMESTAMP, milliseconds(text, which)), option=which)
+        return OffsetPositions(OffsetPosition(PositionKind.TIMESTAMP, milliseconds(text, which)), option=which)
     if which == by_timestamp:
-        return Positions(unnamed, _by_partition(text, which, _timestamp), which)
+        return OffsetPositions(unnamed, _by_partition(text, which, _timestamp), which)
     words = {position.kind.value: position for position in (EARLIEST, LATEST)}
     if text.lower() in words:
-        return Positions(words[text.lower()], option=which)
-    return Positions(unnamed, _by_partition(text, which, _offset), which)
+        return OffsetPositions(words[text.lower()], option=which)
+    return OffsetPositions(unnamed, _by_partition(text, which, _offset), which)
 
 
-def _by_partition(text: str, option: str, read: Any) -> dict[str, dict[int, Position]]:
+def _by_partition(text: str, option: str, read: Any) -> dict[str, dict[int, OffsetPosition]]:
     try:
         topics = orjson.loads(text)
         if not isinstance(topics, dict):
@@ -117,7 +117,7 @@ def _by_partition(text: str, option: str, read: Any) -> dict[str, dict[int, Posi
         raise InvalidArgument(f"{option} is {forms}, not {text!r}: {error}") from None
 
 
-def _partitions(partitions: object, option: str, read: Any) -> dict[int, Position]:
+def _partitions(partitions: object, option: str, read: Any) -> dict[int, OffsetPosition]:
     if not isinstance(partitions, dict):
         raise ValueError(f"{partitions!r} is no object of partitions")
     return {_partition_number(number): read(value, option) for number, value in partitions.items()}
@@ -129,18 +129,18 @@ def _partition_number(text: str) -> int:
     return int(text)
 
 
-def _offset(value: object, option: str) -> Position:
+def _offset(value: object, option: str) -> OffsetPosition:
     if value == EARLIEST_NUMBER:
         return EARLIEST
     if value == LATEST_NUMBER:
         return LATEST
     if type(value) is not int or not 0 <= value <= _OFFSET_MAX:
         raise ValueError(f"{value!r} is no offset; -2 is the earliest, -1 the latest")
-    return Position(PositionKind.OFFSET, value)
+    return OffsetPosition(PositionKind.OFFSET, value)
 
 
-def _timestamp(value: object, option: str) -> Position:
-    return Position(PositionKind.TIMESTAMP, milliseconds(str(value), option))
+def _timestamp(value: object, option: str) -> OffsetPosition:
+    return OffsetPosition(PositionKind.TIMESTAMP, milliseconds(str(value), option))
 
 
 def milliseconds(text: str, option: str) -> int:

@@ -5,7 +5,7 @@
 `EVENTS` is the whole list, and docs/OPERATIONS.md has the same table. A name or a field that is not in it is a defect,
 and an assertion says so. Names and fields stay what they are from release to release; fields hold numbers, short words
 and names, never the contents of records and nothing secret. Every layer may call this. How many lines of one name are
-written in a second is bounded where they are written (`raftlog.cli.event_limit`).
+written in a second is bounded where they are written (`raftlog.cli.serve.event_limit`).
 """
 
 import logging
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR
 
 
-class Kind(NamedTuple):
+class EventKind(NamedTuple):
     """One kind of event: how severe, with which fields, and what it means."""
 
     level: int
@@ -22,11 +22,11 @@ class Kind(NamedTuple):
     meaning: str
 
 
-def _kind(level: int, fields: str, meaning: str) -> Kind:
-    return Kind(level, frozenset(fields.split()), meaning)
+def _kind(level: int, fields: str, meaning: str) -> EventKind:
+    return EventKind(level, frozenset(fields.split()), meaning)
 
 
-EVENTS: Final[dict[str, Kind]] = {
+EVENTS: Final[dict[str, EventKind]] = {
     # the process
     "process_started": _kind(INFO, "node version data_dir pid", "the broker opens its data directory"),
     "process_ready": _kind(INFO, "node cluster_id http rpc", "it serves"),

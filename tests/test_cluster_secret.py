@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from raftlog.cli.cluster import cluster
+from raftlog.cli.cluster.verbs import cluster
 from raftlog.cluster_secret import KEYS_MAX, ClusterSecret, create_secret, ensure_secret, read_secret
 from raftlog.errors import InvalidArgument
 

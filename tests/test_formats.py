@@ -35,7 +35,7 @@ from raftlog.storage.directory import FEATURE_LEVEL, FORMAT_VERSION, internal, m
 from raftlog.storage.gap import GAP, GAP_VERSION, REASON_COMPACTED, REASON_LOST
 from raftlog.storage.lone_log import LoneLog
 from raftlog.storage.real_disk import RealDisk
-from raftlog.storage.roll import Member, Roll, decode_roll, encode_roll
+from raftlog.storage.roll import Roll, RollMember, decode_roll, encode_roll
 from raftlog.storage.rows import ROW_SIZE, unpack_rows
 from raftlog.storage.time_index import ENTRY_SIZE, SPACING_BYTES
 from raftlog.types import Offset, TopicPartition
@@ -233,7 +233,7 @@ def test_the_meta_checksum_is_the_one_described(example: Path) -> None:
 
 
 def test_the_roll_tables_read_a_roll_with_everything() -> None:
-    voters = (Member(1, uuid.UUID(int=11)), Member(2, uuid.UUID(int=12)))
+    voters = (RollMember(1, uuid.UUID(int=11)), RollMember(2, uuid.UUID(int=12)))
     roll = Roll(uuid.UUID(GROUP_ID), 7, 3, 40, -1, CREATED_MS, 5, voters, (), voters[:1], (("b", "2"), ("a", "é")))
     payload = encode_roll(roll)
     fixed, member = layout("roll"), layout("member")

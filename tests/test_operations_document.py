@@ -10,10 +10,10 @@ import click
 
 import raftlog
 from raftlog.api import codes
-from raftlog.api.http.measured import HttpMeasured
-from raftlog.api.http.metrics import Metrics
+from raftlog.api.http.metrics.measured import HttpMeasured
+from raftlog.api.http.metrics.metrics import Metrics
 from raftlog.cli.entry import raftlog as command
-from raftlog.cli.serve import serve
+from raftlog.cli.serve.verb import serve
 from raftlog.events import EVENTS
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.gossip.settings import GossipSettings

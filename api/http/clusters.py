@@ -7,13 +7,13 @@ from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND, UNKNOWN_V3
 from raftlog.api.http import v3_shapes as shapes
-from raftlog.api.http.answers import json_answer, no_content
-from raftlog.api.http.bodies import BodyReader
 from raftlog.api.http.json_fields import refuse_unknown
-from raftlog.api.http.problems import HttpProblem
-from raftlog.api.http.records_produce import timeout_ms
-from raftlog.api.http.request_headers import base_url
-from raftlog.api.http.routing import Handler, Router, Target
+from raftlog.api.http.records.produce import timeout_ms
+from raftlog.api.http.server.answers import json_answer, no_content
+from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.api.http.server.request_headers import base_url
+from raftlog.api.http.server.routing import Handler, HttpRouter, Target
 from raftlog.api.http.topics import find_partition
 from raftlog.config import TopicConfig
 from raftlog.errors import UnknownPartition, UnknownTopic
@@ -42,7 +42,7 @@ class ClusterHandlers:
         self._broker = broker
         self._bodies = bodies
 
-    def add_to(self, router: Router) -> None:
+    def add_to(self, router: HttpRouter) -> None:
         for method, pattern, handler in (
             ("GET", "/v3/clusters", self.clusters),
             ("GET", _CLUSTER, self.cluster),

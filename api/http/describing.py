@@ -6,8 +6,8 @@ from typing import Final
 from aiohttp import web
 
 import raftlog
-from raftlog.api.http.answers import answer, json_answer
-from raftlog.api.http.routing import Router, Target
+from raftlog.api.http.server.answers import answer, json_answer
+from raftlog.api.http.server.routing import HttpRouter, Target
 
 LINKS: Final = {
     "openapi": "/openapi.json",
@@ -28,7 +28,7 @@ class DescribingHandlers:
     def __init__(self) -> None:
         self._document: bytes | None = None
 
-    def add_to(self, router: Router) -> None:
+    def add_to(self, router: HttpRouter) -> None:
         router.add("GET", "/", self.root)
         router.add("GET", "/openapi.json", self.document)
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Final, Self
 
 from raftlog.api.codes import BAD_REQUEST, EMPTY_REQUEST, INVALID_JSON
-from raftlog.api.http.problems import HttpProblem
+from raftlog.api.http.server.problems import HttpProblem
 from raftlog.records.field_names import unknown_field
 from raftlog.records.json_record import shown
 

@@ -2,10 +2,10 @@
 
 from aiohttp import web
 
-from raftlog.api.http.answers import json_answer
 from raftlog.api.http.json_fields import INT64_MAX
-from raftlog.api.http.records_produce import LEADER_HEADER, timeout_ms
-from raftlog.api.http.routing import Router, Target, flag, partition_number, query_int
+from raftlog.api.http.records.produce import LEADER_HEADER, timeout_ms
+from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.routing import HttpRouter, Target, flag, partition_number, query_int
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 
@@ -18,7 +18,7 @@ class ProducerHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def add_to(self, router: Router) -> None:
+    def add_to(self, router: HttpRouter) -> None:
         router.add("POST", "/producers", self.allocate, query=("fresh", "timeout"), takes_body=False)
         router.add("DELETE", _RECORDS, self.delete_records, query=("before", "timeout"))
 

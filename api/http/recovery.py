@@ -6,13 +6,13 @@ from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST
 from raftlog.api.http.admin.reading import deadline_of, place_of
-from raftlog.api.http.answers import json_answer
-from raftlog.api.http.bodies import BodyReader
 from raftlog.api.http.json_fields import INT32_MAX, refuse_unknown
-from raftlog.api.http.problems import HttpProblem
-from raftlog.api.http.routing import Router, Target
+from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.placement.recovery import Absent, Recovered, Standing
+from raftlog.partitions.placement.recovery import Absent, Recovered, ReplicaStanding
 
 
 class RecoveryHandlers:
@@ -21,7 +21,7 @@ class RecoveryHandlers:
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
         self._broker, self._bodies = broker, bodies
 
-    def add_to(self, router: Router) -> None:
+    def add_to(self, router: HttpRouter) -> None:
         router.add("POST", "/v1/partitions/{namespace}/{topic}/{partition}/recover", self.recover, query=("timeout",))
 
     async def recover(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -65,7 +65,7 @@ def _recovered(topic: str, number: int, recovered: Recovered) -> dict[str, Any]:
     }
 
 
-def _replica(node: int, standing: Standing | Absent) -> dict[str, Any]:
+def _replica(node: int, standing: ReplicaStanding | Absent) -> dict[str, Any]:
     if isinstance(standing, Absent):
         return {"node_id": node, "reachable": True, "has_replica": False}
     return {

@@ -4,8 +4,8 @@ from aiohttp import web
 
 from raftlog.api.http.admin import shapes
 from raftlog.api.http.admin.reading import deadline_of
-from raftlog.api.http.answers import json_answer
-from raftlog.api.http.routing import Router, Target
+from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
 
 
@@ -15,7 +15,7 @@ class StatusHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def add_to(self, router: Router) -> None:
+    def add_to(self, router: HttpRouter) -> None:
         router.add("GET", "/v1/status/ready", self.ready)
         router.add("GET", "/v1/cluster/health_overview", self.health)
         router.add("GET", "/v1/cluster/uuid", self.uuid)

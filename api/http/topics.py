@@ -4,9 +4,9 @@ from typing import Any
 
 from aiohttp import web
 
-from raftlog.api.http.answers import json_answer
-from raftlog.api.http.records_produce import timeout_ms
-from raftlog.api.http.routing import Router, Target, partition_number
+from raftlog.api.http.records.produce import timeout_ms
+from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.routing import HttpRouter, Target, partition_number
 from raftlog.errors import UnknownPartition
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -22,7 +22,7 @@ class TopicHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def add_to(self, router: Router) -> None:
+    def add_to(self, router: HttpRouter) -> None:
         router.add("GET", "/topics", self.topics)
         router.add("GET", "/topics/{topic}", self.topic)
         router.add("GET", "/topics/{topic}/partitions", self.partitions)

@@ -4,11 +4,11 @@ Jepsen's Maelstrom runs many nodes on one machine, routes every message between 
 judges what the clients saw. A node here is this project's own driver, journal and logs on a real directory; only the
 way between processes is another one (`wire`). docs/MAELSTROM.md says what each workload promises.
 
-The composition root, `raftlog maelstrom`, comes in through `Node`. This room goes to the driver itself: there are no
-topics, no controller and no brokers under it.
+The composition root, `raftlog maelstrom`, comes in through `MaelstromNode`. This room goes to the driver itself: there
+are no topics, no controller and no brokers under it.
 """
 
-from raftlog.api.maelstrom.node import Node
-from raftlog.api.maelstrom.settings import NodeSettings
+from raftlog.api.maelstrom.node import MaelstromNode
+from raftlog.api.maelstrom.settings import MaelstromSettings
 
-__all__ = ["Node", "NodeSettings"]
+__all__ = ["MaelstromNode", "MaelstromSettings"]

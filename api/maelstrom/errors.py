@@ -27,7 +27,7 @@ class Code(IntEnum):
     PRECONDITION_FAILED = 22
 
 
-class Refused(RequestError):
+class MaelstromError(RequestError):
     """A request that is answered with this code, definitely."""
 
     def __init__(self, code: Code, text: str) -> None:
@@ -35,7 +35,7 @@ class Refused(RequestError):
         self.code = code
 
 
-class Malformed(Refused):
+class Malformed(MaelstromError):
     """A request, or a line, that is not what the protocol says."""
 
     def __init__(self, text: str) -> None:
@@ -44,7 +44,7 @@ class Malformed(Refused):
 
 def code_of(error: RaftlogError) -> Code:
     """What a client is told."""
-    if isinstance(error, Refused):
+    if isinstance(error, MaelstromError):
         return error.code
     if isinstance(error, OutcomeUnknown):
         return Code.TIMEOUT if isinstance(error, DeadlineExceeded | TimeoutError) else Code.CRASH

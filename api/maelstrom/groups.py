@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from crc32c import crc32c
 
 from raftlog.api.maelstrom.keyspace import Keyspace
-from raftlog.api.maelstrom.settings import NodeSettings
+from raftlog.api.maelstrom.settings import MaelstromSettings
 from raftlog.api.maelstrom.wire import MaelstromTransport
 from raftlog.errors import RaftlogError, StorageError
 from raftlog.partitions.node.campaigns import Campaigns
@@ -29,7 +29,7 @@ from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.log.control_entries import member_of
 from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.replica.group import Group
-from raftlog.runtime.rpc import Identity
+from raftlog.runtime.rpc import PeerIdentity
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.roll import Roll
 from raftlog.storage.sync_threads import SyncThreads
@@ -39,7 +39,7 @@ _SYNC_THREADS: Final = 2
 _SPACE: Final = uuid.UUID("5e5b1a8b-55a1-4c4c-9c43-0c8f7f6f6d10")
 
 
-class Cluster(NamedTuple):
+class MaelstromCluster(NamedTuple):
     """The nodes by name, in the order of the `init` message, and how many groups they have."""
 
     me: str
@@ -71,13 +71,13 @@ class Cluster(NamedTuple):
         return self.names[number % len(self.names)]
 
 
-class Groups:
+class MaelstromGroups:
     """See the module. `post(name, body)` hands a message to the network, `on_failure` hears when the disk fails."""
 
     def __init__(
         self,
-        settings: NodeSettings,
-        cluster: Cluster,
+        settings: MaelstromSettings,
+        cluster: MaelstromCluster,
         post: Callable[[str, dict[str, Any]], None],
         on_failure: Callable[[RaftlogError], None],
     ) -> None:
@@ -98,13 +98,13 @@ class Groups:
     def _open(
         self,
         disk: RealDisk,
-        settings: NodeSettings,
+        settings: MaelstromSettings,
         post: Callable[[str, dict[str, Any]], None],
         on_failure: Callable[[RaftlogError], None],
     ) -> None:
         identity, cluster = self._directory.identity, self._cluster
         random = Random()  # noqa: S311  # election timeouts and correlations; seeded by the operating system
-        shown = Identity(cluster.id, identity.node_id, identity.disk_uuid, identity.boot_epoch, 0, "")
+        shown = PeerIdentity(cluster.id, identity.node_id, identity.disk_uuid, identity.boot_epoch, 0, "")
         self.transport = MaelstromTransport(
             shown, cluster.others(), cluster.other_replicas(), post, random, settings.linger_ms / 1000
         )

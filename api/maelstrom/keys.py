@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from raftlog.api.maelstrom.errors import Code
-from raftlog.api.maelstrom.groups import Groups
+from raftlog.api.maelstrom.groups import MaelstromGroups
 from raftlog.api.maelstrom.keyspace import Keyspace
-from raftlog.api.maelstrom.machine import Command, Outcome
+from raftlog.api.maelstrom.machine import CommandOutcome, KeyCommand
 from raftlog.errors import (
     DeadlineExceeded,
     InvalidArgument,
@@ -37,7 +37,7 @@ _NO_CODE: Final = -1
 class Keys:
     """See the module."""
 
-    def __init__(self, groups: Groups, repeat_ms: int) -> None:
+    def __init__(self, groups: MaelstromGroups, repeat_ms: int) -> None:
         """Reads, and commands that may be done twice, are asked again when they were not answered for `repeat_ms`."""
         self._groups, self._repeat_ms = groups, repeat_ms
         self._loop = asyncio.get_running_loop()
@@ -51,14 +51,14 @@ class Keys:
 
     # commands
 
-    async def execute(self, command: Command, deadline: Deadline, *, may_repeat: bool = False) -> Outcome:
+    async def execute(self, command: KeyCommand, deadline: Deadline, *, may_repeat: bool = False) -> CommandOutcome:
         """Raises `Unavailable` and `InvalidArgument` (nothing happened), `OutcomeUnknown`."""
         outcomes = await self._execute(self.of(command.key), [command], deadline, may_repeat)
         return outcomes[0]
 
-    async def execute_all(self, commands: Sequence[Command], deadline: Deadline) -> None:
+    async def execute_all(self, commands: Sequence[KeyCommand], deadline: Deadline) -> None:
         """Commands that may be done twice, for any keys. When some of them were done it is `OutcomeUnknown`."""
-        by_space: dict[int, list[Command]] = {}
+        by_space: dict[int, list[KeyCommand]] = {}
         for command in commands:
             by_space.setdefault(self.of(command.key).number, []).append(command)
         spaces = self.all()
@@ -74,8 +74,8 @@ class Keys:
             raise OutcomeUnknown(f"done for some of the keys only: {failures[0]}")
 
     async def _execute(
-        self, space: Keyspace, commands: Sequence[Command], deadline: Deadline, may_repeat: bool
-    ) -> list[Outcome]:
+        self, space: Keyspace, commands: Sequence[KeyCommand], deadline: Deadline, may_repeat: bool
+    ) -> list[CommandOutcome]:
         unknown: OutcomeUnknown | None = None
         while True:
             try:
@@ -91,8 +91,8 @@ class Keys:
                 raise unknown or error from None
 
     async def _attempt(
-        self, space: Keyspace, commands: Sequence[Command], deadline: Deadline, may_repeat: bool
-    ) -> list[Outcome]:
+        self, space: Keyspace, commands: Sequence[KeyCommand], deadline: Deadline, may_repeat: bool
+    ) -> list[CommandOutcome]:
         if space.is_leader:
             return await self._propose(space, commands, deadline)
         leader = space.leader
@@ -107,7 +107,7 @@ class Keys:
         answer = await self._groups.transport.call(leader, call)
         return _outcomes_of(answer, len(commands))
 
-    async def _propose(self, space: Keyspace, commands: Sequence[Command], deadline: float) -> list[Outcome]:
+    async def _propose(self, space: Keyspace, commands: Sequence[KeyCommand], deadline: float) -> list[CommandOutcome]:
         try:
             async with asyncio.timeout_at(deadline):
                 return await space.propose(commands)
@@ -157,7 +157,7 @@ class Keys:
         return Answer([[_NO_CODE if code is None else int(code), offset] for code, offset in outcomes])
 
 
-def _commands_of(call: Call) -> tuple[int, list[Command]]:
+def _commands_of(call: Call) -> tuple[int, list[KeyCommand]]:
     """Raises `InvalidArgument`."""
     match call:
         case Call(name=name, value=[int(number), [*pairs]]) if name == COMMANDS and pairs and number >= 0:
@@ -166,17 +166,17 @@ def _commands_of(call: Call) -> tuple[int, list[Command]]:
     raise InvalidArgument(f"a request {call.name} that cannot be read")
 
 
-def _command_of(pair: Any) -> Command:
+def _command_of(pair: Any) -> KeyCommand:
     match pair:
         case [str(key), str(what)]:
-            return Command(key, what)
+            return KeyCommand(key, what)
     raise InvalidArgument("a command that cannot be read")
 
 
-def _outcomes_of(answer: Answer, count: int) -> list[Outcome]:
+def _outcomes_of(answer: Answer, count: int) -> list[CommandOutcome]:
     """What a leader answered to so many commands. It was done, so an answer that cannot be read tells nothing else."""
     try:
-        outcomes = [Outcome(None if code == _NO_CODE else Code(code), offset) for code, offset in answer.value]
+        outcomes = [CommandOutcome(None if code == _NO_CODE else Code(code), offset) for code, offset in answer.value]
     except (TypeError, ValueError) as error:
         raise OutcomeUnknown(f"an answer that cannot be read: {error}") from None
     if len(outcomes) != count:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from raftlog.api.maelstrom.machine import Command, Machine, Outcome
+from raftlog.api.maelstrom.machine import CommandOutcome, KeyCommand, KeyMachine
 from raftlog.errors import InvalidBatch
 from raftlog.raft import Role
 from raftlog.records import build_batch, read_records
@@ -24,7 +24,7 @@ _logger = logging.getLogger(__name__)
 BATCH_BYTES_MAX: Final = 128 * 1024
 """Commands of one turn beyond this go in several batches."""
 _READ_BYTES: Final = 256 * 1024
-_Waiting = tuple[Sequence[Command], "asyncio.Future[list[Outcome]]"]
+_Waiting = tuple[Sequence[KeyCommand], "asyncio.Future[list[CommandOutcome]]"]
 
 
 class Keyspace:
@@ -32,12 +32,12 @@ class Keyspace:
 
     def __init__(self, number: int, group: Group, loop: asyncio.AbstractEventLoop) -> None:
         self.number, self.group = number, group
-        self.machine = Machine()
+        self.machine = KeyMachine()
         self._loop = loop
         self._applied = Index(0)
         self._queue: list[_Waiting] = []
         """Commands of this turn."""
-        self._expected: dict[Index, asyncio.Future[list[Outcome]]] = {}
+        self._expected: dict[Index, asyncio.Future[list[CommandOutcome]]] = {}
         """Committed batches of this process whose commands are not applied here yet."""
         self.step()
 
@@ -54,14 +54,14 @@ class Keyspace:
 
     # commands
 
-    def propose(self, commands: Sequence[Command]) -> "asyncio.Future[list[Outcome]]":
+    def propose(self, commands: Sequence[KeyCommand]) -> "asyncio.Future[list[CommandOutcome]]":
         """Append them, all or nothing, one after another; the outcome of each, once they are committed and applied.
 
         The future fails as that of `Group.propose` does; it may stay pending for long.
         """
         if not self._queue:
             self._loop.call_soon(self._append_queued)
-        waiting: asyncio.Future[list[Outcome]] = self._loop.create_future()
+        waiting: asyncio.Future[list[CommandOutcome]] = self._loop.create_future()
         self._queue.append((commands, waiting))
         return waiting
 
@@ -83,14 +83,16 @@ class Keyspace:
         committed = self.group.propose_as([build_batch(records)], self._expect)
         committed.add_done_callback(partial(self._committed, batch))
 
-    def _expect(self, committed: Committed) -> "asyncio.Future[list[Outcome]]":
+    def _expect(self, committed: Committed) -> "asyncio.Future[list[CommandOutcome]]":
         """A batch of this process is committed. Its commands are applied later in the turn, or once it is durable."""
         index = committed.last_index
         assert index > self._applied, f"entry {index} was applied before its outcome was known"
         outcomes = self._expected[index] = self._loop.create_future()
         return outcomes
 
-    def _committed(self, batch: Sequence[_Waiting], committed: "asyncio.Future[asyncio.Future[list[Outcome]]]") -> None:
+    def _committed(
+        self, batch: Sequence[_Waiting], committed: "asyncio.Future[asyncio.Future[list[CommandOutcome]]]"
+    ) -> None:
         error = committed.exception()
         if error is None:
             committed.result().add_done_callback(partial(_tell, batch))
@@ -111,7 +113,7 @@ class Keyspace:
                 if expected is not None:
                     expected.set_result(outcomes)
 
-    def _apply(self, batch: bytes) -> list[Outcome]:
+    def _apply(self, batch: bytes) -> list[CommandOutcome]:
         try:
             records = list(read_records(batch))
         except InvalidBatch as error:
@@ -121,7 +123,7 @@ class Keyspace:
         return [apply((each.key or b"").decode(errors="replace"), each.value or b"") for each in records]
 
 
-def _tell(batch: Sequence[_Waiting], applied: "asyncio.Future[list[Outcome]]") -> None:
+def _tell(batch: Sequence[_Waiting], applied: "asyncio.Future[list[CommandOutcome]]") -> None:
     outcomes = iter(applied.result())
     for commands, waiting in batch:
         own = [next(outcomes) for _ in commands]

@@ -22,7 +22,7 @@ CAS: Final = "cas"
 ADD: Final = "add"
 
 
-class Command(NamedTuple):
+class KeyCommand(NamedTuple):
     """Something to be done to a key; `what` is the JSON list. Both are texts."""
 
     key: str
@@ -32,22 +32,22 @@ class Command(NamedTuple):
         return NewRecord(self.what.encode(), self.key.encode())
 
 
-class Outcome(NamedTuple):
+class CommandOutcome(NamedTuple):
     """What a committed command came to: `offset` of a send, `code` when it changed nothing."""
 
     code: Code | None = None
     offset: int = -1
 
 
-_DONE: Final = Outcome()
+_DONE: Final = CommandOutcome()
 
 
-def command(key: object, what: str, *arguments: object) -> Command:
+def command(key: object, what: str, *arguments: object) -> KeyCommand:
     """Raises `Malformed` for what is too large."""
-    return Command(text_of(key), text_of([what, *arguments]))
+    return KeyCommand(text_of(key), text_of([what, *arguments]))
 
 
-class Machine:
+class KeyMachine:
     """By the text of their keys."""
 
     def __init__(self) -> None:
@@ -57,20 +57,20 @@ class Machine:
         """By offset, as texts."""
         self.committed: dict[str, int] = {}
 
-    def apply(self, key: str, what: bytes) -> Outcome:
+    def apply(self, key: str, what: bytes) -> CommandOutcome:
         """The next command of the log."""
         try:
             return self._apply(key, json.loads(what))
         except (ValueError, RecursionError, Malformed):
-            return Outcome(Code.ABORT)
+            return CommandOutcome(Code.ABORT)
 
-    def _apply(self, key: str, parts: Any) -> Outcome:
+    def _apply(self, key: str, parts: Any) -> CommandOutcome:
         match parts:
             case ["send", message]:
                 text = text_of(message)
                 messages = self.messages.setdefault(key, [])
                 messages.append(text)
-                return Outcome(offset=len(messages) - 1)
+                return CommandOutcome(offset=len(messages) - 1)
             case ["commit", int(committed)]:
                 self.committed[key] = max(committed, self.committed.get(key, 0))
                 return _DONE
@@ -82,13 +82,13 @@ class Machine:
             case ["add"]:
                 self.elements[key] = None
                 return _DONE
-        return Outcome(Code.ABORT)
+        return CommandOutcome(Code.ABORT)
 
-    def _compare_and_set(self, key: str, expected: str, value: str) -> Outcome:
+    def _compare_and_set(self, key: str, expected: str, value: str) -> CommandOutcome:
         found = self.registers.get(key)
         if found is None:
-            return Outcome(Code.KEY_DOES_NOT_EXIST)
+            return CommandOutcome(Code.KEY_DOES_NOT_EXIST)
         if found != expected:
-            return Outcome(Code.PRECONDITION_FAILED)
+            return CommandOutcome(Code.PRECONDITION_FAILED)
         self.registers[key] = value
         return _DONE

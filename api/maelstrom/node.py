@@ -17,15 +17,15 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from raftlog.api.maelstrom.counting import Counts
-from raftlog.api.maelstrom.errors import Code, Malformed, Refused, code_of
-from raftlog.api.maelstrom.groups import Cluster, Groups
+from raftlog.api.maelstrom.errors import Code, MaelstromError, Malformed, code_of
+from raftlog.api.maelstrom.groups import MaelstromCluster, MaelstromGroups
 from raftlog.api.maelstrom.keys import Keys
 from raftlog.api.maelstrom.messages import Message, field, line_of, parse
-from raftlog.api.maelstrom.settings import NodeSettings
+from raftlog.api.maelstrom.settings import MaelstromSettings
 from raftlog.api.maelstrom.wire import TYPE as RAFT
 from raftlog.api.maelstrom.workloads import g_set, kafka, lin_kv
 from raftlog.api.maelstrom.workloads.broadcast import TYPE as GOSSIP
-from raftlog.api.maelstrom.workloads.broadcast import Gossip
+from raftlog.api.maelstrom.workloads.broadcast import BroadcastGossip
 from raftlog.errors import LogClosed, OutcomeUnknown, Overloaded, RaftlogError, Unavailable
 from raftlog.partitions.deadline import Deadline, deadline_in
 
@@ -60,19 +60,19 @@ _READ_KEY: Final = _Request("lin-kv", lin_kv.read)
 _READ_SET: Final = _Request("g-set", g_set.read)
 
 
-class Node:
+class MaelstromNode:
     """See the module. Made on a running loop."""
 
     def __init__(
-        self, settings: NodeSettings, write: Callable[[bytes], None], fail: Callable[[RaftlogError], None]
+        self, settings: MaelstromSettings, write: Callable[[bytes], None], fail: Callable[[RaftlogError], None]
     ) -> None:
         self._settings, self._write, self._fail = settings, write, fail
         self._loop = asyncio.get_running_loop()
         self.counts = Counts()
-        self._cluster: Cluster | None = None
-        self._groups: Groups | None = None
+        self._cluster: MaelstromCluster | None = None
+        self._groups: MaelstromGroups | None = None
         self._keys: Keys | None = None
-        self._gossip: Gossip | None = None
+        self._gossip: BroadcastGossip | None = None
         self._is_broadcasting = False
         """Whether a read without a key asks for what was broadcast."""
         self._is_closed = False
@@ -112,7 +112,7 @@ class Node:
         elif cluster is None:
             raise Unavailable("this node has not been initialized")
         elif message.dest != cluster.me:
-            raise Refused(Code.NODE_NOT_FOUND, f"{message.dest} is not here: this is {cluster.me}")
+            raise MaelstromError(Code.NODE_NOT_FOUND, f"{message.dest} is not here: this is {cluster.me}")
         elif message.type in (RAFT, GOSSIP):
             self._take_from_node(cluster, message)
         elif "in_reply_to" in message.body:
@@ -126,17 +126,17 @@ class Node:
             raise Malformed("node_ids names every node once, and node_id is one of them")
         if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
             raise Malformed("names of nodes are up to 64 letters, digits, underscores, dots and hyphens")
-        cluster = Cluster(me, tuple(names), self._settings.groups)
+        cluster = MaelstromCluster(me, tuple(names), self._settings.groups)
         if self._cluster not in (None, cluster):
-            raise Refused(Code.ABORT, f"this node is {self.name} already")
+            raise MaelstromError(Code.ABORT, f"this node is {self.name} already")
         if self._cluster is None:
             self._cluster = cluster
-            self._gossip = Gossip(cluster.others().values(), self._post, self._settings.gossip_ms / 1000)
+            self._gossip = BroadcastGossip(cluster.others().values(), self._post, self._settings.gossip_ms / 1000)
         self._answer(message, {})
 
-    def _take_from_node(self, cluster: Cluster, message: Message) -> None:
+    def _take_from_node(self, cluster: MaelstromCluster, message: Message) -> None:
         if message.src == cluster.me or message.src not in cluster.names:
-            raise Refused(Code.MALFORMED_REQUEST, f"{message.type} is between nodes, and {message.src} is none")
+            raise MaelstromError(Code.MALFORMED_REQUEST, f"{message.type} is between nodes, and {message.src} is none")
         try:
             if message.type == RAFT:
                 self.keys()
@@ -156,7 +156,7 @@ class Node:
         if self._keys is None:
             assert self._cluster is not None, "groups before `init`"
             try:
-                self._groups = Groups(self._settings, self._cluster, self._post, self._fail)
+                self._groups = MaelstromGroups(self._settings, self._cluster, self._post, self._fail)
             except RaftlogError as error:
                 self._fail(error)
                 raise
@@ -199,7 +199,7 @@ class Node:
         if message.type == "read":
             request = _READ_KEY if "key" in message.body else _READ_SET
         if request is None:
-            raise Refused(Code.NOT_SUPPORTED, f"this node knows no {message.type[:100]}")
+            raise MaelstromError(Code.NOT_SUPPORTED, f"this node knows no {message.type[:100]}")
         self._count(request.workload)
         if len(self._tasks) >= REQUESTS_MAX:
             raise Overloaded(f"{REQUESTS_MAX} requests are under way")

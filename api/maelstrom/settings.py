@@ -14,7 +14,7 @@ _STALL_TICKS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSettings:
+class MaelstromSettings:
     """Times in milliseconds."""
 
     data_dir: str

@@ -20,7 +20,7 @@ from typing import Any, Final
 from raftlog.api.maelstrom.settings import RPC
 from raftlog.errors import Overloaded, RaftlogError, Unavailable
 from raftlog.raft import ReplicaId
-from raftlog.runtime.rpc import Answer, Call, Credentials, Identity, NoAnswer
+from raftlog.runtime.rpc import Answer, Call, Credentials, NoAnswer, PeerIdentity
 from raftlog.runtime.rpc.bulk_codec import call_of, found_of
 from raftlog.runtime.rpc.calls import decode_answer, encode_call
 from raftlog.runtime.rpc.codec import TurnDecoder, decode_beat, encode_beat, encode_turn, size_of
@@ -53,7 +53,7 @@ class MaelstromTransport(Transport):
 
     def __init__(
         self,
-        identity: Identity,
+        identity: PeerIdentity,
         names: Mapping[NodeId, str],
         replicas: Mapping[NodeId, ReplicaId],
         post: Callable[[str, dict[str, Any]], None],

@@ -6,13 +6,13 @@ from typing import Any
 from uuid import UUID
 
 from jepsen.planted.patching import replace_method
-from raftlog.partitions.controller.first_start import FirstStart, View
+from raftlog.partitions.controller.first_start import FirstStart, StartView
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.placement.assignments.assignments import Assignments
-from raftlog.partitions.replica import Appended, Replica
+from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.partitions.results import ALL, Acks
 from raftlog.partitions.routing.partition import Partition
-from raftlog.partitions.routing.router import Router
+from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.raft import Role
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.fold import Fold
@@ -26,11 +26,11 @@ from raftlog.types import NodeId, Offset
 
 def route_to_deposed_leader() -> None:
     """Reads go to whoever led the partition first, for ever, and are served there whether that node leads or not."""
-    call = Router.call
+    call = PartitionRouter.call
     first: dict[tuple[int, UUID], NodeId] = {}
 
     async def call_first(
-        self: Router,
+        self: PartitionRouter,
         partition: Partition,
         deadline: Deadline,
         here: Callable[[Replica], Awaitable[Any]],
@@ -50,7 +50,7 @@ def route_to_deposed_leader() -> None:
     async def believe(self: Replica, deadline: Deadline) -> None:
         return None
 
-    replace_method(Router, "call", call_first)
+    replace_method(PartitionRouter, "call", call_first)
     replace_method(Replica, "_readable_end", readable_end)
     replace_method(Replica, "_know_the_end", believe)
     replace_method(Replica, "_confirm", believe)
@@ -71,7 +71,7 @@ def answer_before_commit() -> None:
     """A leader that has just taken over answers once it has written, and not once it has committed."""
     append = Replica.append
 
-    def answer_early(self: Replica, batches: Sequence[bytearray], acks: Acks) -> "asyncio.Future[Appended]":
+    def answer_early(self: Replica, batches: Sequence[bytearray], acks: Acks) -> "asyncio.Future[ReplicaAppended]":
         core = self.group.core
         is_new = core.role is Role.LEADER and not core.has_own_term_commit
         return append(self, batches, 1 if acks == ALL and is_new else acks)
@@ -105,7 +105,7 @@ def found_without_all() -> None:
     """The seeds that are there found a cluster, and do not wait for the others."""
     may_found = FirstStart._may_found
 
-    def may_found_now(self: FirstStart, views: dict[str, View | None]) -> bool:
+    def may_found_now(self: FirstStart, views: dict[str, StartView | None]) -> bool:
         return may_found(self, {address: view for address, view in views.items() if view is not None})
 
     replace_method(FirstStart, "_may_found", may_found_now)

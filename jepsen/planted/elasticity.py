@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from jepsen.planted.membership import two_changes_at_once
 from jepsen.planted.patching import replace_method
-from raftlog.membership.member import State
+from raftlog.membership.member import MemberState
 from raftlog.membership.swim import MemberChange
 from raftlog.partitions.gossip.service import Gossip
 from raftlog.partitions.placement.moves.moves import Moves
@@ -14,9 +14,9 @@ from raftlog.raft.core import RaftCore
 from raftlog.raft.follower import Follower
 from raftlog.raft.leader import Leader
 from raftlog.raft.messages import PreVoteRequest, TimeoutNow, VoteRequest
-from raftlog.raft.progress import Progress
-from raftlog.raft.ready import Refusal
-from raftlog.raft.replica import Replica
+from raftlog.raft.progress import FollowerProgress
+from raftlog.raft.ready import RefusalReason
+from raftlog.raft.replica import RaftReplica
 from raftlog.raft.role import Become
 from raftlog.raft.transfer import Transfer
 from raftlog.runtime.replica.group import Group
@@ -29,7 +29,7 @@ def gossip_edits_voters() -> None:
 
     def drop_the_dead(self: Gossip, change: MemberChange) -> None:
         changed(self, change)
-        if change.after is not State.DEAD or change.before is State.DEAD:
+        if change.after is not MemberState.DEAD or change.before is MemberState.DEAD:
             return
         for group in self._node.driver.groups.values():
             members = group.core.configuration
@@ -93,10 +93,10 @@ def transfer_to_just_promoted() -> None:
             self.transfer_leadership(new[0])
         return has_left
 
-    def no_reason(replica: Replica, target: ReplicaId, progress: Progress | None) -> Refusal | None:
-        return None if target in replica.configuration.voters else Refusal.NO_SUCH_VOTER
+    def no_reason(replica: RaftReplica, target: ReplicaId, progress: FollowerProgress | None) -> RefusalReason | None:
+        return None if target in replica.configuration.voters else RefusalReason.NO_SUCH_VOTER
 
-    def ask_at_once(self: Transfer, replica: Replica, progress: dict[ReplicaId, Progress]) -> bool:
+    def ask_at_once(self: Transfer, replica: RaftReplica, progress: dict[ReplicaId, FollowerProgress]) -> bool:
         if self.target is not None:
             replica.send(TimeoutNow(replica.me, self.target, replica.term))
         return self.target is not None
@@ -104,13 +104,13 @@ def transfer_to_just_promoted() -> None:
     def obey(self: Follower, message: TimeoutNow) -> Become:
         return Become(Role.CANDIDATE, "the leader handed over", is_transfer=True)
 
-    def believe(replica: Replica, request: VoteRequest) -> bool:
+    def believe(replica: RaftReplica, request: VoteRequest) -> bool:
         if not request.is_transfer or replica.vote not in (None, request.sender):
             return maybe_vote(replica, request)
         replica.set_hard_state(replica.term, request.sender)
         return True
 
-    def may_stand(replica: Replica, request: PreVoteRequest | VoteRequest) -> bool:
+    def may_stand(replica: RaftReplica, request: PreVoteRequest | VoteRequest) -> bool:
         return True
 
     replace_method(Moves, "_near", all_members)

@@ -6,20 +6,20 @@ from jepsen.planted.bug import PlantedBug
 from jepsen.planted.patching import replace_method
 from raftlog.membership import states, view
 from raftlog.membership.broadcasts import Broadcasts
-from raftlog.membership.member import Claim, Identity, Member
+from raftlog.membership.member import Claim, GossipIdentity, Member
 from raftlog.membership.states import Order, Verdict, order
 from raftlog.membership.swim import Sender, Swim
-from raftlog.membership.view import View
+from raftlog.membership.view import MembershipView
 from raftlog.types import NodeId
 
 
 def never_refute() -> None:
     """A suspect that hears of the suspicion does not contradict."""
 
-    def hear_nothing(self: View, claim: Claim, now: float) -> None:
+    def hear_nothing(self: MembershipView, claim: Claim, now: float) -> None:
         """What others say of us is their affair."""
 
-    replace_method(View, "_hear_of_me", hear_nothing)
+    replace_method(MembershipView, "_hear_of_me", hear_nothing)
 
 
 def ignore_incarnations() -> None:
@@ -65,7 +65,7 @@ def leave_old_beliefs_alone() -> None:
 
 def forget_lives() -> None:
     """Each start begins at the same incarnation, so that the dead cannot come back before they hear of their death."""
-    replace_method(Identity, "first_incarnation", property(lambda _identity: 1))
+    replace_method(GossipIdentity, "first_incarnation", property(lambda _identity: 1))
 
 
 BUGS: Final = (

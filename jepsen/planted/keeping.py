@@ -12,7 +12,7 @@ from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.producers import ProducerTable
 from raftlog.partitions.replica.sequencing import Sequencing
 from raftlog.records import BatchHeader, Record, read_records
-from raftlog.storage.compaction import Compaction, Step
+from raftlog.storage.compaction import Compaction, CompactionStep
 from raftlog.types import Index, Offset
 
 _EXPIRATION_MS = 1_000
@@ -93,7 +93,9 @@ def drop_newest_value() -> None:
     """Of a batch of which several records stay, compaction loses the first."""
     flags = Compaction._flags
 
-    def lose_one(self: Compaction, header: BatchHeader, batch: memoryview) -> Generator[Step, None, list[bool]]:
+    def lose_one(
+        self: Compaction, header: BatchHeader, batch: memoryview
+    ) -> Generator[CompactionStep, None, list[bool]]:
         found = yield from flags(self, header, batch)
         if sum(found) > 1:
             found[found.index(True)] = False
@@ -106,7 +108,7 @@ def resurrect_key() -> None:
     """Tombstones go in the first run that meets them, and what they removed stays: it is not looked for any more."""
     keys, stays = Compaction._keys, Compaction._stays
 
-    def keys_without_tombstones(batch: memoryview) -> Generator[Step, None, dict[bytes, int]]:
+    def keys_without_tombstones(batch: memoryview) -> Generator[CompactionStep, None, dict[bytes, int]]:
         gone = {record.offset for record in read_records(batch) if record.value is None}
         found = yield from keys(batch)
         return {key: offset for key, offset in found.items() if offset not in gone}

@@ -3,18 +3,18 @@
 from jepsen.planted.patching import replace_method
 from raftlog.raft.configuration import Configuration, ConfigurationChange, why_invalid
 from raftlog.raft.leader import Leader
-from raftlog.raft.ready import Accepted, Refusal, Refused
+from raftlog.raft.ready import Accepted, RefusalReason, RefusedProposal
 from raftlog.types import Index
 
 
 def two_changes_at_once() -> None:
     """A second change may begin before the first is finished; whoever decided upon the older members gets his way."""
 
-    def propose(self: Leader, change: ConfigurationChange) -> Accepted | Refused:
+    def propose(self: Leader, change: ConfigurationChange) -> Accepted | RefusedProposal:
         replica = self._replica
         wrong = why_invalid(change)
         if not self.has_own_term_commit or wrong:
-            return self._refused(Refusal.INVALID_CHANGE, wrong or "")
+            return self._refused(RefusalReason.INVALID_CHANGE, wrong or "")
         current = replica.configuration
         plain = Configuration(current.index, current.voters, current.learners)
         index = self._append_configuration(plain.changed(change, Index(replica.log.last_index + 1)))

@@ -8,13 +8,13 @@ from raftlog.raft import EntryId
 from raftlog.runtime.journal import ending
 from raftlog.runtime.journal.ending import BlockAt, Ending
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
-from raftlog.runtime.journal.survey import FileSurvey, Run
+from raftlog.runtime.journal.survey import BlockRun, FileSurvey
 from raftlog.runtime.log import opening
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.log.group_recovery import RecoveredGroup, recover_group
 from raftlog.runtime.process.persister import Persister
 from raftlog.storage.disk import Disk
-from raftlog.storage.roll import Member
+from raftlog.storage.roll import RollMember
 from raftlog.types import Index, Term
 
 _CUT_HELD_S = 0.3
@@ -26,7 +26,7 @@ def replay_out_of_order() -> None:
     set_hard_state = FoldedGroup.set_hard_state
     seen: dict[int, FoldedGroup] = {}
 
-    def set_first(self: FoldedGroup, term: int, vote: Member | None) -> str | None:
+    def set_first(self: FoldedGroup, term: int, vote: RollMember | None) -> str | None:
         if id(self) in seen:
             return None
         seen[id(self)] = self
@@ -53,7 +53,7 @@ def cut_corrupt() -> None:
 def damaged_is_torn() -> None:
     """Whatever is wrong in the journal is taken for the end of a write that was not finished, and cut."""
 
-    def judge(_path: str, surveys: Sequence[FileSurvey], _walk: list[Run], end: Ending) -> None:
+    def judge(_path: str, surveys: Sequence[FileSurvey], _walk: list[BlockRun], end: Ending) -> None:
         for survey in surveys:
             for run in survey.runs:
                 if run.end > end.end:

@@ -7,7 +7,7 @@ from raftlog.raft.entry import is_as_fresh
 from raftlog.raft.messages import PreVoteRequest, VoteRequest, Wake, WakeResponse
 from raftlog.raft.ready import Ready, Role
 from raftlog.raft.ready_maker import ReadyMaker
-from raftlog.raft.replica import Replica
+from raftlog.raft.replica import RaftReplica
 from raftlog.raft.role import Become, RoleBehaviour
 from raftlog.types import NodeId
 
@@ -26,7 +26,7 @@ def skip_vote_sync() -> None:
 def vote_twice() -> None:
     """The vote that was given in a term is not looked at."""
 
-    def maybe_vote(replica: Replica, request: VoteRequest) -> bool:
+    def maybe_vote(replica: RaftReplica, request: VoteRequest) -> bool:
         if not is_as_fresh(request.last, replica.vote_floor):
             return False
         replica.set_hard_state(replica.term, request.sender)

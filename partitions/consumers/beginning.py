@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from raftlog.errors import OffsetOutOfRange, RaftlogError
-from raftlog.partitions.consumers.hosting import Host
-from raftlog.partitions.consumers.positions import Positions
+from raftlog.partitions.consumers.hosting import InstanceHost
+from raftlog.partitions.consumers.positions import FetchPositions
 from raftlog.partitions.consumers.results import Chosen, Moved
 from raftlog.partitions.consumers.stored import NOTHING_COMMITTED, Anchor
 from raftlog.partitions.deadline import Deadline
@@ -33,7 +33,7 @@ class Begun(NamedTuple):
 class Beginnings:
     """Of one instance."""
 
-    def __init__(self, host: Host, group: str, reset: str, positions: Positions) -> None:
+    def __init__(self, host: InstanceHost, group: str, reset: str, positions: FetchPositions) -> None:
         self._host, self._group, self._reset, self._positions = host, group, reset, positions
 
     async def decide(self, anchors: Mapping[TopicPartition, Anchor], deadline: Deadline) -> Begun:

@@ -18,8 +18,8 @@ from raftlog.errors import (
     StaleGeneration,
     UnknownMember,
 )
-from raftlog.partitions.consumers.hosting import Host
-from raftlog.partitions.consumers.positions import Positions
+from raftlog.partitions.consumers.hosting import InstanceHost
+from raftlog.partitions.consumers.positions import FetchPositions
 from raftlog.partitions.consumers.results import CommitOutcome
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
@@ -39,15 +39,15 @@ Offers: TypeAlias = Mapping[TopicPartition, OffsetCommit]
 Settled: TypeAlias = Callable[[Deadline], Awaitable[None]]
 
 
-class Commits:
+class InstanceCommits:
     """Of one instance. `settled` waits until it knows what it may read, and raises why it cannot."""
 
     def __init__(
         self,
-        host: Host,
+        host: InstanceHost,
         group: str,
         name: str,
-        positions: Positions,
+        positions: FetchPositions,
         identity: Callable[[], MemberIdentity | None],
         settled: Settled,
     ) -> None:

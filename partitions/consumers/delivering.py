@@ -12,10 +12,10 @@ from typing import Final
 
 from raftlog.errors import OffsetOutOfRange, RaftlogError, UndecodableBatch
 from raftlog.partitions.consumers.beginning import Beginnings
-from raftlog.partitions.consumers.hosting import Host
+from raftlog.partitions.consumers.hosting import InstanceHost
 from raftlog.partitions.consumers.polling import Poll, Polled, PollLimits
-from raftlog.partitions.consumers.positions import Positions
-from raftlog.partitions.consumers.results import Delivery, Piece
+from raftlog.partitions.consumers.positions import FetchPositions
+from raftlog.partitions.consumers.results import PollDelivery, RecordPiece
 from raftlog.partitions.consumers.settings import InstanceSettings
 from raftlog.partitions.deadline import Deadline
 
@@ -26,16 +26,18 @@ MAX_BYTES_MAX: Final = 64 * 1024 * 1024
 class Deliveries:
     """Of one instance."""
 
-    def __init__(self, host: Host, settings: InstanceSettings, positions: Positions, beginnings: Beginnings) -> None:
+    def __init__(
+        self, host: InstanceHost, settings: InstanceSettings, positions: FetchPositions, beginnings: Beginnings
+    ) -> None:
         self._host, self._settings, self._positions, self._beginnings = host, settings, positions, beginnings
 
     @property
-    def nothing(self) -> Delivery:
-        return Delivery(self._settings.format)
+    def nothing(self) -> PollDelivery:
+        return PollDelivery(self._settings.format)
 
     async def attempt(
         self, until: Deadline, max_bytes: int, interrupted: asyncio.Event, is_wanted: Callable[[], bool]
-    ) -> Delivery:
+    ) -> PollDelivery:
         """What there is until then, or until it is interrupted; nothing when it is not wanted any more by then."""
         bounds = self._host.bounds
         limits = PollLimits(
@@ -56,14 +58,14 @@ class Deliveries:
             if isinstance(error, OffsetOutOfRange)
         ]
         if any(each.to is None for each in moved):
-            return Delivery(self._settings.format, (), moved)
+            return PollDelivery(self._settings.format, (), moved)
         _raise_what_stops_all(polled, len(standings))
         pieces = []
         for partition, taken in polled.taken:
             self._positions.deliver(partition, taken.end, taken.leader_epoch)
             if taken.records:
-                pieces.append(Piece(*partition, taken.offset, taken.end, taken.batches))
-        return Delivery(self._settings.format, pieces, moved)
+                pieces.append(RecordPiece(*partition, taken.offset, taken.end, taken.batches))
+        return PollDelivery(self._settings.format, pieces, moved)
 
 
 def _raise_what_stops_all(polled: Polled, asked: int) -> None:

@@ -49,7 +49,7 @@ class ReadBounds(NamedTuple):
     opener: BatchOpener
 
 
-class Host(NamedTuple):
+class InstanceHost(NamedTuple):
     """One for each coordinator."""
 
     coordinator: Coordinator

@@ -16,22 +16,22 @@ from typing import Any, Final
 
 from raftlog.errors import ConsumerState, RaftlogError, RebalanceInProgress
 from raftlog.partitions.consumers.beginning import Beginnings, committed_offset
-from raftlog.partitions.consumers.committing import Commits
+from raftlog.partitions.consumers.committing import InstanceCommits
 from raftlog.partitions.consumers.delivering import Deliveries
-from raftlog.partitions.consumers.hosting import Host
-from raftlog.partitions.consumers.member import Member
+from raftlog.partitions.consumers.hosting import InstanceHost
+from raftlog.partitions.consumers.member import InstanceMember
 from raftlog.partitions.consumers.patterns import TopicPattern
-from raftlog.partitions.consumers.positions import Positions
+from raftlog.partitions.consumers.positions import FetchPositions
 from raftlog.partitions.consumers.results import (
     Chosen,
     CommitOutcome,
     CommittedHere,
     Consumed,
-    Delivery,
     Moved,
+    PollDelivery,
     Subscribed,
 )
-from raftlog.partitions.consumers.stored import Anchor, Stored
+from raftlog.partitions.consumers.stored import Anchor, StoredInstance
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
 from raftlog.partitions.produce.pending import as_raised_again
@@ -50,7 +50,7 @@ _COMMITTING_S: Final = 0.5
 class Instance:
     """See the module. `stored` is what stands in the log."""
 
-    def __init__(self, host: Host, group: str, name: str, stored: Stored) -> None:
+    def __init__(self, host: InstanceHost, group: str, name: str, stored: StoredInstance) -> None:
         self.group, self.name, self.stored = group, name, stored
         self._host = host
         self._loop = asyncio.get_running_loop()
@@ -69,13 +69,13 @@ class Instance:
         self._last_poll = ""
         self._matched: tuple[str, ...] = ()
         """What the pattern matches."""
-        self._member: Member | None = None
+        self._member: InstanceMember | None = None
         self._has_begun = asyncio.Event()
         """What is stored has been begun: whoever is subscribed has its member."""
-        self._positions = Positions(host.catalogue.topic_id)
+        self._positions = FetchPositions(host.catalogue.topic_id)
         settings = stored.settings
         self._beginnings = Beginnings(host, group, settings.reset, self._positions)
-        self._commits = Commits(host, group, name, self._positions, self._identity, self._settled)
+        self._commits = InstanceCommits(host, group, name, self._positions, self._identity, self._settled)
         self._deliveries = Deliveries(host, settings, self._positions, self._beginnings)
         self._background: dict[asyncio.Task[None], None] = {}
 
@@ -141,7 +141,7 @@ class Instance:
         finally:
             self._turn.release()
 
-    async def _store(self, change: Callable[[Stored], Stored], deadline: Deadline) -> None:
+    async def _store(self, change: Callable[[StoredInstance], StoredInstance], deadline: Deadline) -> None:
         """One after another, so that the last in the log is the last here."""
         async with self._storing:
             changed = change(self.stored)
@@ -186,7 +186,7 @@ class Instance:
             return
         if self._member is None:
             strategy = self.stored.settings.strategy
-            self._member = Member(self._host, self.group, self.name, strategy, self, self.stored.member_id)
+            self._member = InstanceMember(self._host, self.group, self.name, strategy, self, self.stored.member_id)
         else:
             self._member.subscription_changed()
 
@@ -292,7 +292,7 @@ class Instance:
 
     # polls
 
-    async def poll(self, poll_id: str, wait_ms: int, max_bytes: int, formats: Collection[str]) -> Delivery:
+    async def poll(self, poll_id: str, wait_ms: int, max_bytes: int, formats: Collection[str]) -> PollDelivery:
         """Records of its partitions, from its positions on. One that comes again, under the id of the last, gets again
         what the last one gave: its answer was lost between brokers.
 
@@ -318,7 +318,7 @@ class Instance:
             return delivery
         return delivery._replace(may_wait_ms=max(0, longest_ms - wait_ms))
 
-    async def _poll(self, number: int, until: Deadline, max_bytes: int) -> Delivery:
+    async def _poll(self, number: int, until: Deadline, max_bytes: int) -> PollDelivery:
         """Again after an interruption that leaves time, such as a rebalance."""
         moved: list[Moved] = []
         while True:
@@ -329,7 +329,7 @@ class Instance:
             async with self._turn_for_me():
                 refused = await self._begin_where_it_should(Deadline(max(until, deadline_in(_HONEST_MS))))
                 if refused:
-                    return Delivery(self.stored.settings.format, (), refused)
+                    return PollDelivery(self.stored.settings.format, (), refused)
                 delivery = await self._deliveries.attempt(
                     until, max_bytes, self._interrupted, lambda: number == self._polls
                 )

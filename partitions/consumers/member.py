@@ -22,10 +22,10 @@ from raftlog.errors import (
     Unavailable,
     UnknownMember,
 )
-from raftlog.partitions.consumers.hosting import Host
+from raftlog.partitions.consumers.hosting import InstanceHost
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups import records
-from raftlog.partitions.groups.requests import Heartbeat, Join, Joined, Leave, MemberToLeave, Sync
+from raftlog.partitions.groups.requests import GroupHeartbeat, Join, Joined, Leave, MemberToLeave, Sync
 from raftlog.partitions.groups.results import MemberIdentity
 from raftlog.types import TopicPartition
 
@@ -41,7 +41,7 @@ _PAUSE_S: Final = (0.1, 5.0)
 """Between two attempts after an error, doubling."""
 
 
-class Owner(Protocol):
+class MemberListener(Protocol):
     """What the member tells its instance."""
 
     def wanted_topics(self) -> tuple[str, ...]:
@@ -60,10 +60,12 @@ class Owner(Protocol):
         """The group went on without it: others may read its partitions already."""
 
 
-class Member:
+class InstanceMember:
     """See the module. `identity` is what commits are fenced by, None while there is no assignment."""
 
-    def __init__(self, host: Host, group: str, name: str, strategy: str, owner: Owner, member_id: str) -> None:
+    def __init__(
+        self, host: InstanceHost, group: str, name: str, strategy: str, owner: MemberListener, member_id: str
+    ) -> None:
         self.member_id = member_id
         self.identity: MemberIdentity | None = None
         self.problem: RaftlogError | None = None
@@ -171,7 +173,7 @@ class Member:
     async def _stay(self, generation: int) -> None:
         """Until the group rebalances, or the instance wants it to."""
         loop = asyncio.get_running_loop()
-        beat = Heartbeat(self._group, self.member_id, generation, wait_ms=_WAIT_MS)
+        beat = GroupHeartbeat(self._group, self.member_id, generation, wait_ms=_WAIT_MS)
         while not self._wants_others.is_set():
             waits = self._host.coordinator.heartbeat(beat, deadline=deadline_in(_PATIENCE_MS))
             heartbeat, change = loop.create_task(waits), loop.create_task(self._wants_others.wait())

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from raftlog.errors import OffsetOutOfRange, RaftlogError, Unavailable, UndecodableBatch
-from raftlog.partitions.consumers.positions import Standing
+from raftlog.partitions.consumers.positions import FetchPosition
 from raftlog.partitions.consumers.taking import Taken, take
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.results import Fetched, OffsetRange
@@ -73,11 +73,11 @@ class Poll:
         self._taken: list[tuple[TopicPartition, Taken]] = []
         self._failed: dict[TopicPartition, RaftlogError] = {}
         self._size = self._stored = 0
-        self._asked: dict[asyncio.Task[Fetched], Standing] = {}
+        self._asked: dict[asyncio.Task[Fetched], FetchPosition] = {}
         self._dropped: list[asyncio.Task[Fetched]] = []
         """Nobody wants their answers any more."""
 
-    async def run(self, standings: Sequence[Standing]) -> Polled:
+    async def run(self, standings: Sequence[FetchPosition]) -> Polled:
         """Ask these, the first first."""
         try:
             await self._look(standings)
@@ -106,7 +106,7 @@ class Poll:
 
     # what is there
 
-    async def _look(self, standings: Sequence[Standing]) -> None:
+    async def _look(self, standings: Sequence[FetchPosition]) -> None:
         honest = Deadline(max(self._until, self._loop.time() + _HONEST_S))
         left = list(reversed(standings))
         while left and not self._is_full and not self._interrupted.is_set() and self._loop.time() < honest:
@@ -124,7 +124,7 @@ class Poll:
 
     # what comes
 
-    async def _wait(self, standings: Sequence[Standing]) -> None:
+    async def _wait(self, standings: Sequence[FetchPosition]) -> None:
         quiet = [standing for standing in standings if self._may_come(standing.partition)]
         while not self._is_enough and not self._is_over and not self._has_to_be_told:
             now = self._loop.time()
@@ -151,7 +151,7 @@ class Poll:
         self._dropped += self._asked
         self._asked.clear()
 
-    def _ask(self, standing: Standing, min_bytes: int, deadline: Deadline, *, share: int) -> asyncio.Task[Fetched]:
+    def _ask(self, standing: FetchPosition, min_bytes: int, deadline: Deadline, *, share: int) -> asyncio.Task[Fetched]:
         (topic, number), offset = standing
         room = max(1, min(self._limits.stored_bytes_max - self._stored, 2 * self._room + _FRAMING_BYTES) // share)
         fetching = self._reader.fetch(topic, number, offset, max_bytes=room, min_bytes=min_bytes, deadline=deadline)
@@ -175,7 +175,7 @@ class Poll:
         finally:
             interruption.cancel()
 
-    async def _answered(self, standing: Standing, task: "asyncio.Task[Fetched]") -> None:
+    async def _answered(self, standing: FetchPosition, task: "asyncio.Task[Fetched]") -> None:
         """What does not fit is left where it is."""
         try:
             fetched = task.result()

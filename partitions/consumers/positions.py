@@ -28,14 +28,14 @@ class _Position:
         """The last of these that was committed from here."""
 
 
-class Standing(NamedTuple):
+class FetchPosition(NamedTuple):
     """What a poll fetches next."""
 
     partition: TopicPartition
     offset: Offset
 
 
-class Positions:
+class FetchPositions:
     """Of the partitions that the instance owns, in the order in which the next poll asks them."""
 
     def __init__(self, topic_id_of: Callable[[str], UUID | None]) -> None:
@@ -62,10 +62,10 @@ class Positions:
         """Owned, and nobody has decided where to begin."""
         return [partition for partition in self.owned if partition not in self._known]
 
-    def standings(self) -> Iterator[Standing]:
+    def standings(self) -> Iterator[FetchPosition]:
         """Whoever delivered last comes last, so that all have their turn."""
         for partition, position in self._known.items():
-            yield Standing(partition, position.next)
+            yield FetchPosition(partition, position.next)
 
     def of(self, partition: TopicPartition) -> Offset | None:
         """The next offset to deliver."""

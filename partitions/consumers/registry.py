@@ -18,10 +18,10 @@ from raftlog.errors import (
     RaftlogError,
     UnknownConsumer,
 )
-from raftlog.partitions.consumers.hosting import Host
+from raftlog.partitions.consumers.hosting import InstanceHost
 from raftlog.partitions.consumers.instance import Instance
 from raftlog.partitions.consumers.settings import InstanceSettings, check_name
-from raftlog.partitions.consumers.stored import Stored, from_record
+from raftlog.partitions.consumers.stored import StoredInstance, from_record
 from raftlog.partitions.deadline import Deadline, DeadlineSweep, deadline_in
 from raftlog.partitions.groups.coordinator import Coordinator
 
@@ -38,9 +38,9 @@ Key = tuple[str, str]
 class Registry:
     """`host_of` makes what instances of a coordinator stand on."""
 
-    def __init__(self, host_of: Callable[[Coordinator], Host], instances_max: int, idle_ms: int) -> None:
+    def __init__(self, host_of: Callable[[Coordinator], InstanceHost], instances_max: int, idle_ms: int) -> None:
         self._host_of, self._instances_max, self._idle_s = host_of, instances_max, idle_ms / 1000
-        self._hosts: dict[Coordinator, Host] = {}
+        self._hosts: dict[Coordinator, InstanceHost] = {}
         self._instances: dict[Coordinator, dict[Key, Instance]] = {}
         self._coming: set[Key] = set()
         """Being created."""
@@ -85,7 +85,7 @@ class Registry:
         for instance in self:
             instance.interrupt()
 
-    def _begin(self, coordinator: Coordinator, group: str, name: str, stored: Stored) -> None:
+    def _begin(self, coordinator: Coordinator, group: str, name: str, stored: StoredInstance) -> None:
         instance = Instance(self._hosts[coordinator], group, name, stored)
         self._instances[coordinator][group, name] = instance
         if self.is_stopping:
@@ -133,7 +133,7 @@ class Registry:
                 f"{len(self)} consumer instances live on this broker, which is as many as may; delete some, or wait "
                 "until those that are idle go"
             )
-        stored = Stored(settings)
+        stored = StoredInstance(settings)
         self._coming.add(key)
         try:
             await coordinator.store_instance(group, name, stored.as_record(), deadline=deadline)

@@ -10,7 +10,7 @@ from typing import Any
 
 from raftlog.errors import InvalidArgument, OutcomeUnknown, RequestError
 from raftlog.partitions.consumers.registry import Registry
-from raftlog.partitions.consumers.results import Chosen, Consumed, Delivery, Moved, Piece
+from raftlog.partitions.consumers.results import Chosen, Consumed, Moved, PollDelivery, RecordPiece
 from raftlog.partitions.consumers.settings import read_settings
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.asking import AtCoordinator
@@ -161,20 +161,20 @@ def _malformed(name: str) -> InvalidArgument:
     return InvalidArgument(f"a request {name!r} that cannot be read; does the other broker run another release?")
 
 
-def delivery_to(delivery: Delivery) -> Answer:
+def delivery_to(delivery: PollDelivery) -> Answer:
     """What of its pieces, in the header; their batches as the payload."""
     pieces = [[piece.topic, piece.partition, piece.offset, piece.end, len(piece.batches)] for piece in delivery.pieces]
     payload = tuple(batch for piece in delivery.pieces for batch in piece.batches)
     return Answer([delivery.format, pieces, rows(delivery.moved), delivery.may_wait_ms], payload)
 
 
-def delivery_of(answer: Answer) -> Delivery:
+def delivery_of(answer: Answer) -> PollDelivery:
     """Raises `OutcomeUnknown`."""
     match answer.value:
         case [str(format_), list(described), list(moved), int(may_wait_ms)]:
             batches, pieces = iter(answer.payload), []
             for topic, number, offset, end, count in described:
                 some = [batch for _, batch in zip(range(count), batches, strict=False)]
-                pieces.append(Piece(topic, number, Offset(offset), Offset(end), some))
-            return Delivery(format_, pieces, [Moved(*each) for each in moved], may_wait_ms)
+                pieces.append(RecordPiece(topic, number, Offset(offset), Offset(end), some))
+            return PollDelivery(format_, pieces, [Moved(*each) for each in moved], may_wait_ms)
     raise OutcomeUnknown("another broker answered a poll with something that cannot be read")

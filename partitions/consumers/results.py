@@ -6,7 +6,7 @@ from typing import NamedTuple
 from raftlog.types import Buffer, Offset, TopicPartition
 
 
-class Created(NamedTuple):
+class InstanceCreated(NamedTuple):
     """Where an instance was made: group and name."""
 
     group: str
@@ -20,7 +20,7 @@ class Subscribed(NamedTuple):
     pattern: str | None
 
 
-class Piece(NamedTuple):
+class RecordPiece(NamedTuple):
     """Records of one partition, from `offset` on and before `end`, in the stored batches that hold them."""
 
     topic: str
@@ -42,14 +42,14 @@ class Moved(NamedTuple):
     end: Offset
 
 
-class Delivery(NamedTuple):
+class PollDelivery(NamedTuple):
     """The answer to a poll. Where `format` is not one that was asked for, nothing was delivered.
 
     `may_wait_ms`: how much longer the instance would have waited, when only that of the request was over.
     """
 
     format: str
-    pieces: Sequence[Piece] = ()
+    pieces: Sequence[RecordPiece] = ()
     moved: Sequence[Moved] = ()
     may_wait_ms: int = 0
 

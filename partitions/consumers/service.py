@@ -16,7 +16,7 @@ from uuid import UUID
 from raftlog.config import MIB
 from raftlog.errors import UnknownConsumer, UnknownGroup
 from raftlog.partitions.consumers import requests
-from raftlog.partitions.consumers.hosting import Host, ReadBounds
+from raftlog.partitions.consumers.hosting import InstanceHost, ReadBounds
 from raftlog.partitions.consumers.patterns import TopicPattern
 from raftlog.partitions.consumers.polling import RecordReader
 from raftlog.partitions.consumers.registry import Registry
@@ -26,7 +26,7 @@ from raftlog.partitions.consumers.results import (
     CommitOutcome,
     CommittedHere,
     Consumed,
-    Delivery,
+    PollDelivery,
     Subscribed,
 )
 from raftlog.partitions.consumers.settings import check_name, read_settings
@@ -113,8 +113,8 @@ class Consumers:
         if self._following is not None:
             self._following.cancel()
 
-    def _host_of(self, coordinator: Coordinator) -> Host:
-        return Host(coordinator, self._groups, self._reader, self._catalogue, self._bounds)
+    def _host_of(self, coordinator: Coordinator) -> InstanceHost:
+        return InstanceHost(coordinator, self._groups, self._reader, self._catalogue, self._bounds)
 
     # instances
 
@@ -165,7 +165,9 @@ class Consumers:
         chosen = [[*each.partition, *each[1:]] for each in positions]
         await self._ask(requests.SEEK, group, name, {"positions": chosen}, deadline)
 
-    async def poll(self, group: str, name: str, *, wait_ms: int, max_bytes: int, formats: Collection[str]) -> Delivery:
+    async def poll(
+        self, group: str, name: str, *, wait_ms: int, max_bytes: int, formats: Collection[str]
+    ) -> PollDelivery:
         """Records of its partitions from its positions on, which move. Waits until `fetch.min.bytes` are there, or
         `wait_ms` or its own request timeout are over, or the group rebalances.
 

@@ -24,7 +24,7 @@ class Anchor(NamedTuple):
     committed: Offset
 
 
-class Stored(NamedTuple):
+class StoredInstance(NamedTuple):
     """At most one of `topics`, `pattern` and `assigned` says something."""
 
     settings: InstanceSettings
@@ -58,7 +58,7 @@ class Stored(NamedTuple):
         }
 
 
-def from_record(record: Mapping[str, Any]) -> Stored:
+def from_record(record: Mapping[str, Any]) -> StoredInstance:
     """Raises `FormatError`."""
     match record:
         case {
@@ -71,7 +71,7 @@ def from_record(record: Mapping[str, Any]) -> Stored:
             "anchors": dict(anchors),
         }:
             try:
-                return Stored(
+                return StoredInstance(
                     read_settings(settings),
                     tuple(str(topic) for topic in topics),
                     pattern,

@@ -4,9 +4,9 @@ Who may come in: the façade of a broker. What the commands mean is the business
 """
 
 from raftlog.partitions.addresses import address_text, parse_address
-from raftlog.partitions.controller.host import Freshness, Metadata
+from raftlog.partitions.controller.host import ControllerHost, Freshness
 from raftlog.partitions.controller.settings import MetadataSettings
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.controller"
 
-__all__ = ["Freshness", "Metadata", "MetadataSettings", "address_text", "parse_address"]
+__all__ = ["ControllerHost", "Freshness", "MetadataSettings", "address_text", "parse_address"]

@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 BOOTSTRAP: Final = "bootstrap"
 
 
-class Member(NamedTuple):
+class BootstrapMember(NamedTuple):
     """A broker and its RPC address, HOST:PORT, empty when it has none."""
 
     node_id: NodeId
@@ -46,7 +46,7 @@ class Member(NamedTuple):
         return [self.node_id, str(self.disk_uuid), self.address]
 
     @classmethod
-    def unpacked(cls, raw: Any) -> "Member":
+    def unpacked(cls, raw: Any) -> "BootstrapMember":
         """Raises `FormatError`."""
         match raw:
             case [int(node_id), str(disk_uuid), str(address)]:
@@ -58,7 +58,7 @@ class BootstrapRecord(NamedTuple):
     """`seeds` ascend by node id; `addresses` is the list of seeds that all of them were started with, canonical."""
 
     cluster_id: UUID
-    seeds: tuple[Member, ...]
+    seeds: tuple[BootstrapMember, ...]
     addresses: tuple[str, ...]
     created_ms: int
     feature_level: int
@@ -95,7 +95,11 @@ class BootstrapRecord(NamedTuple):
                 "feature_level": int(feature_level),
             } if all(type(address) is str for address in addresses):
                 record = cls(
-                    _uuid(cluster_id), tuple(map(Member.unpacked, seeds)), tuple(addresses), created_ms, feature_level
+                    _uuid(cluster_id),
+                    tuple(map(BootstrapMember.unpacked, seeds)),
+                    tuple(addresses),
+                    created_ms,
+                    feature_level,
                 )
             case _:
                 raise FormatError("a bootstrap record that cannot be read")
@@ -113,7 +117,7 @@ def record_again(state: ControllerState, addresses: tuple[str, ...]) -> Bootstra
     if founded is None:
         return None
     there = {ReplicaId(broker.node_id, broker.disk_uuid): broker.addresses.rpc for broker in state.all_brokers()}
-    seeds = tuple(Member(*seed, there.get(seed, "")) for seed in founded.seeds)
+    seeds = tuple(BootstrapMember(*seed, there.get(seed, "")) for seed in founded.seeds)
     return BootstrapRecord(founded.cluster_id, seeds, addresses, founded.created_ms, founded.feature_level)
 
 
@@ -124,7 +128,7 @@ class BootstrapFile:
         self._disk, self._data_dir = disk, data_dir
         self._path = internal(data_dir, BOOTSTRAP)
         self.record: BootstrapRecord | None = None
-        self.members: tuple[Member, ...] = ()
+        self.members: tuple[BootstrapMember, ...] = ()
         """Of the cluster that this process joined; empty for a seed."""
         self.is_lost = False
         """There is no record, and there was one: this process may take a record or join, and never makes one."""
@@ -141,7 +145,9 @@ class BootstrapFile:
         try:
             file = read_sealed(self._disk, self._path, BOOTSTRAP)
             if file is not None:
-                members = file.parsed("members", lambda raw: tuple(map(Member.unpacked, raw)), "a list of members")
+                members = file.parsed(
+                    "members", lambda raw: tuple(map(BootstrapMember.unpacked, raw)), "a list of members"
+                )
                 try:
                     self.record, self.members = BootstrapRecord.unpacked(dict(file.fields)), members
                 except FormatError as error:
@@ -156,7 +162,7 @@ class BootstrapFile:
                 "%s; it is kept as %s, and made again from the controller's state or from a peer", error, kept
             )
 
-    def keep(self, record: BootstrapRecord, members: Sequence[Member] = ()) -> None:
+    def keep(self, record: BootstrapRecord, members: Sequence[BootstrapMember] = ()) -> None:
         """Hold this record for ever; durable on return."""
         assert self.record in (None, record), f"holds the record of {self.record}, and is given {record}"
         fields = {**record.packed(), "members": [member.packed() for member in members]}
@@ -164,7 +170,7 @@ class BootstrapFile:
         self.record, self.members, self.is_lost = record, tuple(members), False
 
 
-def address_of(member: Member) -> Address | None:
+def address_of(member: BootstrapMember) -> Address | None:
     """Where it is reached."""
     return parse_address(member.address) if member.address else None
 

@@ -43,7 +43,7 @@ from uuid import UUID
 
 from raftlog.errors import FormatError, InvalidArgument, RaftlogError, Unavailable
 from raftlog.partitions.addresses import canonical, parse_address
-from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapRecord, Member
+from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapMember, BootstrapRecord
 from raftlog.partitions.controller.damaged_copy import lost_alone
 from raftlog.partitions.controller.machine import FEATURE_LEVEL_KNOWN
 from raftlog.partitions.controller.settings import MetadataSettings
@@ -73,7 +73,7 @@ class Phase(Enum):
 _PHASES = frozenset(phase.value for phase in Phase)
 
 
-class View(NamedTuple):
+class StartView(NamedTuple):
     """What a process says of itself."""
 
     phase: Phase
@@ -81,7 +81,7 @@ class View(NamedTuple):
     address: str
     seeds: tuple[str, ...]
     record: BootstrapRecord | None
-    members: tuple[Member, ...]
+    members: tuple[BootstrapMember, ...]
     """Of a MEMBER: all brokers that it knows."""
     cluster_id: str | None
 
@@ -104,7 +104,7 @@ class FirstStart:
         node: Node,
         settings: MetadataSettings,
         file: BootstrapFile,
-        picture: Callable[[], tuple[Phase, list[Member]]],
+        picture: Callable[[], tuple[Phase, list[BootstrapMember]]],
     ) -> None:
         self._node, self._settings, self._file = node, settings, file
         self._picture = picture
@@ -122,7 +122,7 @@ class FirstStart:
         node.on_request(JOIN, self._serve_join, is_open=True)
         node.on_request(BOOTSTRAP, self._serve_bootstrap, is_open=True)
 
-    async def run(self, address: str) -> View | None:
+    async def run(self, address: str) -> StartView | None:
         """Until group 0 can be begun here from the record that is held (None), or a member was met (its picture).
 
         Raises `InvalidArgument` when nothing could ever come of it, and `IdentityRefused`.
@@ -178,11 +178,11 @@ class FirstStart:
 
     # the record
 
-    def _member(self) -> Member:
+    def _member(self) -> BootstrapMember:
         assert self._address is not None, "a seed before its start"
-        return Member(*self._node.identity.replica, self._address)
+        return BootstrapMember(*self._node.identity.replica, self._address)
 
-    def _new_record(self, seeds: list[Member], addresses: tuple[str, ...]) -> BootstrapRecord:
+    def _new_record(self, seeds: list[BootstrapMember], addresses: tuple[str, ...]) -> BootstrapRecord:
         cluster_id = self._node.identity.cluster_id
         return BootstrapRecord(
             draw_uuid(self._node.surroundings.random) if cluster_id is None else UUID(cluster_id),
@@ -197,7 +197,7 @@ class FirstStart:
         self._node.join_cluster(str(record.cluster_id))
         _logger.info("node %s holds the bootstrap record of cluster %s", self._node.identity.node_id, record.cluster_id)
 
-    def _take_again(self, views: dict[str, View | None]) -> bool:
+    def _take_again(self, views: dict[str, StartView | None]) -> bool:
         """Take the record that was lost from a peer that holds it; it names this disk, and is of this cluster."""
         me, cluster_id = self._node.identity.replica, self._node.identity.cluster_id
         for view in views.values():
@@ -221,7 +221,7 @@ class FirstStart:
         members = [member.address for member in self._file.members if member.address]
         return tuple(sorted({*members, *record.addresses, *self._seeds}))
 
-    async def _look(self) -> dict[str, View | None]:
+    async def _look(self) -> dict[str, StartView | None]:
         """What is at each address; None where nobody answers that can be understood."""
         addresses = self._addresses()
         views = await asyncio.gather(*(self._look_at(address) for address in addresses))
@@ -231,7 +231,7 @@ class FirstStart:
             self._tell(f"node {self._node.identity.node_id} waits for the seeds {', '.join(absent)}")
         return found
 
-    async def _look_at(self, address: str) -> View | None:
+    async def _look_at(self, address: str) -> StartView | None:
         deadline = deadline_in(self._settings.probe_ms)
         try:
             identity, answer = await self._node.probe(parse_address(address), JOIN, None, deadline)
@@ -244,14 +244,14 @@ class FirstStart:
             self._why[address] = str(error) or type(error).__name__
         return None
 
-    def _own_view(self) -> View:
+    def _own_view(self) -> StartView:
         phase, members = self._picture()
         if phase is Phase.EMPTY and (self._file.record is not None or self._file.is_lost):
             is_seed = self._file.record is not None and self._file.record.names(self._node.identity.replica)
             phase = Phase.HOLDING if is_seed else Phase.JOINING
         identity = self._node.identity
         seeds = self._addresses() if phase is Phase.HOLDING else self._seeds
-        return View(
+        return StartView(
             phase,
             identity.replica,
             self._address or "",
@@ -263,7 +263,7 @@ class FirstStart:
 
     # founding
 
-    def _may_found(self, views: dict[str, View | None]) -> bool:
+    def _may_found(self, views: dict[str, StartView | None]) -> bool:
         """Whether all seeds are there and agree, nobody holds a record, and we are the one to make it."""
         present = [view for view in views.values() if view is not None]
         me = self._node.identity.replica
@@ -290,7 +290,7 @@ class FirstStart:
             return False
         return self._is_mine_to_make(views, present)
 
-    def _is_mine_to_make(self, views: dict[str, View | None], present: list[View]) -> bool:
+    def _is_mine_to_make(self, views: dict[str, StartView | None], present: list[StartView]) -> bool:
         me = self._node.identity.replica
         for view in present:
             if view.phase is Phase.HOLDING and view.record is not None and not view.record.names(me):
@@ -309,15 +309,15 @@ class FirstStart:
             return False
         return me == min(view.replica for view in present)
 
-    def _make(self, views: dict[str, View | None]) -> None:
+    def _make(self, views: dict[str, StartView | None]) -> None:
         present = {view.replica: view for view in views.values() if view is not None}
         given = next((view.cluster_id for view in present.values() if view.cluster_id is not None), None)
         if given is not None:
             self._node.join_cluster(given)
-        members = [Member(*view.replica, view.address) for view in present.values()]
+        members = [BootstrapMember(*view.replica, view.address) for view in present.values()]
         self._keep(self._new_record(members, self._seeds))
 
-    def _is_begun(self, views: dict[str, View | None]) -> bool:
+    def _is_begun(self, views: dict[str, StartView | None]) -> bool:
         """Whether another seed says that group 0 of our record was begun."""
         record = self._file.record
         assert record is not None, "asks about no record"
@@ -328,7 +328,7 @@ class FirstStart:
             for view in views.values()
         )
 
-    async def _give(self, views: dict[str, View | None]) -> bool:
+    async def _give(self, views: dict[str, StartView | None]) -> bool:
         """Whether all seeds of our record hold it; its maker gives it to those who do not."""
         record, me = self._file.record, self._node.identity.replica
         assert record is not None, "gives no record"
@@ -348,7 +348,7 @@ class FirstStart:
                 )
         return all(seed.replica in self._holders for seed in record.seeds)
 
-    async def _give_to(self, address: str, view: View, record: BootstrapRecord) -> None:
+    async def _give_to(self, address: str, view: StartView, record: BootstrapRecord) -> None:
         deadline = deadline_in(self._settings.probe_ms)
         try:
             identity, _ = await self._node.probe(parse_address(address), BOOTSTRAP, record.packed(), deadline)
@@ -404,7 +404,7 @@ class FirstStart:
 
     # words
 
-    def _complain_of_clusters(self, members: dict[str, View]) -> None:
+    def _complain_of_clusters(self, members: dict[str, StartView]) -> None:
         named = ", ".join(f"{at} to {view.cluster_id}" for at, view in sorted(members.items()))
         self._complain(
             f"the seeds belong to different clusters: {named}. Name seeds of one cluster only. Where a broker founded "
@@ -426,25 +426,25 @@ class FirstStart:
             _logger.log(level, "%s", text)
 
 
-def met_at(view: View, address: str) -> View:
+def met_at(view: StartView, address: str) -> StartView:
     """A member is reached where it was met, whatever its own row says: that may be of an earlier start."""
     others = tuple(member for member in view.members if member.replica != view.replica)
-    return view._replace(members=(*others, Member(*view.replica, address)))
+    return view._replace(members=(*others, BootstrapMember(*view.replica, address)))
 
 
-def view_of(replica: ReplicaId, cluster_id: str | None, raw: Any) -> View:
-    """What `View.packed` packed; raises `FormatError`."""
+def view_of(replica: ReplicaId, cluster_id: str | None, raw: Any) -> StartView:
+    """What `StartView.packed` packed; raises `FormatError`."""
     match raw:
         case [str(phase), str(address), [*seeds], record, [*members]] if phase in _PHASES and all(
             type(seed) is str for seed in seeds
         ):
-            return View(
+            return StartView(
                 Phase(phase),
                 replica,
                 address,
                 tuple(seeds),
                 None if record is None else BootstrapRecord.unpacked(record),
-                tuple(map(Member.unpacked, members)),
+                tuple(map(BootstrapMember.unpacked, members)),
                 cluster_id,
             )
     raise FormatError(f"node {replica.node_id} says something of itself that cannot be read")

@@ -20,9 +20,9 @@ from uuid import UUID
 from raftlog.errors import CorruptBatch, IdentityRefused, InvalidArgument, NoLeader, RaftlogError
 from raftlog.events import event
 from raftlog.partitions.addresses import address_text, canonical
-from raftlog.partitions.controller.bootstrap_record import BootstrapFile, Member, record_again
+from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapMember, record_again
 from raftlog.partitions.controller.damaged_copy import check_repairable
-from raftlog.partitions.controller.first_start import FirstStart, Phase, View
+from raftlog.partitions.controller.first_start import FirstStart, Phase, StartView
 from raftlog.partitions.controller.foreign_seeds import ForeignSeeds
 from raftlog.partitions.controller.introductions import Introductions
 from raftlog.partitions.controller.leader_duties import Leading
@@ -38,8 +38,8 @@ from raftlog.partitions.controller.machine import (
     first_controller_roll,
 )
 from raftlog.partitions.controller.machine.rolls import CONTROLLER_VOTERS_MAX
-from raftlog.partitions.controller.peers import Peers, peers_of
-from raftlog.partitions.controller.proposals import Proposals
+from raftlog.partitions.controller.peers import PeerAddresses, peers_of
+from raftlog.partitions.controller.proposals import CommandProposals
 from raftlog.partitions.controller.replacing import Replacing, removed
 from raftlog.partitions.controller.settings import MetadataSettings, check_start
 from raftlog.partitions.deadline import NEVER, Deadline, deadline_in
@@ -64,7 +64,7 @@ class Freshness(NamedTuple):
     problem: str | None
 
 
-class Metadata:
+class ControllerHost:
     """See the module. Use `open`."""
 
     def __init__(self, node: Node, settings: MetadataSettings) -> None:
@@ -76,7 +76,7 @@ class Metadata:
         self._file = BootstrapFile(node.surroundings.disk, node.settings.data_dir)
         self._copy = LocalCopy(settings.fold_ms, node.fail)
         self._copy.on_applied = self._applied
-        self._proposals = Proposals(node, self._copy, settings.attempt_ms)
+        self._proposals = CommandProposals(node, self._copy, settings.attempt_ms)
         self._first_start = FirstStart(node, settings, self._file, self._picture)
         self._foreign_seeds = ForeignSeeds(node, settings, lambda: self.state)
         self._leading = Leading(node, self._copy, self._file, self._proposals, settings)
@@ -84,7 +84,7 @@ class Metadata:
         self.introductions = Introductions(node, settings, self._away, self._tell_peers)
         self._heard_at: float | None = None
         """When a leader of group 0 was last heard, before the one of now."""
-        self._told: Peers | None = None
+        self._told: PeerAddresses | None = None
         self._is_founded = False
         """All seeds of the record that is held here are known to hold it."""
         self._starting: asyncio.Task[None] | None = None
@@ -300,7 +300,7 @@ class Metadata:
         self._tell_peers()
         self._follow(self._node.join_group(controller_group_id(met.record.cluster_id), CONTROLLER))
 
-    async def _maybe_replace(self, met: View, addresses: Addresses) -> None:
+    async def _maybe_replace(self, met: StartView, addresses: Addresses) -> None:
         """Take the place of another disk that this node id has in the cluster, if there is one."""
         me = self._node.identity.replica
         old = next((member.disk_uuid for member in met.members if member.node_id == me.node_id), None)
@@ -410,7 +410,7 @@ class Metadata:
             self._told = told
             self._node.set_peers(told.addresses, told.disks)
 
-    def _away(self) -> dict[ReplicaId, Member | None]:
+    def _away(self) -> dict[ReplicaId, BootstrapMember | None]:
         """Return members of group 0 that are not connected, each with its node as it is known here, if it is.
 
         Among them count its leader, and processes that connected to this one and are unknown here: the configuration
@@ -432,7 +432,7 @@ class Metadata:
         known = peers_of(self.state, self._file, me, {}) if away else None
         return {member: None if known is None else known.member(member.node_id) for member in away}
 
-    def _picture(self) -> tuple[Phase, list[Member]]:
+    def _picture(self) -> tuple[Phase, list[BootstrapMember]]:
         """What others are told of this process."""
         state = self.state
         if self._copy.group is None:
@@ -441,6 +441,8 @@ class Metadata:
             record = self._file.record
             is_seed = record is not None and record.names(self._node.identity.replica)
             return (Phase.FOUNDED if is_seed else Phase.EMPTY), []
-        members = [Member(broker.node_id, broker.disk_uuid, broker.addresses.rpc) for broker in state.all_brokers()]
-        members += [Member(*seed, "") for seed in sorted(state.absent_seeds())]
+        members = [
+            BootstrapMember(broker.node_id, broker.disk_uuid, broker.addresses.rpc) for broker in state.all_brokers()
+        ]
+        members += [BootstrapMember(*seed, "") for seed in sorted(state.absent_seeds())]
         return Phase.MEMBER, members

@@ -23,30 +23,30 @@ from typing import NamedTuple
 
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.partitions.addresses import Address, address_text, parse_address
-from raftlog.partitions.controller.bootstrap_record import Member
+from raftlog.partitions.controller.bootstrap_record import BootstrapMember
 from raftlog.partitions.controller.first_start import JOIN, Phase, met_at, view_of
 from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import Node
 from raftlog.raft import ReplicaId
-from raftlog.runtime.rpc import Identity
+from raftlog.runtime.rpc import PeerIdentity
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
 _PAUSE_MS_MAX = 10_000
 
 
-class Introduction(NamedTuple):
+class NodeIntroduction(NamedTuple):
     """A node as somebody described it, and what was known of it before; None: it was not known."""
 
-    member: Member
-    instead_of: Member | None
+    member: BootstrapMember
+    instead_of: BootstrapMember | None
 
 
 class _Heard(NamedTuple):
     """Who was named. `is_certain`: by a member, from its copy of the state; else by the handshake alone."""
 
-    members: Sequence[Member]
+    members: Sequence[BootstrapMember]
     is_certain: bool
 
 
@@ -61,10 +61,10 @@ class Introductions:
         self,
         node: Node,
         settings: MetadataSettings,
-        away: Callable[[], dict[ReplicaId, Member | None]],
+        away: Callable[[], dict[ReplicaId, BootstrapMember | None]],
         learned: Callable[[], None],
     ) -> None:
-        self.known: dict[NodeId, Introduction] = {}
+        self.known: dict[NodeId, NodeIntroduction] = {}
         self.hint: Callable[[ReplicaId], Address | None] = lambda replica: None
         """Where a member may be as others whisper: one more address to look at."""
         self._node, self._settings = node, settings
@@ -118,9 +118,9 @@ class Introductions:
             return _NOBODY
         if view.phase is Phase.MEMBER and view.cluster_id == self._node.identity.cluster_id:
             return _Heard(met_at(view, text).members, True)
-        return _Heard((Member(*view.replica, text),), False)
+        return _Heard((BootstrapMember(*view.replica, text),), False)
 
-    async def _outsider(self, identity: Identity) -> _Heard:
+    async def _outsider(self, identity: PeerIdentity) -> _Heard:
         """Return the members that an unknown process names, if this disk is among them."""
         try:
             heard = await self._at(parse_address(identity.rpc_address))
@@ -133,7 +133,7 @@ class Introductions:
     def _note(self, heard: Sequence[_Heard]) -> None:
         away = self._away()
         known = {replica.node_id: member for replica, member in away.items()}
-        news: dict[NodeId, Introduction | None] = {}
+        news: dict[NodeId, NodeIntroduction | None] = {}
         for members, is_certain in heard:
             for member in members:
                 node = member.node_id
@@ -153,9 +153,9 @@ class Introductions:
         if news:
             self._learned()
 
-    def _introduction(self, member: Member, before: Member | None) -> Introduction | None:
+    def _introduction(self, member: BootstrapMember, before: BootstrapMember | None) -> NodeIntroduction | None:
         """What counts from now on, when a node is described so; None: what is known of it anyhow."""
         if member != before:
-            return Introduction(member, before)
+            return NodeIntroduction(member, before)
         counts = self.known.get(member.node_id)
         return None if counts is None or counts.member.disk_uuid != member.disk_uuid else counts

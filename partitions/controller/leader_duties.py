@@ -18,7 +18,7 @@ from raftlog.partitions.controller.bootstrap_record import BootstrapFile
 from raftlog.partitions.controller.local_copy import LocalCopy
 from raftlog.partitions.controller.machine import FEATURE_LEVEL_LEAST, SetFeatureLevel
 from raftlog.partitions.controller.members import heir_of, next_change
-from raftlog.partitions.controller.proposals import Proposals
+from raftlog.partitions.controller.proposals import CommandProposals
 from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.controller.snapshots import is_due, write_snapshot
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -37,7 +37,7 @@ class Leading:
     """Works from `start` to `stop`."""
 
     def __init__(
-        self, node: Node, copy: LocalCopy, file: BootstrapFile, proposals: Proposals, settings: MetadataSettings
+        self, node: Node, copy: LocalCopy, file: BootstrapFile, proposals: CommandProposals, settings: MetadataSettings
     ) -> None:
         self._node, self._copy, self._file, self._proposals = node, copy, file, proposals
         self._settings = settings

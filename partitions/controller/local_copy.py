@@ -25,7 +25,13 @@ from raftlog.errors import (
     StorageError,
 )
 from raftlog.partitions.controller.change_events import tell
-from raftlog.partitions.controller.machine import Answer, ControllerState, Restoration, SnapshotReader, decode_request
+from raftlog.partitions.controller.machine import (
+    CommandAnswer,
+    ControllerState,
+    Restoration,
+    SnapshotReader,
+    decode_request,
+)
 from raftlog.partitions.controller.machine.rows import AnsweredRequest
 from raftlog.partitions.deadline import Deadline
 from raftlog.raft import Role
@@ -46,7 +52,7 @@ class Decided(NamedTuple):
     """What became of a request, and where."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
-    answer: Answer
+    answer: CommandAnswer
 
 
 class LocalCopy:
@@ -287,4 +293,4 @@ class LocalCopy:
 
 
 def _decided(known: AnsweredRequest) -> Decided:
-    return Decided(known.version, Answer(known.value, known.failure(), is_repeated=True))
+    return Decided(known.version, CommandAnswer(known.value, known.failure(), is_repeated=True))

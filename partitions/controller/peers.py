@@ -9,28 +9,28 @@ from uuid import UUID
 
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.addresses import Address, address_text, parse_address
-from raftlog.partitions.controller.bootstrap_record import BootstrapFile, Member
-from raftlog.partitions.controller.introductions import Introduction
+from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapMember
+from raftlog.partitions.controller.introductions import NodeIntroduction
 from raftlog.partitions.controller.machine import ControllerState
 from raftlog.raft import ReplicaId
 from raftlog.types import NodeId
 
 
-class Peers(NamedTuple):
+class PeerAddresses(NamedTuple):
     """By node id; `disks` of those that belong to the cluster."""
 
     addresses: dict[NodeId, Address]
     disks: dict[NodeId, UUID]
 
-    def member(self, node: NodeId) -> Member | None:
+    def member(self, node: NodeId) -> BootstrapMember | None:
         """A node as it is known; None when it is not."""
         address = self.addresses.get(node)
-        return None if address is None else Member(node, self.disks[node], address_text(address))
+        return None if address is None else BootstrapMember(node, self.disks[node], address_text(address))
 
 
 def peers_of(
-    state: ControllerState, file: BootstrapFile, me: ReplicaId, introduced: Mapping[NodeId, Introduction]
-) -> Peers | None:
+    state: ControllerState, file: BootstrapFile, me: ReplicaId, introduced: Mapping[NodeId, NodeIntroduction]
+) -> PeerAddresses | None:
     """All others; None before anything is known. What was `introduced` fills in until the state says otherwise.
 
     A copy that does not have this process itself may be an old beginning of the log, so what stands in the file counts
@@ -40,7 +40,7 @@ def peers_of(
     record = file.record
     if record is None and state.bootstrap is None:
         return None
-    known: dict[NodeId, Member] = {}
+    known: dict[NodeId, BootstrapMember] = {}
     absent = sorted(state.absent_seeds()) if state.bootstrap is not None else []
     for seed in record.seeds if record is not None else ():
         if state.bootstrap is None or seed.replica in absent:
@@ -50,7 +50,7 @@ def peers_of(
     for broker in state.all_brokers():
         told = known.get(broker.node_id)
         if told is None or told.disk_uuid == broker.disk_uuid or told.disk_uuid in state.retired:
-            known[broker.node_id] = Member(broker.node_id, broker.disk_uuid, broker.addresses.rpc)
+            known[broker.node_id] = BootstrapMember(broker.node_id, broker.disk_uuid, broker.addresses.rpc)
     known.pop(me.node_id, None)
     for node, (member, instead_of) in introduced.items():
         before = known.get(node)
@@ -58,10 +58,10 @@ def peers_of(
         if (is_other_disk or before == instead_of) and member.disk_uuid not in state.retired:
             known[node] = member
     addresses = {node: address for node, member in sorted(known.items()) if (address := _address(member))}
-    return Peers(addresses, {node: known[node].disk_uuid for node in addresses})
+    return PeerAddresses(addresses, {node: known[node].disk_uuid for node in addresses})
 
 
-def _address(member: Member) -> Address | None:
+def _address(member: BootstrapMember) -> Address | None:
     try:
         return parse_address(member.address) if member.address else None
     except InvalidArgument:

@@ -23,8 +23,8 @@ from raftlog.errors import (
     Unavailable,
 )
 from raftlog.partitions.controller.local_copy import Decided, LocalCopy
-from raftlog.partitions.controller.machine import Answer as ControllerAnswer
-from raftlog.partitions.controller.machine import Command, Request, check_level, decode_request, encode_request
+from raftlog.partitions.controller.machine import Command, CommandRequest, check_level, decode_request, encode_request
+from raftlog.partitions.controller.machine import CommandAnswer as ControllerAnswer
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node import Node
 from raftlog.partitions.node import Request as NodeRequest
@@ -45,7 +45,7 @@ _PROPOSED_MAX = 10_000
 """Proposals of this leader whose outcome is not known."""
 
 
-class Proposals:
+class CommandProposals:
     """Both sides of one process."""
 
     def __init__(self, node: Node, copy: LocalCopy, attempt_ms: int) -> None:
@@ -73,7 +73,7 @@ class Proposals:
         request_id = draw_uuid(self._node.surroundings.random)
         if basis is None:
             basis = await self._basis(deadline)
-        packed = encode_request(Request(request_id, basis, command))
+        packed = encode_request(CommandRequest(request_id, basis, command))
         decided = await self._decide(request_id, packed, deadline)
         value = decided.answer.result()
         if self._copy.group is not None and not await self._copy.reached(decided.index, deadline):

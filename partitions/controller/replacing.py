@@ -27,7 +27,7 @@ from raftlog.errors import FormatError, IdentityRefused, InvalidArgument, NoLead
 from raftlog.partitions.addresses import parse_address
 from raftlog.partitions.controller.local_copy import LocalCopy
 from raftlog.partitions.controller.machine import ControllerState, RegisterBroker
-from raftlog.partitions.controller.proposals import Proposals
+from raftlog.partitions.controller.proposals import CommandProposals
 from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import Node, Request
@@ -49,7 +49,7 @@ class _Verdict(Enum):
     LATER = "later"
 
 
-class _Said(NamedTuple):
+class _DiskReport(NamedTuple):
     verdict: _Verdict
     why: str
 
@@ -64,7 +64,7 @@ class _Asked(NamedTuple):
 class Replacing:
     """Both sides of one process."""
 
-    def __init__(self, node: Node, copy: LocalCopy, proposals: Proposals, settings: MetadataSettings) -> None:
+    def __init__(self, node: Node, copy: LocalCopy, proposals: CommandProposals, settings: MetadataSettings) -> None:
         self._node, self._copy, self._proposals, self._settings = node, copy, proposals, settings
         self._told: str | None = None
         self._asked: dict[ReplicaId, _Asked] = {}
@@ -98,8 +98,8 @@ class Replacing:
                 )
             await self._node.pause(deadline_in(self._settings.look_ms_max))
 
-    async def _ask_all(self, header: list[Any], addresses: Sequence[str]) -> _Said:
-        said = _Said(_Verdict.LATER, "no member of the cluster answers")
+    async def _ask_all(self, header: list[Any], addresses: Sequence[str]) -> _DiskReport:
+        said = _DiskReport(_Verdict.LATER, "no member of the cluster answers")
         for address in addresses:
             deadline = deadline_in(2 * self._settings.attempt_ms)
             try:
@@ -110,7 +110,7 @@ class Replacing:
             except (RaftlogError, OSError) as error:
                 _logger.debug("%s does not take the disk: %s", address, error)
                 if isinstance(error, NoLeader):
-                    said = _Said(_Verdict.LATER, str(error))
+                    said = _DiskReport(_Verdict.LATER, str(error))
                 continue
             if said.verdict is not _Verdict.LATER:
                 break
@@ -149,21 +149,23 @@ class Replacing:
     def _state(self) -> ControllerState:
         return self._copy.state
 
-    def _why_alive(self, command: RegisterBroker) -> _Said | None:
+    def _why_alive(self, command: RegisterBroker) -> _DiskReport | None:
         node_id = NodeId(command.node_id)
         if self._is_done(command):
             return None
         if node_id == self._node.identity.node_id:
-            return _Said(_Verdict.ALIVE, f"this process itself is node {node_id} with the disk {command.replaces}")
+            return _DiskReport(
+                _Verdict.ALIVE, f"this process itself is node {node_id} with the disk {command.replaces}"
+            )
         if not self._node.is_alive(node_id):
             return None
-        return _Said(
+        return _DiskReport(
             _Verdict.ALIVE,
             f"node {self._node.identity.node_id} is connected to a process that is node {node_id} with its disk "
             f"{self._state.disk_of(node_id)}",
         )
 
-    def _why_later(self, command: RegisterBroker, silence_s: float) -> _Said | None:
+    def _why_later(self, command: RegisterBroker, silence_s: float) -> _DiskReport | None:
         """Asked of the leader: whether the old disk has been silent for long enough."""
         if self._is_done(command):
             return None
@@ -173,7 +175,7 @@ class Replacing:
         quiet_since = asked_since if heard_at is None else max(heard_at, asked_since)
         if now - quiet_since >= silence_s:
             return None
-        return _Said(
+        return _DiskReport(
             _Verdict.LATER, f"it was heard a moment ago, or may have been; it has to be silent for {silence_s:g} s"
         )
 
@@ -217,12 +219,12 @@ def _names(command: RegisterBroker) -> tuple[Any, ...]:
     return command.node_id, command.disk_uuid, command.replaces
 
 
-def _said(said: _Said | None) -> Answer | None:
+def _said(said: _DiskReport | None) -> Answer | None:
     return None if said is None else Answer([said.verdict.value, said.why])
 
 
-def _said_of(answer: Answer) -> _Said:
+def _said_of(answer: Answer) -> _DiskReport:
     match answer.value:
         case [str(verdict), str(why)] if verdict in (each.value for each in _Verdict):
-            return _Said(_Verdict(verdict), why)
+            return _DiskReport(_Verdict(verdict), why)
     raise NoLeader("a member gave an answer that cannot be read")

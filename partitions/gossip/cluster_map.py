@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from raftlog.membership.member import State
-from raftlog.partitions.controller import Metadata
-from raftlog.partitions.controller.machine import Broker as BrokerRow
+from raftlog.membership.member import MemberState
+from raftlog.partitions.controller import ControllerHost
+from raftlog.partitions.controller.machine import RegisteredBroker as BrokerRow
 from raftlog.partitions.gossip.members import UNKNOWN
 from raftlog.partitions.gossip.service import Gossip
 from raftlog.partitions.node import Node
-from raftlog.partitions.routing.router import Router
+from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.routing.topics import Topic, Topics
 
 FRESH_S: Final = 1.0
@@ -36,7 +36,9 @@ class Picture(NamedTuple):
 class ClusterMap:
     """One for each process."""
 
-    def __init__(self, node: Node, metadata: Metadata, topics: Topics, router: Router, gossip: Gossip) -> None:
+    def __init__(
+        self, node: Node, metadata: ControllerHost, topics: Topics, router: PartitionRouter, gossip: Gossip
+    ) -> None:
         self._node, self._metadata, self._topics, self._router = node, metadata, topics, router
         self._gossip = gossip
         self._picture: Picture | None = None
@@ -84,9 +86,9 @@ class ClusterMap:
     def _state(self, row: BrokerRow) -> str:
         """As gossip has it; where it has nothing, a broker that is connected is there."""
         node = row.node_id
-        said = State.ALIVE if node == self._node.identity.node_id else self._gossip.state_of(node)
+        said = MemberState.ALIVE if node == self._node.identity.node_id else self._gossip.state_of(node)
         if said is None:
-            said = State.ALIVE if self._node.is_alive(node) else None
+            said = MemberState.ALIVE if self._node.is_alive(node) else None
         return UNKNOWN if said is None else said.name.lower()
 
     async def _topic(self, topic: Topic) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ _LEFT_OUT: Final = ((), (4,), (4, 3), (4, 3, 0))
 """Places of texts that go where there is no room: rack, then host label, then http."""
 
 
-class Load(NamedTuple):
+class BrokerLoad(NamedTuple):
     """`disk_free` and `disk_total` in bytes, -1 where the file system does not say; `bytes_in_per_s` of records that
     were appended here."""
 
@@ -31,7 +31,7 @@ class Load(NamedTuple):
     disk_total: int = -1
     bytes_in_per_s: int = 0
 
-    def differs(self, told: "Load") -> bool:
+    def differs(self, told: "BrokerLoad") -> bool:
         """Whether one of the numbers is another one by a tenth of what was told."""
         return any(abs(now - before) > _CHANGE * max(abs(before), 1) for now, before in zip(self, told, strict=True))
 
@@ -45,7 +45,7 @@ class Description(NamedTuple):
     host_label: str
     rack: str
     version: str
-    load: Load = Load()
+    load: BrokerLoad = BrokerLoad()
 
 
 def encode(described: Description) -> bytes:
@@ -74,9 +74,9 @@ def decode(encoded: bytes) -> Description:
         raise FormatError(f"a description that cannot be read: {type(error).__name__}") from None
     match fields:
         case [str(http), str(rpc), str(gossip), str(host), str(rack), str(version), [*load], *_]:
-            numbers = load[: len(Load._fields)]
-            if len(numbers) == len(Load._fields) and all(map(_is_number, numbers)):
-                return Description(http, rpc, gossip, host, rack, version, Load(*numbers))
+            numbers = load[: len(BrokerLoad._fields)]
+            if len(numbers) == len(BrokerLoad._fields) and all(map(_is_number, numbers)):
+                return Description(http, rpc, gossip, host, rack, version, BrokerLoad(*numbers))
     raise FormatError("a description that is none")
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from raftlog.config import KIB
 from raftlog.partitions.counters import Counters
-from raftlog.partitions.gossip.description import Load
+from raftlog.partitions.gossip.description import BrokerLoad
 from raftlog.partitions.node import Node
 
 _WEIGHT: Final = 0.2
@@ -20,13 +20,13 @@ class LoadMeter:
         self._looked_at, self._bytes_in = node.loop.time(), counters.bytes_in
         self._rate = 0.0
 
-    def __call__(self) -> Load:
+    def __call__(self) -> BrokerLoad:
         driver = self._node.driver
         try:
             free, total = driver.disk.free_bytes(driver.data_dir), driver.disk.total_bytes(driver.data_dir)
         except OSError:
             free = total = -1
-        return Load(len(self._replicas()), self._node.leaders.led_count, free, total, self._bytes_per_s())
+        return BrokerLoad(len(self._replicas()), self._node.leaders.led_count, free, total, self._bytes_per_s())
 
     def _bytes_per_s(self) -> int:
         now, bytes_in = self._node.loop.time(), self._counters.bytes_in

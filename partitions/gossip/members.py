@@ -6,8 +6,8 @@ from uuid import UUID
 
 from raftlog.errors import FormatError
 from raftlog.membership.member import Member
-from raftlog.partitions.controller.machine import Broker
-from raftlog.partitions.gossip.description import Description, Load, decode
+from raftlog.partitions.controller.machine import RegisteredBroker
+from raftlog.partitions.gossip.description import BrokerLoad, Description, decode
 from raftlog.types import NodeId
 
 UNKNOWN: Final = "unknown"
@@ -29,7 +29,7 @@ class ClusterMember(NamedTuple):
     host: str
     rack: str
     version: str | None
-    load: Load | None
+    load: BrokerLoad | None
 
 
 def description_of(member: Member) -> Description | None:
@@ -40,7 +40,7 @@ def description_of(member: Member) -> Description | None:
         return None
 
 
-def combined(rows: Iterable[Broker], members: Mapping[NodeId, Member], now: float) -> list[ClusterMember]:
+def combined(rows: Iterable[RegisteredBroker], members: Mapping[NodeId, Member], now: float) -> list[ClusterMember]:
     """Everybody that is registered or gossips, by node id."""
     registered = {row.node_id: row for row in rows}
     return [
@@ -49,7 +49,7 @@ def combined(rows: Iterable[Broker], members: Mapping[NodeId, Member], now: floa
     ]
 
 
-def _combined(node: NodeId, row: Broker | None, member: Member | None, now: float) -> ClusterMember:
+def _combined(node: NodeId, row: RegisteredBroker | None, member: Member | None, now: float) -> ClusterMember:
     told = None if member is None else description_of(member)
     known = ("", "", "", "") if row is None else (row.addresses.http, row.addresses.rpc, row.addresses.gossip, row.host)
     said = ("", "", "", "") if told is None else (told.http, told.rpc, told.gossip, told.host_label)

@@ -23,13 +23,13 @@ from raftlog.events import event
 from raftlog.membership.agent import FAREWELL_S_MAX, Agent, AgentCounters
 from raftlog.membership.authentication import Speaker
 from raftlog.membership.keys import GossipKeys
-from raftlog.membership.member import Member, State
+from raftlog.membership.member import Member, MemberState
 from raftlog.membership.swim import Conflict, MemberChange
 from raftlog.membership.wire import Wire
 from raftlog.partitions.addresses import Address
-from raftlog.partitions.controller import Metadata, address_text, parse_address
+from raftlog.partitions.controller import ControllerHost, address_text, parse_address
 from raftlog.partitions.controller.machine import Addresses
-from raftlog.partitions.gossip.description import Description, Load, encode
+from raftlog.partitions.gossip.description import BrokerLoad, Description, encode
 from raftlog.partitions.gossip.members import ClusterMember, combined, description_of
 from raftlog.partitions.gossip.settings import GossipSettings
 from raftlog.partitions.node import Node
@@ -50,7 +50,12 @@ class Gossip:
     """One for each broker, also where it is switched off: then it knows nobody."""
 
     def __init__(
-        self, node: Node, metadata: Metadata, settings: GossipSettings | None, rack: str, load: Callable[[], Load]
+        self,
+        node: Node,
+        metadata: ControllerHost,
+        settings: GossipSettings | None,
+        rack: str,
+        load: Callable[[], BrokerLoad],
     ) -> None:
         self._node, self._metadata, self._settings = node, metadata, settings
         self._rack, self._load = rack, load
@@ -175,7 +180,7 @@ class Gossip:
         """None while it is off."""
         return None if self._agent is None else self._agent.counters()
 
-    def state_of(self, node: NodeId) -> State | None:
+    def state_of(self, node: NodeId) -> MemberState | None:
         """What is said of a node; None when nothing is."""
         member = self._member(node)
         return None if member is None else member.state
@@ -183,7 +188,7 @@ class Gossip:
     def is_doubtful(self, node: NodeId) -> bool:
         """Whether it is said not to answer, or to be gone: it need not be waited for long. That may be wrong."""
         state = self.state_of(node)
-        return state is not None and state is not State.ALIVE
+        return state is not None and state is not MemberState.ALIVE
 
     def racks(self) -> dict[NodeId, str]:
         """Where nodes that are there say that they stand."""
@@ -223,15 +228,15 @@ class Gossip:
     def _changed(self, change: MemberChange) -> None:
         if change.before is change.after or change.node_id == self._node.identity.node_id:
             return
-        if change.after is State.SUSPECT:
+        if change.after is MemberState.SUSPECT:
             event(_logger, "member_suspected", node=change.node_id)
-        elif change.after is State.DEAD:
+        elif change.after is MemberState.DEAD:
             event(_logger, "member_dead", node=change.node_id)
             self._hint(change.node_id)
-        elif change.after is State.LEFT:
+        elif change.after is MemberState.LEFT:
             event(_logger, "member_left", node=change.node_id)
             self._hint(change.node_id)
-        elif change.after is State.ALIVE:
+        elif change.after is MemberState.ALIVE:
             event(_logger, "member_alive", node=change.node_id, incarnation=change.member.incarnation)
 
     def _lost(self, node: NodeId) -> None:

@@ -19,7 +19,7 @@ from raftlog.partitions.node import Node
 from raftlog.partitions.node.requests import Request
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.routing.partition import Partition
-from raftlog.partitions.routing.router import Router
+from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.records.partitioner import murmur2
 from raftlog.runtime.rpc import Answer, NotConnected
@@ -41,7 +41,7 @@ class _Lost(Exception):
 class Asking:
     """One for each process."""
 
-    def __init__(self, node: Node, router: Router, topics: Topics, coordinators: Coordinators) -> None:
+    def __init__(self, node: Node, router: PartitionRouter, topics: Topics, coordinators: Coordinators) -> None:
         self._node, self._router, self._topics, self._coordinators = node, router, topics, coordinators
         self._handlers: dict[str, AtCoordinator] = {}
 

@@ -27,13 +27,13 @@ from raftlog.errors import (
     Unavailable,
 )
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.groups.folded import Entry, Folded
+from raftlog.partitions.groups.folded import Folded, GroupEntry
 from raftlog.partitions.groups.machine import Machine
 from raftlog.partitions.groups.offsets import Offsets
 from raftlog.partitions.groups.records import GroupKey, InstanceKey, InstanceRecord
 from raftlog.partitions.groups.requests import (
-    Answer,
-    Heartbeat,
+    GroupAnswer,
+    GroupHeartbeat,
     Join,
     Joined,
     Leave,
@@ -46,8 +46,8 @@ from raftlog.partitions.groups.requests import (
 )
 from raftlog.partitions.groups.results import CommittedOffset, MemberIdentity, OffsetCommit
 from raftlog.partitions.groups.surroundings import GroupSurroundings
-from raftlog.partitions.groups.writer import Writer
-from raftlog.partitions.replica import Appended, Replica
+from raftlog.partitions.groups.writer import GroupLogWriter
+from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.raft import ReplicaId
 from raftlog.types import Term, TopicPartition
 
@@ -81,7 +81,7 @@ class Coordinator:
             surroundings.settings, surroundings.random, surroundings.partitions_of, surroundings.wall_ms
         )
         self.offsets = Offsets(self, surroundings)
-        self.writer = Writer(replica, self.term, self.folded, surroundings.wall_ms, self._reach)
+        self.writer = GroupLogWriter(replica, self.term, self.folded, surroundings.wall_ms, self._reach)
         self._over: NotLeader | None = None
         self._tokens = count(1)
         self._waiting: dict[Token, asyncio.Future[Any]] = {}
@@ -172,7 +172,7 @@ class Coordinator:
                 f"{self.replica.name}: the groups' coordinator is another broker", self.replica.group.core.leader
             )
 
-    def _reach(self, appended: Appended) -> bool:
+    def _reach(self, appended: ReplicaAppended) -> bool:
         folded, group = self.folded, self.replica.group
         try:
             while folded.next_offset < appended.base_offset:
@@ -211,7 +211,7 @@ class Coordinator:
             ) from None
         return answer
 
-    async def heartbeat(self, heartbeat: Heartbeat, *, deadline: Deadline) -> None:
+    async def heartbeat(self, heartbeat: GroupHeartbeat, *, deadline: Deadline) -> None:
         """See `Groups.heartbeat`."""
         await self.ready(deadline)
         try:
@@ -291,7 +291,7 @@ class Coordinator:
 
     def _do(self) -> None:
         for effect in self.machine.take_effects():
-            if isinstance(effect, Answer):
+            if isinstance(effect, GroupAnswer):
                 self._answer(effect)
             elif not self.is_over:
                 self._store(effect)
@@ -302,7 +302,7 @@ class Coordinator:
         if at is not None:
             self._timer = self._loop.call_at(at, self._tick)
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: GroupAnswer) -> None:
         future = self._waiting.pop(answer.token, None)
         if future is None or future.done():
             return
@@ -313,9 +313,9 @@ class Coordinator:
 
     def _store(self, store: Store) -> None:
         group = store.group
-        entries = [Entry(GroupKey(group), store.record)]
+        entries = [GroupEntry(GroupKey(group), store.record)]
         if store.record is None:
-            entries += [Entry(key, None) for key in self.folded.latest_offsets(group)]
+            entries += [GroupEntry(key, None) for key in self.folded.latest_offsets(group)]
         elif store.record.members and not store.record.is_assigned:
             self._around.counters.group_rebalances += 1
         try:
@@ -350,9 +350,9 @@ class Coordinator:
         Raises `InvalidArgument` for one that is too large, `NotLeader`, `Overloaded` and what an append raises.
         """
         await self.ready(deadline)
-        await self.written([Entry(InstanceKey(group, name), record)], deadline)
+        await self.written([GroupEntry(InstanceKey(group, name), record)], deadline)
 
-    async def written(self, entries: list[Entry], deadline: Deadline) -> None:
+    async def written(self, entries: list[GroupEntry], deadline: Deadline) -> None:
         """Append these, and wait until they are committed. Raises what an append raises, and `DeadlineExceeded`."""
         if entries:
             await self._done(self.writer.write(entries), deadline)

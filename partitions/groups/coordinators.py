@@ -20,7 +20,7 @@ from raftlog.raft import Ready, ReplicaId
 from raftlog.runtime.replica.group import Group
 
 
-class Follower(Protocol):
+class CoordinatorObserver(Protocol):
     """Who lives beside coordinators, such as consumer instances."""
 
     def coordinator_began(self, coordinator: Coordinator) -> None:
@@ -35,7 +35,7 @@ class Coordinators:
 
     def __init__(self, node: Node, around: GroupSurroundings) -> None:
         self._node, self._around = node, around
-        self._followers: list[Follower] = []
+        self._followers: list[CoordinatorObserver] = []
         self._watched: dict[Partition, None] = {}
         self._active: dict[Partition, Coordinator] = {}
         self._tasks: dict[Coordinator, asyncio.Task[None]] = {}
@@ -45,7 +45,7 @@ class Coordinators:
         """Those that serve."""
         return (coordinator for coordinator in list(self._active.values()) if coordinator.is_loaded)
 
-    def follow(self, follower: Follower) -> None:
+    def follow(self, follower: CoordinatorObserver) -> None:
         """Tell it when coordinators begin and end."""
         self._followers.append(follower)
 

@@ -38,7 +38,7 @@ Place: TypeAlias = tuple[UUID, int]
 """A partition by its topic's uuid."""
 
 
-class Entry(NamedTuple):
+class GroupEntry(NamedTuple):
     """One record that is to be appended; without value a tombstone."""
 
     key: Key
@@ -55,7 +55,7 @@ class Folded:
         self.offsets: dict[str, dict[Place, OffsetRecord]] = {}
         """By group; never an empty mapping."""
         self.instances: dict[InstanceKey, InstanceRecord] = {}
-        self._ahead: dict[Key, list[Entry]] = {}
+        self._ahead: dict[Key, list[GroupEntry]] = {}
         """On their way into the log, in its order."""
 
     # reading
@@ -138,18 +138,18 @@ class Folded:
 
     # writing
 
-    def expect(self, entries: Iterable[Entry]) -> None:
+    def expect(self, entries: Iterable[GroupEntry]) -> None:
         """These are to be appended now, behind all that were expected before."""
         for entry in entries:
             self._ahead.setdefault(entry.key, []).append(entry)
 
-    def advance(self, entries: Iterable[Entry], count: int) -> None:
+    def advance(self, entries: Iterable[GroupEntry], count: int) -> None:
         """They are the next `count` records of the log. Without entries: records that change nothing."""
         for entry in entries:
             self._put(*entry)
         self.next_offset = Offset(self.next_offset + count)
 
-    def forget(self, entries: Iterable[Entry]) -> None:
+    def forget(self, entries: Iterable[GroupEntry]) -> None:
         """They are on their way no more."""
         for entry in entries:
             ahead = self._ahead[entry.key]

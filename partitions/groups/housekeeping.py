@@ -17,7 +17,7 @@ from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.groups.coordinators import Coordinators
-from raftlog.partitions.groups.folded import Entry
+from raftlog.partitions.groups.folded import GroupEntry
 from raftlog.partitions.groups.records import Key, OffsetKey
 from raftlog.partitions.groups.surroundings import GroupSurroundings
 
@@ -62,7 +62,7 @@ class GroupHousekeeping:
             keys = self._expired(coordinator, group)
             if keys:
                 self._around.counters.group_expired += len(keys)
-                await coordinator.written([Entry(key, None) for key in keys], deadline_in(_WRITE_MS))
+                await coordinator.written([GroupEntry(key, None) for key in keys], deadline_in(_WRITE_MS))
             if self._is_forgotten(coordinator, group):
                 await coordinator.delete(group, deadline=deadline_in(_WRITE_MS))
             if number % _SLICE == 0:
@@ -108,7 +108,7 @@ class GroupHousekeeping:
     def _state(self, coordinator: Coordinator, keys: Sequence[Key]) -> "asyncio.Future[None]":
         """Append what the keys say by now, in one turn with looking at it."""
         wanted = [key for key in keys if not (isinstance(key, OffsetKey) and self._around.is_deleted(key.topic_id))]
-        said = [Entry(key, coordinator.folded.latest(key)) for key in wanted]
+        said = [GroupEntry(key, coordinator.folded.latest(key)) for key in wanted]
         return coordinator.writer.write([entry for entry in said if entry.value is not None])
 
 

@@ -23,10 +23,10 @@ from raftlog.errors import (
 )
 from raftlog.partitions.groups.assigning import subscribes_alike
 from raftlog.partitions.groups.bounds import GroupSettings
-from raftlog.partitions.groups.membership import Group, Kept, Member, metadata_bytes
+from raftlog.partitions.groups.membership import ConsumerGroup, Kept, Member, metadata_bytes
 from raftlog.partitions.groups.rebalancing import GIVEN, Rebalancing
 from raftlog.partitions.groups.requests import Join, MemberIdGiven, Token
-from raftlog.partitions.groups.states import State
+from raftlog.partitions.groups.states import ConsumerGroupState
 
 TEXT_MAX: Final = 255
 PROTOCOLS_MAX: Final = 32
@@ -45,7 +45,7 @@ class Joining:
         try:
             _check(join, self._settings)
             group = self._rebalancing.groups.get(join.group)
-            if group is not None and group.state is State.DEAD:
+            if group is not None and group.state is ConsumerGroupState.DEAD:
                 raise NotLeader(f"the group {join.group} is being deleted")
             if join.member_id:
                 self._join_known(token, join, group, now)
@@ -54,7 +54,7 @@ class Joining:
         except RaftlogError as error:
             self._rebalancing.answer(token, error)
 
-    def _join_new(self, token: Token, join: Join, group: Group | None, now: float) -> None:
+    def _join_new(self, token: Token, join: Join, group: ConsumerGroup | None, now: float) -> None:
         known = group.instances.get(join.instance_id) if group is not None and join.instance_id is not None else None
         member = group.members[known] if group is not None and known is not None else None
         self._admit(join, group, member)
@@ -70,7 +70,7 @@ class Joining:
         else:
             self._add(token, join, group, member_id, now)
 
-    def _join_known(self, token: Token, join: Join, group: Group | None, now: float) -> None:
+    def _join_known(self, token: Token, join: Join, group: ConsumerGroup | None, now: float) -> None:
         if group is not None and join.member_id in group.given_ids:
             self._admit(join, group, None)
             group.given_ids.remove(join.member_id)
@@ -86,14 +86,14 @@ class Joining:
         member.is_told = True
         self._rebalancing.park(group, member, "join", token)
         member.has_joined = True
-        leads_again = group.state is State.STABLE and member.member_id == group.leader
+        leads_again = group.state is ConsumerGroupState.STABLE and member.member_id == group.leader
         if is_same and not leads_again:
             self._rebalancing.settle(group, now)
         else:
             self._rebalancing.prepare(group, now)
 
     def _add(
-        self, token: Token, join: Join, group: Group, member_id: str, now: float, *, is_told: bool = False
+        self, token: Token, join: Join, group: ConsumerGroup, member_id: str, now: float, *, is_told: bool = False
     ) -> None:
         member = Member(
             member_id,
@@ -115,7 +115,9 @@ class Joining:
         member.has_joined = True
         self._rebalancing.prepare(group, now)
 
-    def _take_over(self, token: Token, join: Join, group: Group, member: Member, member_id: str, now: float) -> None:
+    def _take_over(
+        self, token: Token, join: Join, group: ConsumerGroup, member: Member, member_id: str, now: float
+    ) -> None:
         before = {each.name: each.metadata for each in member.protocols}
         self._rebalancing.replace(group, member, member_id)
         could_lead = member.can_lead
@@ -127,12 +129,12 @@ class Joining:
             and before.keys() == {each.name for each in join.protocols}
             and all(subscribes_alike(before[each.name], each.metadata) for each in join.protocols)
         )
-        if group.state is State.STABLE and is_same and group.chosen_protocol() == group.protocol:
+        if group.state is ConsumerGroupState.STABLE and is_same and group.chosen_protocol() == group.protocol:
             self._rebalancing.store(group, Kept.STATIC_MEMBER)
         else:
             self._rebalancing.prepare(group, now)
 
-    def _admit(self, join: Join, group: Group | None, member: Member | None) -> None:
+    def _admit(self, join: Join, group: ConsumerGroup | None, member: Member | None) -> None:
         """Raises `InconsistentProtocol` and `GroupFull`."""
         if group is None:
             if len(self._rebalancing.groups) >= self._settings.max_groups:
@@ -152,15 +154,15 @@ class Joining:
                 f"the subscriptions of {group.name} would take more than {self._settings.max_metadata_bytes} bytes"
             )
 
-    def _new_group(self, join: Join) -> Group:
-        group = self._rebalancing.groups[join.group] = Group(join.group)
+    def _new_group(self, join: Join) -> ConsumerGroup:
+        group = self._rebalancing.groups[join.group] = ConsumerGroup(join.group)
         return group
 
     def _uuid(self) -> UUID:
         return UUID(int=self._random.getrandbits(_UUID_BITS), version=4)
 
 
-def member_of(group: Group | None, member_id: str, instance_id: str | None) -> Member:
+def member_of(group: ConsumerGroup | None, member_id: str, instance_id: str | None) -> Member:
     """Who asks; raises `UnknownMember`, and `FencedInstance` when another process is that static member now."""
     if group is not None and instance_id is not None:
         holder = group.instances.get(instance_id)

@@ -51,7 +51,7 @@ def _assigned(assignment: bytes) -> Mapping[str, Sequence[int]]:
     return found
 
 
-class Lagging:
+class GroupLagging:
     """One for each process."""
 
     def __init__(self, finder: Finder, reader: Reader) -> None:

@@ -26,14 +26,14 @@ from raftlog.errors import (
 from raftlog.partitions.groups.assigning import assigned_counts
 from raftlog.partitions.groups.bounds import GroupSettings
 from raftlog.partitions.groups.joining import Joining, member_of
-from raftlog.partitions.groups.membership import Group, Kept, Member
+from raftlog.partitions.groups.membership import ConsumerGroup, Kept, Member
 from raftlog.partitions.groups.rebalancing import GIVEN, PHASE, SESSION, WAIT, Rebalancing, TimerKey
 from raftlog.partitions.groups.records import GroupRecord
 from raftlog.partitions.groups.requests import (
     Alive,
     Effect,
     GroupDescription,
-    Heartbeat,
+    GroupHeartbeat,
     Join,
     Leave,
     Left,
@@ -43,7 +43,7 @@ from raftlog.partitions.groups.requests import (
     Ticket,
     Token,
 )
-from raftlog.partitions.groups.states import Event, State
+from raftlog.partitions.groups.states import ConsumerGroupState, Event
 
 
 class Machine:
@@ -69,12 +69,12 @@ class Machine:
 
         Ask `topics_changed` once everything is loaded.
         """
-        group = self._groups[name] = Group.loaded(name, record)
+        group = self._groups[name] = ConsumerGroup.loaded(name, record)
         for member in group.members.values():
             self._rebalancing.touch(group, member, now)
-        if group.state is State.COMPLETING:
+        if group.state is ConsumerGroupState.COMPLETING:
             self._timers.set((PHASE, name, ""), now + group.rebalance_timeout_ms() / 1000)
-        elif group.state is State.STABLE and not group.leader:
+        elif group.state is ConsumerGroupState.STABLE and not group.leader:
             group.assigned_counts = assigned_counts(group)
 
     def stop(self, error: RaftlogError) -> None:
@@ -104,8 +104,8 @@ class Machine:
             group, member = self._current(sync.group, sync.member_id, sync.instance_id, sync.generation)
             if sync.protocol_type not in (None, group.protocol_type) or sync.protocol not in (None, group.protocol):
                 raise InconsistentProtocol(f"the group {group.name} has the protocol {group.protocol}")
-            if group.state is State.PREPARING or (
-                group.state is State.COMPLETING and Kept.MEMBERS in group.storing.values()
+            if group.state is ConsumerGroupState.PREPARING or (
+                group.state is ConsumerGroupState.COMPLETING and Kept.MEMBERS in group.storing.values()
             ):
                 raise RebalanceInProgress(f"the group {group.name} makes a new generation: join again")
             if sum(len(assignment) for _, assignment in sync.assignments) > self._settings.max_metadata_bytes:
@@ -117,11 +117,11 @@ class Machine:
             return
         self._rebalancing.park(group, member, "sync", token)
         member.is_told = True
-        if group.state is State.COMPLETING and member.member_id == group.leader and not group.storing:
+        if group.state is ConsumerGroupState.COMPLETING and member.member_id == group.leader and not group.storing:
             self._rebalancing.assign(group, sync.assignments)
         self._rebalancing.settle(group, now)
 
-    def heartbeat(self, token: Token, heartbeat: Heartbeat, now: float) -> None:
+    def heartbeat(self, token: Token, heartbeat: GroupHeartbeat, now: float) -> None:
         """Answered `Alive`; or UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress: join again."""
         try:
             group, member = self._current(
@@ -131,7 +131,7 @@ class Machine:
             self._rebalancing.answer(token, error)
             return
         self._rebalancing.touch(group, member, now)
-        if group.state is State.PREPARING:
+        if group.state is ConsumerGroupState.PREPARING:
             begins = RebalanceInProgress(f"the group {group.name} makes a new generation: join again")
             self._rebalancing.answer(token, begins)
         elif heartbeat.wait_ms <= 0:
@@ -146,12 +146,15 @@ class Machine:
         group = self._groups.get(leave.group)
         told = tuple((each, self._leave(group, each)) for each in leave.members)
         if group is not None:
-            if any(error is None for _, error in told) and group.state not in (State.EMPTY, State.DEAD):
+            if any(error is None for _, error in told) and group.state not in (
+                ConsumerGroupState.EMPTY,
+                ConsumerGroupState.DEAD,
+            ):
                 self._rebalancing.members_left(group, now)
             self._rebalancing.forget_unused(group)
         self._rebalancing.answer(token, Left(told))
 
-    def _leave(self, group: Group | None, leaving: MemberToLeave) -> RaftlogError | None:
+    def _leave(self, group: ConsumerGroup | None, leaving: MemberToLeave) -> RaftlogError | None:
         try:
             if group is not None and leaving.member_id in group.given_ids:
                 self._forget_given(group, leaving.member_id)
@@ -169,10 +172,10 @@ class Machine:
     def delete(self, token: Token, group: str, now: float) -> None:
         """Answered `Deleted` when that is stored; or GroupNotEmpty, NotLeader. A group that is not here may have
         offsets: whether it exists is the caller's to know."""
-        found = self._groups.get(group) or self._groups.setdefault(group, Group(group))
-        if found.state is State.DEAD:
+        found = self._groups.get(group) or self._groups.setdefault(group, ConsumerGroup(group))
+        if found.state is ConsumerGroupState.DEAD:
             self._rebalancing.answer(token, NotLeader(f"the group {group} is being deleted"))
-        elif found.state is not State.EMPTY or found.given_ids:
+        elif found.state is not ConsumerGroupState.EMPTY or found.given_ids:
             self._rebalancing.answer(token, GroupNotEmpty(f"the group {group} has {len(found.members)} members"))
         else:
             self._rebalancing.become(found, Event.DELETED)
@@ -203,18 +206,20 @@ class Machine:
         has to sync first). `member_id` "" with generation −1 is a commit without a member, which only a group without
         members allows (UnknownMember). What passes counts as a heartbeat."""
         found = self._groups.get(group)
-        if found is not None and found.state is State.DEAD:
+        if found is not None and found.state is ConsumerGroupState.DEAD:
             raise NotLeader(f"the group {group} is being deleted")
         if not member_id and instance_id is None and generation < 0:
-            if found is not None and found.state is not State.EMPTY:
+            if found is not None and found.state is not ConsumerGroupState.EMPTY:
                 raise UnknownMember(f"the group {group} has members: only they commit")
             return
         found, member = self._current(group, member_id, instance_id, generation)
-        if found.state is State.COMPLETING:
+        if found.state is ConsumerGroupState.COMPLETING:
             raise RebalanceInProgress(f"the group {group} has a new generation: sync first")
         self._rebalancing.touch(found, member, now)
 
-    def _current(self, name: str, member_id: str, instance_id: str | None, generation: int) -> tuple[Group, Member]:
+    def _current(
+        self, name: str, member_id: str, instance_id: str | None, generation: int
+    ) -> tuple[ConsumerGroup, Member]:
         """Who asks, in the group's generation; raises UnknownMember, FencedInstance, StaleGeneration."""
         group = self._groups.get(name)
         member = member_of(group, member_id, instance_id)
@@ -253,7 +258,7 @@ class Machine:
             self._rebalancing.drop(group, member, UnknownMember(f"{member_id} was not heard of for its session"))
             self._rebalancing.members_left(group, now)
 
-    def _forget_given(self, group: Group, member_id: str) -> None:
+    def _forget_given(self, group: ConsumerGroup, member_id: str) -> None:
         group.given_ids.discard(member_id)
         self._timers.clear((GIVEN, group.name, member_id))
 
@@ -280,7 +285,7 @@ class Machine:
                 each.client_id,
                 each.client_host,
                 each.metadata(found.protocol),
-                each.assignment if found.state is State.STABLE else b"",
+                each.assignment if found.state is ConsumerGroupState.STABLE else b"",
             )
             for each in found.members.values()
         )

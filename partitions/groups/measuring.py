@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from raftlog.partitions.groups.coordinators import Coordinators
 from raftlog.partitions.groups.folded import Place
 from raftlog.partitions.groups.records import OffsetRecord
-from raftlog.partitions.groups.states import State
+from raftlog.partitions.groups.states import ConsumerGroupState
 from raftlog.types import Offset
 
 _SLICE: Final = 64
@@ -49,7 +49,7 @@ EndOf = Callable[[Place], tuple[str, Offset | None] | None]
 
 async def look_at_groups(coordinators: Coordinators, end_of: EndOf, lags_max: int) -> GroupFigures:
     """Look through all groups; others have the loop meanwhile."""
-    by_state = Counter({state.value: 0 for state in State if state is not State.DEAD})
+    by_state = Counter({state.value: 0 for state in ConsumerGroupState if state is not ConsumerGroupState.DEAD})
     members = 0
     lags: list[GroupLag] = []
     left_out = 0
@@ -57,7 +57,7 @@ async def look_at_groups(coordinators: Coordinators, end_of: EndOf, lags_max: in
         names = sorted(coordinator.folded.names().union(coordinator.machine.names()))
         for number, group in enumerate(names, 1):
             described = coordinator.machine.describe(group)
-            by_state[State.EMPTY.value if described is None else described.state] += 1
+            by_state[ConsumerGroupState.EMPTY.value if described is None else described.state] += 1
             members += 0 if described is None else len(described.members)
             offsets = coordinator.folded.offsets.get(group, {})
             shown = list(islice(offsets.items(), lags_max - len(lags)))

@@ -14,7 +14,7 @@ from enum import Enum
 
 from raftlog.partitions.groups.records import GroupRecord, MemberRecord, Protocol
 from raftlog.partitions.groups.requests import Join, Joined, JoinedMember, Ticket, Token
-from raftlog.partitions.groups.states import State
+from raftlog.partitions.groups.states import ConsumerGroupState
 
 
 class Kept(Enum):
@@ -89,11 +89,11 @@ class Member:
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class ConsumerGroup:
     """One group. `generation` 0: it had none yet."""
 
     name: str
-    state: State = State.EMPTY
+    state: ConsumerGroupState = ConsumerGroupState.EMPTY
     protocol_type: str = ""
     generation: int = 0
     protocol: str = ""
@@ -120,14 +120,14 @@ class Group:
     """Who waits for it to be deleted."""
 
     @classmethod
-    def loaded(cls, name: str, record: GroupRecord) -> "Group":
+    def loaded(cls, name: str, record: GroupRecord) -> "ConsumerGroup":
         """As it was stored last."""
-        group = cls(name, State.EMPTY, *record[:4], record.changed_ms)
+        group = cls(name, ConsumerGroupState.EMPTY, *record[:4], record.changed_ms)
         for each in record.members:
             has_joined = not record.is_assigned
             group.add(Member(*each[:7], each.protocols, each.assignment, has_joined=has_joined, is_told=True))
         if group.members:
-            group.state = State.STABLE if record.is_assigned else State.COMPLETING
+            group.state = ConsumerGroupState.STABLE if record.is_assigned else ConsumerGroupState.COMPLETING
         return group
 
     def record(self) -> GroupRecord:
@@ -137,7 +137,7 @@ class Group:
             self.generation,
             self.protocol,
             self.leader,
-            self.state is State.STABLE or Kept.ASSIGNMENTS in self.storing.values(),
+            self.state is ConsumerGroupState.STABLE or Kept.ASSIGNMENTS in self.storing.values(),
             self.changed_ms,
             tuple(member.record() for member in self.members.values()),
         )
@@ -198,7 +198,7 @@ class Group:
     def joined(self, member: Member) -> Joined:
         """The answer to a join, in the generation that is."""
         leads = member.member_id == self.leader
-        skips = leads and self.state is State.STABLE
+        skips = leads and self.state is ConsumerGroupState.STABLE
         leader = member.replaced if skips and not member.can_skip_assignment and member.replaced else self.leader
         told = (
             JoinedMember(each.member_id, each.instance_id, each.metadata(self.protocol))

@@ -14,7 +14,7 @@ from uuid import UUID
 from raftlog.assignors import decode_subscription
 from raftlog.errors import GroupFull, GroupNotEmpty, InvalidArgument, RaftlogError, UnknownGroup, UnknownTopic
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.groups.folded import Entry, Folded, Place
+from raftlog.partitions.groups.folded import Folded, GroupEntry, Place
 from raftlog.partitions.groups.machine import Machine
 from raftlog.partitions.groups.records import METADATA_BYTES_MAX, OffsetKey, OffsetRecord
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
@@ -58,7 +58,7 @@ class OffsetsPort(Protocol):
         """Wait until all appends under way are committed; False when there were none."""
         ...
 
-    async def written(self, entries: list[Entry], deadline: Deadline) -> None:
+    async def written(self, entries: list[GroupEntry], deadline: Deadline) -> None:
         """Append these, and wait until they are committed."""
         ...
 
@@ -98,7 +98,7 @@ class Offsets:
             if not await self._coordinator.settled(deadline):
                 await self._coordinator.current(deadline)
             return self.of(group)
-        await self._coordinator.written([Entry(*each) for each in entries], deadline)
+        await self._coordinator.written([GroupEntry(*each) for each in entries], deadline)
         self._around.counters.group_commits += len(entries)
         found = self.of(group)
         for key, record in entries:
@@ -152,7 +152,7 @@ class Offsets:
             known = self._folded.latest_offset(OffsetKey(group, *place))
             if known is not None:
                 before[place] = int(known.offset)
-        entries = [Entry(*each) for each in self._to_be_committed(group, moved, only_rises=False)]
+        entries = [GroupEntry(*each) for each in self._to_be_committed(group, moved, only_rises=False)]
         await self._coordinator.written(entries, deadline)
         return before
 
@@ -167,7 +167,7 @@ class Offsets:
         if self._coordinator.machine.describe(group) is not None:
             await self._coordinator.delete(group, deadline=deadline)
             return
-        entries = [Entry(key, None) for key in self._folded.latest_offsets(group)]
+        entries = [GroupEntry(key, None) for key in self._folded.latest_offsets(group)]
         if not entries:
             raise UnknownGroup(f"there is no group {group!r}")
         await self._coordinator.written(entries, deadline)
@@ -181,7 +181,7 @@ class Offsets:
         if not found and self._coordinator.machine.describe(group) is None:
             raise UnknownGroup(f"there is no group {group!r}")
         keys = [key for key in found if key.topic_id == topic_id]
-        await self._coordinator.written([Entry(key, None) for key in keys], deadline)
+        await self._coordinator.written([GroupEntry(key, None) for key in keys], deadline)
         return [key.partition for key in keys]
 
     def _check_not_subscribed(self, group: str, topic: str) -> None:

@@ -17,7 +17,7 @@ from raftlog.types import TopicPartition
 _T = TypeVar("_T")
 
 
-class Places:
+class TopicPlaces:
     """One for each process."""
 
     def __init__(self, finder: Finder, topics: Topics) -> None:

@@ -14,10 +14,10 @@ from typing import Final, Literal
 from raftlog.errors import FencedInstance, NotLeader, RaftlogError, RebalanceInProgress, UnknownMember
 from raftlog.partitions.groups.assigning import assign_members, counts_of_topics
 from raftlog.partitions.groups.bounds import GroupSettings
-from raftlog.partitions.groups.membership import Group, Kept, Member
+from raftlog.partitions.groups.membership import ConsumerGroup, Kept, Member
 from raftlog.partitions.groups.records import GroupRecord
-from raftlog.partitions.groups.requests import Alive, Answer, Deleted, Effect, Result, Store, Synced, Ticket, Token
-from raftlog.partitions.groups.states import Event, State, after
+from raftlog.partitions.groups.requests import Alive, Deleted, Effect, GroupAnswer, Result, Store, Synced, Ticket, Token
+from raftlog.partitions.groups.states import ConsumerGroupState, Event, after
 from raftlog.partitions.groups.timers import Timers
 
 Slot = Literal["join", "sync", "beat", "deletion"]
@@ -37,10 +37,10 @@ class Rebalancing:
     ) -> None:
         self.settings = settings
         self._partitions_of, self._wall_ms = partitions_of, wall_ms
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, ConsumerGroup] = {}
         self.timers: Timers[TimerKey] = Timers()
         self.effects: list[Effect] = []
-        self.waiting: dict[Token, tuple[Group, Member | None, Slot]] = {}
+        self.waiting: dict[Token, tuple[ConsumerGroup, Member | None, Slot]] = {}
         """Whose it is: a member's `join`, `sync` or `beat`, or the group's `deletion`."""
         self._tickets = count(1)
 
@@ -48,9 +48,9 @@ class Rebalancing:
 
     def answer(self, token: Token, outcome: Result | RaftlogError) -> None:
         self.waiting.pop(token, None)
-        self.effects.append(Answer(token, outcome))
+        self.effects.append(GroupAnswer(token, outcome))
 
-    def park(self, group: Group, member: Member, slot: Slot, token: Token) -> None:
+    def park(self, group: ConsumerGroup, member: Member, slot: Slot, token: Token) -> None:
         """Until `release`; an earlier request of the same kind is not waited for by anybody any more."""
         superseded = Alive() if slot == "beat" else RebalanceInProgress(f"{member.member_id} asked once more")
         self.release(member, slot, superseded)
@@ -66,29 +66,29 @@ class Rebalancing:
             setattr(member, slot, None)
             self.answer(token, outcome)
 
-    def touch(self, group: Group, member: Member, now: float) -> None:
+    def touch(self, group: ConsumerGroup, member: Member, now: float) -> None:
         """It is alive: its session begins anew, unless it waits for us."""
         if not member.waits:
             self.timers.set((SESSION, group.name, member.member_id), now + member.session_timeout_ms / 1000)
 
     # states
 
-    def become(self, group: Group, event: Event) -> None:
+    def become(self, group: ConsumerGroup, event: Event) -> None:
         group.state = after(group.state, event)
         group.changed_ms = self._wall_ms()
 
-    def store(self, group: Group, kept: Kept) -> None:
+    def store(self, group: ConsumerGroup, kept: Kept) -> None:
         ticket: Ticket = next(self._tickets)
         group.storing[ticket] = kept
         record: GroupRecord | None = None if kept is Kept.NOTHING else group.record()
         self.effects.append(Store(group.name, ticket, record))
 
-    def prepare(self, group: Group, now: float) -> None:
+    def prepare(self, group: ConsumerGroup, now: float) -> None:
         """Begin a rebalance: whoever is there has to join again. In the join phase already, see whether it is over."""
-        if group.state is State.PREPARING:
+        if group.state is ConsumerGroupState.PREPARING:
             self.maybe_complete(group, now)
             return
-        was_empty = group.state is State.EMPTY
+        was_empty = group.state is ConsumerGroupState.EMPTY
         self.become(group, Event.REBALANCE)
         group.phase_began, group.is_overdue, group.assigned_counts = now, False, None
         for member in group.members.values():
@@ -103,29 +103,29 @@ class Rebalancing:
         self.timers.set((PHASE, group.name, ""), now + hold_s if group.holds else self._phase_end(group))
         self.maybe_complete(group, now)
 
-    def maybe_complete(self, group: Group, now: float) -> None:
+    def maybe_complete(self, group: ConsumerGroup, now: float) -> None:
         """End the join phase, if all have joined or its time is up, and nothing is being stored."""
-        if group.state is not State.PREPARING or group.storing or group.holds:
+        if group.state is not ConsumerGroupState.PREPARING or group.storing or group.holds:
             return
         if not group.members:
             self.empty(group)
         elif group.is_overdue or (not group.given_ids and all(each.has_joined for each in group.members.values())):
             self._complete(group, now)
 
-    def _phase_end(self, group: Group) -> float:
+    def _phase_end(self, group: ConsumerGroup) -> float:
         return group.phase_began + group.rebalance_timeout_ms() / 1000
 
-    def phase_over(self, group: Group, now: float) -> None:
+    def phase_over(self, group: ConsumerGroup, now: float) -> None:
         """The timer of a phase: of holding, of joining, of syncing."""
-        if group.state is State.PREPARING and group.holds:
+        if group.state is ConsumerGroupState.PREPARING and group.holds:
             self._hold_on(group, now)
-        elif group.state is State.PREPARING:
+        elif group.state is ConsumerGroupState.PREPARING:
             group.is_overdue = True
             self.maybe_complete(group, now)
-        elif group.state in (State.COMPLETING, State.STABLE):
+        elif group.state in (ConsumerGroupState.COMPLETING, ConsumerGroupState.STABLE):
             self._syncs_over(group, now)
 
-    def _hold_on(self, group: Group, now: float) -> None:
+    def _hold_on(self, group: ConsumerGroup, now: float) -> None:
         """KIP-134: once more the delay, while members keep coming and the rebalance timeout allows it."""
         until = min(now + self.settings.initial_rebalance_delay_ms / 1000, self._phase_end(group))
         group.holds = group.grew and until > now
@@ -133,7 +133,7 @@ class Rebalancing:
         self.timers.set((PHASE, group.name, ""), until if group.holds else max(self._phase_end(group), now))
         self.maybe_complete(group, now)
 
-    def _complete(self, group: Group, now: float) -> None:
+    def _complete(self, group: ConsumerGroup, now: float) -> None:
         """The members of the next generation are known: those that joined, and static ones (KIP-345)."""
         for member in [each for each in group.members.values() if not each.has_joined and each.instance_id is None]:
             self.drop(group, member, UnknownMember(f"{member.member_id} did not join the group {group.name} again"))
@@ -151,13 +151,13 @@ class Rebalancing:
             else:
                 self._assign_here(group)
 
-    def _assign_here(self, group: Group) -> None:
+    def _assign_here(self, group: ConsumerGroup) -> None:
         for member_id, assignment in assign_members(group, self._partitions_of).items():
             group.members[member_id].assignment = assignment
         group.assigned_counts = counts_of_topics(group, self._partitions_of)
         self.store(group, Kept.ASSIGNMENTS)
 
-    def assign(self, group: Group, assignments: Iterable[tuple[str, bytes]]) -> None:
+    def assign(self, group: ConsumerGroup, assignments: Iterable[tuple[str, bytes]]) -> None:
         """By the leader: for others than members ignored, for members that are missing empty."""
         given = dict(assignments)
         for member in group.members.values():
@@ -166,7 +166,7 @@ class Rebalancing:
 
     # what became of it
 
-    def stored(self, group: Group, ticket: Ticket, error: RaftlogError | None, now: float) -> None:
+    def stored(self, group: ConsumerGroup, ticket: Ticket, error: RaftlogError | None, now: float) -> None:
         kept = group.storing.pop(ticket, None)
         if kept is None:
             return  # of a group of the same name that was deleted meanwhile
@@ -175,15 +175,18 @@ class Rebalancing:
         elif error is not None:
             self._not_stored(group, kept, error, now)
         else:
-            if kept is Kept.ASSIGNMENTS and group.state is State.COMPLETING:
+            if kept is Kept.ASSIGNMENTS and group.state is ConsumerGroupState.COMPLETING:
                 self.become(group, Event.ASSIGNED)
-            if kept in (Kept.MEMBERS, Kept.ASSIGNMENTS) and group.state in (State.COMPLETING, State.STABLE):
+            if kept in (Kept.MEMBERS, Kept.ASSIGNMENTS) and group.state in (
+                ConsumerGroupState.COMPLETING,
+                ConsumerGroupState.STABLE,
+            ):
                 self.timers.set((PHASE, group.name, ""), now + group.rebalance_timeout_ms() / 1000)
             self.settle(group, now)
 
-    def settle(self, group: Group, now: float) -> None:
+    def settle(self, group: ConsumerGroup, now: float) -> None:
         """Answer whoever needs not wait any more."""
-        if group.state is State.PREPARING:
+        if group.state is ConsumerGroupState.PREPARING:
             self.maybe_complete(group, now)
         elif not group.storing:
             for member in group.members.values():
@@ -191,18 +194,18 @@ class Rebalancing:
                     self.release(member, "join", group.joined(member))
                     member.is_told, member.has_joined, member.replaced = True, True, None
                     self.touch(group, member, now)
-                if member.sync is not None and group.state is State.STABLE:
+                if member.sync is not None and group.state is ConsumerGroupState.STABLE:
                     self.release(member, "sync", self.synced(group, member))
                     self.touch(group, member, now)
 
-    def synced(self, group: Group, member: Member) -> Synced:
+    def synced(self, group: ConsumerGroup, member: Member) -> Synced:
         member.has_synced = True
         return Synced(member.assignment, group.generation, group.protocol, group.protocol_type)
 
-    def _not_stored(self, group: Group, kept: Kept, error: RaftlogError, now: float) -> None:
+    def _not_stored(self, group: ConsumerGroup, kept: Kept, error: RaftlogError, now: float) -> None:
         """Nobody hears of that generation; its number is not used again here."""
         told = error if error.outcome == "failed" else NotLeader(f"the group {group.name} could not be stored: {error}")
-        if group.state in (State.COMPLETING, State.STABLE) and kept is not Kept.EMPTY:
+        if group.state in (ConsumerGroupState.COMPLETING, ConsumerGroupState.STABLE) and kept is not Kept.EMPTY:
             for member in list(group.members.values()):
                 self.release(member, "join", told)
                 self.release(member, "sync", told)
@@ -213,7 +216,7 @@ class Rebalancing:
         else:
             self.settle(group, now)
 
-    def _deletion_stored(self, group: Group, error: RaftlogError | None) -> None:
+    def _deletion_stored(self, group: ConsumerGroup, error: RaftlogError | None) -> None:
         token, group.deletion = group.deletion, None
         if error is None:
             del self.groups[group.name]
@@ -225,21 +228,21 @@ class Rebalancing:
 
     # members that go
 
-    def drop(self, group: Group, member: Member, why: RaftlogError) -> None:
+    def drop(self, group: ConsumerGroup, member: Member, why: RaftlogError) -> None:
         """It is no member any more; `members_left` has to follow."""
         group.remove(member)
         self._forget_id(group, member.member_id)
         for slot in ("join", "sync", "beat"):
             self.release(member, slot, why)
 
-    def members_left(self, group: Group, now: float) -> None:
+    def members_left(self, group: ConsumerGroup, now: float) -> None:
         """What follows for those who are still there."""
         if group.members:
             self.prepare(group, now)
-        elif group.state is not State.EMPTY:
+        elif group.state is not ConsumerGroupState.EMPTY:
             self.empty(group)
 
-    def empty(self, group: Group) -> None:
+    def empty(self, group: ConsumerGroup) -> None:
         """The last member is gone; the generation ends with it, and a group that never had one is nothing to keep."""
         self.timers.clear((PHASE, group.name, ""))
         self.become(group, Event.EMPTIED)
@@ -249,12 +252,17 @@ class Rebalancing:
             self.store(group, Kept.EMPTY)
         self.forget_unused(group)
 
-    def forget_unused(self, group: Group) -> None:
+    def forget_unused(self, group: ConsumerGroup) -> None:
         """A group without generation, members and given ids is nothing."""
-        if group.state is State.EMPTY and group.generation == 0 and not group.given_ids and not group.storing:
+        if (
+            group.state is ConsumerGroupState.EMPTY
+            and group.generation == 0
+            and not group.given_ids
+            and not group.storing
+        ):
             self.groups.pop(group.name, None)
 
-    def replace(self, group: Group, member: Member, member_id: str) -> None:
+    def replace(self, group: ConsumerGroup, member: Member, member_id: str) -> None:
         """Another process takes over a static member: the older one is fenced (KIP-345)."""
         self._forget_id(group, member.member_id)
         fenced = FencedInstance(f"another process joined the group {group.name} as {member.instance_id}")
@@ -262,11 +270,11 @@ class Rebalancing:
             self.release(member, slot, fenced)
         group.rename(member, member_id)
 
-    def _forget_id(self, group: Group, member_id: str) -> None:
+    def _forget_id(self, group: ConsumerGroup, member_id: str) -> None:
         self.timers.clear((SESSION, group.name, member_id))
         self.timers.clear((WAIT, group.name, member_id))
 
-    def _syncs_over(self, group: Group, now: float) -> None:
+    def _syncs_over(self, group: ConsumerGroup, now: float) -> None:
         """Whoever joined and did not sync in time is gone, the leader too."""
         if group.storing:
             self.timers.set((PHASE, group.name, ""), now + group.rebalance_timeout_ms() / 1000)
@@ -281,7 +289,7 @@ class Rebalancing:
 
     def topics_changed(self, now: float) -> None:
         for group in list(self.groups.values()):
-            if group.state in (State.COMPLETING, State.STABLE) and not group.leader:
+            if group.state in (ConsumerGroupState.COMPLETING, ConsumerGroupState.STABLE) and not group.leader:
                 counts = counts_of_topics(group, self._partitions_of)
                 if counts != group.assigned_counts:
                     self.prepare(group, now)

@@ -83,7 +83,7 @@ class Synced(NamedTuple):
     protocol_type: str = "consumer"
 
 
-class Heartbeat(NamedTuple):
+class GroupHeartbeat(NamedTuple):
     """With `wait_ms`, answered when the group begins to rebalance, or after `wait_ms` or half the session timeout."""
 
     group: str
@@ -122,7 +122,7 @@ class Deleted(NamedTuple):
 Result: TypeAlias = Joined | MemberIdGiven | Synced | Alive | Left | Deleted
 
 
-class Answer(NamedTuple):
+class GroupAnswer(NamedTuple):
     """To the request of `token`: each token is answered at most once, and exactly once unless it was cancelled."""
 
     token: Token
@@ -140,7 +140,7 @@ class Store(NamedTuple):
     record: GroupRecord | None
 
 
-Effect: TypeAlias = Answer | Store
+Effect: TypeAlias = GroupAnswer | Store
 
 
 class MemberDescription(NamedTuple):

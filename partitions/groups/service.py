@@ -13,17 +13,17 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from raftlog.errors import InvalidArgument, UnknownGroup
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.asking import Asking, AtCoordinator, partition_of
 from raftlog.partitions.groups.coordinator import Coordinator
-from raftlog.partitions.groups.coordinators import Coordinators, Follower
+from raftlog.partitions.groups.coordinators import CoordinatorObserver, Coordinators
 from raftlog.partitions.groups.folded import Place
-from raftlog.partitions.groups.lagging import Lagging, members_of, resets
+from raftlog.partitions.groups.lagging import GroupLagging, members_of, resets
 from raftlog.partitions.groups.measuring import GroupFigures, look_at_groups
 from raftlog.partitions.groups.names import check_group
 from raftlog.partitions.groups.offsets import check_offsets
-from raftlog.partitions.groups.requests import Heartbeat, Join, Joined, Leave, MemberIdGiven, Sync, Synced
+from raftlog.partitions.groups.requests import GroupHeartbeat, Join, Joined, Leave, MemberIdGiven, Sync, Synced
 from raftlog.partitions.groups.results import (
     CommittedOffset,
     GroupDescription,
@@ -65,7 +65,7 @@ from raftlog.partitions.node import Node
 from raftlog.partitions.routing.finding import Finder
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.reads import Reader
-from raftlog.partitions.routing.router import Router
+from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.routing.topics import Topics
 from raftlog.partitions.topic_changes import TopicChanges
 from raftlog.runtime.rpc import Answer
@@ -91,10 +91,10 @@ class Groups:
     def __init__(
         self,
         node: Node,
-        metadata: Metadata,
+        metadata: ControllerHost,
         topics: Topics,
         finder: Finder,
-        router: Router,
+        router: PartitionRouter,
         reader: Reader,
         changes: TopicChanges,
         around: GroupSurroundings,
@@ -107,7 +107,7 @@ class Groups:
         self._node = node
         self._heartbeats = 0
         """That wait for their answers."""
-        self._lagging = Lagging(finder, reader)
+        self._lagging = GroupLagging(finder, reader)
         self.coordinators = Coordinators(node, around)
         self._asking = Asking(node, router, topics, self.coordinators)
         for name, handler in CoordinatorRequests().handlers.items():
@@ -146,7 +146,7 @@ class Groups:
         `StaleGeneration`, `FencedInstance`, `RebalanceInProgress`; at the deadline `Unavailable`: sync again."""
         return synced_of((await self._ask(SYNC, sync.group, {"is": plain(sync)}, deadline)).value)
 
-    async def heartbeat(self, heartbeat: Heartbeat, *, deadline: Deadline) -> None:
+    async def heartbeat(self, heartbeat: GroupHeartbeat, *, deadline: Deadline) -> None:
         """A member is alive. With `wait_ms` answered after that time, or at once when the group begins to rebalance.
         Raises as `sync` does."""
         is_too_much = self._heartbeats >= HEARTBEATS_MAX
@@ -338,7 +338,7 @@ class Groups:
         coordinator.check()
         return coordinator
 
-    def follow(self, follower: Follower) -> None:
+    def follow(self, follower: CoordinatorObserver) -> None:
         """Tell it when coordinators begin and end in this process; before the broker starts."""
         self.coordinators.follow(follower)
 

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Final
 
 
-class State(Enum):
+class ConsumerGroupState(Enum):
     """By Kafka's names, as clients see them."""
 
     EMPTY = "Empty"
@@ -41,9 +41,9 @@ class Event(Enum):
     """The deletion could not be stored."""
 
 
-_E, _P, _C, _S, _D = State
+_E, _P, _C, _S, _D = ConsumerGroupState
 
-TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
+TRANSITIONS: Final[Mapping[ConsumerGroupState, Mapping[Event, ConsumerGroupState]]] = {
     _E: {Event.REBALANCE: _P, Event.DELETED: _D},
     _P: {Event.JOINED: _C, Event.EMPTIED: _E},
     _C: {Event.REBALANCE: _P, Event.ASSIGNED: _S, Event.EMPTIED: _E},
@@ -53,7 +53,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
 """What is not here cannot happen: the machine asserts it."""
 
 
-def after(state: State, event: Event) -> State:
+def after(state: ConsumerGroupState, event: Event) -> ConsumerGroupState:
     """The next state."""
     assert event in TRANSITIONS[state], f"{event} cannot happen to a group in {state}"
     return TRANSITIONS[state][event]

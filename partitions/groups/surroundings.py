@@ -6,10 +6,10 @@ from random import Random
 from typing import Self
 from uuid import UUID
 
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.groups.bounds import GroupSettings
-from raftlog.partitions.groups.places import Places
+from raftlog.partitions.groups.places import TopicPlaces
 from raftlog.partitions.node.surroundings import Surroundings
 from raftlog.partitions.routing.finding import Finder
 from raftlog.partitions.routing.topics import Topics
@@ -25,7 +25,7 @@ class GroupSurroundings:
     wall_ms: Callable[[], int]
     counters: Counters
     partitions_of: Callable[[str], int | None]
-    places: Places
+    places: TopicPlaces
     is_deleted: Callable[[UUID], bool]
     """Whether the topic of this uuid was deleted, as far as known here."""
     offsets_partitions: int
@@ -37,7 +37,7 @@ class GroupSurroundings:
     def of(
         cls,
         settings: BrokerSettings,
-        metadata: Metadata,
+        metadata: ControllerHost,
         topics: Topics,
         finder: Finder,
         counters: Counters,
@@ -50,7 +50,7 @@ class GroupSurroundings:
             surroundings.wall_ms,
             counters,
             lambda name: len(topics.find(name).partitions) if name in topics else None,
-            Places(finder, topics),
+            TopicPlaces(finder, topics),
             lambda topic_id: topic_id in metadata.state.deleted,
             settings.offsets_partitions,
             settings.offsets_retention_ms,

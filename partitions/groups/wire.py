@@ -13,7 +13,7 @@ from raftlog.partitions.groups.folded import Place
 from raftlog.partitions.groups.records import OffsetRecord, Protocol
 from raftlog.partitions.groups.requests import (
     GroupDescription,
-    Heartbeat,
+    GroupHeartbeat,
     Join,
     Joined,
     JoinedMember,
@@ -81,8 +81,8 @@ def synced_of(fields: Any) -> Synced:
     return _made(Synced, (bytes, int, str, str), fields)
 
 
-def heartbeat_of(fields: Any) -> Heartbeat:
-    return _made(Heartbeat, (str, str, int, _TEXT_OR_NONE, int), fields)
+def heartbeat_of(fields: Any) -> GroupHeartbeat:
+    return _made(GroupHeartbeat, (str, str, int, _TEXT_OR_NONE, int), fields)
 
 
 def leave_of(fields: Any) -> Leave:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from raftlog.errors import NotLeader, Overloaded, RaftlogError
-from raftlog.partitions.groups.folded import Entry, Folded
+from raftlog.partitions.groups.folded import Folded, GroupEntry
 from raftlog.partitions.groups.records import encode_key, encode_value
 from raftlog.partitions.produce.pending import as_raised_again, record_size
-from raftlog.partitions.replica import Appended, Replica
+from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.partitions.results import ALL
 from raftlog.records import BatchBuilder, NewRecord
 from raftlog.types import Term
@@ -25,13 +25,13 @@ _BATCH_BYTES: Final = 512 * 1024
 
 
 class _Given(NamedTuple):
-    entries: Sequence[Entry]
+    entries: Sequence[GroupEntry]
     records: Sequence[NewRecord]
     size: int
     done: "asyncio.Future[None]"
 
 
-class Writer:
+class GroupLogWriter:
     """`reach(appended)` lets `folded` read what others appended before an append of ours that is committed, and says
     whether ours is the next to be folded then: it may have been read as well, or something may be in the way."""
 
@@ -41,7 +41,7 @@ class Writer:
         term: Term,
         folded: Folded,
         wall_ms: Callable[[], int],
-        reach: Callable[[Appended], bool],
+        reach: Callable[[ReplicaAppended], bool],
     ) -> None:
         self._replica, self._term, self._folded = replica, term, folded
         self._wall_ms, self._reach = wall_ms, reach
@@ -57,7 +57,7 @@ class Writer:
         replica = self._replica
         return replica.is_leader and replica.group.core.term == self._term and not replica.group.is_closed
 
-    def write(self, entries: Sequence[Entry]) -> "asyncio.Future[None]":
+    def write(self, entries: Sequence[GroupEntry]) -> "asyncio.Future[None]":
         """Append these at the end of the turn; done when they are committed.
 
         Raises `InvalidArgument` for what cannot be encoded, `Overloaded` and `NotLeader`: nothing happens. The future
@@ -101,7 +101,7 @@ class Writer:
         appended = self._replica.append(_batches(given, self._wall_ms()), ALL)
         appended.add_done_callback(lambda future: self._ended(given, future))
 
-    def _ended(self, given: list[_Given], appended: "asyncio.Future[Appended]") -> None:
+    def _ended(self, given: list[_Given], appended: "asyncio.Future[ReplicaAppended]") -> None:
         error = appended.exception()
         if error is not None:
             self._refused(given, as_raised_again(error))

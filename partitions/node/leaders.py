@@ -66,7 +66,7 @@ class HandingOver(NamedTuple):
     stuck: list[uuid.UUID]
 
 
-class Leaders:
+class LedGroups:
     """The groups that are led here. Times are the loop's."""
 
     def __init__(self, me: ReplicaId, settings: NodeSettings, fitness: Fitness) -> None:

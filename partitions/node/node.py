@@ -28,7 +28,7 @@ from raftlog.partitions.addresses import Address, address_text
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node.campaigns import Campaigns
 from raftlog.partitions.node.identity import NodeDirectory
-from raftlog.partitions.node.leaders import Leaders
+from raftlog.partitions.node.leaders import LedGroups
 from raftlog.partitions.node.leadership import Leadership, LeaderWaits
 from raftlog.partitions.node.liveness import Hearing
 from raftlog.partitions.node.opening import check_creation, draw_uuid, open_driver
@@ -46,7 +46,7 @@ from raftlog.runtime.log.replica_directory import move_aside
 from raftlog.runtime.node_identity import NodeIdentity
 from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.replica.group import Group
-from raftlog.runtime.rpc import Answer, Call, Channel, Identity, Refusal
+from raftlog.runtime.rpc import Answer, Call, Channel, HandshakeRefusal, PeerIdentity
 from raftlog.runtime.transport import ProcessBeat
 from raftlog.storage.roll import Roll
 from raftlog.types import NodeId
@@ -62,7 +62,7 @@ class Node:
     """See the module. Use `open`."""
 
     driver: Driver
-    leaders: Leaders
+    leaders: LedGroups
     standing: Standing
 
     def __init__(self, settings: NodeSettings, surroundings: Surroundings, directory: NodeDirectory) -> None:
@@ -122,7 +122,7 @@ class Node:
             self._directory.disk, self._directory, self.settings, self.surroundings, self.transport
         )
         self.standing = Standing(self, self._requests)
-        self.leaders = Leaders(self.identity.replica, self.settings, self.standing.fitness)
+        self.leaders = LedGroups(self.identity.replica, self.settings, self.standing.fitness)
         self.driver.loop = self.loop  # requests may come before the groups begin; they find no leader yet
         self.driver.on_failure = self.fail
         self.driver.on_step = self._stepped
@@ -243,10 +243,10 @@ class Node:
         """Belong to this cluster from now on; durable on return. Raises `InvalidArgument` when it is another one."""
         self._directory.join_cluster(cluster_id)
 
-    def _introduction(self) -> Identity:
+    def _introduction(self) -> PeerIdentity:
         mine, sequence = self.identity, self.driver.journal.durable_sequence
         at = self.settings.advertise_rpc or self.transport.address
-        return Identity(
+        return PeerIdentity(
             mine.cluster_id,
             mine.node_id,
             mine.disk_uuid,
@@ -267,7 +267,7 @@ class Node:
             _logger.error("%s failed", task.get_name(), exc_info=error)
             self.fail(StorageError(f"{task.get_name()} failed and would be missing from now on: {error!r}"))
 
-    def _refused(self, refusal: Refusal) -> None:
+    def _refused(self, refusal: HandshakeRefusal) -> None:
         consequence = consequence_of(refusal, self.identity.cluster_id, self.is_established())
         if consequence is Consequence.NONE or self._failure is not None:
             return
@@ -411,7 +411,7 @@ class Node:
 
     # requests of other nodes
 
-    async def probe(self, address: Address, name: str, header: Any, deadline: Deadline) -> tuple[Identity, Answer]:
+    async def probe(self, address: Address, name: str, header: Any, deadline: Deadline) -> tuple[PeerIdentity, Answer]:
         """Ask whoever is at an address, once, over a connection of its own; see `TcpTransport.probe`."""
         return await self._requests.probe(address, name, header, deadline)
 

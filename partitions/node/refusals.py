@@ -20,7 +20,7 @@ A single confused stranger must not end a member of a cluster. So who is right?
 from enum import Enum
 from typing import Final
 
-from raftlog.runtime.rpc import Reason, Refusal
+from raftlog.runtime.rpc import HandshakeRefusal, Reason
 
 _STALE: Final = (Reason.STALE_BOOT_EPOCH, Reason.STALE_JOURNAL, Reason.COPIED_DISK)
 _MISTAKEN: Final = (Reason.CLUSTER_ID, Reason.OWN_NODE_ID, Reason.NODE_ID_TWICE, *_STALE)
@@ -34,7 +34,7 @@ class Consequence(Enum):
     END_FOR_GOOD = "the process ends, and the disk is never used again"
 
 
-def consequence_of(refusal: Refusal, cluster_id: str | None, is_established: bool) -> Consequence:
+def consequence_of(refusal: HandshakeRefusal, cluster_id: str | None, is_established: bool) -> Consequence:
     """`cluster_id` is ours; `is_established`: this node is registered with this disk, as far as its own copy knows."""
     is_of_ours = cluster_id in (None, refusal.cluster_id)
     if refusal.reason in _STALE and refusal.is_member and is_of_ours:

@@ -20,7 +20,7 @@ from raftlog.errors import InvalidArgument, Unavailable
 from raftlog.partitions.addresses import Address
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node.surroundings import NodeTransport
-from raftlog.runtime.rpc import Answer, Call, Identity
+from raftlog.runtime.rpc import Answer, Call, PeerIdentity
 from raftlog.types import Buffer, NodeId
 
 REQUEST_MS_MAX: Final = 3_600_000
@@ -36,7 +36,7 @@ class Request(NamedTuple):
     header: Any
     payload: tuple[Buffer, ...]
     deadline: Deadline
-    stranger: Identity | None = None
+    stranger: PeerIdentity | None = None
     """Who came over a probe; nobody has decided yet whether it belongs here."""
 
 
@@ -72,18 +72,18 @@ class Requests:
         left_ms = _left_ms(deadline, f"node {node}", name)
         return await self._transport.call(node, Call(name, header, tuple(payload), left_ms))
 
-    async def probe(self, address: Address, name: str, header: Any, deadline: Deadline) -> tuple[Identity, Answer]:
+    async def probe(self, address: Address, name: str, header: Any, deadline: Deadline) -> tuple[PeerIdentity, Answer]:
         """Ask whoever is at an address, once: who it is, and its answer."""
         where = f"{address[0]}:{address[1]}"
         return await self._transport.probe(address, Call(name, header, (), _left_ms(deadline, where, name)))
 
-    async def serve_probe(self, stranger: Identity, request: object) -> Answer:
+    async def serve_probe(self, stranger: PeerIdentity, request: object) -> Answer:
         """A request arrived over a probe."""
         if not isinstance(request, Call) or request.name not in self._open:
             raise InvalidArgument(f"node {self._me} does not serve this over a probe")
         return await self.serve(stranger.node_id, request, stranger)
 
-    async def serve(self, node: NodeId, call: Call, stranger: Identity | None = None) -> Answer:
+    async def serve(self, node: NodeId, call: Call, stranger: PeerIdentity | None = None) -> Answer:
         """A request arrived."""
         handler = self._handlers.get(call.name)
         if handler is None:

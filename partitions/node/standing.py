@@ -16,7 +16,7 @@ from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.events import event
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node.fitness import Fitness
-from raftlog.partitions.node.leaders import Leaders
+from raftlog.partitions.node.leaders import LedGroups
 from raftlog.partitions.node.requests import Request, Requests
 from raftlog.partitions.node.settings import NodeSettings
 from raftlog.partitions.node.surroundings import NodeTransport
@@ -39,7 +39,7 @@ class StandingPort(Protocol):
     settings: NodeSettings
     loop: asyncio.AbstractEventLoop
     driver: Driver
-    leaders: Leaders
+    leaders: LedGroups
     transport: NodeTransport
 
     @property

@@ -19,10 +19,10 @@ from raftlog.runtime.rpc import (
     Answer,
     Call,
     Channel,
-    Identity,
+    HandshakeRefusal,
+    PeerIdentity,
     PeerMemory,
     PeerStatus,
-    Refusal,
     TcpTransport,
     TrafficTotals,
     credentials_of,
@@ -41,15 +41,15 @@ class NodeTransport(Transport, Protocol):
     on_beat: Callable[[NodeId, ProcessBeat], None]
     on_connection: Callable[[NodeId, Channel, bool], None]
     serve: Callable[[NodeId, object], Awaitable[object]]
-    serve_probe: Callable[[Identity, object], Awaitable[object]]
-    on_refused: Callable[[Refusal], None]
+    serve_probe: Callable[[PeerIdentity, object], Awaitable[object]]
+    on_refused: Callable[[HandshakeRefusal], None]
     address: Address | None
     messages_unaddressed: int
 
     @property
     def messages_from_outsiders(self) -> int: ...
 
-    def outsiders(self) -> list[Identity]: ...
+    def outsiders(self) -> list[PeerIdentity]: ...
 
     @property
     def memory(self) -> PeerMemory: ...
@@ -70,7 +70,7 @@ class NodeTransport(Transport, Protocol):
 
     async def call(self, node: NodeId, call: Call) -> Answer: ...
 
-    async def probe(self, address: Address, call: Call) -> tuple[Identity, Answer]: ...
+    async def probe(self, address: Address, call: Call) -> tuple[PeerIdentity, Answer]: ...
 
     def peers(self) -> list[PeerStatus]: ...
 
@@ -88,7 +88,7 @@ class Surroundings:
     """`random` must differ from start to start: the lives of a process and new disks are told apart by it."""
 
     disk: Disk
-    make_transport: Callable[[Callable[[], Identity]], NodeTransport]
+    make_transport: Callable[[Callable[[], PeerIdentity]], NodeTransport]
     random: Random
     wall_ms: Callable[[], int]
     close: Callable[[bool], Awaitable[None]] = _nothing
@@ -104,7 +104,7 @@ def real_surroundings(settings: NodeSettings) -> Surroundings:
     disk = RealDisk(threads.run, loop.call_soon_threadsafe, settings.open_files_max, waits_for_descriptors=True)
     random = Random()  # noqa: S311 - election timeouts and names; seeded by the operating system
 
-    def make_transport(identity: Callable[[], Identity]) -> NodeTransport:
+    def make_transport(identity: Callable[[], PeerIdentity]) -> NodeTransport:
         return TcpTransport(
             identity,
             random,

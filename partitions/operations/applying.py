@@ -1,23 +1,23 @@
 """What the cluster's settings change on a broker, as it hears of them. Called by the broker."""
 
-from raftlog.partitions.controller.machine import Cluster
+from raftlog.partitions.controller.machine import ClusterState
 from raftlog.partitions.node import Node
 from raftlog.partitions.operations.cluster_settings import current
-from raftlog.partitions.placement.balancing import BalancerSettings, Mode
+from raftlog.partitions.placement.balancing import BalancerSettings, BrokerMode
 
 
-def balancer_settings(state: Cluster) -> BalancerSettings:
+def balancer_settings(state: ClusterState) -> BalancerSettings:
     """Those of them that concern the balancer."""
     settings = current(state)
     repair_after_ms = settings.repair_after_ms
     return BalancerSettings(
-        Mode(settings.balancer_mode),
+        BrokerMode(settings.balancer_mode),
         settings.balancer_moves_max,
         None if repair_after_ms is None else repair_after_ms / 1000,
         settings.leaders_balance,
     )
 
 
-def apply_throttle(node: Node, state: Cluster) -> None:
+def apply_throttle(node: Node, state: ClusterState) -> None:
     """What this broker sends to replicas that catch up."""
     node.transport.limit_bulk(current(state).catch_up_bytes_per_s)

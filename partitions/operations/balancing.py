@@ -13,10 +13,10 @@ class BalancingOrders:
     def __init__(self, balancer: Balancer) -> None:
         self._balancer = balancer
 
-    async def status(self, deadline: Deadline) -> results.Balancer:
+    async def status(self, deadline: Deadline) -> results.BalancerStatus:
         """Raises `NoLeader`."""
         report = await self._balancer.report(deadline)
-        return results.Balancer(
+        return results.BalancerStatus(
             cast(results.BalancerMode, report.mode),
             cast(results.BalancerState, report.status),
             report.unavailable_nodes,

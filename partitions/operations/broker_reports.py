@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import RaftlogError
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import Node, Request
 from raftlog.runtime.rpc import Answer
@@ -21,7 +21,7 @@ _NAMES_MAX: Final = 5
 _CONTROLLER: Final = "the controller"
 
 
-class Told(NamedTuple):
+class BrokerReport(NamedTuple):
     """A broker now, as it travels. `config_version` and `is_reluctant` are of its copy of the controller's state.
 
     `stuck` names some of the groups with other voters of which none can lead. `assigned_bytes` are those of replicas
@@ -46,11 +46,11 @@ _TYPES: Final = (int, bool, int, int, int, int, int, list, int, int)
 class Telling:
     """Both sides of one process."""
 
-    def __init__(self, node: Node, metadata: Metadata) -> None:
+    def __init__(self, node: Node, metadata: ControllerHost) -> None:
         self._node, self._metadata = node, metadata
         node.on_request(_BROKER, self._serve)
 
-    async def ask(self, node: NodeId, deadline: Deadline) -> Told | None:
+    async def ask(self, node: NodeId, deadline: Deadline) -> BrokerReport | None:
         """What this broker says."""
         if node == self._node.identity.node_id:
             return await self._told()
@@ -61,16 +61,16 @@ class Telling:
             return None
         if type(answer) is not list or tuple(map(type, answer)) != _TYPES:
             return None
-        return Told(*answer)
+        return BrokerReport(*answer)
 
     async def _serve(self, request: Request) -> Answer:
         return Answer(list(await self._told()))
 
-    async def _told(self) -> Told:
+    async def _told(self) -> BrokerReport:
         state, node = self._metadata.state, self._node
         handing = await node.leaders.handing_over()
         assigned_bytes, unassigned = await self._held()
-        return Told(
+        return BrokerReport(
             state.settings.first().version if len(state.settings) else 0,
             state.is_reluctant(node.identity.node_id),
             handing.led,

@@ -7,18 +7,18 @@ decommission   draining; the balancer moves its replicas, and the controller's l
 from collections.abc import Iterable, Sequence
 
 from raftlog.errors import InvalidArgument, Unavailable, UnknownBroker
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import (
-    Broker,
     ControllerState,
     GroupName,
+    RegisteredBroker,
     RemoveBroker,
     SetMaintenance,
     UpdateBroker,
 )
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.operations.broker_reports import Telling, Told
-from raftlog.partitions.operations.move_reports import Seen, Watching, bounded
+from raftlog.partitions.operations.broker_reports import BrokerReport, Telling
+from raftlog.partitions.operations.move_reports import MoveReports, Watching, bounded
 from raftlog.partitions.operations.places import allocation_failures
 from raftlog.partitions.operations.results import MOVES_MAX, Decommission, Maintenance, Move
 from raftlog.partitions.placement.balancing.balancer import Balancer
@@ -28,7 +28,7 @@ from raftlog.types import Index, NodeId
 class BrokerOrders:
     """One for each process. The copy of the controller's state is brought up to date before every order."""
 
-    def __init__(self, metadata: Metadata, telling: Telling, watching: Watching, balancer: Balancer) -> None:
+    def __init__(self, metadata: ControllerHost, telling: Telling, watching: Watching, balancer: Balancer) -> None:
         self._metadata, self._telling, self._watching, self._balancer = metadata, telling, watching, balancer
 
     # maintenance
@@ -117,7 +117,7 @@ class BrokerOrders:
             return str(error)
         return "; ".join(report.reasons) or None if report.status == "stalled" else None
 
-    def _progress(self, row: Broker, told: Told | None, seen: Seen) -> Decommission:
+    def _progress(self, row: RegisteredBroker, told: BrokerReport | None, seen: MoveReports) -> Decommission:
         state, node = self._metadata.state, row.node_id
         leaving = [move for move in seen.moves if node in move.from_nodes and node not in move.to_nodes]
         assigned = state.groups_of(row.replica)
@@ -137,7 +137,7 @@ class BrokerOrders:
             failures.summary or _reason(row, told, leaving, len(assigned) + gone, seen.silent, votes=votes),
         )
 
-    async def _row(self, node_id: int, deadline: Deadline) -> Broker:
+    async def _row(self, node_id: int, deadline: Deadline) -> RegisteredBroker:
         """Raises `UnknownBroker`."""
         await self._metadata.barrier(deadline)
         return self._metadata.state.broker(NodeId(node_id))
@@ -147,7 +147,7 @@ def _was_removed(state: ControllerState, node_id: NodeId) -> bool:
     return any(disk.node_id == node_id for disk in state.retired)
 
 
-def _reasons(told: Told) -> list[str]:
+def _reasons(told: BrokerReport) -> list[str]:
     reasons = []
     if not told.is_reluctant:
         reasons.append("the broker has not heard of it yet")
@@ -172,7 +172,13 @@ def _not_begun(state: ControllerState, groups: Iterable[GroupName], reasons: Seq
 
 
 def _reason(
-    row: Broker, told: Told | None, leaving: Sequence[Move], left: int, silent: Sequence[int], *, votes: bool
+    row: RegisteredBroker,
+    told: BrokerReport | None,
+    leaving: Sequence[Move],
+    left: int,
+    silent: Sequence[int],
+    *,
+    votes: bool,
 ) -> str | None:
     """What keeps it from going on, if that is known here."""
     stuck = [move for move in leaving if move.reason is not None]

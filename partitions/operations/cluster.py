@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import raftlog
 from raftlog.errors import InvalidArgument, VersionConflict
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import (
     FEATURE_LEVEL_KNOWN,
     AlterClusterConfig,
@@ -28,7 +28,7 @@ Brokers: TypeAlias = Callable[[Deadline], Awaitable[Sequence[BrokerDescription]]
 class ClusterOrders:
     """One for each process."""
 
-    def __init__(self, metadata: Metadata, telling: Telling, brokers: Brokers) -> None:
+    def __init__(self, metadata: ControllerHost, telling: Telling, brokers: Brokers) -> None:
         self._metadata, self._telling, self._brokers = metadata, telling, brokers
 
     # settings

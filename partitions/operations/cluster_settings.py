@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from raftlog.config import MIB
 from raftlog.errors import InvalidArgument
-from raftlog.partitions.controller.machine import Cluster
+from raftlog.partitions.controller.machine import ClusterState
 from raftlog.partitions.operations.results import BalancerMode, ClusterConfig, ConfigEntry, SettingType, SettingValue
 
 _MODES: Final[tuple[BalancerMode, ...]] = ("off", "node_add", "continuous")
@@ -21,7 +21,7 @@ _MOVES_MAX: Final = 10_000
 _MANY: Final = 1 << 40
 
 
-class Misfit(ValueError):
+class InvalidSetting(ValueError):
     """Text that is no value of a setting."""
 
 
@@ -39,7 +39,7 @@ def _whole(low: int, high: int, *others: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         value = int(text) if text.isascii() and "_" not in text else None
         if value is None or not (low <= value <= high or value in others):
-            raise Misfit(text)
+            raise InvalidSetting(text)
         return value
 
     return read
@@ -48,7 +48,7 @@ def _whole(low: int, high: int, *others: int) -> Callable[[str], int]:
 def _one_of(*words: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in words:
-            raise Misfit(text)
+            raise InvalidSetting(text)
         return text
 
     return read
@@ -117,7 +117,7 @@ class Current(NamedTuple):
     repair_after_ms: int | None
 
 
-def current(state: Cluster) -> Current:
+def current(state: ClusterState) -> Current:
     """The settings that this state of the controller says."""
     return _current(state.settings.first().configs if len(state.settings) else ())
 
@@ -149,7 +149,7 @@ def _values(configs: Mapping[str, str]) -> dict[str, SettingValue]:
     return values
 
 
-def described(state: Cluster) -> ClusterConfig:
+def described(state: ClusterState) -> ClusterConfig:
     """All settings, for operators."""
     row = state.settings.first() if len(state.settings) else None
     configs = {} if row is None else dict(row.configs)
@@ -191,7 +191,7 @@ def _unknown(name: str) -> str:
 
 
 def _no(text: str) -> str:
-    raise Misfit(text)
+    raise InvalidSetting(text)
 
 
 def _refuse(wrong: list[str]) -> None:

@@ -24,12 +24,12 @@ from raftlog.errors import (
     Unavailable,
     VersionConflict,
 )
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import GroupName, SetAssignment
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import Node, Request
 from raftlog.partitions.routing.partition import Partition
-from raftlog.partitions.routing.router import Router
+from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.raft import ReplicaId, Role
 from raftlog.runtime.replica.group import Group
 from raftlog.runtime.rpc import Answer, NotConnected
@@ -48,7 +48,7 @@ _ATTEMPTS_MAX: Final = 5
 class LeadershipOrders:
     """Both sides of one process."""
 
-    def __init__(self, node: Node, metadata: Metadata, router: Router) -> None:
+    def __init__(self, node: Node, metadata: ControllerHost, router: PartitionRouter) -> None:
         self._node, self._metadata, self._router = node, metadata, router
         self._me = node.identity.node_id
         node.on_request(_TRANSFER, self._serve)

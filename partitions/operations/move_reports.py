@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import CorruptBatch, InvalidArgument, RaftlogError, Unavailable
-from raftlog.partitions.controller import Metadata
-from raftlog.partitions.controller.machine import Assignment, GroupName
+from raftlog.partitions.controller import ControllerHost
+from raftlog.partitions.controller.machine import GroupName, ReplicaAssignment
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import Node, Request
 from raftlog.partitions.operations.results import MOVES_MAX, Move
@@ -54,7 +54,7 @@ class _Told(NamedTuple):
     reason: str | None
 
 
-class Seen(NamedTuple):
+class MoveReports(NamedTuple):
     """All moves that somebody told of, by topic and number, and the brokers that did not answer.
 
     `is_whole`: there are no others.
@@ -75,12 +75,12 @@ class _Said(NamedTuple):
 class Watching:
     """Both sides of one process."""
 
-    def __init__(self, node: Node, metadata: Metadata, moves: Moves) -> None:
+    def __init__(self, node: Node, metadata: ControllerHost, moves: Moves) -> None:
         self._node, self._metadata, self._moves = node, metadata, moves
         self._me = node.identity.node_id
         node.on_request(_MOVES, self._serve)
 
-    async def settled(self, deadline: Deadline) -> Seen:
+    async def settled(self, deadline: Deadline) -> MoveReports:
         """Ask all brokers, again for a moment while some partition is without a leader that answers."""
         until = Deadline(min(deadline, deadline_in(ASK_MS)))
         while True:
@@ -89,7 +89,7 @@ class Watching:
                 return seen
             await self._node.pause(Deadline(min(until, deadline_in(_RETRY_MS))))
 
-    async def moves(self, deadline: Deadline) -> Seen:
+    async def moves(self, deadline: Deadline) -> MoveReports:
         """Ask all brokers once."""
         state = self._metadata.state
         nodes = [broker.node_id for broker in state.all_brokers()]
@@ -104,7 +104,7 @@ class Watching:
         moves = [move for told in best.values() if (move := self._move(told)) is not None]
         led = sum(int.from_bytes(said.led) for said in answers if said is not None)
         is_whole = (led % (1 << 128)).to_bytes(16) == summed(self._metadata.state.group_keys())
-        return Seen(sorted(moves, key=lambda move: (move.topic, move.partition)), silent, is_whole)
+        return MoveReports(sorted(moves, key=lambda move: (move.topic, move.partition)), silent, is_whole)
 
     def _move(self, told: _Told) -> Move | None:
         """None for a partition that was deleted meanwhile."""
@@ -211,7 +211,7 @@ class Watching:
         return [learner.node_id, left, rate]
 
 
-def assignment_of(metadata: Metadata, group: Group) -> Assignment | None:
+def assignment_of(metadata: ControllerHost, group: Group) -> ReplicaAssignment | None:
     """What a group of a topic shall be; None for group 0, and where its topic is not known."""
     name: GroupName | None = metadata.state.group(group.group_id)
     return None if name is None else metadata.state.assignment(name)

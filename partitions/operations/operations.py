@@ -15,7 +15,7 @@ Every call raises `Unavailable` (mostly `NoLeader`) when the controller cannot b
 
 from collections.abc import Mapping, Sequence
 
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node import Node
 from raftlog.partitions.operations import results
@@ -40,7 +40,7 @@ from raftlog.partitions.operations.results import (
 )
 from raftlog.partitions.placement.balancing.balancer import Balancer
 from raftlog.partitions.placement.moves import Moves
-from raftlog.partitions.routing.router import Router
+from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.routing.topics import Topics
 from raftlog.types import TopicPartition
 
@@ -51,9 +51,9 @@ class Operations:
     def __init__(
         self,
         node: Node,
-        metadata: Metadata,
+        metadata: ControllerHost,
         topics: Topics,
-        router: Router,
+        router: PartitionRouter,
         moves: Moves,
         balancer: Balancer,
         brokers: Brokers,
@@ -152,7 +152,7 @@ class Operations:
 
     # the balancer
 
-    async def balancer_status(self, *, deadline: Deadline) -> results.Balancer:
+    async def balancer_status(self, *, deadline: Deadline) -> results.BalancerStatus:
         """What the balancer does, asked of the controller's leader."""
         return await self._balancing.status(deadline)
 

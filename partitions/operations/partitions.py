@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from raftlog.errors import InvalidArgument, OutcomeUnknown, RequestError, Unavailable, VersionConflict
-from raftlog.partitions.controller import Metadata
-from raftlog.partitions.controller.machine import Assignment, ControllerState, GroupName, SetAssignment
+from raftlog.partitions.controller import ControllerHost
+from raftlog.partitions.controller.machine import ControllerState, GroupName, ReplicaAssignment, SetAssignment
 from raftlog.partitions.controller.machine.schema import REPLICAS_MAX
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.operations.move_reports import Watching, concerning
@@ -29,7 +29,7 @@ _CANCELLED_AT_ONCE: Final = 16
 class PartitionOrders:
     """One for each process."""
 
-    def __init__(self, metadata: Metadata, watching: Watching) -> None:
+    def __init__(self, metadata: ControllerHost, watching: Watching) -> None:
         self._metadata, self._watching = metadata, watching
 
     async def set_replicas(
@@ -48,7 +48,7 @@ class PartitionOrders:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    async def _assign(self, current: Assignment, replicas: tuple[ReplicaId, ...], deadline: Deadline) -> int:
+    async def _assign(self, current: ReplicaAssignment, replicas: tuple[ReplicaId, ...], deadline: Deadline) -> int:
         if replicas == current.replicas:
             return current.version
         return await self._metadata.submit(SetAssignment(*current.group, replicas, current.version), deadline)
@@ -100,12 +100,12 @@ class PartitionOrders:
         return await self._assign(current, replicas, deadline) if replicas else current.version
 
 
-def _assignment(state: ControllerState, topic: str, partition: int) -> Assignment:
+def _assignment(state: ControllerState, topic: str, partition: int) -> ReplicaAssignment:
     """Raises `UnknownTopic`, `UnknownPartition`."""
     return state.assignment(GroupName(state.topic(topic).topic_id, partition))
 
 
-def _check_version(topic: str, current: Assignment, expected: int | None) -> None:
+def _check_version(topic: str, current: ReplicaAssignment, expected: int | None) -> None:
     if expected is not None and Index(expected) != current.version:
         raise VersionConflict(
             f"the assignment of {topic}/{current.partition} has version {current.version}, not {expected}: "
@@ -114,7 +114,7 @@ def _check_version(topic: str, current: Assignment, expected: int | None) -> Non
 
 
 def _replicas(
-    state: ControllerState, topic: str, current: Assignment, node_ids: Sequence[int]
+    state: ControllerState, topic: str, current: ReplicaAssignment, node_ids: Sequence[int]
 ) -> tuple[ReplicaId, ...]:
     """The replicas on these nodes; raises `InvalidArgument` for what cannot be."""
     name = f"{topic}/{current.partition}"

@@ -6,7 +6,7 @@ hosts of the replicas that stay + hosts of brokers that take new ones ≥ replic
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from raftlog.partitions.controller.machine import Cluster, GroupName
+from raftlog.partitions.controller.machine import ClusterState, GroupName
 
 
 class Failures(NamedTuple):
@@ -17,7 +17,7 @@ class Failures(NamedTuple):
     summary: str | None
 
 
-def allocation_failures(cluster: Cluster, groups: Sequence[GroupName]) -> Failures:
+def allocation_failures(cluster: ClusterState, groups: Sequence[GroupName]) -> Failures:
     """Of groups with a replica on a draining broker: which cannot have as many replicas on distinct hosts elsewhere."""
     free = {candidate.host for candidate in cluster.candidates()}
     names, reasons = [], []
@@ -36,7 +36,7 @@ def allocation_failures(cluster: Cluster, groups: Sequence[GroupName]) -> Failur
     return Failures(names, reasons, summary)
 
 
-def _why_no_place(cluster: Cluster, group: GroupName, free: set[str]) -> str | None:
+def _why_no_place(cluster: ClusterState, group: GroupName, free: set[str]) -> str | None:
     replicas = cluster.assignment(group).replicas
     brokers = [cluster.broker_of(replica) for replica in replicas]
     staying = {broker.host for broker in brokers if broker is not None and not broker.is_draining}

@@ -122,7 +122,7 @@ class BrokerConfig(NamedTuple):
     version: int | None
 
 
-class Balancer(NamedTuple):
+class BalancerStatus(NamedTuple):
     """What the balancer of the controller's leader does. `stalled`: something should move and cannot; `reasons` why."""
 
     mode: BalancerMode

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import Final
 
 from raftlog.errors import RaftlogError, Unavailable, UnknownProducer
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.records import COMPUTED_PRODUCER_IDS
 
@@ -23,7 +23,7 @@ _READ_MS: Final = 3_000
 class GivenIds:
     """One for each process."""
 
-    def __init__(self, metadata: Metadata) -> None:
+    def __init__(self, metadata: ControllerHost) -> None:
         self._metadata = metadata
         self._running: asyncio.Task[None] | None = None
         self._queued: asyncio.Task[None] | None = None

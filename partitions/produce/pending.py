@@ -10,7 +10,7 @@ from typing import Final
 from raftlog import errors
 from raftlog.errors import InvalidArgument, NotLeader, OutcomeUnknown, RaftlogError
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.replica import Appended
+from raftlog.partitions.replica import ReplicaAppended
 from raftlog.partitions.results import Acks, ProducerSequence
 from raftlog.records import BatchBuilder, NewRecord
 
@@ -63,7 +63,7 @@ class Pending:
         """The idempotent ones whose batches these are."""
         self.maybe_appended: RaftlogError | None = None
         """Why an earlier attempt may have appended it; only an idempotent producer's call is tried again then."""
-        self.appended: Appended | None = None
+        self.appended: ReplicaAppended | None = None
         """Of the append that it was part of, before `future` is done."""
         self.number = -1
         """Its place in the queue."""

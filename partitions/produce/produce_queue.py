@@ -33,7 +33,7 @@ from raftlog.partitions.budget import Budget
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import NEVER, Deadline, DeadlineSweep
 from raftlog.partitions.produce.pending import Pending, as_raised_again, build_batches
-from raftlog.partitions.replica import Appended
+from raftlog.partitions.replica import ReplicaAppended
 from raftlog.partitions.results import ALL, Acks
 from raftlog.records import HEADER_SIZE
 from raftlog.runtime.histogram import stopwatch
@@ -70,7 +70,7 @@ class Destination(Protocol):
         """Why an append would be refused at once because nobody is known to lead."""
         ...
 
-    def append(self, batches: Sequence[bytearray], acks: Acks, deadline: Deadline) -> "asyncio.Future[Appended]":
+    def append(self, batches: Sequence[bytearray], acks: Acks, deadline: Deadline) -> "asyncio.Future[ReplicaAppended]":
         """Hand batches to the leader as it is known now; fails with a `RaftlogError`."""
         ...
 
@@ -257,7 +257,7 @@ class ProduceQueue:
 
     # answering
 
-    def _landed(self, flight: _Flight, done: "asyncio.Future[Appended]", batches: Sequence[bytearray]) -> None:
+    def _landed(self, flight: _Flight, done: "asyncio.Future[ReplicaAppended]", batches: Sequence[bytearray]) -> None:
         del self._flights[flight]
         error = OutcomeUnknown("the process stops") if done.cancelled() else done.exception()
         if error is None and not flight.is_sequenced and _length(done.result()) != flight.count:
@@ -274,7 +274,7 @@ class ProduceQueue:
         if error is not None and not isinstance(error, RaftlogError):
             raise error
 
-    def _resolve(self, flight: _Flight, appended: Appended, batches: Sequence[bytearray]) -> None:
+    def _resolve(self, flight: _Flight, appended: ReplicaAppended, batches: Sequence[bytearray]) -> None:
         self._refusal = None
         self._counters.append_times.observe_since(flight.arrived)
         offset: int = appended.base_offset
@@ -418,5 +418,5 @@ class ProduceQueue:
         )
 
 
-def _length(appended: Appended) -> int:
+def _length(appended: ReplicaAppended) -> int:
     return appended.next_offset - appended.base_offset

@@ -9,7 +9,7 @@ import asyncio
 from typing import Final, NamedTuple
 
 from raftlog.errors import IdentityRefused, Overloaded, Unavailable, UnknownBroker
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import AllocateProducerIds
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node import Node
@@ -28,7 +28,7 @@ class ProducerId(NamedTuple):
 class Producers:
     """One for each process."""
 
-    def __init__(self, node: Node, metadata: Metadata) -> None:
+    def __init__(self, node: Node, metadata: ControllerHost) -> None:
         self._node, self._metadata = node, metadata
         self._next = self._end = 0
         self._asked = self._block = 0

@@ -84,7 +84,7 @@ def _spread(topic: Topic, choice: PartitionChoice, records: Sequence[NewRecord])
     return dict(places)
 
 
-class _Share:
+class _PartitionShare:
     """What one partition got of a call."""
 
     __slots__ = ("future", "number", "places")
@@ -117,19 +117,19 @@ async def _queue(
     results: list[RecordResult | None],
     acks: Acks,
     deadline: Deadline,
-) -> _Share:
+) -> _PartitionShare:
     """Queue one partition's share; records that cannot be stored get their result at once."""
     try:
         partition = topic.partition(number)
         places = _without_unstorable(partition, number, places, records, results)
         if not places:
-            return _Share(number, (), None)
+            return _PartitionShare(number, (), None)
         some = records if len(places) == len(records) else [records[place] for place in places]
-        return _Share(number, places, await partition.enqueue_records(some, acks, deadline))
+        return _PartitionShare(number, places, await partition.enqueue_records(some, acks, deadline))
     except RaftlogError as error:
         for place in places:
             results[place] = RecordResult(number, None, error)
-        return _Share(number, (), None)
+        return _PartitionShare(number, (), None)
 
 
 def _without_unstorable(

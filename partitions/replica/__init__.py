@@ -5,9 +5,9 @@
 Nothing here knows of other nodes: whoever does not lead says so, and the routing goes elsewhere.
 """
 
-from raftlog.partitions.replica.appending import Appended
+from raftlog.partitions.replica.appending import ReplicaAppended
 from raftlog.partitions.replica.describing import ReplicaDescription
 from raftlog.partitions.replica.loading import Loading
 from raftlog.partitions.replica.replica import Replica
 
-__all__ = ["Appended", "Loading", "Replica", "ReplicaDescription"]
+__all__ = ["Loading", "Replica", "ReplicaAppended", "ReplicaDescription"]

@@ -20,7 +20,7 @@ from raftlog.runtime.replica.group import Committed, Group
 from raftlog.types import Index, Offset
 
 
-class Appended(NamedTuple):
+class ReplicaAppended(NamedTuple):
     """Where the records of an append stand, `base_offset` … `next_offset − 1`, and the high watermark at its answer."""
 
     base_offset: Offset
@@ -31,7 +31,7 @@ class Appended(NamedTuple):
     """All of it was appended before: an idempotent producer asked again. Batches of others may lie between its own."""
 
 
-Answer: TypeAlias = Callable[[Committed], Appended]
+Answer: TypeAlias = Callable[[Committed], ReplicaAppended]
 
 
 class Appending:
@@ -39,26 +39,26 @@ class Appending:
 
     def __init__(self, name: str, group: Group) -> None:
         self._name, self._group = name, group
-        self._taken: deque[tuple[Accepted, Answer, asyncio.Future[Appended]]] = deque()
-        self._copied: deque[tuple[Committed, int, Answer, asyncio.Future[Appended]]] = deque()
+        self._taken: deque[tuple[Accepted, Answer, asyncio.Future[ReplicaAppended]]] = deque()
+        self._copied: deque[tuple[Committed, int, Answer, asyncio.Future[ReplicaAppended]]] = deque()
         """Committed ones, how many copies they want, about ascending by index."""
 
-    def appended(self, committed: Committed) -> Appended:
+    def appended(self, committed: Committed) -> ReplicaAppended:
         """The answer to an append that is committed just now."""
         term, _, _, base_offset, next_offset = committed
         # Another leader may have committed it, and said so before it was delivered here.
-        return Appended(base_offset, next_offset, term, max(self._group.high_watermark, next_offset))
+        return ReplicaAppended(base_offset, next_offset, term, max(self._group.high_watermark, next_offset))
 
     # once the leader has taken it
 
-    def take(self, batches: Sequence[bytearray], future: "asyncio.Future[Appended]") -> None:
+    def take(self, batches: Sequence[bytearray], future: "asyncio.Future[ReplicaAppended]") -> None:
         """Append, and answer in the turn that writes it. Raises what definitely refuses it."""
         self.answer_written(self._group.enter(batches), self._written, future)
 
-    def _written(self, written: Committed) -> Appended:
-        return Appended(written.base_offset, written.next_offset, written.term, self._group.high_watermark)
+    def _written(self, written: Committed) -> ReplicaAppended:
+        return ReplicaAppended(written.base_offset, written.next_offset, written.term, self._group.high_watermark)
 
-    def answer_written(self, accepted: Accepted, answer: Answer, future: "asyncio.Future[Appended]") -> None:
+    def answer_written(self, accepted: Accepted, answer: Answer, future: "asyncio.Future[ReplicaAppended]") -> None:
         """Answer what was appended by this leadership in the turn that writes it, or at once when it is written."""
         self._taken.append((accepted, answer, future))
         self.note_written()
@@ -94,7 +94,7 @@ class Appending:
         )
 
     def answer_copied(
-        self, accepted: Accepted, copies: int, answer: Answer, future: "asyncio.Future[Appended]"
+        self, accepted: Accepted, copies: int, answer: Answer, future: "asyncio.Future[ReplicaAppended]"
     ) -> None:
         """Answer once what was appended is committed and so many replicas hold it durably."""
         proposed: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
@@ -102,7 +102,11 @@ class Appending:
         proposed.add_done_callback(partial(self._committed, copies, answer, future))
 
     def _committed(
-        self, copies: int, answer: Answer, future: "asyncio.Future[Appended]", proposed: "asyncio.Future[Committed]"
+        self,
+        copies: int,
+        answer: Answer,
+        future: "asyncio.Future[ReplicaAppended]",
+        proposed: "asyncio.Future[Committed]",
     ) -> None:
         error = proposed.exception()
         if future.done():
@@ -113,7 +117,7 @@ class Appending:
             self.count_copies(proposed.result(), copies, answer, future)
 
     def count_copies(
-        self, committed: Committed, copies: int, answer: Answer, future: "asyncio.Future[Appended]"
+        self, committed: Committed, copies: int, answer: Answer, future: "asyncio.Future[ReplicaAppended]"
     ) -> None:
         """Answer what is committed once so many replicas hold it durably."""
         self._copied.append((committed, copies, answer, future))

@@ -19,7 +19,7 @@ _DAMAGE_PAUSE_S: Final = 1.0
 """Before what was damaged is read again; it is being repaired."""
 
 
-class Reading(Protocol):
+class LogReader(Protocol):
     """Somebody who has something to read."""
 
     @property
@@ -36,11 +36,11 @@ class Loading:
     """See the module."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Reading, None] = {}
+        self._waiting: dict[LogReader, None] = {}
         """Who waited longest stands first."""
         self._is_due = False
 
-    def want(self, reading: Reading) -> None:
+    def want(self, reading: LogReader) -> None:
         """It has something to read."""
         self._waiting[reading] = None
         if not self._is_due:

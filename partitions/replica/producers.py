@@ -41,7 +41,7 @@ _COUNT_AT: Final = 10
 _STATE_SIZE_MIN: Final = _STATES[0].size
 
 
-class Written(NamedTuple):
+class WrittenBatch(NamedTuple):
     """A batch that a producer wrote; `offset` is −1 for one that has none yet."""
 
     base_sequence: int
@@ -49,12 +49,12 @@ class Written(NamedTuple):
     offset: int
 
 
-class Producer(NamedTuple):
+class KnownProducer(NamedTuple):
     """See the module. `last_timestamp` is that of the newest batch, as its producer says."""
 
     epoch: int
     last_timestamp: int
-    batches: tuple[Written, ...]
+    batches: tuple[WrittenBatch, ...]
 
     def packed(self) -> bytes:
         """As a snapshot has it, without the id."""
@@ -62,10 +62,12 @@ class Producer(NamedTuple):
         return _STATES[len(self.batches)].pack(self.epoch, self.last_timestamp, len(self.batches), *flat)
 
 
-def unpacked(state: bytes) -> Producer:
+def unpacked(state: bytes) -> KnownProducer:
     """The inverse of `packed`."""
     epoch, last_timestamp, count, *flat = _STATES[state[_COUNT_AT]].unpack(state)
-    return Producer(epoch, last_timestamp, tuple(Written(*flat[at : at + 3]) for at in range(0, 3 * count, 3)))
+    return KnownProducer(
+        epoch, last_timestamp, tuple(WrittenBatch(*flat[at : at + 3]) for at in range(0, 3 * count, 3))
+    )
 
 
 def last_sequence(header: BatchHeader) -> int:
@@ -73,7 +75,9 @@ def last_sequence(header: BatchHeader) -> int:
     return (header.base_sequence + header.last_offset_delta) % SEQUENCES
 
 
-def judged(name: str, producer: Producer | None, header: BatchHeader, *, is_forgotten: bool = False) -> Written | None:
+def judged(
+    name: str, producer: KnownProducer | None, header: BatchHeader, *, is_forgotten: bool = False
+) -> WrittenBatch | None:
     """None: the batch follows, and is to be appended. Otherwise the batch of the window that it repeats.
 
     `is_forgotten`: the state of a producer with this id was expired. Raises `ProducerFenced`, `UnknownProducer`,
@@ -128,11 +132,11 @@ def judged(name: str, producer: Producer | None, header: BatchHeader, *, is_forg
     )
 
 
-def followed(producer: Producer | None, header: BatchHeader, offset: int) -> Producer:
+def followed(producer: KnownProducer | None, header: BatchHeader, offset: int) -> KnownProducer:
     """The producer once this batch is appended; a newer epoch begins anew."""
-    batch = Written(header.base_sequence, last_sequence(header), offset)
+    batch = WrittenBatch(header.base_sequence, last_sequence(header), offset)
     before = () if producer is None or producer.epoch != header.producer_epoch else producer.batches
-    return Producer(header.producer_epoch, header.max_timestamp, (*before[-(WINDOW - 1) :], batch))
+    return KnownProducer(header.producer_epoch, header.max_timestamp, (*before[-(WINDOW - 1) :], batch))
 
 
 class ProducerTable:
@@ -159,7 +163,7 @@ class ProducerTable:
         """Whether a snapshot would say nothing."""
         return not self._states and not self.forgotten
 
-    def get(self, producer_id: int) -> Producer | None:
+    def get(self, producer_id: int) -> KnownProducer | None:
         state = self._states.get(producer_id)
         return None if state is None else unpacked(state)
 

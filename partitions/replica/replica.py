@@ -25,7 +25,7 @@ from raftlog.errors import (
 )
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.replica.appending import Appended, Appending
+from raftlog.partitions.replica.appending import Appending, ReplicaAppended
 from raftlog.partitions.replica.cleaning import Cleaning
 from raftlog.partitions.replica.deleting import Deleting
 from raftlog.partitions.replica.describing import ReplicaDescription, damaged, describe, lost_end
@@ -90,7 +90,7 @@ class Replica:
 
     # appending
 
-    def append(self, batches: Sequence[bytearray], acks: Acks) -> "asyncio.Future[Appended]":
+    def append(self, batches: Sequence[bytearray], acks: Acks) -> "asyncio.Future[ReplicaAppended]":
         """Append valid client batches, all or nothing; they are stamped in place and must not change any more.
 
         `acks=-1`: done when they are committed, and durable on `min.insync.replicas` replicas; `acks=1` and `acks=0`:
@@ -110,7 +110,7 @@ class Replica:
             return self._sequencing.append(batches, acks, copies)
         if acks == ALL and not copies:
             return group.propose_as(batches, self._appending.appended)
-        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
         try:
             if copies:
                 self._appending.answer_copied(group.enter(batches), copies, self._appending.appended, future)
@@ -127,8 +127,8 @@ class Replica:
             return 0
         return copies
 
-    def _refused(self, error: RaftlogError) -> "asyncio.Future[Appended]":
-        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+    def _refused(self, error: RaftlogError) -> "asyncio.Future[ReplicaAppended]":
+        future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
         future.set_exception(error)
         return future
 

@@ -33,12 +33,12 @@ from raftlog.errors import (
     UnknownProducer,
 )
 from raftlog.events import event
-from raftlog.partitions.replica.appending import Appended, Appending
+from raftlog.partitions.replica.appending import Appending, ReplicaAppended
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.producers import (
     EXPIRED_MAX,
-    Producer,
-    Written,
+    KnownProducer,
+    WrittenBatch,
     encode_expired,
     followed,
     judged,
@@ -68,7 +68,7 @@ class _Ahead:
     __slots__ = ("last_index", "places", "producer")
 
     def __init__(self) -> None:
-        self.producer: Producer
+        self.producer: KnownProducer
         """As if all of it were committed; offsets of batches are not known."""
         self.last_index = Index(0)
         self.places: dict[tuple[int, int], Index] = {}
@@ -92,7 +92,7 @@ class _Judged:
         self.spots: list[_Spot | None] = []
         self.headers: list[BatchHeader] = []
         self.fresh: list[bytearray] = []
-        self.producers: dict[int, Producer] = {}
+        self.producers: dict[int, KnownProducer] = {}
         """What becomes of the producers of those."""
         self.newcomers = 0
         """Those of them that are new."""
@@ -120,18 +120,18 @@ class Sequencing:
         """Producers ahead that are not in the table."""
         self._expiring: dict[int, asyncio.Future[Committed]] = {}
         """Producers in the table that an entry of this leadership expires, which is not committed yet."""
-        self._waiting: deque[tuple[Sequence[bytearray], Acks, int, asyncio.Future[Appended]]] = deque()
+        self._waiting: deque[tuple[Sequence[bytearray], Acks, int, asyncio.Future[ReplicaAppended]]] = deque()
         self.heard: dict[int, None] = {}
         """Producers that sent something, until `ProducerExpiry` takes note of it."""
 
     # appending
 
-    def append(self, batches: Sequence[bytearray], acks: Acks, copies: int) -> "asyncio.Future[Appended]":
+    def append(self, batches: Sequence[bytearray], acks: Acks, copies: int) -> "asyncio.Future[ReplicaAppended]":
         """Like `Replica.append`, where any of the batches is an idempotent producer's.
 
         With `copies` above 0 so many replicas have to hold them.
         """
-        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
         core = self._group.core
         if not self._waiting and self.can_judge():
             self._append(batches, acks, copies, future)
@@ -163,7 +163,7 @@ class Sequencing:
         return True
 
     def _append(
-        self, batches: Sequence[bytearray], acks: Acks, copies: int, future: "asyncio.Future[Appended]"
+        self, batches: Sequence[bytearray], acks: Acks, copies: int, future: "asyncio.Future[ReplicaAppended]"
     ) -> None:
         try:
             call = self._judge(batches)
@@ -184,7 +184,9 @@ class Sequencing:
                 spots.append(known)
         self._answer(spots, not call.fresh, acks, copies, future)
 
-    def _refuse(self, error: RaftlogError, future: "asyncio.Future[Appended]", read: "asyncio.Future[Index]") -> None:
+    def _refuse(
+        self, error: RaftlogError, future: "asyncio.Future[ReplicaAppended]", read: "asyncio.Future[Index]"
+    ) -> None:
         """A majority says whether this replica still led when it judged: a deposed leader lacks what came since."""
         is_confirmed = not read.cancelled() and read.exception() is None
         if not future.done():
@@ -203,7 +205,7 @@ class Sequencing:
             call.headers.append(header)
         return call
 
-    def _original(self, header: BatchHeader, call: _Judged) -> Written | None:
+    def _original(self, header: BatchHeader, call: _Judged) -> WrittenBatch | None:
         producer_id, table, producers = header.producer_id, self._state.table, call.producers
         ahead = self._ahead.get(producer_id)
         producer = producers.get(producer_id) or (ahead.producer if ahead else table.get(producer_id))
@@ -249,7 +251,7 @@ class Sequencing:
         mark.exception()
         self._expiring = {each: other for each, other in self._expiring.items() if other is not mark}
 
-    def _spot(self, header: BatchHeader, original: Written) -> _Spot:
+    def _spot(self, header: BatchHeader, original: WrittenBatch) -> _Spot:
         """Where the original of a duplicate stands."""
         key = original.base_sequence, original.last_sequence
         ahead = self._ahead.get(header.producer_id)
@@ -262,7 +264,7 @@ class Sequencing:
         assert offset >= 0, f"{self._name}: a batch of producer {header.producer_id} that is nowhere"
         return _Spot(Index(0), Offset(offset), Offset(offset + header.last_offset_delta + 1))
 
-    def _note(self, header: BatchHeader, index: Index, producers: dict[int, Producer]) -> None:
+    def _note(self, header: BatchHeader, index: Index, producers: dict[int, KnownProducer]) -> None:
         """A batch was appended, as this entry."""
         producer_id = header.producer_id
         if producer_id < 0:
@@ -279,7 +281,7 @@ class Sequencing:
     # answering
 
     def _answer(
-        self, spots: list[_Spot], is_duplicate: bool, acks: Acks, copies: int, future: "asyncio.Future[Appended]"
+        self, spots: list[_Spot], is_duplicate: bool, acks: Acks, copies: int, future: "asyncio.Future[ReplicaAppended]"
     ) -> None:
         first, last = spots[0], spots[-1]
         answer = partial(self._appended, first, last, is_duplicate, acks == ALL)
@@ -302,12 +304,14 @@ class Sequencing:
 
     def _appended(
         self, first: _Spot, last: _Spot, is_duplicate: bool, is_committed: bool, committed: Committed
-    ) -> Appended:
+    ) -> ReplicaAppended:
         log = self._group.log
         base = log.offset_of(first.index) if first.index else first.offset
         end = log.offset_of(Index(last.index + 1)) if last.index else last.end
         watermark = self._group.high_watermark
-        return Appended(base, end, committed.term, max(watermark, end) if is_committed else watermark, is_duplicate)
+        return ReplicaAppended(
+            base, end, committed.term, max(watermark, end) if is_committed else watermark, is_duplicate
+        )
 
     # what happens
 

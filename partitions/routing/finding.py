@@ -9,13 +9,13 @@ from typing import TypeVar
 from uuid import UUID
 
 from raftlog.errors import RaftlogError, Unavailable, UnknownTopic
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.produce.streams import Share
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import RecordResult
 from raftlog.partitions.routing.partition import Partition
-from raftlog.partitions.routing.router import Router
+from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.types import NodeId
 
@@ -30,7 +30,7 @@ _UNKNOWN_MAX = 1_000
 class Finder:
     """One for each process."""
 
-    def __init__(self, me: NodeId, topics: Topics, metadata: Metadata, router: Router) -> None:
+    def __init__(self, me: NodeId, topics: Topics, metadata: ControllerHost, router: PartitionRouter) -> None:
         self._me, self._topics, self._metadata, self._router = me, topics, metadata, router
         self._unknown_until: dict[str, float] = {}
         """Topics that the controller did not know when it was asked."""

@@ -16,10 +16,10 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.produce.compacted import check_stored_keys, no_key
 from raftlog.partitions.produce.pending import NOBODY, Pending, as_raised_again, build_sequenced, record_size
 from raftlog.partitions.produce.produce_queue import ProduceQueue
-from raftlog.partitions.replica import Appended, Replica
+from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.partitions.replica.describing import damaged
 from raftlog.partitions.results import Acks, Produced, ProducerSequence
-from raftlog.partitions.routing.router import Router
+from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.raft import ReplicaId
 from raftlog.records import HEADER_SIZE, NewRecord, validate_client_batches
@@ -43,7 +43,7 @@ class Shared:
     def __init__(
         self,
         settings: BrokerSettings,
-        router: Router,
+        router: PartitionRouter,
         counters: Counters,
         wall_ms: Callable[[], int],
         check_ids: Callable[[str, Collection[int], Deadline], Awaitable[None]],
@@ -234,7 +234,7 @@ class Partition:
     def leader(self) -> NodeId | None:
         return self._shared.router.leader_of(self)
 
-    def append(self, batches: Sequence[bytearray], acks: Acks, deadline: Deadline) -> "asyncio.Future[Appended]":
+    def append(self, batches: Sequence[bytearray], acks: Acks, deadline: Deadline) -> "asyncio.Future[ReplicaAppended]":
         router = self._shared.router
         leader = router.leader_of(self)
         replica = self.replica
@@ -242,7 +242,7 @@ class Partition:
             return replica.append(batches, acks)  # without a leader, it says why there is none
         loop = asyncio.get_running_loop()
         if leader is None or leader == router.me:
-            future: asyncio.Future[Appended] = loop.create_future()
+            future: asyncio.Future[ReplicaAppended] = loop.create_future()
             future.set_exception(NotLeader(f"{self.name}: no leader is known"))
             return future
         return loop.create_task(router.produce(leader, self, batches, acks, deadline))

@@ -14,7 +14,7 @@ from raftlog.partitions.node import Node
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import Fetched, OffsetRange
 from raftlog.partitions.routing.partition import Partition
-from raftlog.partitions.routing.router import FETCH, OFFSETS, TIMESTAMP, TRIM, Router, numbers_of
+from raftlog.partitions.routing.router import FETCH, OFFSETS, TIMESTAMP, TRIM, PartitionRouter, numbers_of
 from raftlog.types import NodeId, Offset
 
 _POLL_MS = 2_000
@@ -28,7 +28,7 @@ _LOOK_MS = 1_500
 class Reader:
     """One for each process."""
 
-    def __init__(self, node: Node, router: Router) -> None:
+    def __init__(self, node: Node, router: PartitionRouter) -> None:
         self.lets_wait = True
         """Fetches may wait for records; not any more once the broker is about to stop."""
         self._node, self._router = node, router

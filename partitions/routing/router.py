@@ -15,7 +15,7 @@ from uuid import UUID
 from raftlog.errors import NoLeader, NotLeader, OutcomeUnknown, RaftlogError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node import Node
-from raftlog.partitions.replica import Appended, Replica
+from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.partitions.replica.describing import lost_end
 from raftlog.partitions.results import Acks
 from raftlog.raft import ReplicaId
@@ -53,7 +53,7 @@ class RoutedPartition(Protocol):
         ...
 
 
-class Router:
+class PartitionRouter:
     """One for each process."""
 
     def __init__(self, node: Node) -> None:
@@ -150,7 +150,7 @@ class Router:
         batches: Sequence[bytearray],
         acks: Acks,
         deadline: Deadline,
-    ) -> Appended:
+    ) -> ReplicaAppended:
         """Let another node append, in one attempt."""
         header = [partition.topic_id.bytes, partition.number, acks]
         try:
@@ -166,7 +166,7 @@ class Router:
         partition.failed = None
         is_duplicate = type(answer.value) is list and len(answer.value) == APPENDED_BEFORE
         base, after, epoch, high_watermark, *_ = numbers_of(answer, APPENDED_BEFORE if is_duplicate else APPENDED)
-        return Appended(Offset(base), Offset(after), epoch, Offset(high_watermark), is_duplicate)
+        return ReplicaAppended(Offset(base), Offset(after), epoch, Offset(high_watermark), is_duplicate)
 
     async def read(
         self, node: NodeId, name: str, partition: RoutedPartition, header: Mapping[str, Any], deadline: Deadline

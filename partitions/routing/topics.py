@@ -23,7 +23,7 @@ class Topic:
     __slots__ = ("_partitioner", "config", "partitions", "row")
 
     def __init__(
-        self, row: control.Topic, config: TopicConfig, partitions: list[Partition], partitioner: Partitioner
+        self, row: control.TopicRow, config: TopicConfig, partitions: list[Partition], partitioner: Partitioner
     ) -> None:
         self.row, self.config, self.partitions = row, config, partitions
         self._partitioner = partitioner
@@ -80,12 +80,12 @@ class Topics:
                 for partition, assigned in zip(topic.partitions, state.replicas_of(topic.row), strict=True):
                     partition.assigned = assigned
 
-    def _config(self, row: control.Topic) -> TopicConfig:
+    def _config(self, row: control.TopicRow) -> TopicConfig:
         config = self._shared.settings.topic_config.updated(dict(row.configs))
         # Internal topics are made shorter by whoever writes them, whatever the broker's default for topics is.
         return replace(config, cleanup_policy=DELETE) if row.creation.is_internal else config
 
-    def _add(self, row: control.Topic, state: ControllerState) -> None:
+    def _add(self, row: control.TopicRow, state: ControllerState) -> None:
         config = self._config(row)
         partitions = [
             Partition(

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from raftlog.pipeline.archiving.files import Files
 from raftlog.pipeline.archiving.manifest import Coverage, LostRange, StagedFile
 from raftlog.pipeline.archiving.parquet import DayFiles
-from raftlog.pipeline.archiving.sources import ArchiveSplit, Source, SourceLog
+from raftlog.pipeline.archiving.sources import ArchiveSource, ArchiveSplit, SourceLog
 from raftlog.pipeline.archiving.waves import Waves
 from raftlog.pipeline.archiving.writing import writing_to
 from raftlog.pipeline.errors import DataLost, LogReplaced
@@ -68,7 +68,7 @@ class ArchiveReport:
 
 
 def archive_in_waves(
-    waves: Waves, source: Source, files: Files, choice: TopicChoice, *, compression: str, fail_on_data_loss: bool
+    waves: Waves, source: ArchiveSource, files: Files, choice: TopicChoice, *, compression: str, fail_on_data_loss: bool
 ) -> ArchiveReport:
     """One run; see `jobs.archive`."""
     logs = source.logs(choice, fail_on_data_loss=fail_on_data_loss)

@@ -11,7 +11,7 @@ from raftlog.pipeline.archiving.compacting import TARGET_BYTES, CompactionReport
 from raftlog.pipeline.archiving.files import files_at
 from raftlog.pipeline.archiving.parquet import COMPRESSIONS
 from raftlog.pipeline.archiving.reading import named
-from raftlog.pipeline.archiving.sources import Source
+from raftlog.pipeline.archiving.sources import ArchiveSource
 from raftlog.pipeline.archiving.waves import Waves
 from raftlog.pipeline.jobs import run_splits
 from raftlog.pipeline.options import TopicChoice
@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 def archive(
     spark: SparkSession,
-    source: Source,
+    source: ArchiveSource,
     path: str,
     *,
     topics: Sequence[str] | None = None,

@@ -33,7 +33,7 @@ class SourceLog(NamedTuple):
     """From a range of its offsets, which is not empty, to splits without a hole, by rising offset."""
 
 
-class Source(Protocol):
+class ArchiveSource(Protocol):
     """A cluster or a backup."""
 
     @property

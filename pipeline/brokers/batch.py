@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument
-from raftlog.pipeline.brokers.connection import Connection
+from raftlog.pipeline.brokers.connection import BrokerConnection
 from raftlog.pipeline.brokers.plan import layout, planned, times
 from raftlog.pipeline.brokers.reading import read_split
 from raftlog.pipeline.brokers.settings import ReadSettings
@@ -26,7 +26,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Raises `InvalidArgument`, `UnknownTopic`, `DataLost`, and `Unavailable` when brokers do not answer in
         time."""
-        with Connection(self._settings.bootstrap) as brokers:
+        with BrokerConnection(self._settings.bootstrap) as brokers:
             splits = brokers.ask(self._plan)
         return list(divided(splits, self._settings.min_partitions))
 

@@ -25,7 +25,7 @@ PAUSE_S_MAX: Final = 1.0
 _T = TypeVar("_T")
 
 
-class Connection:
+class BrokerConnection:
     """`with Connection(["127.0.0.1:8082"]) as brokers: brokers.ask(lambda client: client.topics())`; of one thread."""
 
     def __init__(self, bootstrap: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
     start ≤ end of every partition;   start ≥ log start, or what lies between is lost
 
 Ends of batches are linearizable: nothing that was acknowledged before the question is missing, and none is ever lower
-than one that was told before. Asking is asynchronous and below `Connection.ask`; choosing is pure. Called by the
+than one that was told before. Asking is asynchronous and below `BrokerConnection.ask`; choosing is pure. Called by the
 readers and, for archives, by jobs.
 """
 
@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 
 from raftlog.client import BrokerClient, ClusterView, TopicView
 from raftlog.errors import InvalidArgument, UnknownTopic
-from raftlog.pipeline.brokers.connection import Connection, patiently
+from raftlog.pipeline.brokers.connection import BrokerConnection, patiently
 from raftlog.pipeline.brokers.losses import report_loss
 from raftlog.pipeline.brokers.settings import REQUEST_MS_DEFAULT, ReadSettings
 from raftlog.pipeline.brokers.split import BrokerSplit
 from raftlog.pipeline.options import TopicChoice
-from raftlog.pipeline.positions import PositionKind, Positions
+from raftlog.pipeline.positions import OffsetPositions, PositionKind
 from raftlog.types import TopicPartition
 
 ASKED_AT_ONCE: Final = 64
@@ -46,14 +46,14 @@ class PartitionLog(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
-class Layout(NamedTuple):
+class ClusterLayout(NamedTuple):
     """`logs` by topic and number; `addresses` are those that were given and those of all brokers, HOST:PORT."""
 
     logs: list[PartitionLog]
     addresses: tuple[str, ...]
 
 
-class Seen(NamedTuple):
+class EarlierOffsets(NamedTuple):
     """Topics' ids by name and ends of partitions, as they were before."""
 
     ids: Mapping[str, str]
@@ -69,10 +69,10 @@ class Times(NamedTuple):
 
 def topics_there(
     bootstrap: Sequence[str], choice: TopicChoice, *, request_timeout_ms: int = REQUEST_MS_DEFAULT
-) -> Layout:
+) -> ClusterLayout:
     """All partitions of the topics chosen. Raises `UnknownTopic`, `InvalidArgument`, and `Unavailable` when the brokers
     do not answer in time."""
-    with Connection(bootstrap) as brokers:
+    with BrokerConnection(bootstrap) as brokers:
         return brokers.ask(lambda client: layout(client, bootstrap, choice, request_timeout_ms / 1000))
 
 
@@ -82,9 +82,9 @@ async def layout(
     choice: TopicChoice,
     patience_s: float,
     *,
-    seen: Seen | None = None,
+    seen: EarlierOffsets | None = None,
     linearizable: bool = True,
-) -> Layout:
+) -> ClusterLayout:
     """The same of a client at hand. With what was `seen` before, topics that are named and not there are left out, and
     ends that are not asked for as `linearizable` are so all the same when they would be below that."""
     view, topics = await _chosen(client, choice, patience_s, seen)
@@ -107,16 +107,22 @@ async def layout(
         return PartitionLog(topic.name, topic.topic_id, number, start, end, address)
 
     logs = await asyncio.gather(*(one(topic, *each) for topic in topics for each in enumerate(topic.leaders)))
-    return Layout([log for log in logs if log is not None], tuple(dict.fromkeys((*bootstrap, *view.http.values()))))
+    return ClusterLayout(
+        [log for log in logs if log is not None], tuple(dict.fromkeys((*bootstrap, *view.http.values())))
+    )
 
 
 async def times(
-    client: BrokerClient, logs: Sequence[PartitionLog], starting: Positions, ending: Positions, patience_s: float
+    client: BrokerClient,
+    logs: Sequence[PartitionLog],
+    starting: OffsetPositions,
+    ending: OffsetPositions,
+    patience_s: float,
 ) -> Times:
     """What has to be looked up because options say a time."""
     at_once = asyncio.Semaphore(ASKED_AT_ONCE)
 
-    async def one(log: PartitionLog, positions: Positions) -> tuple[TopicPartition, int | None] | None:
+    async def one(log: PartitionLog, positions: OffsetPositions) -> tuple[TopicPartition, int | None] | None:
         position = positions.at(*log.place)
         if position.kind is not PositionKind.TIMESTAMP:
             return None
@@ -128,7 +134,7 @@ async def times(
     return Times(*(dict(each for each in side if each is not None) for side in sides))
 
 
-def planned(settings: ReadSettings, there: Layout, times: Times) -> list[BrokerSplit]:
+def planned(settings: ReadSettings, there: ClusterLayout, times: Times) -> list[BrokerSplit]:
     """A split for each partition, the empty ones too. Raises `InvalidArgument` and `DataLost`."""
     check_named(settings, there.logs)
     return [split_of(settings, there.addresses, log, *_bounds(settings, log, times)) for log in there.logs]
@@ -167,7 +173,7 @@ def _bounds(settings: ReadSettings, log: PartitionLog, times: Times) -> tuple[in
     return start, end
 
 
-def _resolved(positions: Positions, log: PartitionLog, found: dict[TopicPartition, int | None]) -> int:
+def _resolved(positions: OffsetPositions, log: PartitionLog, found: dict[TopicPartition, int | None]) -> int:
     position = positions.at(*log.place)
     if position.kind is PositionKind.EARLIEST:
         return log.start
@@ -204,7 +210,7 @@ def split_of(
 
 
 async def _chosen(
-    client: BrokerClient, choice: TopicChoice, patience_s: float, seen: Seen | None
+    client: BrokerClient, choice: TopicChoice, patience_s: float, seen: EarlierOffsets | None
 ) -> tuple[ClusterView, list[TopicView]]:
     """One broker's picture may be behind: what it lacks, and ids that changed, are believed when a broker that asked
     the controller says so, or pictures of the next seconds."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from raftlog.client import BrokerClient
 from raftlog.client.decode import checked_batches
 from raftlog.errors import OffsetOutOfRange, Unavailable, UnknownPartition, UnknownTopic
-from raftlog.pipeline.brokers.connection import Connection, Patience, know_all
+from raftlog.pipeline.brokers.connection import BrokerConnection, Patience, know_all
 from raftlog.pipeline.brokers.losses import report_loss
 from raftlog.pipeline.brokers.split import BrokerSplit
 from raftlog.pipeline.decoding import rows_of
@@ -55,7 +55,7 @@ def read_split(split: BrokerSplit) -> Iterator[pa.RecordBatch]:
 def _batches(split: BrokerSplit) -> Iterator[Batch]:
     if split.start >= split.end:
         return
-    with Connection(split.bootstrap) as brokers:
+    with BrokerConnection(split.bootstrap) as brokers:
         fetcher = _Fetcher(split)
         coming: Future[Chunk] | None = brokers.start(fetcher.first)
         while coming is not None:

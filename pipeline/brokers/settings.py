@@ -9,7 +9,7 @@ from raftlog.pipeline.options import Options, TopicChoice, topic_choice
 from raftlog.pipeline.positions import (
     EARLIEST,
     LATEST,
-    Positions,
+    OffsetPositions,
     ending_positions,
     option_names,
     starting_positions,
@@ -56,8 +56,8 @@ class ReadSettings:
 
     bootstrap: tuple[str, ...]
     topics: TopicChoice
-    starting: Positions
-    ending: Positions
+    starting: OffsetPositions
+    ending: OffsetPositions
     min_partitions: int | None
     max_offsets_per_trigger: int | None
     fail_on_data_loss: bool
@@ -83,10 +83,10 @@ def stream_settings(given: Mapping[str, str]) -> ReadSettings:
         if name.lower() in map(str.lower, given):
             raise InvalidArgument(f"{name} is for batches; a stream has no end: use trigger(availableNow=True)")
     options = Options("raftlog", given, STREAM_OPTIONS, WRITING_OPTIONS)
-    return _settings(options, starting_positions(options, LATEST), Positions(LATEST))
+    return _settings(options, starting_positions(options, LATEST), OffsetPositions(LATEST))
 
 
-def _settings(options: Options, starting: Positions, ending: Positions) -> ReadSettings:
+def _settings(options: Options, starting: OffsetPositions, ending: OffsetPositions) -> ReadSettings:
     if ending.unnamed == EARLIEST and not ending.named:
         raise InvalidArgument("endingOffsets is latest, or offsets by partition: nothing lies before the earliest")
     return ReadSettings(

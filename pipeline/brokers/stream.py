@@ -18,11 +18,11 @@ from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.brokers.advancing import UNLIMITED, Targets, advanced, check_subscribed
 from raftlog.pipeline.brokers.batch import rows_in
-from raftlog.pipeline.brokers.connection import Connection
+from raftlog.pipeline.brokers.connection import BrokerConnection
 from raftlog.pipeline.brokers.plan import (
-    Layout,
+    ClusterLayout,
+    EarlierOffsets,
     PartitionLog,
-    Seen,
     check_named,
     layout,
     split_of,
@@ -44,9 +44,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, settings: ReadSettings) -> None:
         self._settings = settings
-        self._brokers: Connection | None = None
+        self._brokers: BrokerConnection | None = None
         self._initial: Json | None = None
-        self._there: Layout | None = None
+        self._there: ClusterLayout | None = None
         """As last asked: for hints where leaders are, and for Spark's reports."""
         self._targets: Targets | None = None
         self._idle_until = 0.0
@@ -107,13 +107,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # below
 
-    def _connection(self) -> Connection:
+    def _connection(self) -> BrokerConnection:
         if self._brokers is None:
-            self._brokers = Connection(self._settings.bootstrap)
+            self._brokers = BrokerConnection(self._settings.bootstrap)
         return self._brokers
 
-    def _ask(self, known: StreamOffset, *, linearizable: bool) -> Layout:
-        settings, seen = self._settings, Seen(known.ids, known.offsets)
+    def _ask(self, known: StreamOffset, *, linearizable: bool) -> ClusterLayout:
+        settings, seen = self._settings, EarlierOffsets(known.ids, known.offsets)
         self._there = self._connection().ask(
             lambda client: layout(
                 client,
@@ -139,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset({log.topic: log.topic_id for log in there.logs}, offsets, is_initial=True)
 
     def _splits(self, begin: StreamOffset, until: StreamOffset) -> Iterator[BrokerSplit]:
-        there = self._there or Layout([], self._settings.bootstrap)
+        there = self._there or ClusterLayout([], self._settings.bootstrap)
         known = {log.place: log for log in there.logs}
         for place, first, end in ranges(begin, until):
             log = known.get(place)

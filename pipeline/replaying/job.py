@@ -22,7 +22,7 @@ from raftlog.pipeline.archiving.files import Files, files_at
 from raftlog.pipeline.archiving.jobs import shifted
 from raftlog.pipeline.archiving.reading import files_of, named
 from raftlog.pipeline.archiving.state import ArchiveState, read_at, read_settled
-from raftlog.pipeline.brokers.connection import Connection, know_all, patiently
+from raftlog.pipeline.brokers.connection import BrokerConnection, know_all, patiently
 from raftlog.pipeline.brokers.plan import topics_there
 from raftlog.pipeline.brokers.source import RaftlogDataSource
 from raftlog.pipeline.options import TopicChoice
@@ -119,9 +119,9 @@ def replay(
     addresses = tuple(address.strip() for address in bootstrap.split(",") if address.strip())
     ids = _target_ids(addresses, state, targets, keep_partitions=keep_partitions)
     spark.dataSource.register(RaftlogDataSource)
-    with Connection(addresses) as brokers:
+    with BrokerConnection(addresses) as brokers:
         brokers.ask(know_all)
-        way = _Way(spark, brokers, addresses, files, where, keep_partitions, records_per_second, on_progress)
+        way = _ReplayWay(spark, brokers, addresses, files, where, keep_partitions, records_per_second, on_progress)
         replayed = []
         for topic, target in targets.items():
             write_id = way.write_id(name, [state.archive_id, topic, ids[topic]])
@@ -166,11 +166,11 @@ def _partitions_of(state: ArchiveState, topic: str) -> int:
 
 
 @dataclass(frozen=True)
-class _Way:
+class _ReplayWay:
     """What the replays of all topics have in common."""
 
     spark: SparkSession
-    brokers: Connection
+    brokers: BrokerConnection
     addresses: tuple[str, ...]
     files: Files
     where: str | None
@@ -191,7 +191,7 @@ class _Way:
 class _TopicReplay:
     """One topic of the archive on its way to another, or the same."""
 
-    def __init__(self, way: _Way, topic: str, target: str, write_id: str) -> None:
+    def __init__(self, way: _ReplayWay, topic: str, target: str, write_id: str) -> None:
         self._way, self._topic, self._target, self._write_id = way, topic, target, write_id
         self._record = ReplayRecord(write_id, target, way.how)
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import Final, NamedTuple
 
 from raftlog.errors import CorruptBatch, FormatError
-from raftlog.pipeline.segments.pieces import IndexRows, Piece, Place, Window, indexed_piece, walk_headers
+from raftlog.pipeline.segments.pieces import BatchBoundary, IndexRows, SegmentPiece, Window, indexed_piece, walk_headers
 from raftlog.pipeline.segments.replicas import FoundReplica
 from raftlog.records import HEADER_SIZE, BatchHeader, read_header
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
@@ -42,7 +42,7 @@ class LogExtent(NamedTuple):
     start: int
     end: int
     last_index: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SegmentPiece, ...]
     problems: tuple[CorruptBatch, ...]
 
     @property
@@ -89,11 +89,11 @@ class _Chain:
 
     def __init__(self, disk: Disk, path: str, *, is_lone: bool) -> None:
         self.bases = segment_bases(disk, path)
-        self.pieces: list[Piece] = []
+        self.pieces: list[SegmentPiece] = []
         self.problems: list[CorruptBatch] = []
         self.base = -1
         """Of the file in which the chain ended; −1 before the first."""
-        self.place = Place(0, 1, 0)
+        self.place = BatchBoundary(0, 1, 0)
         """Where it ended."""
         self.roll_start = 0
         """The greatest log start that any roll names."""
@@ -106,7 +106,7 @@ class _Chain:
             try:
                 segment = self._open(base)
             except FileNotFoundError:
-                self.note_problem(base, Place(0, 0, base), "the file was removed meanwhile, as a trim does")
+                self.note_problem(base, BatchBoundary(0, 0, base), "the file was removed meanwhile, as a trim does")
                 return
             with ExitStack() as closing:
                 closing.callback(segment.close)
@@ -123,7 +123,7 @@ class _Chain:
         self.problems.clear()
         self.base = -1
 
-    def note_problem(self, base: int, place: Place, why: str) -> None:
+    def note_problem(self, base: int, place: BatchBoundary, why: str) -> None:
         file = file_name(self._path, base)
         self.problems.append(CorruptBatch(file, Position(place.position), Offset(place.offset), why))
 
@@ -157,18 +157,18 @@ class _Chain:
         follows = self.base >= 0 and base == self.place.offset
         if follows and segment.base_index != self.place.index and segment.files.log.size():
             why = f"it begins at index {segment.base_index} where {self.place.index} follows"
-            self.note_problem(base, Place(0, 0, base), why)
-        self.base, self.place = base, Place(0, segment.base_index, base)
+            self.note_problem(base, BatchBoundary(0, 0, base), why)
+        self.base, self.place = base, BatchBoundary(0, segment.base_index, base)
         piece = indexed_piece(segment, stop_index)
         if piece is not None:
             self._add(piece)
         if stop_index is not None and self.place.index > stop_index:
             return None
         walked = walk_headers(segment, self.place, stop_index, checks_crc=self._is_lone)
-        self._add(Piece(base, self.place, walked.place, compacted_to=segment.compacted_to))
+        self._add(SegmentPiece(base, self.place, walked.place, compacted_to=segment.compacted_to))
         return self._why_ended(segment, walked.why, has_rows_behind=piece is None and self._has_rows_behind(segment))
 
-    def _add(self, piece: Piece) -> None:
+    def _add(self, piece: SegmentPiece) -> None:
         if piece.size:
             self.pieces.append(piece)
         self.place = piece.last
@@ -199,9 +199,9 @@ class _Chain:
             self.note_problem(self.base, self.place, why)
         elif following is not None and self._is_lone:
             why = f"offsets {self.place.offset} to {following} are missing"
-            self.note_problem(following, Place(0, 0, following), why)
+            self.note_problem(following, BatchBoundary(0, 0, following), why)
         elif following is not None:
-            self.note_problem(self.place.offset, Place(0, 0, self.place.offset), "the file is missing")
+            self.note_problem(self.place.offset, BatchBoundary(0, 0, self.place.offset), "the file is missing")
         return following
 
 
@@ -217,7 +217,7 @@ def _lone_extent(disk: Disk, replica: FoundReplica, chain: _Chain) -> LogExtent:
     start = max(checkpoint.log_start_offset if checkpoint else chain.roll_start, 0)
     if first is not None and first > start:
         if checkpoint is not None:
-            chain.note_problem(first, Place(0, 0, first), f"offsets {start} to {first} are missing")
+            chain.note_problem(first, BatchBoundary(0, 0, first), f"offsets {start} to {first} are missing")
         start = first
     end = max(chain.place.offset, start)
     if checkpoint is not None and checkpoint.next_offset > end and not chain.problems:
@@ -238,7 +238,7 @@ def _journaled_extent(
         first = _first_base(chain, start, int(folded.keep_to))
         if first is None:
             why = "the file with the log start is missing, or its first entry cannot be read"
-            chain.note_problem(start, Place(0, 0, start), why)
+            chain.note_problem(start, BatchBoundary(0, 0, start), why)
         chain.follow(first, in_files)
         _check_reached(chain, in_files)
     if commit > folded.keep_to:
@@ -276,7 +276,7 @@ class _JournalTail:
         self._path, self._disk = replica.path, chain.disk
         self._log: Window | None = None
         self._file_base = -1
-        self._run: tuple[Place, bool] | None = None
+        self._run: tuple[BatchBoundary, bool] | None = None
         """Where batches began that stand in the segment, or, if true, only in the journal."""
         self._bytes: list[memoryview] = []
         self._carried = 0
@@ -289,13 +289,13 @@ class _JournalTail:
                 break
             if entry.is_roll:
                 self._end_run()
-                chain.base, chain.place = entry.offset, Place(0, entry.index, entry.offset)
+                chain.base, chain.place = entry.offset, BatchBoundary(0, entry.index, entry.offset)
             elif (entry.index, entry.offset) != (chain.place.index, chain.place.offset):
                 self._end_run()
                 if not chain.problems:
                     why = f"the journal goes on with entry {entry.index} at offset {entry.offset}"
                     chain.note_problem(max(chain.base, 0), chain.place, why)
-                chain.place = Place(chain.place.position, entry.index, entry.offset)
+                chain.place = BatchBoundary(chain.place.position, entry.index, entry.offset)
             if entry.batch is not None:
                 self._take_batch(entry.batch)
             else:
@@ -315,7 +315,7 @@ class _JournalTail:
         row = unpack_row(packed)
         if row.position != self._chain.place.position:
             self._end_run()
-            self._chain.place = Place(row.position, row.index, row.offset)
+            self._chain.place = BatchBoundary(row.position, row.index, row.offset)
         head = self._read(row.position, HEADER_SIZE)
         sound = bytes(head) if len(head) == HEADER_SIZE and row_matches(packed, head) else None
         header = sound or (restored_header(packed, head) if len(head) == HEADER_SIZE else None)
@@ -324,14 +324,14 @@ class _JournalTail:
             self._chain.note_problem(
                 self._chain.base, self._chain.place, "the batch that the journal names is not there"
             )
-            self._chain.place = Place(row.end, row.index + 1, row.offset)
+            self._chain.place = BatchBoundary(row.end, row.index + 1, row.offset)
             return
         self._begin_run(is_journaled=False)
         self._step(row.length, read_header(header))
 
     def _step(self, size: int, header: BatchHeader) -> None:
         position, index, _ = self._chain.place
-        self._chain.place = Place(position + size, index + 1, header.next_offset)
+        self._chain.place = BatchBoundary(position + size, index + 1, header.next_offset)
 
     def _begin_run(self, *, is_journaled: bool) -> None:
         if self._run is not None and (self._run[1] != is_journaled or self._carried >= CARRIED_BYTES_MAX):
@@ -344,7 +344,7 @@ class _JournalTail:
             return
         (first, is_journaled), chain = self._run, self._chain
         carried = b"".join(self._bytes) if is_journaled and self._room.take(self._carried) else None
-        chain.pieces.append(Piece(chain.base, first, chain.place, is_journaled=is_journaled, batches=carried))
+        chain.pieces.append(SegmentPiece(chain.base, first, chain.place, is_journaled=is_journaled, batches=carried))
         self._run, self._carried = None, 0
         self._bytes.clear()
 
@@ -361,7 +361,9 @@ class _JournalTail:
         return memoryview(b"") if self._log is None else self._log.read(position, length)
 
 
-def journaled_batches(folded: FoldedGroup, fold: Fold, piece: Piece) -> Iterator[tuple[Place, memoryview]]:
+def journaled_batches(
+    folded: FoldedGroup, fold: Fold, piece: SegmentPiece
+) -> Iterator[tuple[BatchBoundary, memoryview]]:
     """The batches of a journaled piece, and where each would stand. Raises `FormatError` where the journal has a row
     only, and `JournalDamaged`."""
     place = piece.first
@@ -372,4 +374,4 @@ def journaled_batches(folded: FoldedGroup, fold: Fold, piece: Piece) -> Iterator
             raise FormatError(f"entry {entry.index} of {folded.group.hex()} is not in the journal any more; read again")
         yield place, entry.batch
         following = read_header(entry.batch).next_offset
-        place = Place(place.position + len(entry.batch), entry.index + 1, following)
+        place = BatchBoundary(place.position + len(entry.batch), entry.index + 1, following)

@@ -22,7 +22,7 @@ _HEADERS_BYTES: Final = 64 * 1024
 """So much is read at once where only headers are wanted."""
 
 
-class Place(NamedTuple):
+class BatchBoundary(NamedTuple):
     """Between two batches: bytes before it, entries before it, and the offset that follows."""
 
     position: int
@@ -30,7 +30,7 @@ class Place(NamedTuple):
     offset: int
 
 
-class Piece(NamedTuple):
+class SegmentPiece(NamedTuple):
     """Batches of the segment that begins at offset `base`, from `first` up to `last`.
 
     `rows` index rows from number `row` on speak of them, one each; none is known where `rows` is 0. `batches` are their
@@ -38,8 +38,8 @@ class Piece(NamedTuple):
     """
 
     base: int
-    first: Place
-    last: Place
+    first: BatchBoundary
+    last: BatchBoundary
     row: int = 0
     rows: int = 0
     compacted_to: int = -1
@@ -107,7 +107,7 @@ class Window:
         return self._data[start : start + length]
 
 
-def indexed_piece(segment: Segment, stop_index: int | None) -> Piece | None:
+def indexed_piece(segment: Segment, stop_index: int | None) -> SegmentPiece | None:
     """The batches from the file's beginning that its rows speak of, up to entry `stop_index`; None where the last of
     these rows, or the first, cannot be believed."""
     rows = IndexRows(segment.files.index)
@@ -129,9 +129,9 @@ def indexed_piece(segment: Segment, stop_index: int | None) -> Piece | None:
     if not segment.is_compacted and last.index != segment.base_index + count - 1:
         return None
     next_index = _index_behind(segment, last, header)
-    begin = Place(0, segment.base_index, segment.base_offset)
-    end = Place(last.end, next_index, header.next_offset)
-    return Piece(segment.base_offset, begin, end, 0, count, segment.compacted_to)
+    begin = BatchBoundary(0, segment.base_index, segment.base_offset)
+    end = BatchBoundary(last.end, next_index, header.next_offset)
+    return SegmentPiece(segment.base_offset, begin, end, 0, count, segment.compacted_to)
 
 
 def _index_behind(segment: Segment, row: Row, header: BatchHeader) -> int:
@@ -141,23 +141,23 @@ def _index_behind(segment: Segment, row: Row, header: BatchHeader) -> int:
     return row.index + 1
 
 
-class Walked(NamedTuple):
+class PieceWalk(NamedTuple):
     """How far a walk came: behind its last sound batch, and why it ended there, if not where it should."""
 
-    place: Place
+    place: BatchBoundary
     why: str | None
 
 
-def walk_headers(segment: Segment, start: Place, stop_index: int | None, *, checks_crc: bool) -> Walked:
+def walk_headers(segment: Segment, start: BatchBoundary, stop_index: int | None, *, checks_crc: bool) -> PieceWalk:
     """Go from batch to batch, from `start` to the end of the file or behind entry `stop_index`."""
-    walked = Walked(start, None)
+    walked = PieceWalk(start, None)
     for walked in _steps(segment, start, checks_crc):
         if stop_index is not None and walked.place.index > stop_index:
             break
     return walked
 
 
-def _steps(segment: Segment, start: Place, checks_crc: bool) -> Iterator[Walked]:
+def _steps(segment: Segment, start: BatchBoundary, checks_crc: bool) -> Iterator[PieceWalk]:
     """The place behind each batch; the last one twice where something is wrong behind it, with the reason."""
     log = segment.files.log
     size = log.size()
@@ -167,24 +167,24 @@ def _steps(segment: Segment, start: Place, checks_crc: bool) -> Iterator[Walked]
         head = window.read(place.position, HEADER_SIZE)
         why = _why_not_next(head, place, size)
         if why is not None:
-            yield Walked(place, why)
+            yield PieceWalk(place, why)
             return
         header = read_header(head)
         is_read = checks_crc or (segment.is_compacted and header.is_control)
         batch = window.read(place.position, header.size) if is_read else head
-        behind = Place(place.position + header.size, place.index + 1, header.next_offset)
+        behind = BatchBoundary(place.position + header.size, place.index + 1, header.next_offset)
         if is_read and not crc_matches(batch, header):
             following = window.read(behind.position, HEADER_SIZE)
             if behind.position >= size or _why_not_next(following, behind, size) is not None:
-                yield Walked(place, "the CRC does not match")
+                yield PieceWalk(place, "the CRC does not match")
                 return  # otherwise whoever reads it meets the damage, and can go on behind it
         if segment.is_compacted:
             behind = behind._replace(index=last_index_of(batch, header, place.index) + 1)
         place = behind
-        yield Walked(place, None)
+        yield PieceWalk(place, None)
 
 
-def _why_not_next(head: memoryview, place: Place, size: int) -> str | None:
+def _why_not_next(head: memoryview, place: BatchBoundary, size: int) -> str | None:
     if len(head) < HEADER_SIZE:
         return "the file ends inside a batch header"
     header = read_header(head)
@@ -200,7 +200,7 @@ def _why_not_next(head: memoryview, place: Place, size: int) -> str | None:
 # dividing
 
 
-def divided(piece: Piece, segment: Segment, start: int, end: int, piece_bytes: int) -> Iterator[Piece]:
+def divided(piece: SegmentPiece, segment: Segment, start: int, end: int, piece_bytes: int) -> Iterator[SegmentPiece]:
     """What of a piece in a file holds offsets of `[start, end)`, in pieces of at most that many bytes, or one batch."""
     if piece.rows:
         found = _by_rows(piece, _RowPlaces(piece, segment), start, end, piece_bytes)
@@ -212,11 +212,11 @@ def divided(piece: Piece, segment: Segment, start: int, end: int, piece_bytes: i
 class _RowPlaces:
     """The borders between the batches of a piece, by the rows that can be believed."""
 
-    def __init__(self, piece: Piece, segment: Segment) -> None:
+    def __init__(self, piece: SegmentPiece, segment: Segment) -> None:
         self.rows, self._piece, self._log = IndexRows(segment.files.index), piece, segment.files.log
         self.behind = piece.row + piece.rows
 
-    def at(self, number: int) -> Place | None:
+    def at(self, number: int) -> BatchBoundary | None:
         """The border before row `number`; None where that is damaged."""
         if number <= self._piece.row:
             return self._piece.first
@@ -225,20 +225,20 @@ class _RowPlaces:
         if self.rows.header_of(number, self._log) is None:
             return None
         row = self.rows.row(number)
-        return Place(row.position, row.index, row.offset)
+        return BatchBoundary(row.position, row.index, row.offset)
 
-    def at_or_before(self, number: int) -> tuple[int, Place]:
+    def at_or_before(self, number: int) -> tuple[int, BatchBoundary]:
         while (place := self.at(number)) is None:
             number -= 1
         return number, place
 
-    def at_or_behind(self, number: int) -> tuple[int, Place]:
+    def at_or_behind(self, number: int) -> tuple[int, BatchBoundary]:
         while (place := self.at(number)) is None:
             number += 1
         return number, place
 
 
-def _by_rows(piece: Piece, places: _RowPlaces, start: int, end: int, piece_bytes: int) -> Iterator[Piece]:
+def _by_rows(piece: SegmentPiece, places: _RowPlaces, start: int, end: int, piece_bytes: int) -> Iterator[SegmentPiece]:
     rows, behind = places.rows, places.behind
     number, place = places.at_or_before(max(piece.row, rows.first_with(piece.row, behind, "offset", start + 1) - 1))
     while place.offset > start and number > piece.row:  # a damaged row led the search astray
@@ -257,7 +257,9 @@ def _by_rows(piece: Piece, places: _RowPlaces, start: int, end: int, piece_bytes
         number, place = following, after
 
 
-def _by_headers(piece: Piece, segment: Segment, start: int, end: int, piece_bytes: int) -> Iterator[Piece]:
+def _by_headers(
+    piece: SegmentPiece, segment: Segment, start: int, end: int, piece_bytes: int
+) -> Iterator[SegmentPiece]:
     first = before = piece.first
     for place, why in _steps(segment, piece.first, False):
         if why is not None or place.position > piece.last.position:

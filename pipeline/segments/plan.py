@@ -16,9 +16,9 @@ from uuid import UUID
 
 from raftlog.errors import FormatError, InvalidArgument, UnknownTopic
 from raftlog.pipeline.options import TopicChoice
-from raftlog.pipeline.positions import EARLIEST, LATEST, Position, PositionKind, Positions
+from raftlog.pipeline.positions import EARLIEST, LATEST, OffsetPosition, OffsetPositions, PositionKind
 from raftlog.pipeline.segments.extent import CarriedRoom, LogExtent, extent_of
-from raftlog.pipeline.segments.pieces import Piece, divided
+from raftlog.pipeline.segments.pieces import SegmentPiece, divided
 from raftlog.pipeline.segments.reading import first_at
 from raftlog.pipeline.segments.replicas import FoundReplica, real_disk, replicas_in
 from raftlog.pipeline.segments.split import SegmentSplit
@@ -30,16 +30,16 @@ PIECES_MAX: Final = 1024
 """Of one split: a log can have many small files."""
 _LISTED_MAX: Final = 20
 _ALL: Final = TopicChoice()
-_FROM_EARLIEST: Final = Positions(EARLIEST)
-_TO_LATEST: Final = Positions(LATEST)
+_FROM_EARLIEST: Final = OffsetPositions(EARLIEST)
+_TO_LATEST: Final = OffsetPositions(LATEST)
 
 
 def plan_segments(
     paths: Sequence[str],
     *,
     topics: TopicChoice = _ALL,
-    starting: Positions = _FROM_EARLIEST,
-    ending: Positions = _TO_LATEST,
+    starting: OffsetPositions = _FROM_EARLIEST,
+    ending: OffsetPositions = _TO_LATEST,
     split_bytes: int = SPLIT_BYTES,
     splits_min: int = 1,
     skips_damage: bool = False,
@@ -199,7 +199,7 @@ def _warn_of_holes(extents: Iterable[LogExtent]) -> None:
 # which offsets
 
 
-def _range(disk: Disk, extent: LogExtent, starting: Positions, ending: Positions) -> tuple[int, int]:
+def _range(disk: Disk, extent: LogExtent, starting: OffsetPositions, ending: OffsetPositions) -> tuple[int, int]:
     start = _resolved(disk, extent, starting.at(extent.topic, extent.partition), starting.option)
     end = _resolved(disk, extent, ending.at(extent.topic, extent.partition), ending.option)
     if start > end:
@@ -210,7 +210,7 @@ def _range(disk: Disk, extent: LogExtent, starting: Positions, ending: Positions
     return start, end
 
 
-def _resolved(disk: Disk, extent: LogExtent, position: Position, option: str) -> int:
+def _resolved(disk: Disk, extent: LogExtent, position: OffsetPosition, option: str) -> int:
     if position.kind is PositionKind.EARLIEST:
         return extent.start
     if position.kind is PositionKind.LATEST:
@@ -265,7 +265,7 @@ def splits_of(
     return splits
 
 
-def _wanted(disk: Disk, extent: LogExtent, start: int, end: int, split_bytes: int) -> Iterator[Piece]:
+def _wanted(disk: Disk, extent: LogExtent, start: int, end: int, split_bytes: int) -> Iterator[SegmentPiece]:
     for piece in extent.pieces:
         if piece.last.offset <= start or piece.first.offset >= end or piece.first.offset == piece.last.offset:
             continue
@@ -281,8 +281,8 @@ def _wanted(disk: Disk, extent: LogExtent, start: int, end: int, split_bytes: in
             segment.close()
 
 
-def _grouped(pieces: Iterable[Piece], split_bytes: int) -> Iterator[list[Piece]]:
-    group: list[Piece] = []
+def _grouped(pieces: Iterable[SegmentPiece], split_bytes: int) -> Iterator[list[SegmentPiece]]:
+    group: list[SegmentPiece] = []
     size = 0
     for piece in pieces:
         if group and (size + piece.size > split_bytes or len(group) == PIECES_MAX):

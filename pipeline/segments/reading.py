@@ -17,7 +17,7 @@ from raftlog.errors import CorruptBatch, InvalidBatch, StorageError, Undecodable
 from raftlog.pipeline.decoding import rows_of
 from raftlog.pipeline.errors import SegmentGone
 from raftlog.pipeline.segments.extent import LogExtent, file_name, journaled_batches
-from raftlog.pipeline.segments.pieces import IndexRows, Piece, Place
+from raftlog.pipeline.segments.pieces import BatchBoundary, IndexRows, SegmentPiece
 from raftlog.pipeline.segments.replicas import real_disk
 from raftlog.pipeline.segments.split import SegmentSplit
 from raftlog.records import HEADER_SIZE, BatchHeader, read_header, read_records
@@ -118,7 +118,7 @@ def first_at(disk: Disk, extent: LogExtent, timestamp: int) -> int:
     return extent.end
 
 
-def _behind_times_below(disk: Disk, path: str, piece: Piece, timestamp: int) -> Piece:
+def _behind_times_below(disk: Disk, path: str, piece: SegmentPiece, timestamp: int) -> SegmentPiece:
     """What of a piece lies behind the batches that are all older, as far as the time index knows."""
     if not piece.rows:
         return piece
@@ -133,7 +133,7 @@ def _behind_times_below(disk: Disk, path: str, piece: Piece, timestamp: int) -> 
         if rows.header_of(number, segment.files.log) is None:
             return piece
         row = rows.row(number)
-        first = Place(row.position, row.index, row.offset)
+        first = BatchBoundary(row.position, row.index, row.offset)
         return piece._replace(first=first, row=number, rows=piece.row + piece.rows - number)
     finally:
         segment.close()
@@ -150,7 +150,7 @@ class _Journal:
         self._disk, self._split = disk, split
         self._fold: Fold | None = None
 
-    def batches(self, piece: Piece) -> Iterator[tuple[Place, memoryview]]:
+    def batches(self, piece: SegmentPiece) -> Iterator[tuple[BatchBoundary, memoryview]]:
         owner, group_id = self._split.owner, self._split.group_id
         assert owner is not None, f"{self._split} has journaled pieces"
         directory = internal(owner.data_dir, JOURNAL, str(owner.disk_uuid))
@@ -165,7 +165,9 @@ class _Journal:
 class _Reading:
     """One piece, front to back."""
 
-    def __init__(self, disk: Disk, split: SegmentSplit, piece: Piece, journal: "_Journal", on_damage: OnDamage) -> None:
+    def __init__(
+        self, disk: Disk, split: SegmentSplit, piece: SegmentPiece, journal: "_Journal", on_damage: OnDamage
+    ) -> None:
         self._disk, self._split, self._piece = disk, split, piece
         self._journal, self._on_damage = journal, on_damage
         self._file = file_name(split.path, piece.base)
@@ -223,7 +225,7 @@ class _Reading:
                 entry = last_index_of(batch, header, entry)
             position, entry, offset, number = position + len(batch), entry + 1, header.next_offset, number + 1
             yield header, batch
-        self._place, self._row, self._why = Place(position, entry, offset), number, why
+        self._place, self._row, self._why = BatchBoundary(position, entry, offset), number, why
 
     def _why_unsound(
         self, header: BatchHeader, batch: memoryview, entry: int, number: int, rows: "_RowsAhead | None"
@@ -269,23 +271,23 @@ class _Reading:
         self._row, self._place = behind
         return True
 
-    def _behind_row(self, log: File, index: File) -> tuple[int, Place] | None:
+    def _behind_row(self, log: File, index: File) -> tuple[int, BatchBoundary] | None:
         rows = IndexRows(index)
         for number in range(self._row + 1, self._piece.row + self._piece.rows):
             if rows.header_of(number, log) is not None:
                 row = rows.row(number)
                 if row.position > self._place.position:
-                    return number, Place(row.position, row.index, row.offset)
+                    return number, BatchBoundary(row.position, row.index, row.offset)
         return None
 
-    def _behind_header(self, log: _Log) -> tuple[int, Place] | None:
+    def _behind_header(self, log: _Log) -> tuple[int, BatchBoundary] | None:
         """The damaged batch's own header leads on, if another one stands where it says."""
         place, last = self._place, self._piece.last
         head = log.read(place.position, HEADER_SIZE)
         if len(head) < HEADER_SIZE:
             return None
         header = read_header(head)
-        behind = Place(place.position + header.size, place.index + 1, header.next_offset)
+        behind = BatchBoundary(place.position + header.size, place.index + 1, header.next_offset)
         if header.base_offset != place.offset or not place.position < behind.position <= last.position - HEADER_SIZE:
             return None
         head = log.read(behind.position, HEADER_SIZE)

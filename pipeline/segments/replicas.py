@@ -35,7 +35,7 @@ _TRIES: Final = 3
 """A journal that a running process writes can look damaged while it is read."""
 
 
-class Owner(NamedTuple):
+class DataDirectory(NamedTuple):
     """The data directory in which a replica lies, and whose journal speaks of it."""
 
     data_dir: str
@@ -52,7 +52,7 @@ class FoundReplica(NamedTuple):
     partition: int
     path: str
     group_id: UUID | None
-    owner: Owner | None = None
+    owner: DataDirectory | None = None
     folded: FoldedGroup | None = None
     fold: Fold | None = None
     """What the owner's journal says, of this group and altogether; not to be sent anywhere."""
@@ -127,7 +127,7 @@ def _in_data_dir(disk: Disk, data_dir: str, identity: NodeIdentity) -> Iterator[
     """Its replicas, and those of the other workers of the same broker."""
     journal = internal(data_dir, JOURNAL, str(identity.disk_uuid))
     if disk.exists(journal):
-        owner = Owner(data_dir, identity.disk_uuid)
+        owner = DataDirectory(data_dir, identity.disk_uuid)
         for replica in _journaled(disk, owner):
             name = _name_of(replica.path)
             yield FoundReplica(*name, replica.path, replica.group_id, owner, replica.folded, replica.fold)
@@ -145,7 +145,7 @@ def _in_data_dir(disk: Disk, data_dir: str, identity: NodeIdentity) -> Iterator[
             yield from _in_data_dir(disk, f"{workers}/{worker}", other)
 
 
-def _journaled(disk: Disk, owner: Owner) -> list[OfflineReplica]:
+def _journaled(disk: Disk, owner: DataDirectory) -> list[OfflineReplica]:
     for tries_left in reversed(range(_TRIES)):
         try:
             return replicas_of(disk, owner.data_dir, owner.disk_uuid)

@@ -7,8 +7,8 @@ it is the value of an `InputPartition`.
 from dataclasses import dataclass
 from uuid import UUID
 
-from raftlog.pipeline.segments.pieces import Piece
-from raftlog.pipeline.segments.replicas import Owner
+from raftlog.pipeline.segments.pieces import SegmentPiece
+from raftlog.pipeline.segments.replicas import DataDirectory
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class SegmentSplit:
     partition: int
     group_id: UUID
     path: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SegmentPiece, ...]
     start: int
     end: int
-    owner: Owner | None = None
+    owner: DataDirectory | None = None
     skips_damage: bool = False
     skips_undecodable: bool = False
 

@@ -16,7 +16,7 @@ _OWN_IDS: Final = 1 << 62
 _EPOCHS: Final = 1 << 15
 
 
-class Identity(NamedTuple):
+class WriteIdentity(NamedTuple):
     """`write_id` is the id of the streaming query or the name of the write; `epoch` the micro-batch, 0 in a batch."""
 
     write_id: str

@@ -1,6 +1,6 @@
 """One attempt's rows for one topic-partition, on their way into the log exactly once.
 
-A lane says what to do next (`Scan` the log, or `Send` a batch), is told what came of it, and does nothing itself.
+A lane says what to do next (`Scan` the log, or `SendBatch` a batch), is told what came of it, and does nothing itself.
 
     sequence            records of this identity that lie below `known_to` in the log
     known_to            every record of this identity below it is written by us, matched with a row, or `held`
@@ -23,7 +23,7 @@ from raftlog.client import Produced
 from raftlog.errors import DuplicateSequence, OutOfOrderSequence, RaftlogError, UnknownProducer
 from raftlog.pipeline.errors import WriteForgotten
 from raftlog.pipeline.sink.held import Held
-from raftlog.pipeline.sink.identity import GENERATIONS_MAX, Identity
+from raftlog.pipeline.sink.identity import GENERATIONS_MAX, WriteIdentity
 from raftlog.pipeline.sink.rows import DIGEST_SIZE, Rows, digest
 from raftlog.types import Offset, TopicPartition
 
@@ -32,7 +32,7 @@ ANSWERED_BEFORE: Final = (DuplicateSequence, OutOfOrderSequence, UnknownProducer
 """Refusals that say that the log holds something else than the lane knows of."""
 
 
-class Send(NamedTuple):
+class SendBatch(NamedTuple):
     """A batch to be appended; the same again until it is known what came of it."""
 
     rows: Rows
@@ -47,7 +47,7 @@ class Scan(NamedTuple):
     start: Offset
 
 
-class Found(NamedTuple):
+class FoundBatch(NamedTuple):
     """A stored batch of the identity. `span` counts its sequences, `digests` those of its records that are there."""
 
     generation: int
@@ -59,14 +59,14 @@ class Found(NamedTuple):
         return [self.digests[at : at + DIGEST_SIZE] for at in range(0, len(self.digests), DIGEST_SIZE)]
 
 
-class Lane:
+class SinkLane:
     """`start`: no record of the identity lies below it. `must_scan`: an earlier run may have written, so the log is
     read before anything is sent; `is_old`: so long ago that the partition has forgotten it."""
 
     def __init__(
         self,
         place: TopicPartition,
-        identity: Identity,
+        identity: WriteIdentity,
         start: Offset,
         batch_bytes: int,
         *,
@@ -135,7 +135,7 @@ class Lane:
     def sequence(self) -> int:
         return self._sequences[self._generation]
 
-    def next(self, *, flush: bool) -> Send | Scan | None:
+    def next(self, *, flush: bool) -> SendBatch | Scan | None:
         """What to do now; None: nothing but to wait for more rows. With `flush` batches need not be full."""
         if self._must_scan:
             return Scan(self.known_to)
@@ -144,7 +144,7 @@ class Lane:
         if not self._full:
             return None
         identity = self.identity
-        return Send(
+        return SendBatch(
             self._full[0][0],
             identity.producer_id(self._generation),
             identity.producer_epoch,
@@ -178,7 +178,7 @@ class Lane:
         self._must_scan = self._may_be_hidden = True
         self._is_forgotten = isinstance(error, UnknownProducer)
 
-    def scanned(self, found: Iterable[Found], end: Offset, *, is_cut: bool = False) -> bool:
+    def scanned(self, found: Iterable[FoundBatch], end: Offset, *, is_cut: bool = False) -> bool:
         """The log is read from `known_to` to `end`; whether anything was there. `is_cut`: it begins behind `known_to`
         by now. Raises `WriteForgotten`."""
         generation_before, anything = self._generation, False
@@ -196,7 +196,7 @@ class Lane:
             self._subtract_again()
         return anything
 
-    def _take_in(self, batch: Found) -> None:
+    def _take_in(self, batch: FoundBatch) -> None:
         if batch.generation > self._generation:
             self._begin_generation(batch.generation)
         expected = self._sequences[batch.generation]

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from raftlog.client import BrokerClient
 from raftlog.client.decode import checked_batches
 from raftlog.errors import OffsetOutOfRange
-from raftlog.pipeline.sink.identity import Identity
-from raftlog.pipeline.sink.lane import Found
+from raftlog.pipeline.sink.identity import WriteIdentity
+from raftlog.pipeline.sink.lane import FoundBatch
 from raftlog.pipeline.sink.patience import Patience
 from raftlog.pipeline.sink.rows import digest
 from raftlog.records import BatchHeader, read_records
@@ -23,16 +23,16 @@ FETCH_BYTES: Final = 4 << 20
 class Scanned(NamedTuple):
     """What was found, with offsets, and where reading ended. `is_cut`: the log begins behind the start by now."""
 
-    found: list[tuple[Offset, Found]]
+    found: list[tuple[Offset, FoundBatch]]
     end: Offset
     is_cut: bool
 
 
 async def scan(
-    client: BrokerClient, place: TopicPartition, identity: Identity, start: Offset, patience: Patience
+    client: BrokerClient, place: TopicPartition, identity: WriteIdentity, start: Offset, patience: Patience
 ) -> Scanned:
     """From `start`, or from where the log begins now. Raises what fetching does, and `InvalidBatch`."""
-    generations, found, at = identity.generations(), list[tuple[Offset, Found]](), start
+    generations, found, at = identity.generations(), list[tuple[Offset, FoundBatch]](), start
     async for header, batch in _batches(client, place, start, patience):
         at = Offset(header.next_offset)
         generation = generations.get(header.producer_id)
@@ -61,8 +61,8 @@ async def _batches(
             return
 
 
-def _found(generation: int, header: BatchHeader, batch: Buffer) -> Found:
+def _found(generation: int, header: BatchHeader, batch: Buffer) -> FoundBatch:
     digests = [
         digest((record.timestamp, record.key, record.value, list(record.headers))) for record in read_records(batch)
     ]
-    return Found(generation, header.base_sequence, header.last_offset_delta + 1, b"".join(digests))
+    return FoundBatch(generation, header.base_sequence, header.last_offset_delta + 1, b"".join(digests))

@@ -10,7 +10,7 @@ import time
 from raftlog.client import BrokerClient, Produced
 from raftlog.errors import DuplicateSequence, OutcomeUnknown, ProducerFenced, Unavailable
 from raftlog.pipeline.errors import InputChanged
-from raftlog.pipeline.sink.lane import ANSWERED_BEFORE, Lane, Scan, Send
+from raftlog.pipeline.sink.lane import ANSWERED_BEFORE, Scan, SendBatch, SinkLane
 from raftlog.pipeline.sink.patience import Patience
 from raftlog.pipeline.sink.scanning import Scanned, scan
 from raftlog.pipeline.sink.settings import SinkSettings
@@ -26,7 +26,7 @@ class Sending:
     so that a first batch is compared with what is there. `slots` bounds batches that are built at a time."""
 
     def __init__(
-        self, client: BrokerClient, lane: Lane, settings: SinkSettings, lease_s: float, slots: asyncio.Semaphore
+        self, client: BrokerClient, lane: SinkLane, settings: SinkSettings, lease_s: float, slots: asyncio.Semaphore
     ) -> None:
         self.lane = lane
         self.flush = False
@@ -62,7 +62,7 @@ class Sending:
         patience = Patience(f"reading what {place} has of this write", self._settings.delivery_timeout_ms)
         return await scan(self._client, place, self.lane.identity, start, patience)
 
-    async def _send(self, do: Send) -> None:
+    async def _send(self, do: SendBatch) -> None:
         try:
             async with self._slots:
                 produced = await self._produce(do)
@@ -83,7 +83,7 @@ class Sending:
             else:
                 self._patience.progressed()
 
-    async def _produce(self, do: Send) -> Produced:
+    async def _produce(self, do: SendBatch) -> Produced:
         rows = do.rows
         body = build_columns(
             rows.values,

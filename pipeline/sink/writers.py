@@ -22,7 +22,7 @@ from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument, OutcomeUnknown, UnknownGroup
 from raftlog.pipeline.plain_errors import plain_errors
 from raftlog.pipeline.sink.columns import Columns
-from raftlog.pipeline.sink.identity import Identity
+from raftlog.pipeline.sink.identity import WriteIdentity
 from raftlog.pipeline.sink.marks import Recorder
 from raftlog.pipeline.sink.patience import Patience
 from raftlog.pipeline.sink.planning import columns_of
@@ -37,7 +37,7 @@ _log = logging.getLogger("raftlog.pipeline")
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
+class WrittenTask(WriterCommitMessage):
     """What a task has seen to, for the driver."""
 
     write_id: str
@@ -54,16 +54,16 @@ class _Write:
     columns: Columns
     run: str
 
-    def task(self, batches: Iterator[pa.RecordBatch], identity: Identity) -> Written:
+    def task(self, batches: Iterator[pa.RecordBatch], identity: WriteIdentity) -> WrittenTask:
         outcome = write_rows(batches, self.columns, self.settings, identity, self.run)
         ends = {(place.topic, place.partition): int(end) for place, end in outcome.ends.items()}
-        return Written(identity.write_id, identity.epoch, outcome.rows, ends)
+        return WrittenTask(identity.write_id, identity.epoch, outcome.rows, ends)
 
-    def record(self, messages: Sequence[Written], *, keep: bool) -> None:
+    def record(self, messages: Sequence[WrittenTask], *, keep: bool) -> None:
         """Every task is done: that is recorded, or what was recorded is forgotten where nobody can repeat the write."""
         asyncio.run(self._record(messages[0].write_id, messages[0].epoch, messages, keep))
 
-    async def _record(self, write_id: str, epoch: int, messages: Sequence[Written], keep: bool) -> None:
+    async def _record(self, write_id: str, epoch: int, messages: Sequence[WrittenTask], keep: bool) -> None:
         ends: dict[TopicPartition, int] = {}
         for message in messages:
             for (topic, partition), end in message.ends.items():
@@ -86,8 +86,8 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, write: _Write, write_id: str) -> None:
         self._write, self._write_id = write, write_id
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        identity = Identity(self._write_id, _context().partitionId(), self._write.settings.write_epoch)
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenTask:
+        identity = WriteIdentity(self._write_id, _context().partitionId(), self._write.settings.write_epoch)
         return self._write.task(iterator, identity)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -96,7 +96,7 @@ class BatchWriter(DataSourceArrowWriter):
             self._tell_if_repeated(done)
             self._write.record(done, keep=self._write.settings.write_id is not None)
 
-    def _tell_if_repeated(self, messages: Sequence[Written]) -> None:
+    def _tell_if_repeated(self, messages: Sequence[WrittenTask]) -> None:
         """The rows were not looked at: who uses a name again for other rows has to hear that they are nowhere."""
         settings = self._write.settings
         if settings.write_id is None or any(message.ends for message in messages):
@@ -125,7 +125,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, write: _Write) -> None:
         self._write = write
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenTask:
         context = _context()
         query, epoch = context.getLocalProperty(_QUERY), context.getLocalProperty(_EPOCH)
         if not query or epoch is None:
@@ -133,7 +133,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f"Spark does not say which micro-batch this is ({_QUERY}, {_EPOCH}); the sink raftlog runs in "
                 "micro-batches, not in continuous mode"
             )
-        return self._write.task(iterator, Identity(query, context.partitionId(), int(epoch)))
+        return self._write.task(iterator, WriteIdentity(query, context.partitionId(), int(epoch)))
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         done = _of_tasks(messages)
@@ -189,8 +189,8 @@ def _context() -> Any:
     return context
 
 
-def _of_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
-    return [message for message in messages if isinstance(message, Written)]
+def _of_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenTask]:
+    return [message for message in messages if isinstance(message, WrittenTask)]
 
 
 def _summary(messages: Sequence[WriterCommitMessage | None]) -> str:

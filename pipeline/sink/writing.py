@@ -18,8 +18,8 @@ from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument, UnknownTopic
 from raftlog.pipeline.errors import WriteForgotten
 from raftlog.pipeline.sink.columns import Columns, Slice
-from raftlog.pipeline.sink.identity import Identity
-from raftlog.pipeline.sink.lane import Lane
+from raftlog.pipeline.sink.identity import WriteIdentity
+from raftlog.pipeline.sink.lane import SinkLane
 from raftlog.pipeline.sink.marks import Beginning, Marks, Recorder
 from raftlog.pipeline.sink.patience import Patience
 from raftlog.pipeline.sink.placing import Placing, by_topic
@@ -43,7 +43,7 @@ _LEASE_S_MIN: Final = 1.0
 T = TypeVar("T")
 
 
-class Outcome(NamedTuple):
+class AttemptOutcome(NamedTuple):
     """What an attempt has seen to: `ends` lie behind all its records. `rows` is 0 where the epoch was done before."""
 
     rows: int
@@ -51,8 +51,8 @@ class Outcome(NamedTuple):
 
 
 def write_rows(
-    batches: Iterable[pa.RecordBatch], columns: Columns, settings: SinkSettings, identity: Identity, run: str
-) -> Outcome:
+    batches: Iterable[pa.RecordBatch], columns: Columns, settings: SinkSettings, identity: WriteIdentity, run: str
+) -> AttemptOutcome:
     """Write all rows, each once however often and by whomever this is repeated under the same identity.
 
     `run` names the execution of the driver. Raises `InvalidArgument` and `UnknownTopic` for rows that cannot be
@@ -64,7 +64,7 @@ def write_rows(
             if writer.is_done:
                 for _ in batches:
                     pass  # Spark's writer of our input ends only with its end
-                return Outcome(0, {})
+                return AttemptOutcome(0, {})
             pace = _Pace(settings.records_per_second)
             for batch in batches:
                 for some in columns.slices(batch):
@@ -79,7 +79,7 @@ class _Writer:
     """Lives in the loop. Made by `open`."""
 
     def __init__(
-        self, client: BrokerClient, settings: SinkSettings, identity: Identity, mine: "_Run", marks: Marks
+        self, client: BrokerClient, settings: SinkSettings, identity: WriteIdentity, mine: "_Run", marks: Marks
     ) -> None:
         self._client, self._settings, self._identity, self._mine, self._marks = client, settings, identity, mine, marks
         self.is_done = marks.done() >= identity.epoch
@@ -95,7 +95,7 @@ class _Writer:
         """Some sending has ended since somebody began to wait."""
 
     @classmethod
-    async def open(cls, settings: SinkSettings, identity: Identity, run: str) -> Self:
+    async def open(cls, settings: SinkSettings, identity: WriteIdentity, run: str) -> Self:
         client = BrokerClient(settings.bootstrap)
         try:
             patience = Patience("beginning to write", settings.delivery_timeout_ms)
@@ -173,7 +173,7 @@ class _Writer:
         if self._failure is not None:
             raise self._failure
 
-    async def finish(self) -> Outcome:
+    async def finish(self) -> AttemptOutcome:
         """All rows were taken: what is left is sent."""
         self._flush_all()
         while self._failure is None and any(sending.task is not None for sending in self._sendings.values()):
@@ -184,7 +184,7 @@ class _Writer:
             await sending.check_all_accounted()
         lanes = [sending.lane for sending in self._sendings.values()]
         assert not any(lane.waiting_bytes for lane in lanes), "a write ends when every row is stored"
-        return Outcome(sum(lane.rows_done for lane in lanes), {lane.place: lane.known_to for lane in lanes})
+        return AttemptOutcome(sum(lane.rows_done for lane in lanes), {lane.place: lane.known_to for lane in lanes})
 
     # topics and partitions
 
@@ -221,7 +221,7 @@ class _Writer:
                 "column partition rows go by their key"
             )
         age_s = time.time() - topic.beginning.ms / 1000
-        lane = Lane(
+        lane = SinkLane(
             place,
             self._identity,
             self._marks.start(place) or Offset(0),

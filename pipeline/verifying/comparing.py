@@ -14,11 +14,11 @@ from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
 from raftlog.pipeline.verifying.walking import (
+    BatchPosition,
     OpenFile,
-    Place,
     SegmentFile,
-    Span,
-    Walked,
+    SegmentSpan,
+    SegmentWalk,
     opened,
     rows_of,
     walk_range,
@@ -28,14 +28,14 @@ from raftlog.records.difference import first_difference
 from raftlog.records.header import HEADER_SIZE
 
 
-class Unit(NamedTuple):
+class ComparedFiles(NamedTuple):
     """A range of a segment, and the files that should hold the same in it, the one with the most index rows first.
 
     `span.stop` is the last entry that is known to be committed on all of them, `kept_to` the last one that the journal
     leaves to the file; None where no journal speaks of it: of such a file everything counts that is right.
     """
 
-    span: Span
+    span: SegmentSpan
     files: tuple[SegmentFile, ...]
     kept_to: tuple[int | None, ...]
 
@@ -62,13 +62,13 @@ class Checked(NamedTuple):
     """
 
     file: SegmentFile
-    start: Place
-    walked: Walked
+    start: BatchPosition
+    walked: SegmentWalk
     is_compared: bool
     difference: Difference | None
 
 
-def check_unit(unit: Unit) -> Iterator[Checked]:
+def check_unit(unit: ComparedFiles) -> Iterator[Checked]:
     """Check a range of all files, each byte read once where they are the same. Raises `OSError`.
 
     Nothing is said of a file that is not there any more.
@@ -80,7 +80,7 @@ def check_unit(unit: Unit) -> Iterator[Checked]:
                 files.append(closing.enter_context(opened(file)))
                 kept_to.append(last)
         unit = unit._replace(files=tuple(file.file for file in files), kept_to=tuple(kept_to))
-        damaged: dict[int, Walked] = {}
+        damaged: dict[int, SegmentWalk] = {}
         for number, opened_file in enumerate(files):
             followers = {each: _Follower(files[each]) for each in range(len(files)) if each != number}
             walked = _walk(opened_file, unit.span, followers.values())
@@ -93,12 +93,12 @@ def check_unit(unit: Unit) -> Iterator[Checked]:
             yield Checked(files[number].file, unit.span.start, walked, len(files) == 1, None)
 
 
-def _limit(file: SegmentFile, span: Span) -> int:
+def _limit(file: SegmentFile, span: SegmentSpan) -> int:
     """Where the range ends in a file."""
     return file.log_bytes if span.end is None else min(span.end.position, file.log_bytes)
 
 
-def _walk(file: OpenFile, span: Span, followers: Iterable["_Follower"] = ()) -> Walked:
+def _walk(file: OpenFile, span: SegmentSpan, followers: Iterable["_Follower"] = ()) -> SegmentWalk:
     def on_chunk(position: int, chunk: bytes) -> None:
         for follower in followers:
             follower.follow(position, chunk)
@@ -107,7 +107,7 @@ def _walk(file: OpenFile, span: Span, followers: Iterable["_Follower"] = ()) -> 
     return walk_range(file, span, rows_of(file, span), on_chunk)
 
 
-def _span_in(file: OpenFile, span: Span) -> Span:
+def _span_in(file: OpenFile, span: SegmentSpan) -> SegmentSpan:
     """The range in a file that may end in it: then it is the last one there."""
     return span if _limit(file.file, span) < file.file.log_bytes else span._replace(end=None)
 
@@ -127,12 +127,12 @@ class _Follower:
 
 
 def _compared(
-    unit: Unit,
+    unit: ComparedFiles,
     sound: int,
     files: Sequence[OpenFile],
-    walked: Walked,
+    walked: SegmentWalk,
     followers: Mapping[int, _Follower],
-    damaged: Mapping[int, Walked],
+    damaged: Mapping[int, SegmentWalk],
 ) -> Iterator[Checked]:
     """The others, compared with file number `sound`, which is right."""
     rows = rows_of(files[sound], _span_in(files[sound], unit.span))
@@ -153,7 +153,12 @@ def _compared(
 
 
 def _difference(
-    unit: Unit, pair: tuple[int, int], files: Sequence[OpenFile], walked: Walked, own: Walked, at: int
+    unit: ComparedFiles,
+    pair: tuple[int, int],
+    files: Sequence[OpenFile],
+    walked: SegmentWalk,
+    own: SegmentWalk,
+    at: int,
 ) -> Difference | None:
     """What the first byte that is not the same in both means; nothing where it is not known to be committed."""
     place = _batch_at(files[pair[0]], unit.span.start, walked.end, at)
@@ -179,7 +184,7 @@ def _difference(
     )
 
 
-def _batch_at(file: OpenFile, start: Place, end: Place, at: int) -> Place:
+def _batch_at(file: OpenFile, start: BatchPosition, end: BatchPosition, at: int) -> BatchPosition:
     """The batch of a file that was found right in which byte `at` lies; its end where it lies behind."""
     position, row, index, offset = start
     while position < end.position:
@@ -187,4 +192,4 @@ def _batch_at(file: OpenFile, start: Place, end: Place, at: int) -> Place:
         if position + header.size > at:
             break
         position, row, index, offset = position + header.size, row + 1, index + 1, header.next_offset
-    return Place(position, row, index, offset)
+    return BatchPosition(position, row, index, offset)

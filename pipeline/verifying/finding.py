@@ -12,7 +12,7 @@ from uuid import UUID
 
 from raftlog.errors import FormatError, InvalidArgument
 from raftlog.pipeline.options import TopicChoice
-from raftlog.pipeline.segments.replicas import CONTROLLER_TOPIC, INTERNAL_PREFIX, Owner
+from raftlog.pipeline.segments.replicas import CONTROLLER_TOPIC, INTERNAL_PREFIX, DataDirectory
 from raftlog.runtime.log.replica_directory import CONTROLLER, group_in_rolls
 from raftlog.runtime.node_identity import JOURNAL, read_identity
 from raftlog.storage.directory import ancestors, internal
@@ -27,25 +27,25 @@ class FoundLog(NamedTuple):
     path: str
     topic: str
     partition: int
-    owner: Owner | None
+    owner: DataDirectory | None
     group_id: UUID | None = None
 
 
-class Found(NamedTuple):
+class FoundLogs(NamedTuple):
     """Logs by path, the data directories that they lie in or that were named, and what is wrong with these as such."""
 
     logs: dict[str, FoundLog]
-    owners: list[Owner]
+    owners: list[DataDirectory]
     problems: list[str]
 
 
-def logs_in(disk: Disk, paths: Sequence[str], topics: TopicChoice | None) -> Found:
+def logs_in(disk: Disk, paths: Sequence[str], topics: TopicChoice | None) -> FoundLogs:
     """All logs in and below these directories, of all topics when none are chosen; each once.
 
     Raises `InvalidArgument` for a directory without any, and when none is of the topics; `OSError`.
     """
-    found = Found({}, [], [])
-    owners: dict[str, Owner | None] = {}
+    found = FoundLogs({}, [], [])
+    owners: dict[str, DataDirectory | None] = {}
     for path in paths:
         if not os.path.isdir(path):
             raise InvalidArgument(f"{path} is no directory; name data directories of brokers, or directories of logs")
@@ -60,7 +60,7 @@ def logs_in(disk: Disk, paths: Sequence[str], topics: TopicChoice | None) -> Fou
     return found if topics is None else _chosen(found, topics, paths)
 
 
-def _chosen(found: Found, topics: TopicChoice, paths: Sequence[str]) -> Found:
+def _chosen(found: FoundLogs, topics: TopicChoice, paths: Sequence[str]) -> FoundLogs:
     names = topics.chosen({log.topic for log in found.logs.values()})
     if topics.pattern is not None:
         names = [name for name in names if not name.startswith(INTERNAL_PREFIX)]
@@ -70,7 +70,9 @@ def _chosen(found: Found, topics: TopicChoice, paths: Sequence[str]) -> Found:
     return found._replace(logs=chosen)
 
 
-def _owner(disk: Disk, directory: str, known: dict[str, Owner | None], found: Found) -> Owner | None:
+def _owner(
+    disk: Disk, directory: str, known: dict[str, DataDirectory | None], found: FoundLogs
+) -> DataDirectory | None:
     """Whose data directory this is; nobody's without the journal, as in some copies."""
     if directory not in known:
         known[directory] = None
@@ -80,7 +82,7 @@ def _owner(disk: Disk, directory: str, known: dict[str, Owner | None], found: Fo
             found.problems.append(f"{error}; its journal cannot be read, and its replicas count as copies without one")
             return None
         if identity is not None and disk.exists(internal(directory, JOURNAL, str(identity.disk_uuid))):
-            known[directory] = owner = Owner(directory, identity.disk_uuid)
+            known[directory] = owner = DataDirectory(directory, identity.disk_uuid)
             found.owners.append(owner)
     return known[directory]
 

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from raftlog.pipeline.verifying.finding import Found, FoundLog, name_of
+from raftlog.pipeline.verifying.finding import FoundLog, FoundLogs, name_of
 from raftlog.pipeline.verifying.journals import JournalRead, Said
 from raftlog.pipeline.verifying.planning import Copies, LogSeen
 
 
-class Group(NamedTuple):
+class PartitionCopies(NamedTuple):
     """Copies of one partition, in order of path; `group_id` is None for a log by itself."""
 
     group_id: UUID | None
@@ -69,7 +69,7 @@ class Group(NamedTuple):
         return False
 
 
-def groups_of(found: Found, journals: Iterable[JournalRead], seen: Mapping[str, LogSeen]) -> list[Group]:
+def groups_of(found: FoundLogs, journals: Iterable[JournalRead], seen: Mapping[str, LogSeen]) -> list[PartitionCopies]:
     """All logs, each in one group, in order of topic and partition."""
     said = {each.path: each for journal in journals for each in journal.replicas}
     members: dict[UUID, list[FoundLog]] = {}
@@ -78,22 +78,24 @@ def groups_of(found: Found, journals: Iterable[JournalRead], seen: Mapping[str, 
         word = said.get(log.path)
         group_id = log.group_id if word is None else word.group_id
         if group_id is None:
-            alone.append(Group(None, (log,), (None,), Copies((seen[log.path],), (None,), None)))
+            alone.append(PartitionCopies(None, (log,), (None,), Copies((seen[log.path],), (None,), None)))
         else:
             members.setdefault(group_id, []).append(log)
     together = [_group(group_id, logs, said, seen) for group_id, logs in members.items()]
     return sorted((*alone, *together), key=lambda group: (group.name, group.logs[0].path))
 
 
-def _group(group_id: UUID, logs: Sequence[FoundLog], said: Mapping[str, Said], seen: Mapping[str, LogSeen]) -> Group:
+def _group(
+    group_id: UUID, logs: Sequence[FoundLog], said: Mapping[str, Said], seen: Mapping[str, LogSeen]
+) -> PartitionCopies:
     words = tuple(said.get(log.path) for log in logs)
     stop = min((word.commit for word in words if word is not None), default=None)
     kept_to = tuple(None if word is None else word.kept_to for word in words)
     copies = Copies(tuple(seen[log.path] for log in logs), kept_to, stop)
-    return Group(group_id, tuple(logs), words, copies)
+    return PartitionCopies(group_id, tuple(logs), words, copies)
 
 
-def notes_of(groups: Iterable[Group]) -> Iterator[str]:
+def notes_of(groups: Iterable[PartitionCopies]) -> Iterator[str]:
     """What is no error: copies that are not there, for they may be elsewhere, and entries that a start would write."""
     for group in groups:
         if group.group_id is not None and len(group.logs) < group.voters:
@@ -106,7 +108,7 @@ def notes_of(groups: Iterable[Group]) -> Iterator[str]:
                 )
 
 
-def journal_problems(found: Found, journals: Iterable[JournalRead], topics: Iterable[str] | None) -> Iterator[str]:
+def journal_problems(found: FoundLogs, journals: Iterable[JournalRead], topics: Iterable[str] | None) -> Iterator[str]:
     """What is wrong with journals, and with replicas of which no file is left."""
     chosen = None if topics is None else set(topics)
     for journal in journals:

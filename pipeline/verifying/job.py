@@ -16,7 +16,7 @@ from raftlog.errors import InvalidArgument
 from raftlog.pipeline.jobs import run_splits
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.progress import OnProgress
-from raftlog.pipeline.segments.replicas import Owner, real_disk
+from raftlog.pipeline.segments.replicas import DataDirectory, real_disk
 from raftlog.pipeline.verifying.archived import (
     ArchiveRange,
     ComparedRange,
@@ -24,9 +24,9 @@ from raftlog.pipeline.verifying.archived import (
     check_range,
     ranges_of,
 )
-from raftlog.pipeline.verifying.comparing import Checked, Unit, check_unit
-from raftlog.pipeline.verifying.finding import Found, logs_in
-from raftlog.pipeline.verifying.groups import Group, groups_of, journal_problems, notes_of
+from raftlog.pipeline.verifying.comparing import Checked, ComparedFiles, check_unit
+from raftlog.pipeline.verifying.finding import FoundLogs, logs_in
+from raftlog.pipeline.verifying.groups import PartitionCopies, groups_of, journal_problems, notes_of
 from raftlog.pipeline.verifying.journals import JournalRead, read_owner
 from raftlog.pipeline.verifying.judging import Judge, by_file, doubtful, has_to_be_compared_again
 from raftlog.pipeline.verifying.planning import look_at, split_bytes_for, tasks_of, units_of
@@ -40,7 +40,7 @@ S = TypeVar("S")
 R = TypeVar("R")
 
 
-class Run(Protocol):
+class RunTasks(Protocol):
     """How the tasks of a step are run: their results in the order of the splits."""
 
     def __call__(self, what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]], /) -> list[R]: ...
@@ -75,7 +75,7 @@ def verify(
 
 
 def verify_by(
-    run: Run,
+    run: RunTasks,
     paths: Sequence[str],
     *,
     topics: Sequence[str] | None = None,
@@ -142,11 +142,11 @@ def _tasks(groups: Sequence[WholeGroup]) -> Iterator[tuple[WholeGroup, ...]]:
 # in tasks
 
 
-def _read_journal(owner: Owner) -> Iterator[JournalRead]:
+def _read_journal(owner: DataDirectory) -> Iterator[JournalRead]:
     yield read_owner(real_disk(), owner)
 
 
-def _check(units: tuple[Unit, ...]) -> Iterator[Checked]:
+def _check(units: tuple[ComparedFiles, ...]) -> Iterator[Checked]:
     for unit in units:
         yield from check_unit(unit)
 
@@ -167,9 +167,9 @@ def _check_range(compare: ArchiveRange) -> Iterator[ComparedRange]:
 
 
 def _report(
-    found: Found,
+    found: FoundLogs,
     journals: Sequence[JournalRead],
-    groups: Sequence[Group],
+    groups: Sequence[PartitionCopies],
     judge: Judge,
     problems: Problems,
     *,

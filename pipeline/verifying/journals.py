@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import FormatError, JournalDamaged
-from raftlog.pipeline.segments.replicas import Owner
+from raftlog.pipeline.segments.replicas import DataDirectory
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.log.offline import OfflineReplica, replicas_of
 from raftlog.runtime.log.replay import JournalEntry, journal_entries
@@ -47,12 +47,12 @@ class Said(NamedTuple):
 class JournalRead(NamedTuple):
     """All that one journal says, or why it cannot be read."""
 
-    owner: Owner
+    owner: DataDirectory
     replicas: tuple[Said, ...]
     why: str | None
 
 
-def read_owner(disk: Disk, owner: Owner) -> JournalRead:
+def read_owner(disk: Disk, owner: DataDirectory) -> JournalRead:
     """Raises `OSError`."""
     why = ""
     for _ in range(_TRIES):

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from raftlog.pipeline.verifying.comparing import Checked, Difference
-from raftlog.pipeline.verifying.groups import Group
+from raftlog.pipeline.verifying.groups import PartitionCopies
 from raftlog.pipeline.verifying.journals import Said
 from raftlog.pipeline.verifying.planning import LogSeen, SegmentSeen
 from raftlog.pipeline.verifying.report import PartitionVerdict, Problems
@@ -95,7 +95,7 @@ def doubtful(
     return found
 
 
-def has_to_be_compared_again(group: Group, ranges: Mapping[FileKey, Sequence[Checked]]) -> bool:
+def has_to_be_compared_again(group: PartitionCopies, ranges: Mapping[FileKey, Sequence[Checked]]) -> bool:
     """Whether files of the group do not say by themselves whether its copies are the same."""
     if len(group.logs) < 2:
         return False
@@ -129,7 +129,7 @@ class Judge:
         for each in groups:
             self._groups.setdefault(each.group_id, []).append(each)
 
-    def verdict(self, group: Group, problems: Problems) -> Verdict:
+    def verdict(self, group: PartitionCopies, problems: Problems) -> Verdict:
         """On the copies of one partition; what is wrong goes to `problems`."""
         before = problems.count
         reports = []
@@ -196,7 +196,7 @@ class Judge:
 
     # copies
 
-    def _compared(self, group: Group, problems: Problems) -> tuple[int, int, int]:
+    def _compared(self, group: PartitionCopies, problems: Problems) -> tuple[int, int, int]:
         """From which to which entry the copies were compared, and the offset behind it."""
         if group.group_id is None or len(group.logs) < 2:
             return 1, 0, 0
@@ -211,14 +211,14 @@ class Judge:
         last, end_offset = self._end(group)
         return max(group.first, group.copies.whole_from), last, end_offset
 
-    def _differences(self, group: Group) -> Iterator[Difference]:
+    def _differences(self, group: PartitionCopies) -> Iterator[Difference]:
         for log in group.copies.logs:
             for segment in log.segments:
                 for each in self._ranges.get((log.path, segment.file.base), ()):
                     if each.difference is not None:
                         yield each.difference
 
-    def _missing(self, group: Group) -> Iterator[Difference]:
+    def _missing(self, group: PartitionCopies) -> Iterator[Difference]:
         """Files with committed entries that some copies have and others not."""
         copies = group.copies
         there = {
@@ -238,7 +238,7 @@ class Judge:
                     )
                     yield Difference((segment.file.log, log.path), 0, base, segment.base_index, what)
 
-    def _end(self, group: Group) -> tuple[int, int]:
+    def _end(self, group: PartitionCopies) -> tuple[int, int]:
         """The last entry that was compared, and the offset behind it."""
         stop = group.copies.stop
         ends = []

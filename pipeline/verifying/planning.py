@@ -11,8 +11,8 @@ file the roll is read, and of large ones the index by bisection.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from raftlog.pipeline.verifying.comparing import Unit
-from raftlog.pipeline.verifying.walking import Place, SegmentFile, Span
+from raftlog.pipeline.verifying.comparing import ComparedFiles
+from raftlog.pipeline.verifying.walking import BatchPosition, SegmentFile, SegmentSpan
 from raftlog.records import HEADER_SIZE
 from raftlog.storage.checkpoint import Checkpoint, read_checkpoint
 from raftlog.storage.disk import Disk
@@ -97,7 +97,7 @@ def _seen(file: SegmentFile, roll: Roll | None) -> SegmentSeen:
     return SegmentSeen(file, True, roll.base_index, roll.compacted_to, len(roll.voters))
 
 
-def units_of(disk: Disk, copies: Copies, split_bytes: int) -> Iterator[Unit]:
+def units_of(disk: Disk, copies: Copies, split_bytes: int) -> Iterator[ComparedFiles]:
     """The ranges of all files of these logs that have a roll; raises `OSError`."""
     whole = copies.whole_from
     together: dict[tuple[int, int], list[tuple[SegmentSeen, int | None]]] = {}
@@ -116,18 +116,18 @@ def units_of(disk: Disk, copies: Copies, split_bytes: int) -> Iterator[Unit]:
 
 def _divided(
     disk: Disk, files: Sequence[tuple[SegmentSeen, int | None]], stop: int | None, split_bytes: int
-) -> Iterator[Unit]:
+) -> Iterator[ComparedFiles]:
     first = files[0][0]
-    start = Place(0, 0, first.base_index, first.file.base)
+    start = BatchPosition(0, 0, first.base_index, first.file.base)
     for end in (*_borders(disk, first, split_bytes), None):
         reach = [(each.file, kept_to) for each, kept_to in files if each.file.log_bytes > start.position]
-        span = Span(first.file.base, start, end, first.compacted_to, stop)
-        yield Unit(span, tuple(file for file, _ in reach), tuple(kept_to for _, kept_to in reach))
+        span = SegmentSpan(first.file.base, start, end, first.compacted_to, stop)
+        yield ComparedFiles(span, tuple(file for file, _ in reach), tuple(kept_to for _, kept_to in reach))
         if end is not None:
             start = end
 
 
-def _borders(disk: Disk, seen: SegmentSeen, split_bytes: int) -> Iterator[Place]:
+def _borders(disk: Disk, seen: SegmentSeen, split_bytes: int) -> Iterator[BatchPosition]:
     """Places of batches at about every `split_bytes`, as the index says where it and the header agree."""
     if seen.file.log_bytes <= split_bytes:
         return
@@ -157,7 +157,7 @@ def _first_row_at(segment: Segment, low: int, high: int, position: int) -> int:
     return low
 
 
-def _place(segment: Segment, number: int, log_bytes: int) -> Place | None:
+def _place(segment: Segment, number: int, log_bytes: int) -> BatchPosition | None:
     """Where the batch of a row begins, if that row and a header there belong together."""
     packed = segment.files.index.read(number * ROW_SIZE, ROW_SIZE)
     row = unpack_row(packed)
@@ -166,7 +166,7 @@ def _place(segment: Segment, number: int, log_bytes: int) -> Place | None:
     head = segment.files.log.read(row.position, HEADER_SIZE)
     if len(head) < HEADER_SIZE or not row_matches(packed, head):
         return None
-    return Place(row.position, number, row.index, row.offset)
+    return BatchPosition(row.position, number, row.index, row.offset)
 
 
 def split_bytes_for(logs: Iterable[LogSeen], wanted: int) -> int:
@@ -174,9 +174,9 @@ def split_bytes_for(logs: Iterable[LogSeen], wanted: int) -> int:
     return max(wanted, sum(log.size for log in logs) // UNITS_MAX)
 
 
-def tasks_of(units: Iterable[Unit], split_bytes: int) -> Iterator[tuple[Unit, ...]]:
+def tasks_of(units: Iterable[ComparedFiles], split_bytes: int) -> Iterator[tuple[ComparedFiles, ...]]:
     """Units put together, so that a task has something to do; a unit is at most about `split_bytes` of each file."""
-    waiting: list[Unit] = []
+    waiting: list[ComparedFiles] = []
     size = 0
     for unit in units:
         waiting.append(unit)

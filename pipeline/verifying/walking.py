@@ -36,7 +36,7 @@ _ROW_CHECKED: Final = 40
 assert (_FIELDS.size, _ROW.size) == (HEADER_SIZE, ROW_SIZE)
 
 
-class Place(NamedTuple):
+class BatchPosition(NamedTuple):
     """Where a batch begins: byte, number of its row, index of its entry, its base offset."""
 
     position: int
@@ -45,15 +45,15 @@ class Place(NamedTuple):
     offset: int
 
 
-class Span(NamedTuple):
+class SegmentSpan(NamedTuple):
     """A range of a segment. `end` is the place where it ends, `None` at the end of the file.
 
     `stop` is the entry whose following offset is asked for; `compacted_to` is what the roll says.
     """
 
     base: int
-    start: Place
-    end: Place | None
+    start: BatchPosition
+    end: BatchPosition | None
     compacted_to: int
     stop: int | None = None
 
@@ -75,14 +75,14 @@ class SegmentFile(NamedTuple):
         return f"{self.directory}/{segment_stem(self.base)}{INDEX_SUFFIX}"
 
 
-class Walked(NamedTuple):
+class SegmentWalk(NamedTuple):
     """What a walk saw. `end` is behind the last batch that is right; `why` it did not go on, if it did not.
 
     `terms` are those of the first and last batch, `falls` says where one was below the one before. `offset_at_stop`
     follows the entry that was asked for. `tail_bytes` are a write under way, or one that a crash tore.
     """
 
-    end: Place
+    end: BatchPosition
     batches: int
     records: int
     terms: tuple[int, int] | None
@@ -127,15 +127,15 @@ def opened(file: SegmentFile) -> Iterator[OpenFile]:
             os.close(index)
 
 
-def rows_of(opened_file: OpenFile, span: Span) -> bytes:
+def rows_of(opened_file: OpenFile, span: SegmentSpan) -> bytes:
     """The index rows of a range, as far as there are any."""
     end = span.end.row if span.end is not None else opened_file.file.rows
     return opened_file.rows(span.start.row, end)
 
 
 def walk_range(
-    opened_file: OpenFile, span: Span, rows: bytes, on_chunk: Callable[[int, bytes], None] | None = None
-) -> Walked:
+    opened_file: OpenFile, span: SegmentSpan, rows: bytes, on_chunk: Callable[[int, bytes], None] | None = None
+) -> SegmentWalk:
     """Check the batches of a range; `on_chunk` is called with position and bytes of everything that is read.
 
     What it is called with covers the range up to the end of the walk without a hole; some of it may come twice.
@@ -165,7 +165,7 @@ def walk_range(
 class _Walk:
     """Where a walk stands."""
 
-    def __init__(self, span: Span, rows: bytes) -> None:
+    def __init__(self, span: SegmentSpan, rows: bytes) -> None:
         self.position, self._number, self._index, self._offset = span.start
         self.why: str | None = None
         self._span = span
@@ -251,9 +251,9 @@ class _Walk:
         self.why = why_no_gap(batch, header, index, self._span.compacted_to)
         return last_index_of(batch, header, index)
 
-    def ended(self, to: int) -> Walked:
+    def ended(self, to: int) -> SegmentWalk:
         """The walk is over; whether it came to where it had to."""
-        end = Place(self.position, self._number, self._index, self._offset)
+        end = BatchPosition(self.position, self._number, self._index, self._offset)
         rows_taken = self._number - self._span.start.row
         tail = 0
         if self.why is None and self._span.end is not None and end != self._span.end:
@@ -263,4 +263,4 @@ class _Walk:
         elif self.why is None:
             tail = to - self.position
         terms = (self._first_term, self._term) if self._batches else None
-        return Walked(end, self._batches, self._records, terms, self._falls, self._offset_at_stop, tail, self.why)
+        return SegmentWalk(end, self._batches, self._records, terms, self._falls, self._offset_at_stop, tail, self.why)

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import RaftlogError
-from raftlog.pipeline.segments.replicas import Owner
-from raftlog.pipeline.verifying.groups import Group
+from raftlog.pipeline.segments.replicas import DataDirectory
+from raftlog.pipeline.verifying.groups import PartitionCopies
 from raftlog.pipeline.verifying.judging import JudgedGroup, JudgedSegment
 from raftlog.pipeline.verifying.walking import SegmentFile
 from raftlog.runtime.log.newest_records import FoundEntry, NewestRecords, difference_of
@@ -35,7 +35,7 @@ class Copy(NamedTuple):
     """A copy of a group's log."""
 
     path: str
-    owner: Owner | None
+    owner: DataDirectory | None
     log_start: int
 
 
@@ -47,7 +47,7 @@ class WholeGroup(NamedTuple):
     newest_below: int | None
 
 
-def whole_group(group: Group, *, is_newest: bool) -> WholeGroup:
+def whole_group(group: PartitionCopies, *, is_newest: bool) -> WholeGroup:
     """What is to be done for a group of several copies."""
     assert group.group_id is not None, f"{group} is alone"
     copies = [
@@ -70,7 +70,7 @@ def judge_segment(disk: Disk, whole: WholeSegment) -> JudgedSegment:
 
 def judge_groups(disk: Disk, groups: Sequence[WholeGroup]) -> Iterator[JudgedGroup]:
     """Raises `OSError`. A journal is read once for all of them."""
-    known: dict[Owner, dict[str, OfflineReplica]] = {}
+    known: dict[DataDirectory, dict[str, OfflineReplica]] = {}
     for group in groups:
         try:
             yield _judged(disk, group, known)
@@ -78,7 +78,7 @@ def judge_groups(disk: Disk, groups: Sequence[WholeGroup]) -> Iterator[JudgedGro
             yield JudgedGroup(group.group_id, False, 1, 0, 0, str(error))
 
 
-def _judged(disk: Disk, group: WholeGroup, known: dict[Owner, dict[str, OfflineReplica]]) -> JudgedGroup:
+def _judged(disk: Disk, group: WholeGroup, known: dict[DataDirectory, dict[str, OfflineReplica]]) -> JudgedGroup:
     if group.newest_below is not None:
         found = [_newest(disk, group, copy, group.newest_below) for copy in group.copies]
         difference = difference_of(

@@ -6,7 +6,7 @@ the coordinator when it assigns by itself. Imports types and errors only.
 """
 
 from raftlog.assignors.consumer_protocol import (
-    Assignment,
+    MemberAssignment,
     Subscription,
     decode_assignment,
     decode_subscription,
@@ -19,8 +19,8 @@ assert __name__.startswith("raftlog."), "import this room as raftlog.assignors"
 
 __all__ = [
     "ASSIGNORS",
-    "Assignment",
     "Assignor",
+    "MemberAssignment",
     "Subscription",
     "decode_assignment",
     "decode_subscription",

@@ -33,7 +33,7 @@ class Subscription(NamedTuple):
     rack: str | None = None
 
 
-class Assignment(NamedTuple):
+class MemberAssignment(NamedTuple):
     """What a member shall read."""
 
     partitions: tuple[TopicPartition, ...] = ()
@@ -73,13 +73,13 @@ def encode_assignment(partitions: Iterable[TopicPartition], user_data: bytes | N
     return b"".join([_INT16.pack(VERSION), _partitions(partitions), _bytes(user_data)])
 
 
-def decode_assignment(data: bytes) -> Assignment:
+def decode_assignment(data: bytes) -> MemberAssignment:
     """Raises `InvalidArgument` for bytes that are none. No bytes at all are the empty assignment, as in Kafka."""
     if not data:
-        return Assignment()
+        return MemberAssignment()
     read = _Reader(data, "an assignment")
     read.version()
-    return Assignment(read.partitions(), read.optional_bytes())
+    return MemberAssignment(read.partitions(), read.optional_bytes())
 
 
 def _text(text: str) -> bytes:

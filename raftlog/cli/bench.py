@@ -15,8 +15,8 @@ from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import show
 from raftlog.errors import InvalidArgument
-from raftlog.loadgen import LoadPlan, Mix, Mode, Result, Targeting, run_session
-from raftlog.loadgen import Progress as RunProgress
+from raftlog.loadgen import LoadMode, LoadPlan, Mix, Result, Targeting, run_session
+from raftlog.loadgen import LoadProgress as RunProgress
 from raftlog.loadgen.plot import check_can_plot, write_plot
 from raftlog.testing import Cluster
 
@@ -29,7 +29,7 @@ _PERCENTILES: Final = ("p50", "p95", "p99", "p999", "max")
 @option("--local", type=click.IntRange(1, NODES_MAX), metavar="N", help="Start N brokers in a temporary directory.")
 @option(
     "--mode",
-    type=click.Choice([mode.value for mode in Mode]),
+    type=click.Choice([mode.value for mode in LoadMode]),
     default="open",
     help="Open: at a fixed rate, latencies from when an operation was due. Closed: as fast as answers come.",
 )
@@ -110,7 +110,7 @@ def bench(context: click.Context, /, **options: Any) -> None:
 def _plan(options: dict[str, Any]) -> LoadPlan:
     try:
         return LoadPlan(
-            mode=Mode(options["mode"]),
+            mode=LoadMode(options["mode"]),
             targeting=Targeting(options["targeting"]),
             mix=Mix.parse(options["mix"]),
             **{

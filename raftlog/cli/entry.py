@@ -11,31 +11,33 @@ from raftlog.cli.outcome import EXIT_FAILED, CommandFailed, exit_code_of, say_er
 from raftlog.errors import RaftlogError
 
 VERBS = {
-    "serve": Verb("raftlog.cli.serve", "serve", "Run a broker."),
-    "dev": Verb("raftlog.cli.dev", "dev", "Run a cluster on this machine."),
+    "serve": Verb("raftlog.cli.serve.verb", "serve", "Run a broker."),
+    "dev": Verb("raftlog.cli.dev.verb", "dev", "Run a cluster on this machine."),
     "demo": Verb(
-        "raftlog.cli.demo", "demo", "Show a cluster at work, kill its leader, and prove that nothing is lost."
+        "raftlog.cli.dev.demo", "demo", "Show a cluster at work, kill its leader, and prove that nothing is lost."
     ),
-    "topic": Verb("raftlog.cli.topic", "topic", "Create, list, describe, alter, trim and delete topics."),
-    "produce": Verb("raftlog.cli.produce", "produce", "Write lines, JSON lines or files to a topic."),
-    "consume": Verb("raftlog.cli.consume", "consume", "Print the records of a topic."),
-    "group": Verb("raftlog.cli.group", "group", "Show consumer groups, and change what they have committed."),
+    "topic": Verb("raftlog.cli.topic.verbs", "topic", "Create, list, describe, alter, trim and delete topics."),
+    "produce": Verb("raftlog.cli.produce.verb", "produce", "Write lines, JSON lines or files to a topic."),
+    "consume": Verb("raftlog.cli.consume.verb", "consume", "Print the records of a topic."),
+    "group": Verb("raftlog.cli.group.verbs", "group", "Show consumer groups, and change what they have committed."),
     "bench": Verb("raftlog.cli.bench", "bench", "Put load on a cluster, and show rates, latencies and availability."),
     "cluster": Verb(
-        "raftlog.cli.cluster", "cluster", "Show a cluster and its health, and change what concerns all of it."
+        "raftlog.cli.cluster.verbs", "cluster", "Show a cluster and its health, and change what concerns all of it."
     ),
     "broker": Verb(
-        "raftlog.cli.broker", "broker", "Show brokers, and take them out of the cluster: for a while, or for good."
+        "raftlog.cli.broker.verbs",
+        "broker",
+        "Show brokers, and take them out of the cluster: for a while, or for good.",
     ),
     "partition": Verb(
-        "raftlog.cli.partition", "partition", "Show, move and recover partitions, and choose who leads them."
+        "raftlog.cli.partition.verbs", "partition", "Show, move and recover partitions, and choose who leads them."
     ),
-    "pipeline": Verb("raftlog.cli.pipeline", "pipeline", "Archive, replay and check logs of any size, on Spark."),
+    "pipeline": Verb("raftlog.cli.pipeline.verbs", "pipeline", "Archive, replay and check logs of any size, on Spark."),
     "generate": Verb("raftlog.cli.generate", "generate", "Print files for programs that watch a cluster."),
     "maelstrom": Verb(
         "raftlog.cli.maelstrom", "maelstrom", "Run a node of a Jepsen Maelstrom test on stdin and stdout."
     ),
-    "log": Verb("raftlog.cli.log", "log", "Dump, verify and recover log files; no broker is needed."),
+    "log": Verb("raftlog.cli.log.verbs", "log", "Dump, verify and recover log files; no broker is needed."),
 }
 
 

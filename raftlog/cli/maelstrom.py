@@ -16,12 +16,12 @@ from typing import Any, Final
 import click
 import uvloop
 
-from raftlog.api.maelstrom import Node, NodeSettings
+from raftlog.api.maelstrom import MaelstromNode, MaelstromSettings
 from raftlog.api.maelstrom.stdio import Input, Lines, Output
 from raftlog.api.maelstrom.temporary import temporary_directory
-from raftlog.cli import logs
 from raftlog.cli.options import option
 from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.serve import logs
 from raftlog.errors import RaftlogError, StorageError
 
 REPORT_S: Final = 10.0
@@ -57,7 +57,7 @@ def maelstrom(data_dir: str | None, log_level: str, **settings: Any) -> None:
     logs.configure(log_level, "text")
     logs.write_out()
     with _directory(data_dir) as path:
-        uvloop.run(_run(NodeSettings(data_dir=path, **settings)))
+        uvloop.run(_run(MaelstromSettings(data_dir=path, **settings)))
 
 
 @contextlib.contextmanager
@@ -69,7 +69,7 @@ def _directory(data_dir: str | None) -> Iterator[str]:
         yield path
 
 
-async def _run(settings: NodeSettings) -> None:
+async def _run(settings: MaelstromSettings) -> None:
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[RaftlogError | None] = loop.create_future()
 
@@ -81,7 +81,7 @@ async def _run(settings: NodeSettings) -> None:
         loop.add_signal_handler(number, end)
     output = Output(_STDOUT, lambda: end(StorageError("nobody reads what this node writes")))
     await output.open()
-    node = Node(settings, output.write, end)
+    node = MaelstromNode(settings, output.write, end)
     loop.set_exception_handler(lambda loop, context: _unforeseen(end, loop, context))
     lines = Lines(node.receive, lambda size: node.refuse(f"a line of {size} bytes is too long"))
     reader = Input(_STDIN, lines, end)
@@ -98,7 +98,7 @@ async def _run(settings: NodeSettings) -> None:
         raise CommandFailed(f"the node cannot go on: {failure}")
 
 
-async def _report_regularly(node: Node) -> None:
+async def _report_regularly(node: MaelstromNode) -> None:
     """While there is something new to say."""
     said = 0
     while True:
@@ -108,7 +108,7 @@ async def _report_regularly(node: Node) -> None:
             _say(node)
 
 
-def _say(node: Node) -> None:
+def _say(node: MaelstromNode) -> None:
     with contextlib.suppress(OSError):  # nobody needs to read it
         click.echo(json.dumps(node.report()), err=True)
         sys.stderr.flush()

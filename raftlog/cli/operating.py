@@ -203,7 +203,7 @@ async def _patiently(ask: Callable[[], Awaitable[T]], seconds: float) -> T:
         outage.end()
 
 
-class _Said:
+class _SaidOnce:
     """What stands for a bar where no terminal is: one line, once the wait has lasted a second."""
 
     def __init__(self, what: str) -> None:
@@ -218,7 +218,7 @@ class _Said:
 @contextmanager
 def _bar(what: str) -> Iterator[Callable[[HowFar], object]]:
     if not sys.stderr.isatty():
-        yield _Said(what).update
+        yield _SaidOnce(what).update
         return
     with importlib.import_module("raftlog.cli.progress").far_bar(what) as update:
         yield update

@@ -30,7 +30,7 @@ from raftlog.client.calls import ANSWER_MS, Calls, parsed, patience_s, quoted
 from raftlog.client.failures import failure_of
 from raftlog.client.groups import GroupClient
 from raftlog.client.topic_names import checked_name
-from raftlog.client.transport import Answer, Transport
+from raftlog.client.transport import HttpAnswer, HttpTransport
 from raftlog.errors import RaftlogError, Unavailable
 from raftlog.types import Buffer, Offset, TopicPartition
 
@@ -43,7 +43,7 @@ class BrokerClient:
 
     def __init__(self, bootstrap: str | Sequence[str]) -> None:
         """`bootstrap`: addresses of some brokers. Raises `InvalidArgument`."""
-        self._transport = Transport(bootstrap)
+        self._transport = HttpTransport(bootstrap)
         self._calls = Calls(self._transport)
         self.admin = AdminClient(self._calls)
         """What operators ask and order."""
@@ -250,7 +250,7 @@ def _partition_path(topic: str, partition: int) -> str:
     return f"/topics/{quoted(topic)}/partitions/{partition}"
 
 
-def _produced(answer: Answer) -> Produced:
+def _produced(answer: HttpAnswer) -> Produced:
     fields = parsed(answer)
     row = fields["offsets"][0]
     if row["error_code"] is not None:

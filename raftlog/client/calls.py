@@ -8,7 +8,7 @@ import orjson
 
 from raftlog.client.leaders import Place
 from raftlog.client.topic_names import checked_name
-from raftlog.client.transport import Answer, Transport
+from raftlog.client.transport import HttpAnswer, HttpTransport
 from raftlog.errors import InvalidArgument, Unavailable
 
 ANSWER_MS = 10_000
@@ -22,7 +22,7 @@ _JSON = {"Content-Type": "application/json"}
 class Calls:
     """Calls over one transport, which its owner closes."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: HttpTransport) -> None:
         self.transport = transport
 
     async def get(
@@ -89,7 +89,7 @@ def patience_s(timeout_ms: int) -> float:
     return (timeout_ms + GRACE_MS) / 1000
 
 
-def parsed(answer: Answer) -> Any:
+def parsed(answer: HttpAnswer) -> Any:
     """The JSON of an answer; raises `Unavailable`."""
     try:
         return orjson.loads(answer.body)

@@ -15,7 +15,7 @@ from typing import Final
 from raftlog.client.broker import BrokerClient
 from raftlog.client.consumer_settings import ConsumerRecord, ConsumerSettings
 from raftlog.client.outage import Outage
-from raftlog.client.reading import Reading
+from raftlog.client.reading import FetchedRecords
 from raftlog.client.starts import AtTimestamp, FromEnd, PendingStarts, Reset, Start
 from raftlog.errors import (
     OffsetOutOfRange,
@@ -38,7 +38,7 @@ class Fetching:
 
     def __init__(self, client: BrokerClient, settings: ConsumerSettings, out_of_date: Callable[[], None]) -> None:
         self._client, self._settings, self._out_of_date = client, settings, out_of_date
-        self.readings: dict[TopicPartition, Reading] = {}
+        self.readings: dict[TopicPartition, FetchedRecords] = {}
         self.arrived = asyncio.Event()
         self.resets: deque[ResetNote] = deque()
         """Resets that the listener has not been told of."""
@@ -52,7 +52,7 @@ class Fetching:
         for place, (start, is_paused) in self.pending.take(positions).items():
             first = positions[place] if start is None else start
             reset_to = reset or self._settings.auto_offset_reset
-            self.readings[place] = Reading(place, reset_to if first is None else first)
+            self.readings[place] = FetchedRecords(place, reset_to if first is None else first)
             self._start(self.readings[place])
             if is_paused:
                 self.pause(place, True)
@@ -96,10 +96,10 @@ class Fetching:
 
     # below
 
-    def _start(self, reading: Reading) -> None:
+    def _start(self, reading: FetchedRecords) -> None:
         reading.task = asyncio.create_task(self._read(reading))
 
-    def _due_error(self, reading: Reading) -> RaftlogError:
+    def _due_error(self, reading: FetchedRecords) -> RaftlogError:
         """Return the error of a partition. After one that passes it is read again; other errors last until a seek."""
         error = reading.error
         assert error is not None, "there is an error"
@@ -108,11 +108,11 @@ class Fetching:
             self._start(reading)
         return error
 
-    def _fail(self, reading: Reading, error: RaftlogError) -> None:
+    def _fail(self, reading: FetchedRecords, error: RaftlogError) -> None:
         reading.fail(error)
         self.arrived.set()
 
-    def _make_room(self, reading: Reading) -> None:
+    def _make_room(self, reading: FetchedRecords) -> None:
         if reading.is_paused or reading.held_bytes >= self._fetch_bytes():
             reading.room.clear()
         else:
@@ -122,7 +122,7 @@ class Fetching:
         share = self._settings.prefetch_bytes // (2 * max(1, len(self.readings)))
         return min(self._settings.fetch_bytes, max(FETCH_BYTES_MIN, share))
 
-    async def _read(self, reading: Reading) -> None:
+    async def _read(self, reading: FetchedRecords) -> None:
         outage = Outage(f"records of {reading.place}", self._settings.give_up_after_s)
         while reading.error is None:
             try:
@@ -144,7 +144,7 @@ class Fetching:
                 except RaftlogError:
                     self._fail(reading, error)
 
-    async def _fetch(self, reading: Reading) -> None:
+    async def _fetch(self, reading: FetchedRecords) -> None:
         offset = reading.next_fetch
         assert offset is not None, "it is known where to read"
         topic, partition = reading.place
@@ -172,7 +172,7 @@ class Fetching:
             return start
         return first if start == "earliest" else end
 
-    def _out_of_range(self, reading: Reading, error: OffsetOutOfRange) -> None:
+    def _out_of_range(self, reading: FetchedRecords, error: OffsetOutOfRange) -> None:
         error.args = (f"{reading.place}: {error}",)
         if self._settings.auto_offset_reset == "error":
             reading.fail(error)

@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Sequence
 
 from raftlog.client.consumer_settings import ConsumerRecord
-from raftlog.client.reading import Reading
+from raftlog.client.reading import FetchedRecords
 from raftlog.types import Offset, TopicPartition
 
 
 class Handing:
     """Over the partitions that are read."""
 
-    def __init__(self, readings: dict[TopicPartition, Reading]) -> None:
+    def __init__(self, readings: dict[TopicPartition, FetchedRecords]) -> None:
         self._readings = readings
         self.ahead: deque[ConsumerRecord] = deque()
         self.in_hands: Sequence[ConsumerRecord] = ()

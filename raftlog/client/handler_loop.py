@@ -24,7 +24,7 @@ from raftlog.client.consumer_settings import ConsumerOptions, ConsumerRecord, Re
 from raftlog.client.conversion import Conversion
 from raftlog.client.dead_letters import DeadLetters
 from raftlog.client.producer import Producer
-from raftlog.client.progress import Progress
+from raftlog.client.progress import HandledOffsets
 from raftlog.client.serializers import DeserializationFailed, Deserializer, K, V
 from raftlog.errors import (
     InvalidArgument,
@@ -64,7 +64,7 @@ class _Partition:
     """One assignment of a partition: what is handled and what is not. Left alone when the partition is given up."""
 
     def __init__(self) -> None:
-        self.progress = Progress()
+        self.progress = HandledOffsets()
         self.lanes: dict[Hashable, deque[ConsumerRecord]] = {}
         """Records that wait for each other, by what they share. A lane is there while its task runs."""
         self.tasks: set[asyncio.Task[None]] = set()

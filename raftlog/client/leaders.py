@@ -19,7 +19,7 @@ PLACES_MAX: Final = 10_000
 """How many are remembered; past it the one that was used longest ago is forgotten."""
 
 
-class Leaders:
+class LeaderCache:
     """Addresses by partition and by group, bounded."""
 
     def __init__(self, places_max: int = PLACES_MAX) -> None:

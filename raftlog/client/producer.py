@@ -24,7 +24,7 @@ from raftlog.client.delivery import Batch, Delivered, Delivery, RecordHeaders, s
 from raftlog.client.identities import Identities
 from raftlog.client.metadata import REFRESH_S, Metadata
 from raftlog.client.outage import Outage
-from raftlog.client.producer_lane import Lane
+from raftlog.client.producer_lane import ProducerLane
 from raftlog.client.producer_settings import BATCH_BYTES_MAX, SEQUENCE_WINDOW, Acks, ProducerSettings
 from raftlog.client.serializers import K, Serializer, V, serialized, shown_argument
 from raftlog.client.spreading import Spreading
@@ -86,7 +86,7 @@ class Producer(Generic[K, V]):
         self._key_serializer, self._value_serializer = key_serializer, value_serializer
         self._identities = Identities(self._client, request_timeout_ms) if self.settings.idempotent else None
         self._spreadings: dict[str, Spreading] = {}
-        self._lanes: dict[TopicPartition, Lane] = {}
+        self._lanes: dict[TopicPartition, ProducerLane] = {}
         self._records = 0
         self._bytes = 0
         self._room = asyncio.Event()
@@ -257,7 +257,7 @@ class Producer(Generic[K, V]):
             found = self._spreadings[topic] = Spreading(topic, described, self.settings, self._lane)
         return found
 
-    def _lane(self, topic: str, partition: int) -> Lane:
+    def _lane(self, topic: str, partition: int) -> ProducerLane:
         place = TopicPartition(topic, partition)
         lane = self._lanes.get(place)
         if lane is None:
@@ -265,7 +265,7 @@ class Producer(Generic[K, V]):
             limit = self.settings.batch_bytes
             if described is not None:
                 limit = min(limit, described.message_bytes_max - HEADER_SIZE)
-            lane = Lane(place, self._client, self.settings, self._identities, limit, self._settled)
+            lane = ProducerLane(place, self._client, self.settings, self._identities, limit, self._settled)
             self._lanes[place] = lane
         return lane
 

@@ -38,7 +38,7 @@ SEQUENCES = 1 << 31
 RETRY_PAUSE_S_MAX = 1.0
 
 
-class Lane:
+class ProducerLane:
     """`settled` is called with every batch that has come to its end."""
 
     def __init__(

@@ -3,7 +3,7 @@
 from raftlog.types import Offset
 
 
-class Progress:
+class HandledOffsets:
     """Records of one partition from `begin` to `finish`."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from raftlog.records import BatchHeader, Record, read_records
 from raftlog.types import Offset, TopicPartition
 
 
-class Reading:
+class FetchedRecords:
     """`error`, where there is one, comes after all records that are held."""
 
     def __init__(self, place: TopicPartition, start: Start) -> None:

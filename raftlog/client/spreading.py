@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from raftlog.client.metadata import TopicMetadata
-from raftlog.client.producer_lane import Lane
+from raftlog.client.producer_lane import ProducerLane
 from raftlog.client.producer_settings import ROUND_ROBIN, ProducerSettings
 from raftlog.errors import InvalidArgument, UnknownPartition
 from raftlog.records.partitioner import hash_by_name
@@ -16,16 +16,16 @@ class Spreading:
     """Made anew when the topic has another number of partitions; lanes stay."""
 
     def __init__(
-        self, name: str, topic: TopicMetadata, settings: ProducerSettings, lane_of: Callable[[str, int], Lane]
+        self, name: str, topic: TopicMetadata, settings: ProducerSettings, lane_of: Callable[[str, int], ProducerLane]
     ) -> None:
         self._name, self.topic, self._lane_of = name, topic, lane_of
-        self._lanes: dict[int, Lane] = {}
+        self._lanes: dict[int, ProducerLane] = {}
         self._by_key = None if settings.partitioner == ROUND_ROBIN else hash_by_name(settings.partitioner)
         self._batch_records = settings.batch_records
         self._turn = -1
         self._hashed = lru_cache(maxsize=_KEYS_REMEMBERED)(self._partition_of_key)
 
-    def lane(self, partition: int | None, key: bytes | None) -> Lane:
+    def lane(self, partition: int | None, key: bytes | None) -> ProducerLane:
         """Raises `UnknownPartition`, and `InvalidArgument` for what is no number."""
         if partition is None:
             if key is None or self._by_key is None:
@@ -45,7 +45,7 @@ class Spreading:
         assert self._by_key is not None
         return self._by_key(key) % self.topic.partitions
 
-    def _next_lane(self) -> Lane:
+    def _next_lane(self) -> ProducerLane:
         """Records without a key stay together for a batch (KIP-480), so that batches are full."""
         lane = self._lanes.get(self._turn)
         if lane is not None:

@@ -18,7 +18,7 @@ from yarl import URL
 
 from raftlog.client.addresses import bootstrap_addresses, checked_address
 from raftlog.client.failures import NotListening, error_of
-from raftlog.client.leaders import Leaders, Place
+from raftlog.client.leaders import LeaderCache, Place
 from raftlog.client.slow_answers import SlowAnswers
 from raftlog.errors import InvalidArgument, LogClosed, OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.types import Buffer
@@ -29,7 +29,7 @@ CONNECTIONS_MAX = 1024
 """A long poll keeps its connection, so this many partitions can be followed at once."""
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """A successful answer, read to its end."""
 
     status: int
@@ -37,13 +37,13 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class Transport:
+class HttpTransport:
     """Requests to one of several addresses. Made inside a running event loop; closed by its owner."""
 
     def __init__(self, bootstrap: str | Sequence[str]) -> None:
         """Raises `InvalidArgument` for what is no address."""
         self._addresses = bootstrap_addresses(bootstrap)
-        self.leaders = Leaders()
+        self.leaders = LeaderCache()
         self._slow = SlowAnswers()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX),
@@ -83,7 +83,7 @@ class Transport:
         body: Buffer | None = None,
         place: Place | None = None,
         wait_s: float = 0.0,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Send and read the answer; raises what the broker reported, `Unavailable` when none could be reached, and
         `OutcomeUnknown` when a request that changes something was sent and not answered, and no later attempt
         succeeded. `only_reads`: it changes nothing, whatever its method. With a `place` its leader is asked first.
@@ -127,7 +127,7 @@ class Transport:
         timeout_s: float,
         headers: Mapping[str, str] | None,
         body: Buffer | None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         url = URL(f"http://{address}{target}", encoded=True)
         once = _ONCE if method in _REPEATED_BY_AIOHTTP else None
         async with (
@@ -136,7 +136,7 @@ class Transport:
                 method, url, headers=headers, data=body, allow_redirects=False, middlewares=once
             ) as response,
         ):
-            return Answer(response.status, response.headers, await response.read())
+            return HttpAnswer(response.status, response.headers, await response.read())
 
     def _order(self, place: Place | None) -> list[str]:
         leader = self.leaders.address_of(place) if place is not None else None
@@ -150,7 +150,7 @@ class Transport:
             self._addresses.remove(address)
             self._addresses.insert(0, address)
 
-    def _learn(self, place: Place | None, address: str, answer: Answer) -> None:
+    def _learn(self, place: Place | None, address: str, answer: HttpAnswer) -> None:
         if place is None:
             return
         named = answer.headers.get(LEADER_HEADER)
@@ -185,7 +185,7 @@ _REPEATED_BY_AIOHTTP = frozenset(("PUT", "DELETE"))
 """And those that only read, where it does no harm."""
 
 
-def _error_of(answer: Answer, method: str) -> RaftlogError:
+def _error_of(answer: HttpAnswer, method: str) -> RaftlogError:
     """A read changes nothing, so its failure is definite whatever a broker in trouble says."""
     error = error_of(answer.status, answer.body)
     return Unavailable(str(error)) if method == "GET" and error.outcome == "unknown" else error

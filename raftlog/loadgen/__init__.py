@@ -8,10 +8,10 @@ brokers more often than not, and must not be what is measured. Who may come in: 
 
 from raftlog.loadgen.between import Between, scrape
 from raftlog.loadgen.mix import KINDS, Mix
-from raftlog.loadgen.plan import LoadPlan, Mode, Targeting
-from raftlog.loadgen.preparing import Place, prepare
+from raftlog.loadgen.plan import LoadMode, LoadPlan, Targeting
+from raftlog.loadgen.preparing import LoadTarget, prepare
 from raftlog.loadgen.result import Result
-from raftlog.loadgen.run import Progress, Run
+from raftlog.loadgen.run import LoadProgress, LoadRun
 from raftlog.loadgen.session import run_session
 from raftlog.loadgen.sockets import SocketWire
 from raftlog.loadgen.work import Work
@@ -19,13 +19,13 @@ from raftlog.loadgen.work import Work
 __all__ = [
     "KINDS",
     "Between",
+    "LoadMode",
     "LoadPlan",
+    "LoadProgress",
+    "LoadRun",
+    "LoadTarget",
     "Mix",
-    "Mode",
-    "Place",
-    "Progress",
     "Result",
-    "Run",
     "SocketWire",
     "Targeting",
     "Work",

@@ -20,7 +20,7 @@ class LaneBroken(Exception):
     """The connection is of no use any more; says why."""
 
 
-class Lane:
+class RequestLane:
     """Made for an address, connects by itself; `token` names the request that is under way."""
 
     def __init__(self, address: str, key: tuple[int, str]) -> None:

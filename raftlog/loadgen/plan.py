@@ -11,7 +11,7 @@ IN_FLIGHT_MAX: Final = 4_096
 """Of all clients together; each has a connection of its own."""
 
 
-class Mode(StrEnum):
+class LoadMode(StrEnum):
     """When the next operation begins."""
 
     OPEN = "open"
@@ -33,7 +33,7 @@ class Targeting(StrEnum):
 class LoadPlan:
     """Raises `InvalidArgument` for what cannot be. Rates are operations a second."""
 
-    mode: Mode
+    mode: LoadMode
     seconds: float
     mix: Mix
     rate: float = 1_000.0
@@ -61,4 +61,4 @@ class LoadPlan:
     @property
     def offered(self) -> int | None:
         """Operations of the whole run; None where there is no rate."""
-        return max(1, round(self.rate * self.seconds)) if self.mode is Mode.OPEN else None
+        return max(1, round(self.rate * self.seconds)) if self.mode is LoadMode.OPEN else None

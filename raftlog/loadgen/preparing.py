@@ -13,7 +13,7 @@ from raftlog.errors import RaftlogError, Unavailable
 _logger = logging.getLogger(__name__)
 
 
-class Place(NamedTuple):
+class LoadTarget(NamedTuple):
     """Addresses are `HOST:PORT`."""
 
     addresses: Sequence[str]
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 @contextmanager
 def prepare(
     bootstrap: Sequence[str], topic: str | None, partitions: int, replication_factor: int | None
-) -> Iterator[Place]:
+) -> Iterator[LoadTarget]:
     """A topic that is there already, or one that is made now and deleted at the end of the block; blocks.
 
     Raises what `BrokerClient` raises, and `Unavailable` for a cluster whose brokers have no address. No event loop runs
@@ -57,7 +57,7 @@ async def _delete(bootstrap: Sequence[str], topic: str) -> None:
         await client.delete_topic(topic)
 
 
-async def _found(bootstrap: Sequence[str], topic: str) -> Place:
+async def _found(bootstrap: Sequence[str], topic: str) -> LoadTarget:
     async with BrokerClient(bootstrap) as client:
         by_node = {broker.node_id: broker.http for broker in await client.brokers() if broker.is_alive and broker.http}
         if not by_node:
@@ -65,4 +65,4 @@ async def _found(bootstrap: Sequence[str], topic: str) -> Place:
         described = await client.describe_topic(topic)
         leaders = {each.partition: by_node[each.leader] for each in described.replicas if each.leader in by_node}
         ends = {each.partition: int((await client.offsets(topic, each.partition)).end) for each in described.replicas}
-    return Place(list(by_node.values()), topic, leaders, ends)
+    return LoadTarget(list(by_node.values()), topic, leaders, ends)

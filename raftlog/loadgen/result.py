@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from raftlog.loadgen.between import Between
-from raftlog.loadgen.plan import LoadPlan, Mode
+from raftlog.loadgen.plan import LoadMode, LoadPlan
 from raftlog.loadgen.tally import CURVE, Latencies, Tally
 
 
@@ -74,7 +74,7 @@ class Result:
             "mode": plan.mode.value,
             "targeting": plan.targeting.value,
             "mix": str(plan.mix),
-            "rate": plan.rate if plan.mode is Mode.OPEN else None,
+            "rate": plan.rate if plan.mode is LoadMode.OPEN else None,
             "clients": plan.clients,
             "in_flight": plan.in_flight,
             "value_bytes": plan.value_bytes,

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from raftlog.loadgen.plan import LoadPlan, Mode
+from raftlog.loadgen.plan import LoadMode, LoadPlan
 from raftlog.loadgen.result import Result, Second
-from raftlog.loadgen.tally import Gap, Reasons, Tally
-from raftlog.loadgen.wire import Arrival, Wire
+from raftlog.loadgen.tally import Reasons, SuccessGap, Tally
+from raftlog.loadgen.wire import Arrival, HttpWire
 from raftlog.loadgen.work import Operation, Work
 
 LEAD_S: Final = 0.02
@@ -27,7 +27,7 @@ _PAUSE_S: Final = 0.05
 _PROGRESS_S: Final = 0.2
 
 
-class Progress(NamedTuple):
+class LoadProgress(NamedTuple):
     """How far a run is, in seconds of its planned time, and what it did so far."""
 
     seconds: float
@@ -41,16 +41,16 @@ class _UnderWay(NamedTuple):
     """From when its latency counts."""
 
 
-class Run:
+class LoadRun:
     """Made for one run; `run` does it."""
 
     def __init__(
         self,
         plan: LoadPlan,
-        wire: Wire,
+        wire: HttpWire,
         work: Work,
         *,
-        on_progress: Callable[[Progress], None] = lambda _: None,
+        on_progress: Callable[[LoadProgress], None] = lambda _: None,
         on_success: Callable[[float, float], None] = lambda _since, _at: None,
     ) -> None:
         """`on_success` is told from when a latency counts and when it ended, by the wire's clock."""
@@ -67,7 +67,7 @@ class Run:
         """Clients of a closed loop that wait a little, and until when."""
         self._tallies = {kind: Tally() for kind in plan.mix.weights}
         self._reasons = Reasons()
-        self._gap = Gap(self._begin)
+        self._gap = SuccessGap(self._begin)
         self._seconds: list[Second] = []
         self._progress_at = self._begin
         self._total = plan.offered
@@ -108,7 +108,7 @@ class Run:
 
     def _issue(self) -> float | None:
         """Begin with what is due. When the next is; None when nothing more comes, or only an end can let it."""
-        return self._issue_open() if self._plan.mode is Mode.OPEN else self._issue_closed()
+        return self._issue_open() if self._plan.mode is LoadMode.OPEN else self._issue_closed()
 
     def _issue_open(self) -> float | None:
         total, rate = self._total, self._plan.rate
@@ -161,7 +161,7 @@ class Run:
             tally.unknown += outcome.is_unknown
             tally.failed += not outcome.is_unknown
             self._reasons.add(outcome.reason)
-        if outcome.reason and self._plan.mode is Mode.CLOSED:
+        if outcome.reason and self._plan.mode is LoadMode.CLOSED:
             self._resting.append((arrival.at + _PAUSE_S, operation.client))
         else:
             self._free.append(operation.client)
@@ -178,4 +178,6 @@ class Run:
         if now >= self._progress_at:
             self._progress_at = now + _PROGRESS_S
             succeeded = sum(tally.succeeded for tally in self._tallies.values())
-            self._on_progress(Progress(min(max(0.0, now - self._begin), self._plan.seconds), succeeded, self._ended))
+            self._on_progress(
+                LoadProgress(min(max(0.0, now - self._begin), self._plan.seconds), succeeded, self._ended)
+            )

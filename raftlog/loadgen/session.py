@@ -7,9 +7,9 @@ from dataclasses import replace
 from raftlog.errors import Unavailable
 from raftlog.loadgen.between import Between, scrape
 from raftlog.loadgen.plan import LoadPlan
-from raftlog.loadgen.preparing import Place, prepare
+from raftlog.loadgen.preparing import LoadTarget, prepare
 from raftlog.loadgen.result import Result
-from raftlog.loadgen.run import Progress, Run
+from raftlog.loadgen.run import LoadProgress, LoadRun
 from raftlog.loadgen.sockets import SocketWire
 from raftlog.loadgen.work import Work
 
@@ -26,7 +26,7 @@ def run_session(
     replication_factor: int | None,
     *,
     warm_s: float = WARM_S,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[LoadProgress], None] = lambda _: None,
 ) -> Result:
     """Run on a topic that is there, or on one of its own; blocks. Raises what the cluster says while it is prepared.
 
@@ -37,15 +37,15 @@ def run_session(
         return run_at(plan, place, warm_s, on_progress)
 
 
-def run_at(plan: LoadPlan, place: Place, warm_s: float, on_progress: Callable[[Progress], None]) -> Result:
+def run_at(plan: LoadPlan, place: LoadTarget, warm_s: float, on_progress: Callable[[LoadProgress], None]) -> Result:
     """The same where everything has been prepared."""
     work = Work(plan, place)
     with SocketWire(plan.timeout_ms / 1000 + _GRACE_S) as wire:
         if warm_s > 0:
-            Run(replace(plan, seconds=warm_s), wire, work).run()
+            LoadRun(replace(plan, seconds=warm_s), wire, work).run()
         before = _counted(place)
         cpu_before = time.process_time()
-        result = Run(plan, wire, work, on_progress=on_progress).run()
+        result = LoadRun(plan, wire, work, on_progress=on_progress).run()
         result.client_cores = (time.process_time() - cpu_before) / result.seconds
         after = _counted(place)
     if before is not None and after is not None:
@@ -55,7 +55,7 @@ def run_at(plan: LoadPlan, place: Place, warm_s: float, on_progress: Callable[[P
     return result
 
 
-def _counted(place: Place) -> Between | None:
+def _counted(place: LoadTarget) -> Between | None:
     """What the brokers counted so far; None when one of them is away, for then there is no total."""
     try:
         return scrape(place.addresses)

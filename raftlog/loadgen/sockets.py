@@ -13,7 +13,7 @@ from collections import defaultdict
 from types import TracebackType
 from typing import Self
 
-from raftlog.loadgen.lane import Lane, LaneBroken
+from raftlog.loadgen.lane import LaneBroken, RequestLane
 from raftlog.loadgen.wire import LOST, NEVER_SENT, Arrival
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -25,8 +25,8 @@ class SocketWire:
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._selector = selectors.DefaultSelector()
-        self._idle: defaultdict[tuple[int, str], list[Lane]] = defaultdict(list)
-        self._busy: dict[int, Lane] = {}
+        self._idle: defaultdict[tuple[int, str], list[RequestLane]] = defaultdict(list)
+        self._busy: dict[int, RequestLane] = {}
         """By token, in the order of their deadlines."""
         self._ended: list[Arrival] = []
 
@@ -73,7 +73,7 @@ class SocketWire:
         if not select.select((self._selector,), (), (), seconds)[0]:
             return
         for key, events in self._selector.select(0):
-            lane: Lane = key.data
+            lane: RequestLane = key.data
             try:
                 if events & _WRITE:
                     lane.writable()
@@ -83,18 +83,18 @@ class SocketWire:
             except LaneBroken:
                 self._drop(lane)
 
-    def _connect(self, client: int, address: str) -> Lane:
+    def _connect(self, client: int, address: str) -> RequestLane:
         key = (client, address)
-        lane = Lane(address, key)
+        lane = RequestLane(address, key)
         self._selector.register(lane.socket, _READ | _WRITE, lane)
         return lane
 
-    def _watch(self, lane: Lane) -> None:
+    def _watch(self, lane: RequestLane) -> None:
         events = _READ | _WRITE if lane.wants_to_write else _READ
         if self._selector.get_key(lane.socket).events != events:
             self._selector.modify(lane.socket, events, lane)
 
-    def _read(self, lane: Lane) -> None:
+    def _read(self, lane: RequestLane) -> None:
         token = lane.token
         answer = lane.readable()
         if answer is not None:
@@ -102,7 +102,7 @@ class SocketWire:
             self._idle[lane.key].append(lane)
             self._ended.append(Arrival(token, *answer, self.now()))
 
-    def _drop(self, lane: Lane) -> None:
+    def _drop(self, lane: RequestLane) -> None:
         """It broke, or was too slow; a request on it ends."""
         self._selector.unregister(lane.socket)
         lane.close()

@@ -65,7 +65,7 @@ class Tally:
         }
 
 
-class Gap:
+class SuccessGap:
     """The longest time without a success, beginning and end of the run included."""
 
     def __init__(self, begin: float) -> None:

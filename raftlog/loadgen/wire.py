@@ -18,7 +18,7 @@ class Arrival(NamedTuple):
     at: float
 
 
-class Wire(Protocol):
+class HttpWire(Protocol):
     """Nothing blocks but `wait`."""
 
     def now(self) -> float:

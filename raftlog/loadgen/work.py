@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import orjson
 
-from raftlog.client.leaders import Leaders
+from raftlog.client.leaders import LeaderCache
 from raftlog.loadgen.plan import LoadPlan, Targeting
-from raftlog.loadgen.preparing import Place
+from raftlog.loadgen.preparing import LoadTarget
 from raftlog.loadgen.wire import LOST, NEVER_SENT, Arrival
 from raftlog.records import build_batch
 from raftlog.types import TopicPartition
@@ -39,23 +39,23 @@ class Operation(NamedTuple):
     request: bytes
 
 
-class Outcome(NamedTuple):
+class RequestOutcome(NamedTuple):
     """How it ended: `reason` is empty when it succeeded."""
 
     reason: str
     is_unknown: bool = False
 
 
-_SUCCESS: Final = Outcome("")
+_SUCCESS: Final = RequestOutcome("")
 
 
 class Work:
     """Of all clients of one run."""
 
-    def __init__(self, plan: LoadPlan, place: Place) -> None:
+    def __init__(self, plan: LoadPlan, place: LoadTarget) -> None:
         self._plan, self._place = plan, place
         self._random = Random(plan.seed)  # noqa: S311 - which operation comes next is no secret
-        self._leaders = Leaders()
+        self._leaders = LeaderCache()
         for partition, address in place.leaders.items():
             self._leaders.learn(TopicPartition(place.topic, partition), address)
         self._turns = cycle(place.addresses)
@@ -122,15 +122,15 @@ class Work:
 
     # answers
 
-    def finish(self, operation: Operation, arrival: Arrival) -> Outcome:
+    def finish(self, operation: Operation, arrival: Arrival) -> RequestOutcome:
         """What an answer means, and what the client knows from it."""
         if self._plan.targeting is Targeting.SMART:
             self._learn(operation, arrival)
         status, body = arrival.status, arrival.body
         if status == LOST:
-            return Outcome(f"{operation.kind}: no answer", is_unknown=True)
+            return RequestOutcome(f"{operation.kind}: no answer", is_unknown=True)
         if status == NEVER_SENT:
-            return Outcome(f"{operation.kind}: no connection")
+            return RequestOutcome(f"{operation.kind}: no connection")
         fields = None if status == 200 and operation.kind in ("commit", "list") else _parsed(body)
         if status == 200:
             match operation.kind, fields:
@@ -175,13 +175,13 @@ def _get(address: str, path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode()
 
 
-def _refusal(kind: str, status: int, fields: Any) -> Outcome:
+def _refusal(kind: str, status: int, fields: Any) -> RequestOutcome:
     """Status and error code, without what differs from one answer to the next."""
     if not isinstance(fields, dict):
-        return Outcome(f"{kind}: HTTP {status}", is_unknown=status >= 500)
+        return RequestOutcome(f"{kind}: HTTP {status}", is_unknown=status >= 500)
     code = fields.get("error_code")
     said = f"HTTP {status}" if code is None else f"HTTP {status}, code {code}"
-    return Outcome(f"{kind}: {said}", is_unknown=fields.get("outcome") == "unknown")
+    return RequestOutcome(f"{kind}: {said}", is_unknown=fields.get("outcome") == "unknown")
 
 
 def _parsed(body: bytes) -> Any:

@@ -12,11 +12,11 @@ from raftlog.raft.messages import (
     PreVoteRequest,
 )
 from raftlog.raft.refused import TermRefused
-from raftlog.raft.replica import Replica
+from raftlog.raft.replica import RaftReplica
 from raftlog.types import Index, Term
 
 
-def is_acceptable(replica: Replica, message: Message) -> bool:
+def is_acceptable(replica: RaftReplica, message: Message) -> bool:
     """Return whether a message is for us, from another replica, whole, and of a term that its sender may bring.
 
     A replica that was removed may have made its term grow; its answers must not unseat a leader. Raises `TermRefused`.
@@ -36,7 +36,7 @@ def is_acceptable(replica: Replica, message: Message) -> bool:
     return True
 
 
-def _check_term(replica: Replica, message: Message, term: Term) -> None:
+def _check_term(replica: RaftReplica, message: Message, term: Term) -> None:
     """Raise `TermRefused` for a term near the last one, unless our own is there as well."""
     if term > min(replica.term + TERM_STEP_MAX, TERM_MAX):
         raise TermRefused(f"term {term} is too near to the last one, {TERM_MAX}; ours is {replica.term}", message)
@@ -55,7 +55,7 @@ def is_whole(message: AppendRequest) -> bool:
     )
 
 
-def answer_stale(replica: Replica, message: Message) -> None:
+def answer_stale(replica: RaftReplica, message: Message) -> None:
     """A leader of an older term learns of ours; anything else of an older term says nothing."""
     me, to, term, none = replica.me, message.sender, replica.term, Index(0)
     if isinstance(message, (AppendRequest, InstallOffer)):

@@ -10,7 +10,7 @@ the leader awake, and the others half asleep: loyal to nobody when that member c
 from collections.abc import Iterable
 
 from raftlog.raft.configuration import ReplicaId
-from raftlog.raft.progress import Progress
+from raftlog.raft.progress import FollowerProgress
 from raftlog.raft.replica import NEVER
 
 
@@ -32,10 +32,10 @@ class Bedtime:
         """Something came between: begin again some time."""
         self._asked = self._sung = self._sung_tick = NEVER
 
-    def all_agree(self, members: Iterable[Progress]) -> bool:
+    def all_agree(self, members: Iterable[FollowerProgress]) -> bool:
         return all(progress.agreed_sequence >= self._asked for progress in members)
 
-    def all_sleep(self, members: Iterable[Progress]) -> bool:
+    def all_sleep(self, members: Iterable[FollowerProgress]) -> bool:
         return all(progress.asleep_sequence >= self._sung for progress in members)
 
     def note_asked(self, sequence: int) -> None:
@@ -57,7 +57,7 @@ class Bedtime:
         """Whether an answer to a lullaby says that its sender stays awake."""
         return answered >= self._sung and not is_asleep
 
-    def sleepers(self, progress: dict[ReplicaId, Progress]) -> list[ReplicaId]:
+    def sleepers(self, progress: dict[ReplicaId, FollowerProgress]) -> list[ReplicaId]:
         """Who may be asleep on this leader's word."""
         if self._last_sung == 0:
             return []

@@ -12,7 +12,7 @@ from raftlog.raft.configuration import ReplicaId
 from raftlog.raft.messages import Message, PreVoteRequest, PreVoteResponse, VoteRequest, VoteResponse
 from raftlog.raft.quorum import VoteOutcome, vote_outcome
 from raftlog.raft.ready import Role
-from raftlog.raft.replica import Replica
+from raftlog.raft.replica import RaftReplica
 from raftlog.raft.role import Become
 from raftlog.types import Term
 
@@ -22,7 +22,7 @@ class Candidate:
 
     __slots__ = ("_is_counted", "_replica", "_sequence", "role", "votes")
 
-    def __init__(self, replica: Replica, role: Role, *, is_transfer: bool = False) -> None:
+    def __init__(self, replica: RaftReplica, role: Role, *, is_transfer: bool = False) -> None:
         assert role in (Role.PRE_CANDIDATE, Role.CANDIDATE), f"no campaign as {role}"
         self._replica = replica
         self.role: Role = role

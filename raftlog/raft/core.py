@@ -31,13 +31,13 @@ from raftlog.raft.messages import (
     Wake,
     WakeResponse,
 )
-from raftlog.raft.ready import Accepted, Installed, Ready, Refusal, Refused, Restart, Role, Status
+from raftlog.raft.ready import Accepted, Installed, Ready, RefusalReason, RefusedProposal, Restart, Role, Status
 from raftlog.raft.ready_maker import ReadyMaker
 from raftlog.raft.refused import Contradiction, without_entries
-from raftlog.raft.replica import Replica
+from raftlog.raft.replica import RaftReplica
 from raftlog.raft.role import Become
 from raftlog.raft.settings import RaftSettings
-from raftlog.raft.supply import Unsupplied, Wanted, supply
+from raftlog.raft.supply import SupplyRequest, Unsupplied, supply
 from raftlog.types import Index, NodeId, Term
 
 
@@ -64,7 +64,7 @@ class RaftCore:
         restart: Restart,
         payloads: ControlPayloads | None = None,
     ) -> None:
-        self._replica = Replica(me, settings, random, log, payloads or EmptyPayloads(), restart)
+        self._replica = RaftReplica(me, settings, random, log, payloads or EmptyPayloads(), restart)
         self._role: Follower | Candidate | Leader = Follower(self._replica, None)
         self._why = "started"
         self._maker = ReadyMaker(self._replica)
@@ -79,7 +79,7 @@ class RaftCore:
 
     # what clients want
 
-    def propose(self, proposals: Sequence[Proposal]) -> Accepted | Refused:
+    def propose(self, proposals: Sequence[Proposal]) -> Accepted | RefusedProposal:
         """Append data in this order, all or nothing; at least one.
 
         Accepted says where. The outcome stays unknown until an entry at that index is applied: done, if its term is the
@@ -89,20 +89,20 @@ class RaftCore:
         leader = self._leader_for_request()
         return leader.propose(proposals) if leader else self._not_leader()
 
-    def propose_configuration(self, change: ConfigurationChange) -> Accepted | Refused:
+    def propose_configuration(self, change: ConfigurationChange) -> Accepted | RefusedProposal:
         """Change the members. Accepted is the index of the configuration that is entered, joint or not."""
         leader = self._leader_for_request()
         return leader.propose_configuration(change) if leader else self._not_leader()
 
-    def read_index(self, request: Hashable) -> Refused | None:
+    def read_index(self, request: Hashable) -> RefusedProposal | None:
         """Ask for a linearizable read, on any replica; `request` comes back in a Ready, as ready or as failed."""
         self._wake_for_request()
         role, replica = self._role, self._replica
         if len(replica.reads) >= replica.settings.pending_reads_max:
-            return Refused(Refusal.OVERLOADED, role.leader)
+            return RefusedProposal(RefusalReason.OVERLOADED, role.leader)
         return self._not_leader() if isinstance(role, Candidate) else role.read_index(request)
 
-    def transfer_leadership(self, target: ReplicaId) -> Refused | None:
+    def transfer_leadership(self, target: ReplicaId) -> RefusedProposal | None:
         """Hand over to a voter that is caught up; it is given up after an election timeout."""
         leader = self._leader_for_request()
         return leader.transfer_leadership(target) if leader else self._not_leader()
@@ -170,7 +170,7 @@ class RaftCore:
         # The source may have gone on to a later term while its files were fetched; who leads that is not known.
         self._become_follower(leader if replica.term == term else None, "installed the leader's files")
 
-    def supply(self, wanted: Wanted) -> AppendRequest | Unsupplied:
+    def supply(self, wanted: SupplyRequest) -> AppendRequest | Unsupplied:
         """What a follower fetches by itself, see `raftlog.raft.supply`; raises what reading the log raises."""
         return supply(self._replica, wanted) if isinstance(self._role, Leader) else Unsupplied.NOT_LEADING
 
@@ -453,8 +453,8 @@ class RaftCore:
         self._wake_for_request()
         return self._role if isinstance(self._role, Leader) else None
 
-    def _not_leader(self) -> Refused:
-        return Refused(Refusal.NOT_LEADER, self._role.leader)
+    def _not_leader(self) -> RefusedProposal:
+        return RefusedProposal(RefusalReason.NOT_LEADER, self._role.leader)
 
     def _ends_sleep(self, message: Message) -> bool:
         """A sleeping leader is woken by whoever is awake; a sleeping follower judges for itself."""

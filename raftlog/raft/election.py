@@ -10,10 +10,10 @@ only for somebody who may know that they are learners no longer.
 
 from raftlog.raft.entry import is_as_fresh, is_fresher
 from raftlog.raft.messages import PreVoteRequest, PreVoteResponse, VoteRequest, VoteResponse
-from raftlog.raft.replica import Replica
+from raftlog.raft.replica import RaftReplica
 
 
-def may_stand(replica: Replica, request: PreVoteRequest | VoteRequest) -> bool:
+def may_stand(replica: RaftReplica, request: PreVoteRequest | VoteRequest) -> bool:
     """Whether the candidate can belong to the group at all, in a configuration known here or in a later one."""
     configuration = replica.configuration
     if configuration.has_voter(request.sender) and configuration.has_voter(replica.me):
@@ -21,12 +21,12 @@ def may_stand(replica: Replica, request: PreVoteRequest | VoteRequest) -> bool:
     return is_fresher(request.last, replica.log.last_id)
 
 
-def would_vote(replica: Replica, request: PreVoteRequest) -> bool:
+def would_vote(replica: RaftReplica, request: PreVoteRequest) -> bool:
     """A pre-vote: nothing is promised, so a vote already given in this term does not matter."""
     return request.campaign_term > replica.term and is_as_fresh(request.last, replica.vote_floor)
 
 
-def maybe_vote(replica: Replica, request: VoteRequest) -> bool:
+def maybe_vote(replica: RaftReplica, request: VoteRequest) -> bool:
     """Give the vote of this term, or repeat it; it is told only once it is durable."""
     assert request.term == replica.term, f"vote asked for term {request.term} in term {replica.term}"
     if replica.vote not in (None, request.sender) or not is_as_fresh(request.last, replica.vote_floor):
@@ -35,7 +35,7 @@ def maybe_vote(replica: Replica, request: VoteRequest) -> bool:
     return True
 
 
-def answer(replica: Replica, request: PreVoteRequest | VoteRequest, is_granted: bool) -> None:
+def answer(replica: RaftReplica, request: PreVoteRequest | VoteRequest, is_granted: bool) -> None:
     """Send the answer; in a refusal the candidate learns of our term."""
     me, to, sequence = replica.me, request.sender, request.sequence
     if type(request) is PreVoteRequest:

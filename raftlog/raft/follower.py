@@ -24,9 +24,9 @@ from raftlog.raft.messages import (
     TimeoutNow,
 )
 from raftlog.raft.read_index import ForwardedReads
-from raftlog.raft.ready import ReadReady, Refusal, Refused, Role
+from raftlog.raft.ready import ReadReady, RefusalReason, RefusedProposal, Role
 from raftlog.raft.refused import Contradiction
-from raftlog.raft.replica import NEVER, Replica
+from raftlog.raft.replica import NEVER, RaftReplica
 from raftlog.raft.role import Become
 from raftlog.types import Index
 
@@ -56,7 +56,7 @@ class Follower:
         "verified",
     )
 
-    def __init__(self, replica: Replica, leader: ReplicaId | None) -> None:
+    def __init__(self, replica: RaftReplica, leader: ReplicaId | None) -> None:
         self.role = Role.FOLLOWER
         self._replica = replica
         self._leader = leader
@@ -97,14 +97,14 @@ class Follower:
         """A vote was given: leave the candidate its time."""
         self._timer_tick = self._replica.ticks
 
-    def read_index(self, request: Hashable) -> Refused | None:
+    def read_index(self, request: Hashable) -> RefusedProposal | None:
         """Ask the leader from which index on the read is current."""
         replica = self._replica
         if self._leader is None:
-            return Refused(Refusal.NOT_LEADER, None)
+            return RefusedProposal(RefusalReason.NOT_LEADER, None)
         sequence = replica.next_sequence()
         if not self._reads.maybe_add(sequence, request, replica.ticks):
-            return Refused(Refusal.OVERLOADED, self._leader)
+            return RefusedProposal(RefusalReason.OVERLOADED, self._leader)
         replica.send(ReadIndexRequest(replica.me, self._leader, replica.term, sequence))
         return None
 

@@ -23,10 +23,10 @@ from raftlog.raft.messages import (
     ReadIndexResponse,
     TimeoutNow,
 )
-from raftlog.raft.progress import Progress
+from raftlog.raft.progress import FollowerProgress
 from raftlog.raft.read_index import LeaderReads, WaitingRead
-from raftlog.raft.ready import Accepted, ReadReady, Refusal, Refused, Role
-from raftlog.raft.replica import Replica
+from raftlog.raft.ready import Accepted, ReadReady, RefusalReason, RefusedProposal, Role
+from raftlog.raft.replica import RaftReplica
 from raftlog.raft.replication import Replication
 from raftlog.raft.role import Become
 from raftlog.raft.transfer import Transfer, why_no_target
@@ -51,7 +51,7 @@ class Leader:
         "role",
     )
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: RaftReplica) -> None:
         self.role = Role.LEADER
         self._replica = replica
         self.replication = Replication(replica)
@@ -87,17 +87,17 @@ class Leader:
 
     # requests
 
-    def propose(self, proposals: Sequence[Proposal]) -> Accepted | Refused:
+    def propose(self, proposals: Sequence[Proposal]) -> Accepted | RefusedProposal:
         """Append data, all of it or none."""
         replica, settings = self._replica, self._replica.settings
         if self._transfer.target is not None:
-            return self._refused(Refusal.TRANSFERRING)
+            return self._refused(RefusalReason.TRANSFERRING)
         last_index = replica.log.last_index
         if (
             last_index - replica.committed + len(proposals) > settings.uncommitted_entries_max
             or self._uncommitted_bytes >= settings.uncommitted_bytes_max
         ):
-            return self._refused(Refusal.OVERLOADED)
+            return self._refused(RefusalReason.OVERLOADED)
         assert proposals, "nothing was proposed"
         term, data = replica.term, EntryKind.DATA
         replica.log.append(
@@ -113,37 +113,37 @@ class Leader:
         self.replication.is_due = True
         return Accepted(term, Index(last_index + 1), replica.log.last_index)
 
-    def propose_configuration(self, change: ConfigurationChange) -> Accepted | Refused:
+    def propose_configuration(self, change: ConfigurationChange) -> Accepted | RefusedProposal:
         """Append a configuration, which holds at once; of one that is joint the exit follows by itself."""
         replica = self._replica
         current = replica.configuration
         if self._transfer.target is not None:
-            return self._refused(Refusal.TRANSFERRING)
+            return self._refused(RefusalReason.TRANSFERRING)
         if not self.has_own_term_commit:
-            return self._refused(Refusal.NOT_COMMITTED_IN_TERM)
+            return self._refused(RefusalReason.NOT_COMMITTED_IN_TERM)
         if current.is_joint or current.index > replica.committed:
-            return self._refused(Refusal.CHANGE_PENDING, f"configuration {current.index}")
+            return self._refused(RefusalReason.CHANGE_PENDING, f"configuration {current.index}")
         if change.replaces_index != current.index:
-            return self._refused(Refusal.STALE_CHANGE, f"configuration {current.index} holds")
+            return self._refused(RefusalReason.STALE_CHANGE, f"configuration {current.index} holds")
         wrong = why_invalid(change)
         if wrong:
-            return self._refused(Refusal.INVALID_CHANGE, wrong)
+            return self._refused(RefusalReason.INVALID_CHANGE, wrong)
         self._note_work()
         index = self._append_configuration(current.changed(change, Index(replica.log.last_index + 1)))
         return Accepted(replica.term, index, index)
 
-    def read_index(self, request: Hashable) -> Refused | None:
+    def read_index(self, request: Hashable) -> RefusedProposal | None:
         """Take a read; it is answered in a Ready."""
         if not self._reads.maybe_add(WaitingRead(request, None)):
-            return self._refused(Refusal.OVERLOADED)
+            return self._refused(RefusalReason.OVERLOADED)
         self._note_work()
         return None
 
-    def transfer_leadership(self, target: ReplicaId) -> Refused | None:
+    def transfer_leadership(self, target: ReplicaId) -> RefusedProposal | None:
         """Begin to hand over to a voter that is caught up."""
         replica = self._replica
         if self._transfer.target is not None:
-            return self._refused(Refusal.TRANSFERRING)
+            return self._refused(RefusalReason.TRANSFERRING)
         why = why_no_target(replica, target, self.replication.progress.get(target))
         if why is not None:
             return self._refused(why)
@@ -266,8 +266,8 @@ class Leader:
 
     # parts of the above
 
-    def _refused(self, why: Refusal, detail: str = "") -> Refused:
-        return Refused(why, self._replica.me, detail)
+    def _refused(self, why: RefusalReason, detail: str = "") -> RefusedProposal:
+        return RefusedProposal(why, self._replica.me, detail)
 
     def _note_work(self) -> None:
         self._active_tick = self._replica.ticks
@@ -361,7 +361,7 @@ class Leader:
         if self._transfer.target is not None:
             self._transfer.maybe_ask(replica, self.replication.progress)
 
-    def _sharers(self) -> list[Progress]:
+    def _sharers(self) -> list[FollowerProgress]:
         """Whose sleep the group's depends on: every voter, and every learner that is there, or whose process is: its
         replica may only not be made yet, and nobody would tell us when it is."""
         voters, hibernation = self._replica.configuration.voters, self._replica.hibernation

@@ -25,7 +25,7 @@ class ProgressState(Enum):
     CATCH_UP = "catch-up"
 
 
-class Progress:
+class FollowerProgress:
     """One follower, seen from its leader; lives as long as the leader's term and the follower's membership."""
 
     __slots__ = (

@@ -122,7 +122,7 @@ class Accepted(NamedTuple):
     last_index: Index
 
 
-class Refusal(Enum):
+class RefusalReason(Enum):
     """Why nothing was done. Each is definite: it did not and will not happen."""
 
     NOT_LEADER = "this replica does not lead"
@@ -136,10 +136,10 @@ class Refusal(Enum):
     NOT_CAUGHT_UP = "the target is not caught up"
 
 
-class Refused(NamedTuple):
+class RefusedProposal(NamedTuple):
     """A refusal, and who leads as far as known."""
 
-    why: Refusal
+    why: RefusalReason
     leader: ReplicaId | None
     detail: str = ""
 

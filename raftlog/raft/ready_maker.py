@@ -2,7 +2,7 @@
 
 from raftlog.raft.configuration import ReplicaId
 from raftlog.raft.ready import IndexRange, Ready, Role, RoleState
-from raftlog.raft.replica import Replica
+from raftlog.raft.replica import RaftReplica
 from raftlog.raft.role import RoleBehaviour
 from raftlog.types import Index, Term
 
@@ -12,7 +12,7 @@ class ReadyMaker:
 
     __slots__ = ("_replica", "_told_commit", "_told_role")
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: RaftReplica) -> None:
         self._replica = replica
         self._told_role: tuple[Role, Term, ReplicaId | None] | None = None
         self._told_commit = (Index(-1), Index(-1))

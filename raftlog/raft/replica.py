@@ -25,7 +25,7 @@ NEVER = 1 << 62
 """A tick that does not come."""
 
 
-class Replica:
+class RaftReplica:
     """The state that all roles share."""
 
     __slots__ = (

@@ -18,10 +18,10 @@ from raftlog.raft.messages import (
     InstallOffer,
     InstallResponse,
 )
-from raftlog.raft.progress import Progress, ProgressState
+from raftlog.raft.progress import FollowerProgress, ProgressState
 from raftlog.raft.quorum import quorum_value
 from raftlog.raft.ready import FollowerStatus
-from raftlog.raft.replica import Replica
+from raftlog.raft.replica import RaftReplica
 from raftlog.types import Index
 
 
@@ -48,13 +48,13 @@ class Replication:
         "written_moved",
     )
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: RaftReplica) -> None:
         self._replica = replica
-        self.progress: dict[ReplicaId, Progress] = {}
+        self.progress: dict[ReplicaId, FollowerProgress] = {}
         """Every other member of the configuration that holds, in ascending order."""
-        self._voters: list[Progress | None] = []
+        self._voters: list[FollowerProgress | None] = []
         """The voters' progress, None for the leader's own; and the outgoing voters' while joint."""
-        self._outgoing: list[Progress | None] = []
+        self._outgoing: list[FollowerProgress | None] = []
         self.sequence = 0
         """Number of the latest request of this term, whoever it went to."""
         self.is_due = False
@@ -72,7 +72,7 @@ class Replication:
         members = [member for member in replica.configuration.all_members() if member != replica.me]
         next_index = Index(replica.log.last_index + 1)
         self.progress = {
-            member: self.progress.get(member) or Progress(member, next_index, self.sequence, replica.ticks)
+            member: self.progress.get(member) or FollowerProgress(member, next_index, self.sequence, replica.ticks)
             for member in members
         }
         self._voters = [self.progress.get(voter) for voter in replica.configuration.voters]
@@ -156,7 +156,7 @@ class Replication:
         self,
         sleep_at: EntryId | None = None,
         is_lullaby: bool = False,
-        to: Mapping[ReplicaId, Progress] | None = None,
+        to: Mapping[ReplicaId, FollowerProgress] | None = None,
     ) -> int:
         """One to each follower, or to some, all with the same number, which is returned."""
         replica = self._replica
@@ -187,7 +187,7 @@ class Replication:
         heard.sort(key=lambda progress: progress.acked_sequence, reverse=True)
         return self.send_heartbeats(to={progress.member: progress for progress in heard[:needed]})
 
-    def _maybe_send(self, progress: Progress, loads: dict[tuple[Index, int, int], _Load]) -> bool:
+    def _maybe_send(self, progress: FollowerProgress, loads: dict[tuple[Index, int, int], _Load]) -> bool:
         """One append or offer, if there is one to send; true when there may be another."""
         replica = self._replica
         log = replica.log
@@ -233,7 +233,7 @@ class Replication:
         entries = log.entries(first, max_entries, max_bytes)
         return _Load(previous, entries, sum([entry.size_bytes for entry in entries]))
 
-    def _has_to_fetch(self, progress: Progress) -> bool:
+    def _has_to_fetch(self, progress: FollowerProgress) -> bool:
         """Whether the follower, where the logs agree being known, lacks so much that it should fetch it by itself."""
         if progress.state is ProgressState.PROBE:
             return False
@@ -241,7 +241,7 @@ class Replication:
         least = self._replica.settings.fetch_bytes_min
         return lacks_bytes > (least if progress.state is ProgressState.REPLICATE else least // 4)
 
-    def _maybe_offer(self, progress: Progress) -> None:
+    def _maybe_offer(self, progress: FollowerProgress) -> None:
         """The follower is to fetch what it lacks: say so, once per round trip."""
         replica = self._replica
         if progress.state is not ProgressState.CATCH_UP:
@@ -302,7 +302,7 @@ class Replication:
         """Whether a follower of this term can be so far: it has nothing that we do not have."""
         return durable <= written <= verified <= self._replica.log.last_index
 
-    def _heard(self, sender: ReplicaId, sequence: int) -> Progress | None:
+    def _heard(self, sender: ReplicaId, sequence: int) -> FollowerProgress | None:
         """Who answered; None for strangers and for answers to what was never asked."""
         progress = self.progress.get(sender)
         if progress is None or sequence > self.sequence:
@@ -311,7 +311,7 @@ class Replication:
         progress.acked_sequence = max(progress.acked_sequence, sequence)
         return progress
 
-    def _acknowledge(self, progress: Progress, durable: Index, written: Index) -> None:
+    def _acknowledge(self, progress: FollowerProgress, durable: Index, written: Index) -> None:
         has_more_written = written > progress.written_index
         if progress.acknowledge(durable, written, self.sequence):
             self.is_due = self.match_moved = self.are_notices_due = True
@@ -319,7 +319,7 @@ class Replication:
         if has_more_written:
             self.written_moved = True
 
-    def _accept(self, progress: Progress, message: AppendResponse) -> None:
+    def _accept(self, progress: FollowerProgress, message: AppendResponse) -> None:
         self._acknowledge(progress, message.durable, message.written)
         agreed = max(message.verified, progress.match_index)
         if progress.state is ProgressState.PROBE and agreed >= progress.next_index - 1:
@@ -330,7 +330,7 @@ class Replication:
                 progress.become_probe(progress.next_index, self.sequence)
             self.is_due = True
 
-    def _refuse(self, progress: Progress, message: AppendResponse) -> None:
+    def _refuse(self, progress: FollowerProgress, message: AppendResponse) -> None:
         """Go back, a term at a time: to our last entry at or below the hint that is not of a later term than it."""
         hint = message.hint
         if hint is None or message.sequence <= progress.probe_sequence:
@@ -352,7 +352,7 @@ class Replication:
         progress.become_probe(Index(agreed + 1), self.sequence)
 
 
-def _hears_majority(half: Sequence[Progress | None]) -> bool:
+def _hears_majority(half: Sequence[FollowerProgress | None]) -> bool:
     count = 0
     for progress in half:
         if progress is None or progress.is_active:

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from raftlog.raft.configuration import ReplicaId
 from raftlog.raft.entry import EntryId
 from raftlog.raft.messages import AppendRequest
-from raftlog.raft.replica import Replica
+from raftlog.raft.replica import RaftReplica
 from raftlog.types import Index, Term
 
 
-class Wanted(NamedTuple):
+class SupplyRequest(NamedTuple):
     """`member` wants what follows `after`; `term` and `sequence` are those of the offer that it follows."""
 
     member: ReplicaId
@@ -34,7 +34,7 @@ class Unsupplied(Enum):
     PARTED = "its log does not have the entry after which more is wanted"
 
 
-def supply(replica: Replica, wanted: Wanted) -> AppendRequest | Unsupplied:
+def supply(replica: RaftReplica, wanted: SupplyRequest) -> AppendRequest | Unsupplied:
     """An append behind `wanted.after`, without entries at the log's end. `replica` leads; its log may be damaged.
 
     Only what the driver has taken over is given: entries before that are not stamped yet.

@@ -6,9 +6,9 @@ campaign at once. It gives up after an election timeout. No lease exists that wo
 
 from raftlog.raft.configuration import ReplicaId
 from raftlog.raft.messages import TimeoutNow
-from raftlog.raft.progress import Progress, ProgressState
-from raftlog.raft.ready import Refusal
-from raftlog.raft.replica import NEVER, Replica
+from raftlog.raft.progress import FollowerProgress, ProgressState
+from raftlog.raft.ready import RefusalReason
+from raftlog.raft.replica import NEVER, RaftReplica
 
 
 class Transfer:
@@ -27,7 +27,7 @@ class Transfer:
     def abort(self) -> None:
         self.target, self.abort_tick = None, NEVER
 
-    def maybe_ask(self, replica: Replica, progress: dict[ReplicaId, Progress]) -> bool:
+    def maybe_ask(self, replica: RaftReplica, progress: dict[ReplicaId, FollowerProgress]) -> bool:
         """Ask the target to campaign if it holds all that we do."""
         if self.target is None:
             return False
@@ -41,12 +41,12 @@ class Transfer:
         return True
 
 
-def why_no_target(replica: Replica, target: ReplicaId, progress: Progress | None) -> Refusal | None:
+def why_no_target(replica: RaftReplica, target: ReplicaId, progress: FollowerProgress | None) -> RefusalReason | None:
     """Whether leadership can go to `target`: a voter that holds the configuration and keeps up with appends."""
     configuration = replica.configuration
     if progress is None or target not in configuration.voters:
-        return Refusal.NO_SUCH_VOTER
+        return RefusalReason.NO_SUCH_VOTER
     is_near = progress.state is ProgressState.REPLICATE and progress.is_active
     if not is_near or progress.match_index < configuration.index:
-        return Refusal.NOT_CAUGHT_UP
+        return RefusalReason.NOT_CAUGHT_UP
     return None

@@ -1,7 +1,7 @@
 """Latencies counted into fixed buckets: plain integers that a hot path adds to, once for each batch or turn.
 
 What is measured decides nothing, so the stopwatch is the machine's and not the loop's, whose clock a turn moves by
-whole milliseconds. Made metrics of only when somebody asks (`raftlog.api.http.metrics`).
+whole milliseconds. Made metrics of only when somebody asks (`raftlog.api.http.metrics.metrics`).
 """
 
 from bisect import bisect_left

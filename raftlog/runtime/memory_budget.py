@@ -6,7 +6,7 @@
 An owner asks before it allocates, step by step as bytes arrive; a length that is only announced costs nothing. One that
 gets no memory stops reading until others have finished. The configured total is split into three shares that do not
 borrow from each other: neither slow clients nor large answers can stop the frames between brokers. Used by connections
-between brokers (`runtime.rpc`) and by the HTTP server; its answers do not wait, and say so in `api.http.answer_memory`.
+between brokers (`runtime.rpc`) and by the HTTP server; its answers do not wait, and say so in `api.http.server`.
 """
 
 from collections.abc import Callable

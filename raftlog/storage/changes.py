@@ -36,7 +36,7 @@ class Changes:
         self.synced = max(self.synced, made)
 
 
-class Seen(NamedTuple):
+class ChangeCount(NamedTuple):
     """How many changes had been made when somebody looked."""
 
     changes: Changes
@@ -48,7 +48,7 @@ class ChangedFiles(NamedTuple):
 
     files: list[File]
     directories: list[str]
-    seen: list[Seen]
+    seen: list[ChangeCount]
 
     def add(self, other: "ChangedFiles") -> None:
         """Sync those as well."""
@@ -68,8 +68,8 @@ def changed_files(files: Iterable[tuple[File, Changes]], directory: str, names: 
     for file, changes in files:
         if not changes.are_synced:
             found.files.append(file)
-            found.seen.append(Seen(changes, changes.made))
+            found.seen.append(ChangeCount(changes, changes.made))
     if not names.are_synced:
         found.directories.append(directory)
-        found.seen.append(Seen(names, names.made))
+        found.seen.append(ChangeCount(names, names.made))
     return found

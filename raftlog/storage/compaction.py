@@ -63,7 +63,7 @@ class CompactionBounds(NamedTuple):
     key_bytes_max: int = 64 << 20
 
 
-class Step(NamedTuple):
+class CompactionStep(NamedTuple):
     """So many bytes were read or written; these are to be synced, before the next step."""
 
     size_bytes: int = 0
@@ -97,7 +97,7 @@ class Compaction:
         """Of the part that is under way: where the index of keys ends."""
         self._slice_bytes = self._slice_cost = 0
 
-    def run(self) -> Iterator[Step]:
+    def run(self) -> Iterator[CompactionStep]:
         """Raises `CorruptBatch` where something is damaged, and `OSError`: what is done stays, all of it sound.
 
         Raises `SyncFailed` when files could not take their place: then only a new start can go on.
@@ -108,7 +108,7 @@ class Compaction:
 
     # the newest record of each key
 
-    def _index_keys(self, start: Offset) -> Iterator[Step]:
+    def _index_keys(self, start: Offset) -> Iterator[CompactionStep]:
         newest = self._newest = {}
         bounds, keys_seen, key_bytes_seen = self._bounds, 0, 0
         for segment in self._below(self._mark):
@@ -130,7 +130,7 @@ class Compaction:
                     yield step
 
     @staticmethod
-    def _keys(batch: memoryview) -> Generator[Step, None, dict[bytes, int]]:
+    def _keys(batch: memoryview) -> Generator[CompactionStep, None, dict[bytes, int]]:
         """The newest offset of each key of a batch. One that cannot be opened has none: it stays as it was sent."""
         found: dict[bytes, int] = {}
         try:
@@ -138,7 +138,7 @@ class Compaction:
             while some := list(islice(records, _SLICE_COST)):
                 found.update((record.key, record.offset) for record in some if record.key is not None)
                 if len(some) == _SLICE_COST:
-                    yield Step()
+                    yield CompactionStep()
         except InvalidBatch:
             return {}
         return found
@@ -148,7 +148,7 @@ class Compaction:
     def _below(self, end: Offset) -> tuple[Segment, ...]:
         return tuple(segment for segment in self.log.segments[:-1] if segment.base_offset < end)
 
-    def _rewrite(self) -> Iterator[Step]:
+    def _rewrite(self) -> Iterator[CompactionStep]:
         waiting: list[Segment] = []
         output: _Output | None = None
         try:
@@ -174,7 +174,7 @@ class Compaction:
             and output.rows + segment.rows <= bounds.segment_rows_max
         )
 
-    def _copy(self, segment: Segment, output: "_Output") -> Iterator[Step]:
+    def _copy(self, segment: Segment, output: "_Output") -> Iterator[CompactionStep]:
         for row, batch in self._batches(segment):
             header, position = read_header(batch), output.segment.end_position
             if header.is_control:
@@ -191,7 +191,7 @@ class Compaction:
                 yield step if not output.is_sync_due() else step._replace(files=(output.segment.files.log,))
         output.segment.write()
 
-    def _kept(self, header: BatchHeader, batch: memoryview) -> Generator[Step, None, bytes | None]:
+    def _kept(self, header: BatchHeader, batch: memoryview) -> Generator[CompactionStep, None, bytes | None]:
         """What stays of a batch; `None`: nothing."""
         try:
             keeps = yield from self._flags(header, batch)
@@ -201,12 +201,12 @@ class Compaction:
                 return None
             retaining = Retaining(batch, keeps)
             while retaining.advance(_RETAINED_SLICE):
-                yield Step()
+                yield CompactionStep()
             return retaining.batch()
         except InvalidBatch:
             return bytes(batch) if header.next_offset > self.log.log_start_offset else None
 
-    def _flags(self, header: BatchHeader, batch: memoryview) -> Generator[Step, None, list[bool]]:
+    def _flags(self, header: BatchHeader, batch: memoryview) -> Generator[CompactionStep, None, list[bool]]:
         """Which of its records stay; those without a key do."""
         first, behind = header.base_offset, header.next_offset
         is_at_edge = first < max(self._tombstones_to, self.log.log_start_offset) or behind >= min(self._end, self._mark)
@@ -219,7 +219,7 @@ class Compaction:
                 keeps = [self._stays(record, is_newest) for record, is_newest in zip(some, keeps, strict=True)]
             flags += keeps
             if len(some) == _SLICE_COST:
-                yield Step()
+                yield CompactionStep()
         return flags
 
     def _stays(self, record: Record, is_newest: bool) -> bool:
@@ -237,33 +237,33 @@ class Compaction:
                 raise self.log.corrupt(segment, row, why)
             yield row, batch
 
-    def _put(self, output: "_Output", replaced: list[Segment]) -> Iterator[Step]:
+    def _put(self, output: "_Output", replaced: list[Segment]) -> Iterator[CompactionStep]:
         """Let the new file take the place of those it was made from."""
         staged = output.finish()
-        yield Step(files=tuple(staged.files))
+        yield CompactionStep(files=tuple(staged.files))
         self.log.put_compacted(replaced, staged)
         self.generation = self.log.generation
         self.bytes_before += sum(segment.end_position for segment in replaced)
         self.bytes_after += staged.end_position
         try:
-            yield Step(directories=(self.log.path,))
+            yield CompactionStep(directories=(self.log.path,))
         finally:  # also when it is stopped here: nobody else knows of them
             for segment in replaced[1:]:
                 self.log.unlink_replaced(segment.base_offset)
         if len(replaced) > 1:
-            yield Step(directories=(self.log.path,))
+            yield CompactionStep(directories=(self.log.path,))
 
-    def _step_after(self, size_bytes: int, records: int) -> Step | None:
+    def _step_after(self, size_bytes: int, records: int) -> CompactionStep | None:
         """So much more was done; a step when that is enough for one slice."""
         self._slice_bytes += size_bytes
         self._slice_cost += records + _BATCH_COST
         if self._slice_bytes < _SLICE_BYTES and self._slice_cost < _SLICE_COST:
             return None
         size, self._slice_bytes, self._slice_cost = self._slice_bytes, 0, 0
-        return Step(size)
+        return CompactionStep(size)
 
 
-def _opened(batch: Buffer) -> Generator[Step, None, Buffer]:
+def _opened(batch: Buffer) -> Generator[CompactionStep, None, Buffer]:
     """The batch with its records uncompressed; others run while a large one is opened. Raises `UndecodableBatch`."""
     opening = open_in_steps(batch)
     for number in count():
@@ -273,7 +273,7 @@ def _opened(batch: Buffer) -> Generator[Step, None, Buffer]:
             opened: Buffer = end.value
             return opened
         if number >= _STEPS_ALONE:
-            yield Step()
+            yield CompactionStep()
     raise AssertionError("an endless count ended")
 
 

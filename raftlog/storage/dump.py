@@ -8,8 +8,8 @@ from raftlog.errors import FormatError, InvalidBatch
 from raftlog.records import Compression, ControlKind, read_control
 from raftlog.storage.disk import Disk
 from raftlog.storage.gap import GAP_VERSION, decode_gap
-from raftlog.storage.roll import Member, decode_roll
-from raftlog.storage.verify import Stored, log_file_segment, walk_segment
+from raftlog.storage.roll import RollMember, decode_roll
+from raftlog.storage.verify import StoredBatch, log_file_segment, walk_segment
 
 
 def dump_file(disk: Disk, file: str) -> Iterator[tuple[dict[str, Any], memoryview]]:
@@ -28,7 +28,7 @@ def dump_file(disk: Disk, file: str) -> Iterator[tuple[dict[str, Any], memoryvie
         segment.close()
 
 
-def _describe(stored: Stored) -> dict[str, Any]:
+def _describe(stored: StoredBatch) -> dict[str, Any]:
     described: dict[str, Any] = {
         "index": stored.index,
         "position": stored.position,
@@ -72,7 +72,7 @@ def _plain(value: Any) -> Any:
     match value:
         case uuid.UUID():
             return str(value)
-        case Member():
+        case RollMember():
             return {"node_id": value.node_id, "disk_uuid": str(value.disk_uuid)}
         case tuple():
             return [_plain(each) for each in value]

@@ -21,7 +21,7 @@ from raftlog.storage.recovery import segment_bases
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.storage.segment import Segment
 from raftlog.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_stem
-from raftlog.storage.verify import Stored, log_file_segment, verify_log, walk_segment
+from raftlog.storage.verify import StoredBatch, log_file_segment, verify_log, walk_segment
 from raftlog.types import Offset, Term
 
 _COPY_BYTES = 4 << 20
@@ -116,7 +116,7 @@ def _new_roll(disk: Disk, path: str, segment: Segment) -> bytes:
     return bytes(batch)
 
 
-def _gap(segment: Segment, stored: Stored) -> bytes:
+def _gap(segment: Segment, stored: StoredBatch) -> bytes:
     assert stored.row is not None, "only a batch with a row can be placed"
     index, term = stored.row.index, stored.row.term
     return gap_batch(Gap(index, index, stored.offset, segment.next_offset, term, REASON_LOST))

@@ -17,7 +17,7 @@ _COUNT = struct.Struct(">H")
 _MEMBER = struct.Struct(">I16s")
 
 
-class Member(NamedTuple):
+class RollMember(NamedTuple):
     """A replica: node id and disk uuid (a wiped disk is another member)."""
 
     node_id: int
@@ -34,9 +34,9 @@ class Roll(NamedTuple):
     compacted_to: int
     created_ms: int
     configuration_index: int = 0
-    voters: tuple[Member, ...] = ()
-    learners: tuple[Member, ...] = ()
-    outgoing_voters: tuple[Member, ...] = ()
+    voters: tuple[RollMember, ...] = ()
+    learners: tuple[RollMember, ...] = ()
+    outgoing_voters: tuple[RollMember, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
 
 
@@ -92,20 +92,20 @@ def decode_roll(payload: bytes) -> Roll:
     )
 
 
-def encode_members(members: Iterable[Member]) -> bytes:
+def encode_members(members: Iterable[RollMember]) -> bytes:
     """A list of members, in ascending order."""
     packed = [_MEMBER.pack(member.node_id, member.disk_uuid.bytes) for member in sorted(members)]
     return _COUNT.pack(len(packed)) + b"".join(packed)
 
 
-def decode_members(payload: bytes, position: int) -> tuple[tuple[Member, ...], int]:
+def decode_members(payload: bytes, position: int) -> tuple[tuple[RollMember, ...], int]:
     """The list of members at `position`, and the position behind it; raises `struct.error` when it is short."""
     (count,) = _COUNT.unpack_from(payload, position)
     position += _COUNT.size
     members = []
     for _ in range(count):
         node_id, disk_uuid = _MEMBER.unpack_from(payload, position)
-        members.append(Member(node_id, uuid.UUID(bytes=disk_uuid)))
+        members.append(RollMember(node_id, uuid.UUID(bytes=disk_uuid)))
         position += _MEMBER.size
     return tuple(members), position
 

@@ -45,7 +45,7 @@ class VerifyReport:
         return not self.problems
 
 
-class Stored(NamedTuple):
+class StoredBatch(NamedTuple):
     """One batch as a file holds it, and what is wrong with it.
 
     `offset` is where the chain stands. `row` is its index row, if it has one; when only that is damaged (`row_only`),
@@ -170,7 +170,7 @@ def _report(report: VerifyReport, path: str, base: int, why: str) -> None:
     report.problems.append(CorruptBatch(file, Position(0), Offset(base), why))
 
 
-def _has_rows_behind(segment: Segment, stored: Stored) -> bool:
+def _has_rows_behind(segment: Segment, stored: StoredBatch) -> bool:
     """Whether an index row speaks of a batch behind this one, which therefore was not the last that was written."""
     first = stored.number + 1
     packed = segment.files.index.read(first * ROW_SIZE, segment.files.index.size())
@@ -214,7 +214,7 @@ def _verify_batches(segment: Segment, report: VerifyReport, end_offset: int | No
             report.records += stored.header.record_count
 
 
-def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[Stored]:
+def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[StoredBatch]:
     """Every batch of a segment, sound or not; `segment.rows` and `next_offset` move along.
 
     A bad batch with a row that can be trusted is stepped over by its row; one without ends the walk. `end_offset` is
@@ -243,7 +243,7 @@ def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[St
         segment.rows += 1
         segment.missing += _entries_beyond(segment, rows, index, position, None if why and not row_only else batch)
         restored = _restored(rows.packed(number), batch) if why and row else None
-        yield Stored(number, index, offset, position, header, batch, row, why, row_only, restored)
+        yield StoredBatch(number, index, offset, position, header, batch, row, why, row_only, restored)
         if why and row is None and not row_only:
             segment.rows -= 1
             return
@@ -254,7 +254,7 @@ def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[St
         number, index, offset = segment.rows, segment.next_index, segment.next_offset
         segment.rows += 1
         segment.next_offset = rows.offset_after(number, row, None, end_offset, segment.is_compacted)
-        yield Stored(number, index, offset, position, None, memoryview(b""), row, why)
+        yield StoredBatch(number, index, offset, position, None, memoryview(b""), row, why)
         position = row.end
 
 

@@ -11,7 +11,7 @@ import struct
 from random import Random
 from typing import Final, cast
 
-from raftlog.testing.lane import Lane, Lanes
+from raftlog.testing.lane import Lanes, NetworkLane
 from raftlog.testing.stream import TICK_S
 
 _LENGTH: Final = struct.Struct(">I")
@@ -64,7 +64,7 @@ class GossipWays:
             via = receiver if sender is None else self._ends[sender]
             self._send(data, lane, via, receiver.target)
 
-    def _send(self, data: bytes, lane: Lane, via: "_End", target: tuple[str, int]) -> None:
+    def _send(self, data: bytes, lane: NetworkLane, via: "_End", target: tuple[str, int]) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
         number = lane.number()

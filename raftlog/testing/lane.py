@@ -29,7 +29,7 @@ FAIR: Final = Weather()
 Way = tuple[int, int]
 
 
-class Lane:
+class NetworkLane:
     """Times are those of the event loop, in seconds."""
 
     def __init__(self, random: Random) -> None:
@@ -145,18 +145,18 @@ class Lanes:
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._lanes: dict[Way, Lane] = {}
+        self._lanes: dict[Way, NetworkLane] = {}
 
-    def lane(self, sender: int | None, receiver: int | None) -> Lane:
+    def lane(self, sender: int | None, receiver: int | None) -> NetworkLane:
         """Nothing ever happens on that of a stranger, nor on that of one too many."""
         if sender is None or receiver is None:
-            return Lane(self._random)
+            return NetworkLane(self._random)
         way = (sender, receiver)
         if way not in self._lanes and len(self._lanes) >= LANES_MAX:
-            return Lane(self._random)
-        return self._lanes.setdefault(way, Lane(self._random))
+            return NetworkLane(self._random)
+        return self._lanes.setdefault(way, NetworkLane(self._random))
 
-    def change(self, cut: Iterable[Way], weather: dict[Way, Weather]) -> set[Lane]:
+    def change(self, cut: Iterable[Way], weather: dict[Way, Weather]) -> set[NetworkLane]:
         """Exactly these ways are cut, and exactly these have weather; the lanes whose weather has changed."""
         cut = frozenset(cut)
         for way in [*cut, *weather]:

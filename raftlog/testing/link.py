@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from raftlog.testing.lane import Lane, Lanes, Way
+from raftlog.testing.lane import Lanes, NetworkLane, Way
 from raftlog.testing.side import Side
-from raftlog.testing.stream import END, Stream
+from raftlog.testing.stream import END, ForwardedStream
 
 INTRODUCTION_SECONDS_MAX: Final = 5.0
 """A caller that says nothing for so long is let go, as the broker behind would do."""
@@ -51,11 +51,14 @@ class Link:
         self.front = Side(self._from_caller, self._caller_ended, self._called)
         self.back = Side(self._from_node, self._node_ended)
         unknown = lanes.lane(None, node)
-        self._forth, self._back = Stream(unknown, self.front, self.back), Stream(unknown, self.back, self.front)
+        self._forth, self._back = (
+            ForwardedStream(unknown, self.front, self.back),
+            ForwardedStream(unknown, self.back, self.front),
+        )
         for sender, receiver, stream in ((self.front, self.back, self._forth), (self.back, self.front, self._back)):
             _couple(sender, receiver, stream)
 
-    def renew(self, changed: set[Lane]) -> None:
+    def renew(self, changed: set[NetworkLane]) -> None:
         """The cuts have changed, and the weather of some."""
         for stream in (self._forth, self._back):
             if stream.lane in changed:
@@ -134,7 +137,7 @@ class Link:
     def _node_ended(self) -> None:
         self._ended(self._back)
 
-    def _ended(self, stream: Stream) -> None:
+    def _ended(self, stream: ForwardedStream) -> None:
         stream.feed(END)
         if self.front.transport is None and self.back.transport is None and self._connecting is None:
             self._go()
@@ -148,7 +151,7 @@ class Link:
         self.front.abort()
 
 
-def _couple(sender: Side, receiver: Side, stream: Stream) -> None:
+def _couple(sender: Side, receiver: Side, stream: ForwardedStream) -> None:
     """A receiver that takes no more holds up its sender, until what has arrived meanwhile was taken too."""
 
     def drained() -> None:

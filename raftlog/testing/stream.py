@@ -9,14 +9,14 @@ import asyncio
 from collections import deque
 from typing import Final, Protocol
 
-from raftlog.testing.lane import Lane
+from raftlog.testing.lane import NetworkLane
 
 END: Final = b""
 TICK_S: Final = 0.001
 """The event loop's clock does not know less."""
 
 
-class Sender(Protocol):
+class Backpressured(Protocol):
     """Who can be made to wait, for several reasons at once."""
 
     def hold_up(self, reason: str) -> None: ...
@@ -30,10 +30,10 @@ class Receiver(Protocol):
     def close(self) -> None: ...
 
 
-class Stream:
+class ForwardedStream:
     """From a sender's socket to a receiver's."""
 
-    def __init__(self, lane: Lane, sender: Sender, receiver: Receiver) -> None:
+    def __init__(self, lane: NetworkLane, sender: Backpressured, receiver: Receiver) -> None:
         self.lane = lane
         self.has_lost = False
         self._sender, self._receiver = sender, receiver

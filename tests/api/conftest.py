@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from raftlog.api.http.server import HttpServer
+from raftlog.api.http.server.server import HttpServer
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.settings import BrokerSettings

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import aiohttp
 import pytest
 
-from raftlog.api.http.server import HttpServer
+from raftlog.api.http.server.server import HttpServer
 from raftlog.errors import (
     ChangeRefused,
     DeadlineExceeded,
@@ -350,12 +350,12 @@ async def test_brokers_and_partitions_of_a_real_broker(real):
     assert partition["version"] == rows[0]["version"] > 0
 
 
-LEVEL = "/v1/config/log_level/raftlog.api.http.app"
+LEVEL = "/v1/config/log_level/raftlog.api.http.server.app"
 
 
 @pytest.fixture
 def app_logger():
-    found = logging.getLogger("raftlog.api.http.app")
+    found = logging.getLogger("raftlog.api.http.server.app")
     before = found.level
     yield found
     found.setLevel(before)
@@ -371,7 +371,7 @@ async def test_a_log_level_for_a_while(api, app_logger, monkeypatch):
     assert 590 <= shown["expires"] <= 600
     assert app_logger.isEnabledFor(logging.DEBUG)
     monkeypatch.undo()
-    handlers._restore("raftlog.api.http.app")
+    handlers._restore("raftlog.api.http.server.app")
     assert (await api.get(LEVEL))[1] == before
 
 
@@ -379,7 +379,7 @@ async def test_the_second_change_of_a_level_goes_back_to_what_was_first(api, app
     first = app_logger.level
     for level in ("debug", "error"):
         await api.call("PUT", f"{LEVEL}?level={level}&expires=500")
-    api.server._app.router.find(LEVEL).handlers["PUT"].__self__._restore("raftlog.api.http.app")
+    api.server._app.router.find(LEVEL).handlers["PUT"].__self__._restore("raftlog.api.http.server.app")
     assert app_logger.level == first
 
 
@@ -387,7 +387,7 @@ async def test_loggers_are_listed(api, app_logger):
     _, rows = await api.get("/v1/loggers")
     names = [row["name"] for row in rows]
     assert names == sorted(names)
-    assert {"raftlog", "raftlog.api.http.app", "raftlog.partitions"} <= {*names}
+    assert {"raftlog", "raftlog.api.http.server.app", "raftlog.partitions"} <= {*names}
     assert all(name.split(".")[0] == "raftlog" for name in names)
 
 
@@ -395,7 +395,7 @@ async def test_a_log_level_for_good(api, app_logger, caplog):
     with caplog.at_level(logging.INFO, "raftlog.api.http.admin"):
         _, shown = await api.call("PUT", LEVEL + "?level=warning&expires=0")
     assert [record.getMessage() for record in caplog.records] == ["log_level_changed"]
-    assert shown == {"name": "raftlog.api.http.app", "level": "warning", "expires": None}
+    assert shown == {"name": "raftlog.api.http.server.app", "level": "warning", "expires": None}
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import socket
 import orjson
 import pytest
 
-from raftlog.api.http import paced_answer, tail
-from raftlog.api.http.answer_memory import UNCHARGED_BYTES, AnswerMemory
+from raftlog.api.http.records import tail
+from raftlog.api.http.server import paced_answer
+from raftlog.api.http.server.answer_memory import UNCHARGED_BYTES, AnswerMemory
 from raftlog.config import MIB
 from raftlog.errors import MemoryBudgetExceeded
 from raftlog.records import NewRecord, build_batch

@@ -7,8 +7,8 @@ import zlib
 
 import pytest
 
-from raftlog.api.http.content_encoding import PIECE_BYTES_MAX, ContentDecoder
-from raftlog.api.http.problems import HttpProblem
+from raftlog.api.http.server.content_encoding import PIECE_BYTES_MAX, ContentDecoder
+from raftlog.api.http.server.problems import HttpProblem
 from raftlog.records import build_batch
 from tests.api.raw import answer_to, exchange, head, post
 

@@ -6,10 +6,10 @@ import io
 import orjson
 import pytest
 
-from raftlog.api.http.large_records import PARSED_BYTES_MAX, VALUE_BYTES_MAX, parse_in_steps
-from raftlog.api.http.media import Format
-from raftlog.api.http.new_records import parse_records
-from raftlog.api.http.problems import HttpProblem
+from raftlog.api.http.records.large_records import PARSED_BYTES_MAX, VALUE_BYTES_MAX, parse_in_steps
+from raftlog.api.http.records.new_records import parse_records
+from raftlog.api.http.server.media import Format
+from raftlog.api.http.server.problems import HttpProblem
 from raftlog.config import MIB
 from raftlog.partitions.routing.partition import CALL_BATCHES_MAX
 from raftlog.records import Compression, build_batch

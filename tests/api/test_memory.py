@@ -6,8 +6,8 @@ import io
 import orjson
 import pytest
 
-from raftlog.api.http import bodies
-from raftlog.api.http.held_memory import WAITING_MAX, HeldMemory
+from raftlog.api.http.server import bodies
+from raftlog.api.http.server.held_memory import WAITING_MAX, HeldMemory
 from raftlog.config import MIB
 from raftlog.errors import MemoryBudgetExceeded
 from raftlog.partitions.deadline import deadline_in

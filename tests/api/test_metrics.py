@@ -9,11 +9,11 @@ import pytest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
-from raftlog.api.http import metrics
-from raftlog.api.http.answer_memory import AnswerMemory
-from raftlog.api.http.measured import STREAM, HttpMeasured
-from raftlog.api.http.metrics import Metrics
-from raftlog.api.http.metrics_partitions import OTHERS, TOPICS_MAX, partition_families
+from raftlog.api.http.metrics import metrics
+from raftlog.api.http.metrics.measured import STREAM, HttpMeasured
+from raftlog.api.http.metrics.metrics import Metrics
+from raftlog.api.http.metrics.partitions import OTHERS, TOPICS_MAX, partition_families
+from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.config import MIB
 from raftlog.errors import InvalidTopic
 from raftlog.partitions.controller.machine.naming import check_topic_name

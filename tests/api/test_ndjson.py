@@ -8,9 +8,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from raftlog.api.http import ndjson_ingest
-from raftlog.api.http.line_splitter import LineSplitter
-from raftlog.api.http.ndjson_report import StreamReport
+from raftlog.api.http.records import ndjson_ingest
+from raftlog.api.http.records.line_splitter import LineSplitter
+from raftlog.api.http.records.ndjson_report import StreamReport
 from raftlog.config import MIB
 from raftlog.errors import DeadlineExceeded, NoLeader
 from raftlog.partitions.produce.streams import ProduceStream

@@ -9,7 +9,7 @@ import tempfile
 
 import pytest
 
-from raftlog.api.http import octet_stream
+from raftlog.api.http.records import octet_stream
 
 OCTETS = {"Content-Type": "application/octet-stream"}
 HEAD = (

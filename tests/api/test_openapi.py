@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from raftlog.api.http.app import HttpApp
-from raftlog.api.http.bodies import BodyReader
-from raftlog.api.http.ends import Ends
+from raftlog.api.http.server.app import HttpApp
+from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.ends import Ends
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.testing import BrokerProcess
 from raftlog.testing.http import ask

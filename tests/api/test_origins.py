@@ -2,8 +2,8 @@
 
 import pytest
 
-from raftlog.api.http.origins import allowed_host, is_loopback
-from raftlog.api.http.server import HttpServer
+from raftlog.api.http.server.origins import allowed_host, is_loopback
+from raftlog.api.http.server.server import HttpServer
 from raftlog.errors import InvalidArgument
 from tests.api.raw import answer_to, head, post
 

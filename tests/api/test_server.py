@@ -10,7 +10,7 @@ import pytest
 import raftlog
 from raftlog import errors
 from raftlog.api.codes import status_and_code
-from raftlog.api.http.server import HttpServer, connections_within
+from raftlog.api.http.server.server import HttpServer, connections_within
 from raftlog.errors import InvalidArgument, RaftlogError
 
 

@@ -6,7 +6,7 @@ import contextlib
 import orjson
 from crc32c import crc32c
 
-from raftlog.api.http import tail
+from raftlog.api.http.records import tail
 from raftlog.errors import NoLeader
 from raftlog.records import NewRecord, build_batch
 

@@ -24,7 +24,7 @@ ANSWERS: dict[str, Any] = {
     "reconfigurations": [MOVE],
     "local_replicas": [results.LocalReplica("orders", 0, None, False, True, (1, 2), 4096, "follows nobody")],
     "local_summary": results.LocalSummary(5, 1, 2),
-    "balancer_status": results.Balancer("continuous", "stalled", (3,), (), 1.5, 4, ("no host is left",)),
+    "balancer_status": results.BalancerStatus("continuous", "stalled", (3,), (), 1.5, 4, ("no host is left",)),
     "rebalance": 7,
     "cluster_config": results.ClusterConfig(31, {"balancer.mode": MODE, "balancer.moves.max": COUNT}),
     "alter_cluster_config": 32,

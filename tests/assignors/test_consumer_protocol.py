@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.assignors import (
-    Assignment,
+    MemberAssignment,
     Subscription,
     decode_assignment,
     decode_subscription,
@@ -45,7 +45,7 @@ def test_a_subscription_comes_back_as_far_as_its_version_goes(said: Subscription
 @FEW
 @given(PARTITIONS, st.none() | st.binary(max_size=10))
 def test_an_assignment_comes_back(partitions: tuple[TopicPartition, ...], user_data: bytes | None) -> None:
-    assert decode_assignment(encode_assignment(partitions, user_data)) == Assignment(partitions, user_data)
+    assert decode_assignment(encode_assignment(partitions, user_data)) == MemberAssignment(partitions, user_data)
 
 
 @FEW
@@ -77,7 +77,7 @@ def test_a_later_version_is_read_as_far_as_it_is_known() -> None:
 
 
 def test_no_bytes_are_no_assignment() -> None:
-    assert decode_assignment(b"") == Assignment()
+    assert decode_assignment(b"") == MemberAssignment()
 
 
 @pytest.mark.parametrize("cut", range(27))

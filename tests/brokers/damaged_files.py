@@ -12,7 +12,7 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from raftlog.cli.log_compare import compare_logs
+from raftlog.cli.log.compare import compare_logs
 from raftlog.errors import CorruptBatch, RaftlogError, Unavailable
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in

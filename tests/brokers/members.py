@@ -6,7 +6,7 @@ from raftlog.assignors import Subscription, decode_assignment, encode_assignment
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.records import Protocol
-from raftlog.partitions.groups.requests import Heartbeat, Join, Joined, Leave, MemberToLeave, Sync
+from raftlog.partitions.groups.requests import GroupHeartbeat, Join, Joined, Leave, MemberToLeave, Sync
 from raftlog.partitions.groups.results import Left, MemberIdentity, OffsetCommit
 from raftlog.types import Offset, TopicPartition
 from tests.brokers.conftest import Brokers
@@ -67,7 +67,7 @@ class Member:
         return await self.sync()
 
     async def heartbeat(self, wait_ms: int = 0) -> None:
-        beat = Heartbeat(self.group, self.member_id, self.generation, self._instance_id, wait_ms)
+        beat = GroupHeartbeat(self.group, self.member_id, self.generation, self._instance_id, wait_ms)
         await self.broker.groups.heartbeat(beat, deadline=soon())
 
     async def commit(self, offset: int, partition: int = 0, metadata: str = "") -> None:

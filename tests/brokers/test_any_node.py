@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from click.testing import CliRunner
 
-from raftlog.cli.log import log
+from raftlog.cli.log.verbs import log
 from raftlog.cli.outcome import CommandFailed
 from raftlog.errors import (
     InvalidArgument,

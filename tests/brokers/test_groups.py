@@ -25,7 +25,7 @@ from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups import service
 from raftlog.partitions.groups.coordinator import Coordinator
-from raftlog.partitions.groups.requests import Heartbeat, Leave, MemberToLeave
+from raftlog.partitions.groups.requests import GroupHeartbeat, Leave, MemberToLeave
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit, ResetTo
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import OffsetRange
@@ -282,7 +282,7 @@ async def test_nobody_is_refused_by_a_coordinator_that_may_have_been_deposed(top
     stranger = MemberIdentity("stranger", 1)
     for refused in (
         lambda: commit(member.broker, {0: 1}, member=stranger),
-        lambda: member.broker.groups.heartbeat(Heartbeat(G, *stranger), deadline=soon()),
+        lambda: member.broker.groups.heartbeat(GroupHeartbeat(G, *stranger), deadline=soon()),
         lambda: member.broker.groups.leave(Leave(G, (MemberToLeave("stranger"),)), deadline=soon()),
     ):
         doubts.clear()

@@ -2,8 +2,8 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from raftlog.api.http.measured import HttpMeasured
-from raftlog.api.http.metrics import Metrics
+from raftlog.api.http.metrics.measured import HttpMeasured
+from raftlog.api.http.metrics.metrics import Metrics
 from raftlog.partitions.deadline import deadline_in
 from raftlog.records import NewRecord
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from raftlog.cli import cluster_health as health_command
+from raftlog.cli.cluster import health as health_command
 from raftlog.client import BrokerClient, ClusterHealth
 from raftlog.client.answers import cluster_health
 from tests.cli.told import Told

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from raftlog.cli.survival import _compare, _Ledger
+from raftlog.cli.dev.survival import _compare, _Ledger
 
 
 def test_the_demo_passes_and_leaves_nothing_behind(run: Any, tmp_path: Path) -> None:

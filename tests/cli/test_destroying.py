@@ -6,7 +6,7 @@ from typing import Any, Final
 import click
 import pytest
 
-from raftlog.cli.topic_change import deleting_changes
+from raftlog.cli.topic.change import deleting_changes
 from raftlog.testing import BrokerProcess
 from tests.cli.test_help import ALL
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from raftlog.cli.dev import plan
-from raftlog.cli.dev_plan import check_plan
+from raftlog.cli.dev.plan import check_plan
+from raftlog.cli.dev.verb import plan
 from raftlog.cli.outcome import CommandFailed
 from raftlog.testing.http import ask
 

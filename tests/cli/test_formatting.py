@@ -6,9 +6,9 @@ from typing import Any
 import click
 import pytest
 
-from raftlog.cli.formatting import format_printer, json_printer, keyed_printer, value_printer
+from raftlog.cli.consume.formatting import format_printer, json_printer, keyed_printer, value_printer
 from raftlog.cli.json_lines import read_json_line
-from raftlog.cli.routing import Layout, router_for
+from raftlog.cli.produce.routing import RecordLayout, router_for
 from raftlog.records import NewRecord
 
 
@@ -23,7 +23,7 @@ def test_values() -> None:
 
 @pytest.mark.parametrize("line", [b"k:v", b":v", b"k:", b"k:v:w", b"plain", b"", b"\xff:\x00"])
 def test_a_key_separator_is_undone_exactly(line: bytes) -> None:
-    for _partition, records in router_for(Layout(1, key_separator=b":")).route([line]):
+    for _partition, records in router_for(RecordLayout(1, key_separator=b":")).route([line]):
         stored = records[0]
         assert not isinstance(stored, bytes)
         assert keyed_printer(b":")(0, [record(stored.value, stored.key)]) == line + b"\n"

@@ -5,7 +5,7 @@ from typing import Any
 import click
 import pytest
 
-from raftlog.cli.gossip_options import gossip_settings_from
+from raftlog.cli.serve.gossip_options import gossip_settings_from
 from raftlog.cluster_secret import ClusterSecret
 from raftlog.partitions.gossip import GossipSettings
 from tests.cluster_secret import SECRET

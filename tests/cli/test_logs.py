@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from raftlog import events
-from raftlog.cli.event_limit import EventLimit
-from raftlog.cli.log_lines import formatter
+from raftlog.cli.serve.event_limit import EventLimit
+from raftlog.cli.serve.log_lines import formatter
 from raftlog.events import EVENTS, event
 
 LOGGER = logging.getLogger("raftlog.tests")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from raftlog.cli import cluster_members
+from raftlog.cli.cluster import members as cluster_members
 from tests.cli.told import Told
 
 MEMBER = {

@@ -14,16 +14,17 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from raftlog.cli import rolling, rolling_steps
-from raftlog.cli.dev_control import SOCKET_NAME, DevControl, give_order
+from raftlog.cli.cluster.upgrade import upgrade
+from raftlog.cli.dev.control import SOCKET_NAME, DevControl, give_order
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.rolling import rolling_restart
-from raftlog.cli.rolling_cluster import Leaders, Seen
-from raftlog.cli.rolling_lagging import Lagging, why_not_healthy, why_not_whole
-from raftlog.cli.rolling_record import RollingRecord
-from raftlog.cli.rolling_restarters import CommandRestarter, DevRestarter
-from raftlog.cli.rolling_steps import RollingRestart, Step, Unit
-from raftlog.cli.upgrade import upgrade
+from raftlog.cli.rolling import steps as rolling_steps
+from raftlog.cli.rolling import verb as rolling
+from raftlog.cli.rolling.cluster import ClusterLook, LeaderView
+from raftlog.cli.rolling.lagging import RestartLag, why_not_healthy, why_not_whole
+from raftlog.cli.rolling.record import RollingRecord
+from raftlog.cli.rolling.restarters import CommandRestarter, DevRestarter
+from raftlog.cli.rolling.steps import RestartUnit, RollingRestart, RollingStep
+from raftlog.cli.rolling.verb import rolling_restart
 from raftlog.client import BrokerDescription, ClusterHealth
 from raftlog.client.answers import broker_description, cluster_health
 from raftlog.errors import InvalidArgument, Unavailable
@@ -32,7 +33,7 @@ from tests.cli.writing import Writing
 from tests.integration.cluster_load import create_topic
 from tests.layouts import DOCS
 
-UNITS = [Unit(node, (node,)) for node in (1, 2, 3)]
+UNITS = [RestartUnit(node, (node,)) for node in (1, 2, 3)]
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +54,7 @@ class FakeCluster:
         self.failures = 0
         """So many questions end without an answer."""
 
-    async def look(self) -> Seen:
+    async def look(self) -> ClusterLook:
         if self.failures:
             self.failures -= 1
             raise Unavailable("nobody answers")
@@ -67,7 +68,7 @@ class FakeCluster:
             controller_id=self.controller,
             nodes_down=sorted(self.down),
         )
-        return Seen(brokers, health, frozenset(self.in_maintenance), dict(self.epochs))
+        return ClusterLook(brokers, health, frozenset(self.in_maintenance), dict(self.epochs))
 
     async def set_maintenance(self, node: int, is_on: bool) -> None:
         (self.in_maintenance.add if is_on else self.in_maintenance.discard)(node)
@@ -76,21 +77,21 @@ class FakeCluster:
     async def why_leading(self, node: int) -> str | None:
         return None
 
-    async def leaders(self) -> Leaders:
-        return Leaders(Counter({2: 4}), Counter(), Counter())
+    async def leaders(self) -> LeaderView:
+        return LeaderView(Counter({2: 4}), Counter(), Counter())
 
     async def ask_others_than(self, nodes: Sequence[int]) -> None:
         pass
 
     # the restarter
 
-    async def restart(self, unit: Unit) -> dict[str, Any]:
+    async def restart(self, unit: RestartUnit) -> dict[str, Any]:
         self.journal.append(f"restart {unit.node_id}")
         self.down.discard(unit.node_id)
         self.epochs[unit.node_id] += 1
         return {}
 
-    def how(self, unit: Unit) -> str:
+    def how(self, unit: RestartUnit) -> str:
         return f"start {unit.node_id}"
 
 
@@ -132,10 +133,14 @@ def health_of(lacking: list[str]) -> ClusterHealth:
 
 
 async def roll(
-    cluster: FakeCluster, units: Sequence[Unit] = UNITS, timeout_s: float = 5.0, *, keep_maintenance: bool = False
-) -> list[Step]:
-    steps: list[Step] = []
-    done: list[Unit] = []
+    cluster: FakeCluster,
+    units: Sequence[RestartUnit] = UNITS,
+    timeout_s: float = 5.0,
+    *,
+    keep_maintenance: bool = False,
+) -> list[RollingStep]:
+    steps: list[RollingStep] = []
+    done: list[RestartUnit] = []
     rolling = RollingRestart(
         cluster,
         cluster,
@@ -226,7 +231,7 @@ async def test_nobody_is_stopped_while_replicas_are_missing() -> None:
 
 async def test_replicas_that_are_a_moment_behind_under_load_are_waited_for_once() -> None:
     """With many busy partitions some are behind in every look, and each look finds others."""
-    lagging = Lagging()
+    lagging = RestartLag()
     assert lagging.of(health_of(["t/0", "t/1"]), 1.0) == ["t/0", "t/1"]
     assert lagging.of(health_of(["t/1", "t/2"]), 1.5) == ["t/1"]
     assert lagging.of(health_of(["t/0"]), 2.0) == []
@@ -246,7 +251,7 @@ def test_a_partition_that_elects_now_is_waited_for() -> None:
 
 async def test_a_broker_that_does_not_come_back_ends_the_run() -> None:
     class Lost(FakeCluster):
-        async def restart(self, unit: Unit) -> dict[str, Any]:
+        async def restart(self, unit: RestartUnit) -> dict[str, Any]:
             await super().restart(unit)
             self.down.add(unit.node_id)
             return {}
@@ -269,7 +274,7 @@ def rolled(cluster: FakeCluster, tmp_path: Path, *, timeout_s: float = 0.02) -> 
 
 def test_a_broker_that_is_left_in_maintenance_is_named_with_the_way_out(tmp_path: Path) -> None:
     class Lost(FakeCluster):
-        async def restart(self, unit: Unit) -> dict[str, Any]:
+        async def restart(self, unit: RestartUnit) -> dict[str, Any]:
             self.down.add(unit.node_id)
             raise CommandFailed("node 2 ended at once")
 
@@ -316,7 +321,7 @@ async def test_ctrl_c_names_what_is_left_in_maintenance(tmp_path: Path, capsys: 
     began = asyncio.Event()
 
     class Slow(FakeCluster):
-        async def restart(self, unit: Unit) -> dict[str, Any]:
+        async def restart(self, unit: RestartUnit) -> dict[str, Any]:
             began.set()
             await asyncio.Event().wait()
             return {}
@@ -332,7 +337,7 @@ async def test_ctrl_c_names_what_is_left_in_maintenance(tmp_path: Path, capsys: 
 
 async def test_a_command_that_restarts_nothing_is_noticed() -> None:
     class Idle(FakeCluster):
-        async def restart(self, unit: Unit) -> dict[str, Any]:
+        async def restart(self, unit: RestartUnit) -> dict[str, Any]:
             return {}
 
     with pytest.raises(CommandFailed, match="node 2 was not started again: it is in the same life as before"):
@@ -380,25 +385,25 @@ def test_the_workers_of_a_node_stop_together(tmp_path: Path) -> None:
     nodes = [{"node_id": node, "http": "x", "command": ["python", "-m", "raftlog.cli"]} for node in (1, 2)]
     restarter = DevRestarter(tmp_path, nodes, "/other/python")
     brokers = [broker(node, host=f"dev-{node % 1000}") for node in (1, 2, 1001, 1002)]
-    assert restarter.units(brokers) == [Unit(1, (1, 1001)), Unit(2, (2, 1002))]
-    assert restarter.how(Unit(1, (1,))) == "/other/python -P -m raftlog.cli"
+    assert restarter.units(brokers) == [RestartUnit(1, (1, 1001)), RestartUnit(2, (2, 1002))]
+    assert restarter.how(RestartUnit(1, (1,))) == "/other/python -P -m raftlog.cli"
     without_node_2 = [broker(1, host="dev-1"), broker(1001, host="dev-1")]
-    assert restarter.units(without_node_2) == [Unit(1, (1, 1001))]
+    assert restarter.units(without_node_2) == [RestartUnit(1, (1, 1001))]
 
 
 async def test_a_command_for_each_broker(tmp_path: Path) -> None:
     brokers = [broker(1), broker(2, host="-oProxyCommand=evil")]
     there = tmp_path / "there"
     restarter = CommandRestarter(f"sh -c 'echo {{node_id}} at {{http}} > {there}'", brokers, 5)
-    assert await restarter.restart(Unit(1, (1,))) == {}
+    assert await restarter.restart(RestartUnit(1, (1,))) == {}
     assert there.read_text() == "1 at 127.0.0.1:8001\n"
     restarter = CommandRestarter("sh -c 'echo no unit of this name; exit 5'", brokers, 5)
     with pytest.raises(CommandFailed, match="exit code 5: no unit of this name"):
-        await restarter.restart(Unit(1, (1,)))
+        await restarter.restart(RestartUnit(1, (1,)))
     with pytest.raises(CommandFailed, match="did not end within"):
-        await CommandRestarter("sleep 60", brokers, 0.05).restart(Unit(1, (1,)))
+        await CommandRestarter("sleep 60", brokers, 0.05).restart(RestartUnit(1, (1,)))
     with pytest.raises(CommandFailed, match=r"no \{host\} that a command could be given"):
-        CommandRestarter("ssh {host} true", brokers, 5).how(Unit(2, (2,)))
+        CommandRestarter("ssh {host} true", brokers, 5).how(RestartUnit(2, (2,)))
     with pytest.raises(click.UsageError, match="cannot be read"):
         CommandRestarter("ssh '", brokers, 5)
 

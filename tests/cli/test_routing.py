@@ -6,12 +6,12 @@ import pytest
 
 from raftlog.cli.json_lines import milliseconds
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.routing import Layout, router_for
+from raftlog.cli.produce.routing import RecordLayout, router_for
 from raftlog.records import NewRecord
 from raftlog.records.partitioner import hash_by_name
 
 
-def routed(layout: Layout, lines: list[bytes], pieces: random.Random | None = None) -> dict[int, list[NewRecord]]:
+def routed(layout: RecordLayout, lines: list[bytes], pieces: random.Random | None = None) -> dict[int, list[NewRecord]]:
     """All records by partition, the lines handed over in pieces of random size."""
     router = router_for(layout)
     result: dict[int, list[NewRecord]] = {}
@@ -27,18 +27,18 @@ def routed(layout: Layout, lines: list[bytes], pieces: random.Random | None = No
 
 
 LAYOUTS = [
-    Layout(1),
-    Layout(3),
-    Layout(3, partition=2),
-    Layout(5, key_separator=b": "),
-    Layout(5, key_separator=b":", partitioner="crc32"),
-    Layout(1, key_separator=b":"),
-    Layout(4, number_keys=True),
+    RecordLayout(1),
+    RecordLayout(3),
+    RecordLayout(3, partition=2),
+    RecordLayout(5, key_separator=b": "),
+    RecordLayout(5, key_separator=b":", partitioner="crc32"),
+    RecordLayout(1, key_separator=b":"),
+    RecordLayout(4, number_keys=True),
 ]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_pieces_make_no_difference(layout: Layout) -> None:
+def test_pieces_make_no_difference(layout: RecordLayout) -> None:
     lines = [b"%d: value %d" % (n % 11, n) if n % 3 else b"no key %d" % n for n in range(200)]
     whole = routed(layout, lines)
     assert sum(map(len, whole.values())) == len(lines)
@@ -47,12 +47,12 @@ def test_pieces_make_no_difference(layout: Layout) -> None:
 
 
 def test_values_go_in_turn() -> None:
-    assert routed(Layout(2), [b"a", b"b", b"c"]) == {0: [NewRecord(b"a"), NewRecord(b"c")], 1: [NewRecord(b"b")]}
+    assert routed(RecordLayout(2), [b"a", b"b", b"c"]) == {0: [NewRecord(b"a"), NewRecord(b"c")], 1: [NewRecord(b"b")]}
 
 
 def test_keys_are_cut_at_the_first_separator() -> None:
     lines = [b"k=v=w", b"=v", b"k=", b"", b"nothing"]
-    assert routed(Layout(1, key_separator=b"="), lines)[0] == [
+    assert routed(RecordLayout(1, key_separator=b"="), lines)[0] == [
         NewRecord(b"v=w", b"k"),
         NewRecord(b"v", b""),
         NewRecord(b"", b"k"),
@@ -63,7 +63,7 @@ def test_keys_are_cut_at_the_first_separator() -> None:
 
 @pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
 def test_keys_choose_as_the_broker_would(partitioner: str) -> None:
-    layout = Layout(7, key_separator=b"=", partitioner=partitioner)
+    layout = RecordLayout(7, key_separator=b"=", partitioner=partitioner)
     for partition, records in routed(layout, [b"key%d=v" % n for n in range(50)]).items():
         for record in records:
             assert record.key is not None
@@ -72,7 +72,7 @@ def test_keys_choose_as_the_broker_would(partitioner: str) -> None:
 
 def test_a_record_without_a_key_goes_by_its_number() -> None:
     lines = [b"k=1", b"x", b"y", b"k=2", b"z"]
-    result = routed(Layout(3, key_separator=b"="), lines)
+    result = routed(RecordLayout(3, key_separator=b"="), lines)
     places = {record.value: partition for partition, records in result.items() for record in records}
     assert (places[b"x"], places[b"y"], places[b"z"]) == (1, 2, 1)
 
@@ -83,12 +83,12 @@ def test_json_lines_in_full() -> None:
         b' "headers": [{"name": "h", "value": "AQI="}, {"name": "n", "value": null}], "topic": "t", "offset": 3}'
     )
     expected = NewRecord(b'{"a":[1,null]}', b"k", 1000, [("h", b"\x01\x02"), ("n", None)])
-    assert routed(Layout(4, json_lines=True), [line]) == {2: [expected]}
+    assert routed(RecordLayout(4, json_lines=True), [line]) == {2: [expected]}
 
 
 def test_json_lines_defaults() -> None:
     lines = [b"{}", b'{"value": "x"}', b'{"value": "/w==", "encoding": {"value": "base64"}}']
-    result = routed(Layout(3, json_lines=True), lines)
+    result = routed(RecordLayout(3, json_lines=True), lines)
     assert {partition: records[0].value for partition, records in result.items()} == {0: None, 1: b"x", 2: b"\xff"}
 
 
@@ -110,7 +110,7 @@ def test_json_lines_defaults() -> None:
 )
 def test_lines_that_are_no_records(line: bytes, why: str) -> None:
     with pytest.raises(CommandFailed, match=r"line 2 ") as raised:
-        routed(Layout(1, json_lines=True), [b"{}", line])
+        routed(RecordLayout(1, json_lines=True), [b"{}", line])
     assert why in str(raised.value)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.resume import Progress
-from raftlog.cli.sending import Sender
-from raftlog.cli.summary import Summary
+from raftlog.cli.produce.resume import ResumePoint
+from raftlog.cli.produce.sending import LineSender
+from raftlog.cli.produce.summary import Summary
 from raftlog.client import Producer
 from raftlog.errors import InvalidArgument, OutcomeUnknown, RaftlogError, RecordTooLarge, Unavailable
 from raftlog.records import BatchHeader, NewRecord, build_batch
@@ -21,12 +21,14 @@ ALL = [value for batch in BATCHES for value in batch]
 
 
 @asynccontextmanager
-async def sending(broker: FakeBroker, expected: Progress | None = None, **settings: Any) -> AsyncIterator[Sender]:
+async def sending(
+    broker: FakeBroker, expected: ResumePoint | None = None, **settings: Any
+) -> AsyncIterator[LineSender]:
     """A sender to topic `t` of a broker."""
     async with serving(broker):
         producer = Producer([broker.address], **{"stops_at_failure": True, "buffer_records": 1 << 30, **settings})
         try:
-            yield Sender(producer, "t", 4, expected)
+            yield LineSender(producer, "t", 4, expected)
         finally:
             await asyncio.gather(producer.close(), return_exceptions=True)
 
@@ -41,15 +43,15 @@ def at_batch(number: int, *what: str) -> Callable[[Partition, BatchHeader], Awai
     return fault
 
 
-async def send(to: Sender, *batches: list[bytes], partition: int = 0) -> None:
+async def send(to: LineSender, *batches: list[bytes], partition: int = 0) -> None:
     for batch in batches:
         await to.put(partition, batch, sum(map(len, batch)))
     await to.finish()
 
 
 @pytest.mark.parametrize("what", ["lose-answer", "lose-request", "refuse", "504 50401"])
-@pytest.mark.parametrize("expected", [None, Progress([0], [0])])
-async def test_what_went_wrong_for_a_while_is_settled(what: str, expected: Progress | None) -> None:
+@pytest.mark.parametrize("expected", [None, ResumePoint([0], [0])])
+async def test_what_went_wrong_for_a_while_is_settled(what: str, expected: ResumePoint | None) -> None:
     broker = FakeBroker(t=1)
     broker.fault = at_batch(1, what, what)
     async with sending(broker, expected) as to:
@@ -125,7 +127,7 @@ async def test_only_what_has_no_outcome_may_be_stored(
 
 async def test_a_stranger_is_noticed_at_the_next_answer() -> None:
     broker = FakeBroker(t=1)
-    async with sending(broker, Progress([0], [0])) as to:
+    async with sending(broker, ResumePoint([0], [0])) as to:
         await send(to, BATCHES[0])
         broker.topics["t"][0].append(bytes(build_batch([NewRecord(b"a stranger's")])))
         with pytest.raises(CommandFailed, match="stands at offset 4 where this producer left it at 3"):
@@ -135,7 +137,7 @@ async def test_a_stranger_is_noticed_at_the_next_answer() -> None:
 async def test_what_is_there_already_counts() -> None:
     broker = FakeBroker(t=1)
     broker.topics["t"][0].append(bytes(build_batch([b"before", b"a", b"b", b"c"])))
-    async with sending(broker, Progress([1], [3])) as to:
+    async with sending(broker, ResumePoint([1], [3])) as to:
         await send(to, *BATCHES[1:])
         assert (to.lanes[0].base, to.lanes[0].confirmed) == (1, 6)
 

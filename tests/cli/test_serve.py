@@ -189,6 +189,8 @@ def test_a_bad_topic_setting(run: Any) -> None:
 
 
 def test_serving_carries_no_client_and_no_terminal_library() -> None:
-    code = "import sys, raftlog.cli.serve; print(*sorted({'rich', 'structlog', 'raftlog.client'} & set(sys.modules)))"
+    code = (
+        "import sys, raftlog.cli.serve.verb; print(*sorted({'rich', 'structlog', 'raftlog.client'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=True)
     assert done.stdout == b"\n"

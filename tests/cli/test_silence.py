@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from raftlog.cli.entry import raftlog
 from raftlog.client import slow_answers
 from raftlog.client.slow_answers import SlowAnswers
-from raftlog.client.transport import Transport
+from raftlog.client.transport import HttpTransport
 from tests.cli.test_destroying import flags_of
 from tests.cli.test_help import ALL
 
@@ -85,7 +85,7 @@ def test_a_broker_that_does_not_answer_is_named(
         await asyncio.Event().wait()
         raise AssertionError("nobody sets it")
 
-    monkeypatch.setattr(Transport, "_send", wait)
+    monkeypatch.setattr(HttpTransport, "_send", wait)
     monkeypatch.setattr(SlowAnswers, "_warn", warn_and_end)
     monkeypatch.setattr(slow_answers, "WARN_AFTER_S", 0.01)
     words = [*verb.split(), *ARGUMENTS.get(verb, "t").split(), "--bootstrap", "127.0.0.1:1"]

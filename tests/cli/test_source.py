@@ -7,11 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.source import Source
+from raftlog.cli.produce.source import InputSource
 
 
 async def read(paths: list[Path], chunk_bytes: int, limit: int = 1 << 20) -> list[bytes]:
-    source = Source([str(path) for path in paths], chunk_bytes, limit)
+    source = InputSource([str(path) for path in paths], chunk_bytes, limit)
     return [line async for lines in source.lines() for line in lines]
 
 
@@ -28,7 +28,7 @@ async def test_files_are_read_one_after_another(tmp_path: Path) -> None:
     first, second = tmp_path / "1", tmp_path / "2"
     first.write_bytes(b"a\nb")
     second.write_bytes(b"c\n")
-    source = Source([str(first), str(second)], 100, 100)
+    source = InputSource([str(first), str(second)], 100, 100)
     assert source.size_bytes == 5
     assert [line async for lines in source.lines() for line in lines] == [b"a", b"b", b"c"]
 

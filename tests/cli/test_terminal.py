@@ -14,7 +14,8 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from raftlog.cli import log_lines, logs, progress, tables
+from raftlog.cli import progress, tables
+from raftlog.cli.serve import log_lines, logs
 from raftlog.testing import BrokerProcess
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import click
 import pytest
 
-from raftlog.cli import workers
-from raftlog.cli.workers import secret_flags, worker_flags
+from raftlog.cli.serve import workers
+from raftlog.cli.serve.workers import secret_flags, worker_flags
 from raftlog.cluster_secret import create_secret, read_secret
 from raftlog.testing.ports import address_of, hold_port
 
@@ -45,7 +45,7 @@ while True:
 SUPERVISOR = """
 import asyncio, sys
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.workers import _supervise
+from raftlog.cli.serve.workers import _supervise
 commands = [[sys.executable, "-c", script, str(number)] for number, script in enumerate(sys.argv[2:], start=1)]
 try:
     asyncio.run(_supervise(commands, sys.argv[1]))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from raftlog.api.http.server import HttpServer
+from raftlog.api.http.server.server import HttpServer
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.testing import Cluster

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from raftlog.client import Consumer, ConsumerRecord, Fetched, RebalanceListener
-from raftlog.client.reading import Reading
+from raftlog.client.reading import FetchedRecords
 from raftlog.errors import (
     InvalidArgument,
     InvalidBatch,
@@ -201,7 +201,7 @@ async def test_an_offset_that_is_gone_is_reset_and_told(served: Served, policy: 
 def test_what_is_held_is_given_before_reading_goes_on_elsewhere(begin: int) -> None:
     partition = Partition(0)
     fill(partition, range(60))
-    reading = Reading(FIRST, Offset(0))
+    reading = FetchedRecords(FIRST, Offset(0))
     reading.accept(Fetched(b"".join(partition.batches[:2]), Offset(60), Offset(0)))
     assert offsets(reading.take(5)) == [0, 1, 2, 3, 4]
     reading.go_on_at(Offset(begin))

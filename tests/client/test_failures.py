@@ -5,7 +5,7 @@ import pytest
 
 from raftlog import errors
 from raftlog.api.codes import STATUS_AND_CODE
-from raftlog.api.http.problems import error_body
+from raftlog.api.http.server.problems import error_body
 from raftlog.client.failures import error_of, failure_of
 from raftlog.types import TopicPartition
 

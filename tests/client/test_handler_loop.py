@@ -18,7 +18,7 @@ from raftlog.client import (
     RejectRecord,
     deserialize_json,
 )
-from raftlog.client.progress import Progress
+from raftlog.client.progress import HandledOffsets
 from raftlog.errors import InvalidArgument
 from raftlog.types import Offset, TopicPartition
 
@@ -255,7 +255,7 @@ async def test_what_cannot_be_is_refused(live: str) -> None:
 
 
 def test_progress_is_the_first_that_is_not_finished() -> None:
-    progress = Progress()
+    progress = HandledOffsets()
     assert progress.to_commit() is None
     for offset in (3, 4, 7):
         progress.begin(Offset(offset))

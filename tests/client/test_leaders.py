@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from raftlog.client import BrokerClient
-from raftlog.client.leaders import Leaders
+from raftlog.client.leaders import LeaderCache
 from raftlog.errors import OutcomeUnknown, Unavailable
 from raftlog.records import build_batch
 from raftlog.types import TopicPartition
@@ -104,7 +104,7 @@ async def test_a_hint_that_is_no_address_is_none(scripted: Any, brokers: Brokers
 
 
 def test_it_remembers_only_so_many() -> None:
-    leaders = Leaders(places_max=2)
+    leaders = LeaderCache(places_max=2)
     for number in range(3):
         leaders.learn(TopicPartition("t", number), f"h:{number + 1}")
         leaders.address_of(TopicPartition("t", 0))

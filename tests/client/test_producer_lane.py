@@ -1,4 +1,4 @@
-"""`Lane` alone: the client that it calls answers when and what the test says."""
+"""`ProducerLane` alone: the client that it calls answers when and what the test says."""
 
 import asyncio
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ import pytest
 from raftlog.client.answers import Produced, ProducerIdentity
 from raftlog.client.delivery import Delivery
 from raftlog.client.identities import Identities
-from raftlog.client.producer_lane import SEQUENCES, Lane
+from raftlog.client.producer_lane import SEQUENCES, ProducerLane
 from raftlog.client.producer_settings import SEQUENCE_WINDOW, ProducerSettings
 from raftlog.errors import DuplicateSequence, InvalidBatch, OutcomeUnknown, RaftlogError, Unavailable, UnknownProducer
 from raftlog.records import BatchHeader, Compression, read_header
@@ -71,7 +71,7 @@ class Bench:
         self.client: Any = Client()
         self._identities = Identities(self.client, 1_000)
         checked = ProducerSettings(**{**SETTINGS, **settings})
-        self.lane = Lane(PLACE, self.client, checked, self._identities, checked.batch_bytes, lambda batch: None)
+        self.lane = ProducerLane(PLACE, self.client, checked, self._identities, checked.batch_bytes, lambda batch: None)
 
     async def add(self, count: int) -> list[Delivery]:
         """So many records, each of which is as large as a batch may be by default."""

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from raftlog.client.failures import NotListening
-from raftlog.client.transport import Transport
+from raftlog.client.transport import HttpTransport
 from raftlog.errors import OutcomeUnknown, Unavailable
 
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
@@ -45,7 +45,7 @@ class DyingBroker(FakeBroker):
 @pytest.mark.parametrize("method", ["DELETE", "PUT", "POST"])
 async def test_what_was_sent_on_a_connection_that_broke_may_have_happened(method: str) -> None:
     broker = DyingBroker()
-    async with broker as address, Transport([address]) as transport:
+    async with broker as address, HttpTransport([address]) as transport:
         await transport.request(method, "/t", timeout_s=5, repeatable=False)
         with pytest.raises(OutcomeUnknown):
             await transport.request(method, "/t", timeout_s=5, repeatable=False)
@@ -74,15 +74,15 @@ NO_LEADER = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n{}"
 @pytest.mark.parametrize("method", ["DELETE", "PUT", "POST"])
 async def test_a_change_of_which_one_attempt_was_lost_failed_only_perhaps(method: str) -> None:
     async with LossyBroker() as lossy, LossyBroker(NO_LEADER) as refusing, LossyBroker(NO_CONTENT) as willing:
-        async with Transport([lossy]) as transport:
+        async with HttpTransport([lossy]) as transport:
             with pytest.raises(OutcomeUnknown, match="may have been done: no broker answers"):
                 await transport.request(method, "/t", timeout_s=5, repeatable=True)
-        async with Transport([lossy, refusing]) as transport:
+        async with HttpTransport([lossy, refusing]) as transport:
             with pytest.raises(OutcomeUnknown, match="may have been done; then"):
                 await transport.request(method, "/t", timeout_s=5, repeatable=True)
-        async with Transport([lossy, willing]) as transport:
+        async with HttpTransport([lossy, willing]) as transport:
             assert (await transport.request(method, "/t", timeout_s=5, repeatable=True)).status == 204
-        async with Transport([refusing]) as transport:
+        async with HttpTransport([refusing]) as transport:
             with pytest.raises(Unavailable):
                 await transport.request(method, "/t", timeout_s=5, repeatable=True)
 
@@ -90,9 +90,9 @@ async def test_a_change_of_which_one_attempt_was_lost_failed_only_perhaps(method
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_of_what_only_reads_no_attempt_matters(method: str) -> None:
     async with LossyBroker() as lossy, LossyBroker(NO_LEADER) as refusing:
-        async with Transport([lossy]) as transport:
+        async with HttpTransport([lossy]) as transport:
             with pytest.raises(Unavailable):
                 await transport.request(method, "/t", timeout_s=5, repeatable=True, only_reads=True)
-        async with Transport([lossy, refusing]) as transport:
+        async with HttpTransport([lossy, refusing]) as transport:
             with pytest.raises(Unavailable):
                 await transport.request(method, "/t", timeout_s=5, repeatable=True, only_reads=True)

@@ -19,7 +19,7 @@ from raftlog.errors import (
     UnknownMember,
 )
 from raftlog.partitions.consumers import committing
-from raftlog.partitions.consumers.hosting import Host, ReadBounds
+from raftlog.partitions.consumers.hosting import InstanceHost, ReadBounds
 from raftlog.partitions.consumers.registry import Registry
 from raftlog.partitions.consumers.requests import POLL, InstanceRequests
 from raftlog.partitions.consumers.results import Chosen, Consumed
@@ -101,7 +101,9 @@ class World:
         self.commits, self.committed_offsets, self.commit_errors = [], {}, []
         self.topics = {"t": UUID(int=1)}
         self.registry = Registry(
-            lambda coordinator: Host(coordinator, self, self, self, ReadBounds(60_000, 1 << 20, BatchOpener(1 << 20))),
+            lambda coordinator: InstanceHost(
+                coordinator, self, self, self, ReadBounds(60_000, 1 << 20, BatchOpener(1 << 20))
+            ),
             3,
             60_000,
         )

@@ -6,7 +6,7 @@ import pytest
 
 from raftlog.errors import InvalidBatch, NoLeader, OffsetOutOfRange, UnknownTopic
 from raftlog.partitions.consumers.polling import Poll, PollLimits
-from raftlog.partitions.consumers.positions import Standing
+from raftlog.partitions.consumers.positions import FetchPosition
 from raftlog.partitions.consumers.taking import take
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import Fetched, OffsetRange
@@ -61,7 +61,7 @@ class FakeReader:
 
 async def poll(reader, count, ms=50, *, min_bytes=1, max_bytes=1_000, interrupted=None, stored=1 << 20):
     limits = PollLimits(min_bytes, max_bytes, stored, BatchOpener(1 << 20))
-    standings = [Standing(P[number], Offset(0)) for number in range(count)]
+    standings = [FetchPosition(P[number], Offset(0)) for number in range(count)]
     return await Poll(reader, limits, deadline_in(ms), interrupted or asyncio.Event()).run(standings)
 
 

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from raftlog.partitions.consumers.positions import Positions, Standing
+from raftlog.partitions.consumers.positions import FetchPosition, FetchPositions
 from raftlog.partitions.groups.results import OffsetCommit
 from raftlog.types import Offset, TopicPartition
 
@@ -11,7 +11,7 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 def positions(ids=None):
     ids = {"t": UUID(int=1)} if ids is None else ids
-    found = Positions(ids.get)
+    found = FetchPositions(ids.get)
     found.own([B, A], keep=False)
     return found
 
@@ -41,9 +41,9 @@ def test_whoever_delivered_last_is_asked_last():
     found.begin(A, Offset(0))
     found.begin(B, Offset(0))
     found.deliver(A, Offset(3), 1)
-    assert list(found.standings()) == [Standing(B, Offset(0)), Standing(A, Offset(3))]
+    assert list(found.standings()) == [FetchPosition(B, Offset(0)), FetchPosition(A, Offset(3))]
     found.ask_last(B)
-    assert list(found.standings()) == [Standing(A, Offset(3)), Standing(B, Offset(0))]
+    assert list(found.standings()) == [FetchPosition(A, Offset(3)), FetchPosition(B, Offset(0))]
 
 
 def test_a_seek_takes_back_what_was_delivered():

@@ -5,7 +5,7 @@ import pytest
 from raftlog.errors import FormatError, InvalidArgument, InvalidConsumer
 from raftlog.partitions.consumers.patterns import PATTERN_CHARACTERS_MAX, TopicPattern
 from raftlog.partitions.consumers.settings import InstanceSettings, check_name, read_settings
-from raftlog.partitions.consumers.stored import Anchor, Stored, from_record
+from raftlog.partitions.consumers.stored import Anchor, StoredInstance, from_record
 from raftlog.partitions.groups.records import InstanceKey, decode_value, encode_value
 from raftlog.types import Offset, TopicPartition
 
@@ -61,7 +61,7 @@ def test_names_that_no_instance_can_have(name):
         check_name(name)
 
 
-STORED = Stored(
+STORED = StoredInstance(
     InstanceSettings(format="json", reset="none", auto_commit=False),
     pattern="orders-.*",
     member_id="c-1",
@@ -76,7 +76,7 @@ def test_what_is_stored_comes_back_through_the_log_of_groups():
     assert from_record(STORED.as_record()) == STORED
     key = InstanceKey("g", "c")
     assert from_record(decode_value(key, encode_value(STORED.as_record()))) == STORED
-    by_hand = Stored(InstanceSettings(), assigned=(TopicPartition("t", 1),))
+    by_hand = StoredInstance(InstanceSettings(), assigned=(TopicPartition("t", 1),))
     assert from_record(by_hand.as_record()) == by_hand
 
 

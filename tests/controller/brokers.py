@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from raftlog.partitions.controller import Metadata, MetadataSettings, address_text
+from raftlog.partitions.controller import ControllerHost, MetadataSettings, address_text
 from raftlog.partitions.controller.machine import Addresses, CreateTopic, settings_of
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import Node, NodeSettings
@@ -63,7 +63,7 @@ def soon(seconds: float = WITHIN_S) -> Deadline:
 class Broker:
     """A node and its metadata, in one life."""
 
-    def __init__(self, node: Node, metadata: Metadata, moved: asyncio.Event) -> None:
+    def __init__(self, node: Node, metadata: ControllerHost, moved: asyncio.Event) -> None:
         self.node, self.metadata = node, metadata
         metadata.on_applied = moved.set
         node.on_step = lambda group, ready: moved.set()
@@ -78,7 +78,7 @@ class Broker:
         """Open both; nothing runs yet."""
         node = await Node.open(settings)
         try:
-            return cls(node, Metadata.open(node, metadata), moved)
+            return cls(node, ControllerHost.open(node, metadata), moved)
         except BaseException:
             await node.stop()
             raise

@@ -7,7 +7,7 @@ import pytest
 from raftlog.partitions.controller import first_start, host
 from raftlog.partitions.controller import leader_duties as leading
 from raftlog.partitions.controller.machine import FEATURE_LEVEL_KNOWN, SetMaintenance
-from raftlog.runtime.rpc import Identity
+from raftlog.runtime.rpc import PeerIdentity
 from tests.controller.brokers import brokers, soon
 from tests.waiting import until
 
@@ -54,4 +54,4 @@ async def test_a_broker_alone_is_ready_once_the_level_rose(tmp_path: Path) -> No
 
 
 def test_a_hello_names_the_highest_level_of_this_release() -> None:
-    assert Identity._field_defaults["feature_level_max"] == FEATURE_LEVEL_KNOWN
+    assert PeerIdentity._field_defaults["feature_level_max"] == FEATURE_LEVEL_KNOWN

@@ -9,7 +9,7 @@ import pytest
 
 from raftlog.errors import SyncFailed
 from raftlog.partitions.controller import host
-from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapRecord, Member
+from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapMember, BootstrapRecord
 from raftlog.partitions.node import Node
 from tests.controller.brokers import Brokers, brokers, log_lines, soon
 
@@ -40,9 +40,11 @@ class Crashes:
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         keep: Callable[..., None] = BootstrapFile.keep
-        begin: Callable[[Any], None] = host.Metadata._begin_group
+        begin: Callable[[Any], None] = host.ControllerHost._begin_group
 
-        def crashing_keep(file: BootstrapFile, record: BootstrapRecord, members: Sequence[Member] = ()) -> None:
+        def crashing_keep(
+            file: BootstrapFile, record: BootstrapRecord, members: Sequence[BootstrapMember] = ()
+        ) -> None:
             self.at("before its record is synced", self.node_of(file))
             keep(file, record, members)
             self.at("after its record is synced", self.node_of(file))
@@ -53,7 +55,7 @@ class Crashes:
             self.at("after group 0 is made", metadata._node)
 
         monkeypatch.setattr(BootstrapFile, "keep", crashing_keep)
-        monkeypatch.setattr(host.Metadata, "_begin_group", crashing_begin)
+        monkeypatch.setattr(host.ControllerHost, "_begin_group", crashing_begin)
 
 
 STEPS = (
@@ -96,7 +98,7 @@ async def test_all_seeds_crash_while_they_hold_the_record(tmp_path: Path, monkey
                 metadata._node.fail(error)
                 raise error
 
-            patched.setattr(host.Metadata, "_begin_group", crash)
+            patched.setattr(host.ControllerHost, "_begin_group", crash)
             for each in THREE:
                 await cluster.begin(each)
             await asyncio.wait_for(cluster.running[1].node.ended, 20)

@@ -11,11 +11,11 @@ import pytest
 
 from jepsen.simulation import VirtualLoop
 from raftlog.errors import RaftlogError
-from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapRecord, Member
+from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapMember, BootstrapRecord
 from raftlog.partitions.controller.first_start import FirstStart, Phase
 from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.node import NodeIdentity, Request
-from raftlog.runtime.rpc import Answer, ConnectionLost, HandshakeRefused, Identity, NotConnected, Reason
+from raftlog.runtime.rpc import Answer, ConnectionLost, HandshakeRefused, NotConnected, PeerIdentity, Reason
 from raftlog.types import NodeId
 
 SEEDS = 3
@@ -33,7 +33,7 @@ class DiskOf:
     def __init__(self, number: int, disk_uuid: uuid.UUID) -> None:
         self.number, self.disk_uuid = number, disk_uuid
         self.record: BootstrapRecord | None = None
-        self.members: tuple[Member, ...] = ()
+        self.members: tuple[BootstrapMember, ...] = ()
         self.has_begun = False
         self.cluster_id: str | None = None
 
@@ -57,7 +57,7 @@ class Process:
         disk = self.disk
         return NodeIdentity(disk.cluster_id, NodeId(disk.number), disk.disk_uuid, 1, True)
 
-    def _picture(self) -> tuple[Phase, list[Member]]:
+    def _picture(self) -> tuple[Phase, list[BootstrapMember]]:
         if not self.disk.has_begun:
             return Phase.EMPTY, []
         record = self.disk.record
@@ -99,7 +99,9 @@ class Process:
         assert self.disk.cluster_id in (None, cluster_id)
         self.disk.cluster_id = cluster_id
 
-    async def probe(self, address: tuple[str, int], name: str, header: Any, deadline: float) -> tuple[Identity, Answer]:
+    async def probe(
+        self, address: tuple[str, int], name: str, header: Any, deadline: float
+    ) -> tuple[PeerIdentity, Answer]:
         return await self.world.probe(self, address[1], name, header)
 
 
@@ -114,7 +116,7 @@ class FileOf:
         return self._process.disk.record
 
     @property
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[BootstrapMember, ...]:
         return self._process.disk.members
 
     @property
@@ -153,7 +155,7 @@ class World:
             process.die()
             raise Crash
 
-    async def probe(self, asker: Process, number: int, name: str, header: Any) -> tuple[Identity, Answer]:
+    async def probe(self, asker: Process, number: int, name: str, header: Any) -> tuple[PeerIdentity, Answer]:
         await asyncio.sleep(self.random.uniform(0, 0.02))
         there = self.processes.get(number)
         if there is None or there.is_dead or frozenset((asker.disk.number, number)) in self.cuts:
@@ -163,7 +165,7 @@ class World:
         ours, theirs = asker.identity, there.identity
         if None not in (ours.cluster_id, theirs.cluster_id) and ours.cluster_id != theirs.cluster_id:
             raise HandshakeRefused("another cluster", reason=Reason.CLUSTER_ID, is_theirs=True)
-        identity = Identity(theirs.cluster_id, theirs.node_id, theirs.disk_uuid, 1, 1, "")
+        identity = PeerIdentity(theirs.cluster_id, theirs.node_id, theirs.disk_uuid, 1, 1, "")
         try:
             answer = await there.handlers[name](Request(ours.node_id, header, (), cast(Any, 0.0)))
         except Crash:

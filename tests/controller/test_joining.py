@@ -8,7 +8,7 @@ import pytest
 
 from raftlog.errors import IdentityRefused
 from raftlog.partitions.controller.machine import UpdateBroker
-from raftlog.runtime.rpc import Reason, Refusal
+from raftlog.runtime.rpc import HandshakeRefusal, Reason
 from raftlog.types import NodeId
 from tests.controller.brokers import Broker, Brokers, brokers, free_ports, soon
 
@@ -122,7 +122,7 @@ async def test_a_member_is_not_ended_by_a_stranger(tmp_path: Path) -> None:
         await cluster.start()
         await strange.start()
         one = cluster.running[1].node
-        refusals = asyncio.Queue[Refusal]()
+        refusals = asyncio.Queue[HandshakeRefusal]()
         judged = one.transport.on_refused
         one.transport.on_refused = lambda refusal: (judged(refusal), refusals.put_nowait(refusal))  # type: ignore[misc]
         disks = {NodeId(2): cluster.running[2].node.identity.disk_uuid}

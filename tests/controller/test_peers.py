@@ -4,8 +4,8 @@ from random import Random
 from uuid import UUID
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
-from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapRecord, Member
-from raftlog.partitions.controller.introductions import Introduction
+from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapMember, BootstrapRecord
+from raftlog.partitions.controller.introductions import NodeIntroduction
 from raftlog.partitions.controller.machine import ControllerState
 from raftlog.partitions.controller.peers import peers_of
 from raftlog.raft import ReplicaId
@@ -20,15 +20,15 @@ def test_a_seed_that_was_alone_when_it_founded_is_reached_at_the_address_that_it
     disk = SimulatedDisk(Random(1))
     make_directory(disk, internal("/data"))
     file = BootstrapFile(disk, "/data")
-    record = BootstrapRecord(UUID(int=9), (Member(*FIRST, ""),), (), 1, 2)
-    file.keep(record, [Member(*FIRST, "127.0.0.1:9001")])
+    record = BootstrapRecord(UUID(int=9), (BootstrapMember(*FIRST, ""),), (), 1, 2)
+    file.keep(record, [BootstrapMember(*FIRST, "127.0.0.1:9001")])
     peers = peers_of(ControllerState(), file, SECOND, {})
     assert peers is not None
     assert peers.addresses == {1: ("127.0.0.1", 9001)}
     assert peers.disks == {1: FIRST.disk_uuid}
 
 
-def disk_of_first(state: ControllerState, file: BootstrapFile, *introduced: Introduction) -> UUID:
+def disk_of_first(state: ControllerState, file: BootstrapFile, *introduced: NodeIntroduction) -> UUID:
     peers = peers_of(state, file, replica(4), {NodeId(1): each for each in introduced})
     assert peers is not None
     return peers.disks[NodeId(1)]
@@ -39,12 +39,12 @@ def test_of_two_disks_of_a_node_the_one_that_is_not_retired_counts() -> None:
     disk = SimulatedDisk(Random(1))
     make_directory(disk, internal("/data"))
     file = BootstrapFile(disk, "/data")
-    first, second, third = (Member(*replica(1, number), "h1:9002") for number in (1, 11, 12))
+    first, second, third = (BootstrapMember(*replica(1, number), "h1:9002") for number in (1, 11, 12))
     file.keep(BootstrapRecord(CLUSTER_ID, (first,), (), 1, 2), [second])
     scribe = cluster(3)
     assert disk_of_first(scribe.state, file) == second.disk_uuid
-    assert disk_of_first(scribe.state, file, Introduction(third, first)) == third.disk_uuid
+    assert disk_of_first(scribe.state, file, NodeIntroduction(third, first)) == third.disk_uuid
     scribe.tell(register(1, 11, 2, replaces=1))
-    assert disk_of_first(scribe.state, file, Introduction(first, second)) == second.disk_uuid
+    assert disk_of_first(scribe.state, file, NodeIntroduction(first, second)) == second.disk_uuid
     scribe.tell(register(1, 12, 3, replaces=11))
-    assert disk_of_first(scribe.state, file, Introduction(second, third)) == third.disk_uuid
+    assert disk_of_first(scribe.state, file, NodeIntroduction(second, third)) == third.disk_uuid

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.errors import FormatError
-from raftlog.partitions.gossip.description import DESCRIPTION_BYTES_MAX, Description, Load, decode, encode
+from raftlog.partitions.gossip.description import DESCRIPTION_BYTES_MAX, BrokerLoad, Description, decode, encode
 
 NUMBERS = st.integers(0, (1 << 63) - 1)
-LOADS = st.builds(Load, NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
-PLAIN = Description("a:1", "b:2", "c:3", "host", "rack", "0.2.0", Load(1, 2, 3, 4, 5))
+LOADS = st.builds(BrokerLoad, NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
+PLAIN = Description("a:1", "b:2", "c:3", "host", "rack", "0.2.0", BrokerLoad(1, 2, 3, 4, 5))
 
 
 @given(st.builds(Description, *[st.text(max_size=120)] * 6, LOADS))
@@ -31,7 +31,7 @@ def test_short_ones_are_told_whole() -> None:
 
 def test_where_there_is_no_room_addresses_between_brokers_stay() -> None:
     long = "x" * 100
-    read = decode(encode(Description(long, long, long, long, long, "0.2.0", Load(*[(1 << 63) - 1] * 5))))
+    read = decode(encode(Description(long, long, long, long, long, "0.2.0", BrokerLoad(*[(1 << 63) - 1] * 5))))
     assert (read.http, read.rpc, read.gossip, read.version) == (long, long, long, "0.2.0")
     assert read.rack == read.host_label == ""
 
@@ -66,7 +66,7 @@ def test_garbage_is_refused_or_read_and_never_more(garbage: bytes) -> None:
 
 
 def test_a_load_differs_by_a_tenth() -> None:
-    told = Load(100, 10, 1_000, 2_000, 0)
+    told = BrokerLoad(100, 10, 1_000, 2_000, 0)
     assert not told.differs(told)
     assert not told._replace(replicas=110, disk_free=901).differs(told)
     assert told._replace(replicas=111).differs(told)

@@ -3,17 +3,17 @@
 from typing import Any
 from uuid import UUID
 
-from raftlog.membership.member import About, Address, Member, State
-from raftlog.partitions.controller.machine import Addresses, Broker
-from raftlog.partitions.gossip.description import Description, Load, encode
+from raftlog.membership.member import About, Address, Member, MemberState
+from raftlog.partitions.controller.machine import Addresses, RegisteredBroker
+from raftlog.partitions.gossip.description import BrokerLoad, Description, encode
 from raftlog.partitions.gossip.members import combined
 from raftlog.types import NodeId
 
 DISK, OTHER_DISK = UUID(int=7), UUID(int=8)
-TOLD = Description("h:1", "r:2", "g:3", "host", "rack-1", "0.2.0", Load(3, 1, 10, 20, 0))
+TOLD = Description("h:1", "r:2", "g:3", "host", "rack-1", "0.2.0", BrokerLoad(3, 1, 10, 20, 0))
 
 
-def row(node: int = 1, **changes: Any) -> Broker:
+def row(node: int = 1, **changes: Any) -> RegisteredBroker:
     fields: dict[str, Any] = {
         "node_id": NodeId(node),
         "disk_uuid": DISK,
@@ -25,10 +25,12 @@ def row(node: int = 1, **changes: Any) -> Broker:
         "is_draining": False,
         "version": 5,
     }
-    return Broker(**{**fields, **changes})
+    return RegisteredBroker(**{**fields, **changes})
 
 
-def member(node: int = 1, disk: UUID = DISK, description: bytes | None = None, state: State = State.ALIVE) -> Member:
+def member(
+    node: int = 1, disk: UUID = DISK, description: bytes | None = None, state: MemberState = MemberState.ALIVE
+) -> Member:
     told = encode(TOLD) if description is None else description
     return Member(NodeId(node), disk.bytes, 9, state, About(9, Address("g", 3), told), 100.0)
 
@@ -47,7 +49,9 @@ def test_who_does_not_gossip_is_unknown() -> None:
 
 
 def test_who_gossips_and_is_not_registered_is_shown_as_such() -> None:
-    one, other = combined([row(1)], {NodeId(1): member(disk=OTHER_DISK), NodeId(2): member(2, state=State.LEFT)}, 100.0)
+    one, other = combined(
+        [row(1)], {NodeId(1): member(disk=OTHER_DISK), NodeId(2): member(2, state=MemberState.LEFT)}, 100.0
+    )
     assert not one.is_registered
     assert one.disk_uuid == str(OTHER_DISK)
     assert (other.node_id, other.state, other.is_registered, other.http) == (2, "left", False, "h:1")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from raftlog.errors import InvalidArgument, Unavailable
-from raftlog.membership.member import State
+from raftlog.membership.member import MemberState
 from raftlog.membership.wire import UdpWire
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
@@ -45,13 +45,13 @@ async def heard(broker: Broker, is_so: Callable[[], Any]) -> None:
     agent.on_change = taken
 
 
-def are(broker: Broker, state: State, *nodes: int) -> bool:
+def are(broker: Broker, state: MemberState, *nodes: int) -> bool:
     return all(broker.gossip.state_of(NodeId(node)) is state for node in nodes)
 
 
 async def all_alive(brokers: Brokers) -> None:
     for broker in brokers.running.values():
-        await heard(broker, lambda broker=broker: are(broker, State.ALIVE, 1, 2, 3))
+        await heard(broker, lambda broker=broker: are(broker, MemberState.ALIVE, 1, 2, 3))
 
 
 async def test_brokers_learn_of_each_other_from_the_controller_and_tell_what_they_are(three: Brokers) -> None:
@@ -73,12 +73,12 @@ async def test_who_stops_has_left_and_groups_that_sleep_on_it_look(three: Broker
     doubted: list[int] = []
     three[1].node.driver.doubt = doubted.append  # type: ignore[assignment]
     await three.stop(3)
-    await heard(three[1], lambda: are(three[1], State.LEFT, 3))
+    await heard(three[1], lambda: are(three[1], MemberState.LEFT, 3))
     assert doubted == [3]
     assert three[1].gossip.is_doubtful(NodeId(3))
     assert not three[1].gossip.is_doubtful(NodeId(2))
     await three.start(3)
-    await heard(three[1], lambda: are(three[1], State.ALIVE, 3))
+    await heard(three[1], lambda: are(three[1], MemberState.ALIVE, 3))
     assert not three[1].gossip.is_doubtful(NodeId(3))
 
 

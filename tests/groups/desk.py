@@ -11,8 +11,8 @@ from raftlog.partitions.groups.machine import Machine
 from raftlog.partitions.groups.records import GroupRecord, Protocol
 from raftlog.partitions.groups.requests import (
     Alive,
-    Answer,
-    Heartbeat,
+    GroupAnswer,
+    GroupHeartbeat,
     Join,
     Joined,
     Leave,
@@ -60,7 +60,7 @@ class Desk:
         """Take them; each answer is the first to its token."""
         for effect in self.machine.take_effects():
             match effect:
-                case Answer(token, outcome):
+                case GroupAnswer(token, outcome):
                     assert 0 < token <= self.tokens
                     assert token not in self.answers, f"{token} answered twice"
                     assert token not in self.cancelled, f"{token} answered although cancelled"
@@ -125,7 +125,7 @@ class Desk:
 
     def heartbeat(self, member_id: str, generation: int, **heartbeat: Any) -> Token:
         token = self.token()
-        self.machine.heartbeat(token, Heartbeat(G, member_id, generation, **heartbeat), self.now)
+        self.machine.heartbeat(token, GroupHeartbeat(G, member_id, generation, **heartbeat), self.now)
         self.effects()
         return token
 

@@ -4,15 +4,15 @@ from itertools import product
 
 import pytest
 
-from raftlog.partitions.groups.states import TRANSITIONS, Event, State, after
+from raftlog.partitions.groups.states import TRANSITIONS, ConsumerGroupState, Event, after
 
-E, P, C, S, D = State
+E, P, C, S, D = ConsumerGroupState
 MEMBERS = {P, C, S}
 """States of a group with members."""
 
 
-@pytest.mark.parametrize(("state", "event"), list(product(State, Event)))
-def test_every_cell(state: State, event: Event) -> None:
+@pytest.mark.parametrize(("state", "event"), list(product(ConsumerGroupState, Event)))
+def test_every_cell(state: ConsumerGroupState, event: Event) -> None:
     rules = {
         Event.REBALANCE: (state not in {P, D}, P),
         Event.JOINED: (state is P, C),
@@ -31,8 +31,14 @@ def test_every_cell(state: State, event: Event) -> None:
 
 
 def test_the_table_has_every_state() -> None:
-    assert set(TRANSITIONS) == set(State)
+    assert set(TRANSITIONS) == set(ConsumerGroupState)
 
 
 def test_states_are_named_as_kafka_names_them() -> None:
-    assert [state.value for state in State] == ["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"]
+    assert [state.value for state in ConsumerGroupState] == [
+        "Empty",
+        "PreparingRebalance",
+        "CompletingRebalance",
+        "Stable",
+        "Dead",
+    ]

@@ -9,7 +9,7 @@ import pytest
 
 from raftlog.errors import FormatError, InvalidArgument, NotLeader, OutcomeUnknown, Overloaded
 from raftlog.partitions.groups import writer as writing
-from raftlog.partitions.groups.folded import Entry, Folded
+from raftlog.partitions.groups.folded import Folded, GroupEntry
 from raftlog.partitions.groups.records import (
     INSTANCE_BYTES_MAX,
     GroupKey,
@@ -19,8 +19,8 @@ from raftlog.partitions.groups.records import (
     encode_key,
     encode_value,
 )
-from raftlog.partitions.groups.writer import Writer
-from raftlog.partitions.replica import Appended, Replica
+from raftlog.partitions.groups.writer import GroupLogWriter
+from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.records import NewRecord, build_batch, read_header, read_records
 from raftlog.runtime.replica.group import Group
 from raftlog.types import Offset, Term, TopicPartition
@@ -35,8 +35,8 @@ def key(partition: int = 0, group: str = "g") -> OffsetKey:
     return OffsetKey(group, TOPIC, partition)
 
 
-def entry(offset: int, partition: int = 0) -> Entry:
-    return Entry(key(partition), OffsetRecord(Offset(offset), -1, "", NOW_MS))
+def entry(offset: int, partition: int = 0) -> GroupEntry:
+    return GroupEntry(key(partition), OffsetRecord(Offset(offset), -1, "", NOW_MS))
 
 
 class Log:
@@ -50,11 +50,11 @@ class Log:
         self.is_closed = False
         self.log_start_offset = Offset(0)
         self.batches: list[bytes] = []
-        self.waiting: list[tuple[asyncio.Future[Appended], list[bytes]]] = []
+        self.waiting: list[tuple[asyncio.Future[ReplicaAppended], list[bytes]]] = []
 
-    def append(self, batches: list[bytearray], acks: int) -> "asyncio.Future[Appended]":
+    def append(self, batches: list[bytearray], acks: int) -> "asyncio.Future[ReplicaAppended]":
         assert acks == -1
-        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
         self.waiting.append((future, [bytes(batch) for batch in batches]))
         return future
 
@@ -67,7 +67,7 @@ class Log:
         base = self.high_watermark
         for batch in batches:
             self._store(batch)
-        future.set_result(Appended(Offset(base), Offset(self.high_watermark), 3, Offset(self.high_watermark)))
+        future.set_result(ReplicaAppended(Offset(base), Offset(self.high_watermark), 3, Offset(self.high_watermark)))
 
     def by_others(self, *records: NewRecord) -> None:
         self._store(bytes(build_batch(list(records))))
@@ -85,9 +85,9 @@ class Desk:
     def __init__(self) -> None:
         self.log = Log()
         self.folded = Folded("log")
-        self.writer = Writer(cast(Replica, self.log), Term(3), self.folded, lambda: NOW_MS, self.reach)
+        self.writer = GroupLogWriter(cast(Replica, self.log), Term(3), self.folded, lambda: NOW_MS, self.reach)
 
-    def reach(self, appended: Appended) -> bool:
+    def reach(self, appended: ReplicaAppended) -> bool:
         while self.folded.next_offset < appended.base_offset:
             self.read_on()
         return self.folded.next_offset == appended.base_offset
@@ -214,7 +214,7 @@ async def test_nothing_waits_without_bound(desk: Desk, monkeypatch: pytest.Monke
 
 
 async def test_what_cannot_be_encoded_leaves_nothing_behind(desk: Desk) -> None:
-    too_much = Entry(InstanceKey("g", "i"), {"x": "y" * INSTANCE_BYTES_MAX})
+    too_much = GroupEntry(InstanceKey("g", "i"), {"x": "y" * INSTANCE_BYTES_MAX})
     with pytest.raises(InvalidArgument):
         desk.writer.write([entry(1), too_much])
     await turn()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from raftlog.cli.log import log
+from raftlog.cli.log.verbs import log
 from raftlog.records import build_batch
 from raftlog.testing import Cluster
 from raftlog.testing.http import ask

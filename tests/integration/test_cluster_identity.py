@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from raftlog.cli.log import verify
+from raftlog.cli.log.verbs import verify
 from raftlog.testing import BrokerNotReady, Cluster, ClusterNode
 from tests.integration.cluster_load import Load, check, create_topic, stored
 

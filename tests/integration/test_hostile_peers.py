@@ -23,7 +23,7 @@ from raftlog.raft.entry import TERM_MAX
 from raftlog.raft.messages import AppendRequest, Heartbeat, VoteRequest
 from raftlog.records import build_batch
 from raftlog.runtime.log.control_entries import no_op_batch
-from raftlog.runtime.rpc import Call, Channel, Identity, RpcConfig
+from raftlog.runtime.rpc import Call, Channel, PeerIdentity, RpcConfig
 from raftlog.runtime.rpc.authentication import Proof, encode_proof
 from raftlog.runtime.rpc.calls import encode_call
 from raftlog.runtime.rpc.codec import encode_turn
@@ -59,11 +59,11 @@ def records_of(cluster: Cluster) -> None:
     assert status == 200, answer
 
 
-def identities(cluster: Cluster) -> dict[int, Identity]:
+def identities(cluster: Cluster) -> dict[int, PeerIdentity]:
     """Each broker as anybody can learn of it over HTTP, and with the largest numbers that can be claimed."""
     cluster_id = cluster.nodes[1].process.ready["cluster_id"]
     return {
-        row["node_id"]: Identity(cluster_id, NodeId(row["node_id"]), UUID(row["disk_uuid"]), LARGEST, LARGEST, "x")
+        row["node_id"]: PeerIdentity(cluster_id, NodeId(row["node_id"]), UUID(row["disk_uuid"]), LARGEST, LARGEST, "x")
         for row in cluster.nodes[1].get("/v1/brokers")
     }
 
@@ -77,7 +77,7 @@ def topic_id(cluster: Cluster) -> UUID:
     return UUID(cluster.nodes[1].get("/v3/clusters/-/topics/t")["topic_id"])
 
 
-def hostile_frames(me: Identity, to: Identity, group_ids: list[bytes], topic: bytes) -> list[list[Any]]:
+def hostile_frames(me: PeerIdentity, to: PeerIdentity, group_ids: list[bytes], topic: bytes) -> list[list[Any]]:
     """What each of the attacks sends behind its introduction."""
     sender, receiver = ReplicaId(me.node_id, me.disk_uuid), ReplicaId(to.node_id, to.disk_uuid)
     batch = bytearray(no_op_batch(1_000))
@@ -107,7 +107,7 @@ async def attack(cluster: Cluster, connect: Connect, shake: Callable[[Raw, bytes
     assert cluster_id is not None
     group_ids = groups(cluster, cluster_id)
     topic = topic_id(cluster).bytes
-    nobody = Identity(None, NodeId(99), UUID(int=99), 1, 1, "x")
+    nobody = PeerIdentity(None, NodeId(99), UUID(int=99), 1, 1, "x")
     for number, node in cluster.nodes.items():
         assert node.rpc_bound is not None
         host, _, port = node.rpc_bound.rpartition(":")

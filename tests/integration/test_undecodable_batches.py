@@ -16,7 +16,7 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
-from raftlog.cli.log import verify
+from raftlog.cli.log.verbs import verify
 from raftlog.client import Consumer
 from raftlog.errors import UndecodableBatch
 from raftlog.records import split_batches

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from raftlog.errors import InvalidArgument
-from raftlog.loadgen import LoadPlan, Mix, Mode, Result, Run, Targeting, Work
+from raftlog.loadgen import LoadMode, LoadPlan, LoadRun, Mix, Result, Targeting, Work
 from raftlog.loadgen.run import LEAD_S
 from raftlog.loadgen.wire import LOST, NEVER_SENT
 from tests.loadgen.virtual import PLACE, SENT, Script, VirtualWire
@@ -13,14 +13,14 @@ from tests.loadgen.virtual import PLACE, SENT, Script, VirtualWire
 BEGIN = 100.0 + LEAD_S
 
 
-def plan_of(mode: Mode = Mode.OPEN, **changes: object) -> LoadPlan:
+def plan_of(mode: LoadMode = LoadMode.OPEN, **changes: object) -> LoadPlan:
     fields = {"mode": mode, "seconds": 4.0, "mix": Mix.parse("send"), "rate": 100.0, "clients": 2, "in_flight": 1}
     return LoadPlan(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 def run(plan: LoadPlan, script: Script) -> tuple[Result, VirtualWire]:
     wire = VirtualWire(script)
-    return Run(plan, wire, Work(plan, PLACE)).run(), wire
+    return LoadRun(plan, wire, Work(plan, PLACE)).run(), wire
 
 
 def quick(_begun: float, _address: str, _request: bytes) -> tuple[float, int, bytes, str]:
@@ -46,7 +46,7 @@ def test_an_open_loop_charges_a_stall_for_everything_that_it_kept_waiting() -> N
 
 
 def test_a_closed_loop_sees_the_same_stall_twice_at_most() -> None:
-    result, _ = run(plan_of(Mode.CLOSED), standing_still)
+    result, _ = run(plan_of(LoadMode.CLOSED), standing_still)
     assert result.latencies().at_ms(100) == pytest.approx(1000, rel=0.01)
     assert result.latencies().at_ms(99) < 5
     assert result.longest_gap_s == pytest.approx(1.0, rel=0.02)
@@ -83,8 +83,8 @@ def test_no_more_is_under_way_than_allowed() -> None:
     assert result.seconds == pytest.approx(5.0, rel=0.02), "it ends when all that was offered has"
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_what_does_not_succeed_counts_and_says_why(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", list(LoadMode))
+def test_what_does_not_succeed_counts_and_says_why(mode: LoadMode) -> None:
     answers = [(200, SENT), (503, b'{"error_code":50302,"outcome":"failed"}'), (LOST, b""), (NEVER_SENT, b"")]
     answers += [(504, b'{"error_code":50401,"outcome":"unknown"}'), (200, b'{"offsets":[{"error_code":50302}]}')]
     turn = iter(range(1_000_000))
@@ -112,7 +112,7 @@ def test_a_closed_loop_does_not_spin_where_nobody_listens() -> None:
     def away(begun: float, address: str, request: bytes) -> tuple[float, int, bytes, str]:
         return 0.0, NEVER_SENT, b"", ""
 
-    result, wire = run(plan_of(Mode.CLOSED, seconds=1.0), away)
+    result, wire = run(plan_of(LoadMode.CLOSED, seconds=1.0), away)
     assert result.succeeded == 0
     assert len(wire.sent) <= 2 * 21
 
@@ -174,7 +174,7 @@ def test_values_differ_and_have_their_size() -> None:
 
 
 def test_mixes() -> None:
-    plan = plan_of(Mode.CLOSED, mix=Mix.parse("send=3,list=1,poll=0"), seconds=5.0)
+    plan = plan_of(LoadMode.CLOSED, mix=Mix.parse("send=3,list=1,poll=0"), seconds=5.0)
     result, _ = run(plan, quick)
     assert set(result.tallies) == {"send", "list"}
     assert result.tallies["send"].offered / result.offered == pytest.approx(0.75, abs=0.03)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from raftlog.loadgen.tally import Gap, Latencies, Reasons
+from raftlog.loadgen.tally import Latencies, Reasons, SuccessGap
 
 
 def test_percentiles_to_three_digits() -> None:
@@ -40,7 +40,7 @@ def test_without_samples() -> None:
 
 
 def test_the_longest_gap_has_both_ends() -> None:
-    gap = Gap(10.0)
+    gap = SuccessGap(10.0)
     for at in (13.0, 14.0):
         gap.note(at)
     assert gap.longest_s == 3.0

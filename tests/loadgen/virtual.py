@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from raftlog.loadgen import Place
+from raftlog.loadgen import LoadTarget
 from raftlog.loadgen.wire import Arrival
 
 Script = Callable[[float, str, bytes], tuple[float, int, bytes, str]]
 """From when a request is begun with, address and request: seconds that it takes, status, body, leader."""
 SENT = b'{"offsets":[{"offset":5,"error_code":null}]}'
-PLACE = Place(["a:1", "b:2", "c:3"], "t", {0: "b:2"}, {0: 0})
+PLACE = LoadTarget(["a:1", "b:2", "c:3"], "t", {0: "b:2"}, {0: 0})
 
 
 class VirtualWire:

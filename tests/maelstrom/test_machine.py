@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.api.maelstrom.errors import Code, Malformed
-from raftlog.api.maelstrom.machine import ADD, CAS, COMMIT, SEND, WRITE, Command, Machine, Outcome, command
+from raftlog.api.maelstrom.machine import ADD, CAS, COMMIT, SEND, WRITE, CommandOutcome, KeyCommand, KeyMachine, command
 from raftlog.api.maelstrom.messages import NESTED_MAX, text_of, value_of
 
 KEYS = st.sampled_from(["a", 1, 1.0, True, None, [1]])
 VALUES = st.sampled_from([0, 1, 1.0, True, False, None, "1", {"b": 1, "a": 2}])
 
 
-def _apply(machine: Machine, wanted: Command) -> Outcome:
+def _apply(machine: KeyMachine, wanted: KeyCommand) -> CommandOutcome:
     record = wanted.record()
     assert record.key is not None
     assert record.value is not None
@@ -24,11 +24,11 @@ def _apply(machine: Machine, wanted: Command) -> Outcome:
 
 @given(st.lists(st.tuples(KEYS, VALUES, VALUES, st.booleans())))
 def test_registers_compare_and_set(steps: list[tuple[Any, Any, Any, bool]]) -> None:
-    machine, twin = Machine(), dict[str, str]()
+    machine, twin = KeyMachine(), dict[str, str]()
     for key, expected, value, is_write in steps:
         name, wanted = json.dumps(key), json.dumps(value, sort_keys=True, separators=(",", ":"))
         if is_write:
-            assert _apply(machine, command(key, WRITE, value)) == Outcome()
+            assert _apply(machine, command(key, WRITE, value)) == CommandOutcome()
             twin[name] = wanted
             continue
         outcome = _apply(machine, command(key, CAS, expected, value))
@@ -46,7 +46,7 @@ def test_registers_compare_and_set(steps: list[tuple[Any, Any, Any, bool]]) -> N
 
 @given(st.lists(st.tuples(KEYS, st.integers(0, 5))))
 def test_committed_offsets_rise_only(commits: list[tuple[Any, int]]) -> None:
-    machine, twin = Machine(), dict[str, int]()
+    machine, twin = KeyMachine(), dict[str, int]()
     for key, offset in commits:
         _apply(machine, command(key, COMMIT, offset))
         twin[text_of(key)] = max(offset, twin.get(text_of(key), 0))
@@ -55,7 +55,7 @@ def test_committed_offsets_rise_only(commits: list[tuple[Any, int]]) -> None:
 
 @given(st.lists(KEYS))
 def test_offsets_of_a_key_have_no_gaps(keys: list[Any]) -> None:
-    machine = Machine()
+    machine = KeyMachine()
     offsets: dict[str, list[int]] = {}
     for key in keys:
         offsets.setdefault(text_of(key), []).append(_apply(machine, command(key, SEND, key)).offset)
@@ -77,7 +77,7 @@ def test_values_are_nested_so_deeply_and_no_deeper_whoever_asks() -> None:
 
 
 def test_what_is_no_command_changes_nothing() -> None:
-    machine = Machine()
+    machine = KeyMachine()
     for what in (b"", b"{", b"[]", b"7", b'["commit","x"]', b'["send"]', b'["drop",1]', b"[" * 100_000, b"\xff"):
-        assert machine.apply("k", what) == Outcome(Code.ABORT)
+        assert machine.apply("k", what) == CommandOutcome(Code.ABORT)
     assert not any((machine.registers, machine.messages, machine.committed, machine.elements))

@@ -5,15 +5,15 @@ from dataclasses import replace
 from random import Random
 
 from raftlog.membership.config import SwimConfig
-from raftlog.membership.member import About, Address, Claim, Identity, Member, State
+from raftlog.membership.member import About, Address, Claim, GossipIdentity, Member, MemberState
 from raftlog.membership.messages import Message
-from raftlog.membership.swim import Send, Sender, Stream, Swim
+from raftlog.membership.swim import OpenStream, SendDatagram, Sender, Swim
 from raftlog.types import NodeId
 
 CONFIG = SwimConfig()
 STILL = replace(CONFIG, period_s=1_000.0, late_s=1e9)
 """Of machines that do nothing by themselves while a test looks at what they do with messages."""
-ALIVE, SUSPECT, DEAD, LEFT = State
+ALIVE, SUSPECT, DEAD, LEFT = MemberState
 
 
 def address(node: int) -> Address:
@@ -30,7 +30,7 @@ def about(incarnation: int, node: int, description: bytes = b"") -> About:
 
 def claim(
     node: int,
-    state: State,
+    state: MemberState,
     incarnation: int,
     by: int = 9,
     *,
@@ -43,17 +43,17 @@ def claim(
     return Claim(NodeId(node), on or disk(node), incarnation, state, NodeId(by), age_s, words)
 
 
-def member(node: int, state: State, incarnation: int) -> Member:
+def member(node: int, state: MemberState, incarnation: int) -> Member:
     return Member(NodeId(node), disk(node), incarnation, state, about(incarnation, node), 0.0)
 
 
 def first(node: int, boot: int = 1) -> int:
-    return Identity(NodeId(node), disk(node), address(node), boot).first_incarnation
+    return GossipIdentity(NodeId(node), disk(node), address(node), boot).first_incarnation
 
 
 def swim(node: int, *, boot: int = 1, on: bytes | None = None, config: SwimConfig = CONFIG, seed: int = 0) -> Swim:
     """One machine, which has started at time 0."""
-    identity = Identity(NodeId(node), on or disk(node), address(node), boot)
+    identity = GossipIdentity(NodeId(node), on or disk(node), address(node), boot)
     machine = Swim(identity, b"", config, Random(f"{seed} {node}"))
     machine.start(0.0)
     return machine
@@ -79,14 +79,14 @@ def drop(machine: Swim) -> None:
     machine.take_conflicts()
 
 
-def state_of(machine: Swim, node: int) -> State | None:
+def state_of(machine: Swim, node: int) -> MemberState | None:
     known = machine.member(NodeId(node))
     return None if known is None else known.state
 
 
 def sent(machine: Swim, kind: type[Message]) -> list[tuple[int, Message]]:
     """Messages of a kind, with the node they go to; everything that was to be sent is taken."""
-    sends: list[Send] = machine.take_sends()
+    sends: list[SendDatagram] = machine.take_sends()
     return [(send.address.port - 7000, each) for send in sends for each in send.messages if isinstance(each, kind)]
 
 
@@ -102,7 +102,7 @@ class Net:
         self.machines = {node: swim(node, config=config) for node in nodes}
         self.lost: Callable[[int, int], bool] = lambda _sender, _receiver: False
         self.stopped: set[int] = set()
-        self.changes: list[tuple[float, int, int, State | None]] = []
+        self.changes: list[tuple[float, int, int, MemberState | None]] = []
         if together:
             for machine in self.machines.values():
                 machine.join([address(nodes[0])], self.now)
@@ -114,7 +114,7 @@ class Net:
             del self.machines[node]
 
     def start(self, node: int, *, boot: int = 1, on: bytes | None = None) -> Swim:
-        identity = Identity(NodeId(node), on or disk(node), address(node), boot)
+        identity = GossipIdentity(NodeId(node), on or disk(node), address(node), boot)
         machine = self.machines[node] = Swim(identity, b"", self.config, Random(f"{boot} {node}"))
         machine.start(self.now)
         machine.join([address(other) for other in self.machines if other != node], self.now)
@@ -156,12 +156,12 @@ class Net:
             return None
         return self.machines.get(other)
 
-    def _deliver(self, node: int, send: Send) -> None:
+    def _deliver(self, node: int, send: SendDatagram) -> None:
         receiver = self._receiver(node, send.address)
         if receiver is not None:
             receiver.receive(send.messages, sender(node), self.now)
 
-    def _talk(self, node: int, machine: Swim, stream: Stream) -> None:
+    def _talk(self, node: int, machine: Swim, stream: OpenStream) -> None:
         other, messages = self._receiver(node, stream.address), list(stream.messages)
         here, there = sender(node), sender(stream.address.port - 7000)
         while other is not None and messages and not self.lost(there.node_id, node):
@@ -169,6 +169,6 @@ class Net:
             if messages:
                 messages = machine.converse(messages, there, self.now)
 
-    def states(self, of: int) -> dict[int, State | None]:
+    def states(self, of: int) -> dict[int, MemberState | None]:
         """What the others believe of one."""
         return {node: state_of(machine, of) for node, machine in self.machines.items() if node != of}

@@ -13,7 +13,7 @@ from raftlog.membership.agent import Agent
 from raftlog.membership.authentication import Seal, Speaker
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.keys import GossipKeys
-from raftlog.membership.member import State
+from raftlog.membership.member import MemberState
 from raftlog.membership.swim import MemberChange
 from raftlog.membership.wire import StreamEnd, UdpWire
 from raftlog.types import NodeId
@@ -61,7 +61,7 @@ class Site:
         self.changes[node].append(change)
         self.changed.set()
 
-    def state(self, of: int, at: int) -> State | None:
+    def state(self, of: int, at: int) -> MemberState | None:
         member = self.agents[at].member(NodeId(of))
         return None if member is None else member.state
 
@@ -72,7 +72,7 @@ class Site:
                 self.changed.clear()
                 await self.changed.wait()
 
-    def all_are(self, state: State, of: int) -> bool:
+    def all_are(self, state: MemberState, of: int) -> bool:
         return all(self.state(of, at) is state for at in self.agents if at != of)
 
     async def kill(self, node: int) -> None:
@@ -95,7 +95,7 @@ async def site() -> AsyncIterator[Site]:
 async def three(site: Site) -> None:
     for node in (1, 2, 3):
         await site.begin(node)
-    await site.until(lambda: all(site.all_are(State.ALIVE, of=node) for node in (1, 2, 3)))
+    await site.until(lambda: all(site.all_are(MemberState.ALIVE, of=node) for node in (1, 2, 3)))
 
 
 async def test_members_find_each_other_and_what_they_tell(site: Site) -> None:
@@ -107,10 +107,10 @@ async def test_members_find_each_other_and_what_they_tell(site: Site) -> None:
 async def test_who_is_gone_is_suspected_then_dead_everywhere(site: Site) -> None:
     await three(site)
     await site.kill(3)
-    await site.until(lambda: site.all_are(State.DEAD, of=3))
+    await site.until(lambda: site.all_are(MemberState.DEAD, of=3))
     for node in (1, 2):
         states = [change.after for change in site.changes[node] if change.node_id == 3]
-        assert states.index(State.SUSPECT) < states.index(State.DEAD)
+        assert states.index(MemberState.SUSPECT) < states.index(MemberState.DEAD)
 
 
 async def test_who_says_goodbye_has_left_and_was_never_suspected(site: Site) -> None:
@@ -118,16 +118,16 @@ async def test_who_says_goodbye_has_left_and_was_never_suspected(site: Site) -> 
     agent = site.agents.pop(3)
     agent.leave()
     await agent.close(agents.FAREWELL_S_MAX)
-    await site.until(lambda: site.all_are(State.LEFT, of=3))
-    assert all(change.after is not State.SUSPECT for node in (1, 2) for change in site.changes[node])
+    await site.until(lambda: site.all_are(MemberState.LEFT, of=3))
+    assert all(change.after is not MemberState.SUSPECT for node in (1, 2) for change in site.changes[node])
 
 
 async def test_the_next_life_of_who_died_is_alive(site: Site) -> None:
     await three(site)
     await site.kill(3)
-    await site.until(lambda: site.all_are(State.DEAD, of=3))
+    await site.until(lambda: site.all_are(MemberState.DEAD, of=3))
     await site.begin(3, boot_epoch=2)
-    await site.until(lambda: site.all_are(State.ALIVE, of=3))
+    await site.until(lambda: site.all_are(MemberState.ALIVE, of=3))
 
 
 async def test_a_new_description_reaches_all(site: Site) -> None:

@@ -10,8 +10,8 @@ from raftlog.membership.authentication import (
     HEADER_BYTES,
     MAGIC,
     OVERHEAD_BYTES,
-    Refusal,
-    Refused,
+    AuthenticationError,
+    RefusedDatagram,
     Seal,
     Speaker,
 )
@@ -30,8 +30,8 @@ def seal_of(
     return Seal(Speaker(cluster, NodeId(node), disk or DISKS[node], life), keys)
 
 
-def refused(receiver: Seal, datagram: bytes) -> Refused:
-    with pytest.raises(Refusal) as caught:
+def refused(receiver: Seal, datagram: bytes) -> RefusedDatagram:
+    with pytest.raises(AuthenticationError) as caught:
         receiver.open(datagram, BYTES_MAX)
     return caught.value.why
 
@@ -56,11 +56,11 @@ def test_the_layout_is_the_documented_one() -> None:
 def test_a_forged_tag_is_refused() -> None:
     datagram = bytearray(seal_of(1).seal(b"hello"))
     datagram[-1] ^= 1
-    assert refused(seal_of(2), bytes(datagram)) is Refused.FORGED
+    assert refused(seal_of(2), bytes(datagram)) is RefusedDatagram.FORGED
 
 
 def test_another_key_is_refused() -> None:
-    assert refused(seal_of(2), seal_of(1, keys=GossipKeys((b"k" * 32,))).seal(b"")) is Refused.FORGED
+    assert refused(seal_of(2), seal_of(1, keys=GossipKeys((b"k" * 32,))).seal(b"")) is RefusedDatagram.FORGED
 
 
 def test_a_changed_byte_anywhere_is_refused() -> None:
@@ -70,10 +70,10 @@ def test_a_changed_byte_anywhere_is_refused() -> None:
         changed = bytearray(datagram)
         changed[at] ^= 0x10
         assert refused(receiver, bytes(changed)) in (
-            Refused.FORGED,
-            Refused.FOREIGN,
-            Refused.VERSION,
-            Refused.CLUSTER,
+            RefusedDatagram.FORGED,
+            RefusedDatagram.FOREIGN,
+            RefusedDatagram.VERSION,
+            RefusedDatagram.CLUSTER,
         )
     assert receiver.open(datagram, BYTES_MAX).body == b"hello", "none of them took its number away"
 
@@ -81,43 +81,43 @@ def test_a_changed_byte_anywhere_is_refused() -> None:
 def test_every_truncation_is_refused() -> None:
     datagram = seal_of(1).seal(b"hello")
     for length in range(len(datagram)):
-        assert refused(seal_of(2), datagram[:length]) in (Refused.TRUNCATED, Refused.FORGED)
+        assert refused(seal_of(2), datagram[:length]) in (RefusedDatagram.TRUNCATED, RefusedDatagram.FORGED)
 
 
 def test_an_oversize_datagram_is_refused_before_its_tag_is_computed() -> None:
-    assert refused(seal_of(2), seal_of(1).seal(bytes(BYTES_MAX))) is Refused.OVERSIZE
+    assert refused(seal_of(2), seal_of(1).seal(bytes(BYTES_MAX))) is RefusedDatagram.OVERSIZE
 
 
 def test_a_replayed_datagram_is_refused() -> None:
     receiver, datagram = seal_of(2), seal_of(1).seal(b"hello")
     receiver.open(datagram, BYTES_MAX)
-    assert refused(receiver, datagram) is Refused.REPLAYED
+    assert refused(receiver, datagram) is RefusedDatagram.REPLAYED
 
 
 def test_another_cluster_is_refused() -> None:
     other = uuid.UUID(int=0xC2)
-    assert refused(seal_of(2), seal_of(1, cluster=other).seal(b"")) is Refused.CLUSTER
+    assert refused(seal_of(2), seal_of(1, cluster=other).seal(b"")) is RefusedDatagram.CLUSTER
 
 
 def test_another_version_is_refused() -> None:
     datagram = bytearray(seal_of(1).seal(b""))
     datagram[3] = 2
-    assert refused(seal_of(2), bytes(datagram)) is Refused.VERSION
+    assert refused(seal_of(2), bytes(datagram)) is RefusedDatagram.VERSION
 
 
 def test_a_datagram_reflected_to_its_sender_is_refused() -> None:
     seal = seal_of(1)
-    assert refused(seal, seal.seal(b"hello")) is Refused.REFLECTED
+    assert refused(seal, seal.seal(b"hello")) is RefusedDatagram.REFLECTED
 
 
 def test_an_old_life_is_refused_once_a_newer_one_was_heard() -> None:
     receiver, old = seal_of(2), seal_of(1, life=3).seal(b"old")
     receiver.open(seal_of(1, life=4).seal(b"new"), BYTES_MAX)
-    assert refused(receiver, old) is Refused.OLD_LIFE
+    assert refused(receiver, old) is RefusedDatagram.OLD_LIFE
 
 
 def test_what_we_said_in_an_earlier_life_is_refused() -> None:
-    assert refused(seal_of(1, life=4), seal_of(1, life=3).seal(b"")) is Refused.OLD_LIFE
+    assert refused(seal_of(1, life=4), seal_of(1, life=3).seal(b"")) is RefusedDatagram.OLD_LIFE
 
 
 def test_another_disk_under_our_node_id_is_heard_so_that_it_can_be_reported() -> None:
@@ -131,7 +131,7 @@ def test_keys_are_changed_without_a_pause() -> None:
     for one, other in ((before, adding), (adding, moved), (moved, after)):
         assert seal_of(2, keys=one).open(seal_of(1, keys=other).seal(b"x"), BYTES_MAX)
         assert seal_of(2, keys=other).open(seal_of(1, keys=one).seal(b"x"), BYTES_MAX)
-    assert refused(seal_of(2, keys=before), seal_of(1, keys=after).seal(b"x")) is Refused.FORGED
+    assert refused(seal_of(2, keys=before), seal_of(1, keys=after).seal(b"x")) is RefusedDatagram.FORGED
 
 
 @given(st.binary(max_size=BYTES_MAX + 50))
@@ -142,8 +142,11 @@ def test_garbage_is_refused(garbage: bytes) -> None:
 @given(st.binary(max_size=200), st.binary(max_size=200))
 def test_garbage_behind_a_true_beginning_is_refused(garbage: bytes, tail: bytes) -> None:
     datagram = seal_of(1).seal(b"hello")
-    assert refused(seal_of(2), MAGIC + b"\x01" + CLUSTER.bytes + garbage) in (Refused.FORGED, Refused.TRUNCATED)
-    assert not tail or refused(seal_of(2), datagram + tail) in (Refused.FORGED, Refused.OVERSIZE)
+    assert refused(seal_of(2), MAGIC + b"\x01" + CLUSTER.bytes + garbage) in (
+        RefusedDatagram.FORGED,
+        RefusedDatagram.TRUNCATED,
+    )
+    assert not tail or refused(seal_of(2), datagram + tail) in (RefusedDatagram.FORGED, RefusedDatagram.OVERSIZE)
 
 
 def test_a_key_does_not_show_itself() -> None:

@@ -9,7 +9,7 @@ from raftlog.membership.authentication import HEADER_BYTES, TAG_BYTES, Seal, Spe
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.encoding import KINDS, encode, fingerprint
 from raftlog.membership.keys import GossipKeys
-from raftlog.membership.member import Claim, State
+from raftlog.membership.member import Claim, MemberState
 from raftlog.membership.messages import Ping
 from raftlog.membership.states import TRANSITIONS, Effect, Verdict
 from raftlog.types import NodeId
@@ -26,7 +26,11 @@ def shown(verdict: Verdict) -> str:
 
 def test_the_table_of_states_is_that_of_the_code() -> None:
     expected = [
-        ["nobody" if known is None else known.name.lower(), order.value, *(shown(cells[state]) for state in State)]
+        [
+            "nobody" if known is None else known.name.lower(),
+            order.value,
+            *(shown(cells[state]) for state in MemberState),
+        ]
         for known, orders in TRANSITIONS.items()
         for order, cells in orders.items()
     ]
@@ -46,7 +50,7 @@ def test_the_example_is_what_the_code_writes() -> None:
     block = DOCUMENT.split("<!-- example -->\n```\n")[1].split("\n```")[0]
     told = bytes.fromhex("".join(re.match(r" *((?:[0-9a-f]{2}(?: |$))+)", line)[1] for line in block.splitlines()))
     ping = Ping(7, NodeId(2), DISK)
-    claim = Claim(NodeId(3), DISK, (1 << 32) + 1, State.SUSPECT, NodeId(1), 0, None)
+    claim = Claim(NodeId(3), DISK, (1 << 32) + 1, MemberState.SUSPECT, NodeId(1), 0, None)
     assert told == encode(fingerprint(CLUSTER_ID), [ping, claim])
 
 

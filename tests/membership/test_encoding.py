@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 from raftlog.errors import FormatError
 from raftlog.membership.digest import BUCKETS
 from raftlog.membership.encoding import FRAME_BYTES_MAX, KINDS, decode, encode, fingerprint, payload_bytes_max
-from raftlog.membership.member import INCARNATION_MAX, About, Address, Claim, State
+from raftlog.membership.member import INCARNATION_MAX, About, Address, Claim, MemberState
 from raftlog.membership.messages import (
     Ack,
+    ClaimRequest,
     DigestBuckets,
     DigestEntries,
+    DigestEntry,
     DigestRoot,
-    Entry,
     Message,
     Nack,
     Ping,
     PingRequest,
-    Wanted,
 )
 from tests.membership.gossip import ALIVE, DEAD, claim
 
@@ -37,14 +37,14 @@ ADDRESSES = st.builds(Address, HOSTS, PORTS)
 
 @st.composite
 def claims(draw: st.DrawFn) -> Claim:
-    incarnation, state = draw(INCARNATIONS), draw(st.sampled_from(State))
+    incarnation, state = draw(INCARNATIONS), draw(st.sampled_from(MemberState))
     said_at = incarnation if state is ALIVE else draw(st.integers(0, incarnation))
     words = About(said_at, draw(ADDRESSES), draw(st.binary(max_size=400)))
     about = words if state is ALIVE or draw(st.booleans()) else None
     return Claim(draw(NODES), draw(DISKS), incarnation, state, draw(NODES), draw(SEQUENCES), about)
 
 
-ENTRIES = st.builds(Entry, NODES, INCARNATIONS, st.integers(0, 3), INCARNATIONS, HASHES)
+ENTRIES = st.builds(DigestEntry, NODES, INCARNATIONS, st.integers(0, 3), INCARNATIONS, HASHES)
 DATAGRAM_MESSAGES = st.one_of(
     st.builds(Ping, SEQUENCES, NODES, DISKS),
     st.builds(Ack, SEQUENCES),
@@ -59,7 +59,7 @@ MESSAGES = st.one_of(
     st.builds(
         DigestEntries, st.lists(st.integers(0, BUCKETS - 1)).map(tuple), st.lists(ENTRIES, max_size=5).map(tuple)
     ),
-    st.builds(Wanted, st.lists(NODES).map(tuple)),
+    st.builds(ClaimRequest, st.lists(NODES).map(tuple)),
 )
 
 
@@ -152,8 +152,8 @@ def test_a_message_of_another_shape_is_refused(listed: object) -> None:
         [KINDS[DigestEntries], [BUCKETS], []],
         [KINDS[DigestEntries], [0], [[1, 2, 3]]],
         [KINDS[DigestEntries], [0], [7]],
-        [KINDS[Wanted], [0] * 10_000],
-        [KINDS[Wanted], 1],
+        [KINDS[ClaimRequest], [0] * 10_000],
+        [KINDS[ClaimRequest], 1],
         [KINDS[DigestRoot], -1],
     ],
 )

@@ -9,25 +9,29 @@ from raftlog.membership.config import SwimConfig
 from raftlog.membership.digest import Digest
 from raftlog.membership.encoding import FRAME_BYTES_MAX, encode, fingerprint
 from raftlog.membership.exchange import answer, opening
-from raftlog.membership.member import Claim, Identity, State
+from raftlog.membership.member import Claim, GossipIdentity, MemberState
 from raftlog.membership.messages import Message
-from raftlog.membership.view import View
+from raftlog.membership.view import MembershipView
 from raftlog.types import NodeId
 from tests.membership.gossip import ALIVE, DEAD, about, address, claim, disk, member
 
 CLAIMS = st.builds(
-    claim, node=st.integers(10, 300), state=st.sampled_from(State), incarnation=st.integers(1, 3), told=st.just(True)
+    claim,
+    node=st.integers(10, 300),
+    state=st.sampled_from(MemberState),
+    incarnation=st.integers(1, 3),
+    told=st.just(True),
 )
 
 
-def view(me: int, *claims: Claim) -> View:
-    new = View(Identity(NodeId(me), disk(me), address(me), 1), b"", SwimConfig(), Random(me))
+def view(me: int, *claims: Claim) -> MembershipView:
+    new = MembershipView(GossipIdentity(NodeId(me), disk(me), address(me), 1), b"", SwimConfig(), Random(me))
     for each in claims:
         new.hear(each, 0.0)
     return new
 
 
-def talk(one: View, other: View) -> list[list[Message]]:
+def talk(one: MembershipView, other: MembershipView) -> list[list[Message]]:
     """The frames of one exchange."""
     frames = [opening(one, 0.0)]
     listener, speaker = other, one

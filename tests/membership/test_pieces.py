@@ -11,7 +11,7 @@ from raftlog.membership.awareness import Awareness
 from raftlog.membership.broadcasts import Broadcasts
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.encoding import claim_bytes
-from raftlog.membership.member import State
+from raftlog.membership.member import MemberState
 from raftlog.membership.roster import Roster
 from raftlog.membership.rounds import Rounds
 from raftlog.membership.suspicion import Suspicion, timeout_s
@@ -191,6 +191,6 @@ def ring_of(me: int, nodes: range) -> Roster:
 
 def test_the_roster_counts_who_is_up_and_who_is_alive() -> None:
     known = roster(2, 3, 4)
-    for node, state in ((2, SUSPECT), (3, DEAD), (4, State.LEFT)):
+    for node, state in ((2, SUSPECT), (3, DEAD), (4, MemberState.LEFT)):
         known.put(member(node, state, 1))
     assert (len(known), known.up, known.alive, list(known.dead)) == (4, 2, 1, [3])

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.membership.replay import WINDOW, ReplayGuard, Sender
+from raftlog.membership.replay import WINDOW, ReplayGuard, SenderKey
 from raftlog.types import NodeId
 
-ONE, OTHER = Sender(NodeId(1), b"disk one"), Sender(NodeId(1), b"disk two")
+ONE, OTHER = SenderKey(NodeId(1), b"disk one"), SenderKey(NodeId(1), b"disk two")
 
 
 def test_a_number_is_taken_once() -> None:
@@ -52,7 +52,7 @@ def test_another_disk_under_a_node_id_counts_its_starts_on_its_own() -> None:
 
 def test_senders_are_bounded_and_the_one_silent_longest_is_forgotten() -> None:
     guard = ReplayGuard(senders_max=2)
-    first, second, third = (Sender(NodeId(node), b"disk 123") for node in (1, 2, 3))
+    first, second, third = (SenderKey(NodeId(node), b"disk 123") for node in (1, 2, 3))
     for sender in (first, second, first, third):
         guard.note(sender, 1, 10 + len(guard))
     assert len(guard) == 2

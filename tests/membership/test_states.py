@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.membership.config import SwimConfig
-from raftlog.membership.member import Claim, Identity, State
+from raftlog.membership.member import Claim, GossipIdentity, MemberState
 from raftlog.membership.states import TRANSITIONS, Effect, Order, judge, order
-from raftlog.membership.view import View
+from raftlog.membership.view import MembershipView
 from raftlog.types import NodeId
 from tests.membership.gossip import ALIVE, DEAD, LEFT, SUSPECT, address, claim, disk, member
 
 INCARNATION = {Order.OLDER: 4, Order.SAME: 5, Order.NEWER: 6}
 
 
-@pytest.mark.parametrize(("known", "claimed", "when"), list(product(State, State, Order)))
-def test_every_cell(known: State, claimed: State, when: Order) -> None:
+@pytest.mark.parametrize(("known", "claimed", "when"), list(product(MemberState, MemberState, Order)))
+def test_every_cell(known: MemberState, claimed: MemberState, when: Order) -> None:
     verdict = judge(member(7, known, 5), claim(7, claimed, INCARNATION[when]))
     if when is Order.OLDER:
         assert verdict is Effect.KEEP
@@ -31,19 +31,19 @@ def test_every_cell(known: State, claimed: State, when: Order) -> None:
     assert verdict is TRANSITIONS[known][when][claimed]
 
 
-@pytest.mark.parametrize("claimed", list(State))
-def test_of_a_stranger_anything_is_taken(claimed: State) -> None:
+@pytest.mark.parametrize("claimed", list(MemberState))
+def test_of_a_stranger_anything_is_taken(claimed: MemberState) -> None:
     assert judge(None, claim(7, claimed, 1)) is claimed
 
 
 def test_the_table_is_whole() -> None:
-    assert set(TRANSITIONS) == {None, *State}
-    assert all(set(TRANSITIONS[state]) == set(Order) for state in State)
-    assert all(set(cells) == set(State) for orders in TRANSITIONS.values() for cells in orders.values())
+    assert set(TRANSITIONS) == {None, *MemberState}
+    assert all(set(TRANSITIONS[state]) == set(Order) for state in MemberState)
+    assert all(set(cells) == set(MemberState) for orders in TRANSITIONS.values() for cells in orders.values())
 
 
-@pytest.mark.parametrize(("known", "claimed", "when"), list(product(State, State, Order)))
-def test_another_disk_of_the_same_name(known: State, claimed: State, when: Order) -> None:
+@pytest.mark.parametrize(("known", "claimed", "when"), list(product(MemberState, MemberState, Order)))
+def test_another_disk_of_the_same_name(known: MemberState, claimed: MemberState, when: Order) -> None:
     """The holder keeps the name while it is up; what happens to others of that name is nothing to it."""
     verdict = judge(member(7, known, 5), claim(7, claimed, INCARNATION[when], on=disk(7, 1)))
     if known.is_up:
@@ -63,28 +63,28 @@ def test_between_two_disks_that_are_gone_the_greater_uuid_breaks_a_tie() -> None
 CLAIMS = st.builds(
     claim,
     node=st.just(7),
-    state=st.sampled_from(State),
+    state=st.sampled_from(MemberState),
     incarnation=st.integers(1, 4),
     by=st.integers(1, 4),
     told=st.booleans(),
 )
 
 
-def view(me: int = 1) -> View:
+def view(me: int = 1) -> MembershipView:
     """One that knows node 7 from its first word."""
-    identity = Identity(NodeId(me), disk(me), address(me), 1)
-    new = View(identity, b"", SwimConfig(), Random(0))
+    identity = GossipIdentity(NodeId(me), disk(me), address(me), 1)
+    new = MembershipView(identity, b"", SwimConfig(), Random(0))
     new.hear(claim(7, ALIVE, 1), 0.0)
     return new
 
 
-def believed(by: View) -> tuple[int, State, int]:
+def believed(by: MembershipView) -> tuple[int, MemberState, int]:
     known = by.roster.get(NodeId(7))
     assert known is not None
     return known.incarnation, known.state, known.about.incarnation
 
 
-def heard(claims: list[Claim]) -> tuple[int, State, int]:
+def heard(claims: list[Claim]) -> tuple[int, MemberState, int]:
     one = view()
     for each in claims:
         one.hear(each, 0.0)
@@ -141,4 +141,4 @@ def test_what_is_believed_never_gets_older(claims: list[Claim]) -> None:
 
 def test_states_rise_from_alive_to_left() -> None:
     assert ALIVE < SUSPECT < DEAD < LEFT
-    assert [state.is_up for state in State] == [True, True, False, False]
+    assert [state.is_up for state in MemberState] == [True, True, False, False]

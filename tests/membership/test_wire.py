@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from raftlog.membership.wire import DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, STREAMS_MAX, Stream, StreamEnd, UdpWire
+from raftlog.membership.wire import DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, STREAMS_MAX, GossipStream, StreamEnd, UdpWire
 
 HOST = "127.0.0.1"
 WAIT_S = 10.0
@@ -22,7 +22,7 @@ async def wires() -> AsyncIterator[list[UdpWire]]:
         await wire.close()
 
 
-async def echo(stream: Stream) -> None:
+async def echo(stream: GossipStream) -> None:
     while True:
         await stream.send(await stream.receive())
 

@@ -18,7 +18,7 @@ from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.replica.group import Committed
 from raftlog.runtime.rpc import RpcConfig
-from raftlog.storage.roll import Member, Roll
+from raftlog.storage.roll import Roll, RollMember
 from raftlog.types import NodeId
 from tests.cluster_secret import SECRET
 
@@ -51,7 +51,7 @@ def settings_of(directory: Path, number: int, **changes: Any) -> NodeSettings:
     return NodeSettings(**{**defaults, **changes})
 
 
-def first_roll(group_id: uuid.UUID, members: Iterable[Member]) -> Roll:
+def first_roll(group_id: uuid.UUID, members: Iterable[RollMember]) -> Roll:
     return Roll(group_id, 1, 0, 0, -1, 1_000, 1, tuple(sorted(members)))
 
 
@@ -63,7 +63,7 @@ class Cluster:
         self.numbers = tuple(numbers)
         self.changes = changes
         self.nodes: dict[int, Node] = {}
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, RollMember] = {}
         self.addresses: dict[NodeId, tuple[str, int]] = {}
         self._moved = asyncio.Event()
 
@@ -84,7 +84,7 @@ class Cluster:
             node.transport.on_connection = lambda *what, changed=changed: (changed(*what), self._moved.set())  # type: ignore[misc]
             await node.start()
             self.addresses[NodeId(number)] = node.transport.address
-            self.members[number] = Member(number, node.identity.disk_uuid)
+            self.members[number] = RollMember(number, node.identity.disk_uuid)
         self.introduce()
         await self.until(self.is_connected)
 

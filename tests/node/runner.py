@@ -25,7 +25,7 @@ from raftlog.errors import OutcomeUnknown, RaftlogError
 from raftlog.partitions.node import Node
 from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.replica.group import Group
-from raftlog.storage.roll import Member
+from raftlog.storage.roll import RollMember
 from raftlog.types import NodeId
 from tests.node.nodes import GROUP, first_roll, settings_of
 
@@ -63,7 +63,7 @@ class Runner:
         self.node.set_peers(addresses, {NodeId(int(node)): uuid.UUID(disk) for node, disk in disks.items()})
 
     async def do_create(self, create: list[int], members: list[list[Any]]) -> None:
-        voters = [Member(int(node), uuid.UUID(disk)) for node, disk in members]
+        voters = [RollMember(int(node), uuid.UUID(disk)) for node, disk in members]
         await self.node.create_groups([(first_roll(uuid.UUID(int=group), voters), None) for group in create])
 
     async def do_load(self, load: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from raftlog.errors import Overloaded
 from raftlog.partitions.node.fitness import Fitness
-from raftlog.partitions.node.leaders import Leaders
+from raftlog.partitions.node.leaders import LedGroups
 from raftlog.raft import ReplicaId, Role
 from raftlog.raft.ready import FollowerStatus
 from raftlog.types import Index, NodeId
@@ -20,7 +20,7 @@ ME, OTHER, THIRD = (ReplicaId(NodeId(number), uuid.UUID(int=number)) for number 
 
 
 class Led:
-    """A group led here, as far as `Leaders` looks at one."""
+    """A group led here, as far as `LedGroups` looks at one."""
 
     def __init__(self, number: int = 1, match: int = 100) -> None:
         self.group_id = uuid.UUID(int=number)
@@ -50,9 +50,9 @@ class Led:
         return True
 
 
-def leaders_of(path: Path, *groups: Led, fitness: Fitness | None = None, **changes: Any) -> Leaders:
+def leaders_of(path: Path, *groups: Led, fitness: Fitness | None = None, **changes: Any) -> LedGroups:
     settings = settings_of(path, 1, transfer_retry_ms=1_000, settle_ms=1_000, **changes)
-    leaders = Leaders(ME, settings, fitness or Fitness(ME.node_id, 60_000))
+    leaders = LedGroups(ME, settings, fitness or Fitness(ME.node_id, 60_000))
     leaders.preferred = lambda group_id: OTHER
     for group in groups:
         leaders.note_role(group, Role.LEADER)  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ async def test_the_end_waits_no_longer_than_it_may(tmp_path: Path, seconds: floa
     assert await leaders_of(tmp_path, Led()).hand_over_all(seconds) == 1
 
 
-def unfit(path: Path, *groups: Led, slow: bool = True) -> tuple[Leaders, Fitness]:
+def unfit(path: Path, *groups: Led, slow: bool = True) -> tuple[LedGroups, Fitness]:
     """Two others are connected, and this process is slow, or its disk is full."""
     fitness = Fitness(ME.node_id, 60_000)
     leaders = leaders_of(path, *groups, fitness=fitness)

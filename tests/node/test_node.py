@@ -16,7 +16,7 @@ from raftlog.partitions.node.remembered_peers import PEERS
 from raftlog.raft import ReplicaId
 from raftlog.runtime.log.sealed_file import read_sealed
 from raftlog.runtime.rpc import Answer, ConnectionLost, NoAnswer, NotConnected
-from raftlog.storage.roll import Member
+from raftlog.storage.roll import RollMember
 from raftlog.types import NodeId
 from tests.node.nodes import GROUP, WITHIN_S, first_roll, running, settings_of, soon, values_of
 
@@ -89,7 +89,7 @@ async def test_a_group_of_one_waits_for_a_handshake_when_there_are_peers(tmp_pat
     node = await Node.open(settings_of(tmp_path, 1, peers={2: ("127.0.0.1", 1)}))
     try:
         await node.start()
-        node.create_group(first_roll(GROUP, [Member(1, node.identity.disk_uuid)]))
+        node.create_group(first_roll(GROUP, [RollMember(1, node.identity.disk_uuid)]))
         known = await node.wait_for_leader(GROUP, deadline_in(300))
         assert known is not None
         assert known.leader is None
@@ -247,7 +247,9 @@ async def test_a_damaged_journal_makes_it_another_disk(tmp_path: Path) -> None:
         assert (internal / "damaged" / f"journal-{old.disk_uuid}").is_dir()
         assert {file.name: file.read_bytes() for file in (tmp_path / "3" / str(GROUP)).glob("*.log")} == log_before
         with pytest.raises(InvalidArgument, match="it can only join"):
-            node.create_group(first_roll(GROUP, cluster.members.values())._replace(voters=(Member(3, old.disk_uuid),)))
+            node.create_group(
+                first_roll(GROUP, cluster.members.values())._replace(voters=(RollMember(3, old.disk_uuid),))
+            )
         node.join_group(GROUP)
         assert [path.name for path in (internal / "unknown").iterdir()] == [f"{GROUP}-0"]
         await cluster.stop(3)

@@ -13,7 +13,7 @@ from raftlog.partitions.node.identity import NodeDirectory
 from raftlog.partitions.node.refusals import Consequence, consequence_of
 from raftlog.raft import RaftSettings, ReplicaId
 from raftlog.runtime.config import DriverConfig
-from raftlog.runtime.rpc import Reason, Refusal
+from raftlog.runtime.rpc import HandshakeRefusal, Reason
 from raftlog.types import NodeId
 from tests.node.nodes import GROUP, running, settings_of, soon
 
@@ -25,16 +25,16 @@ NEVER = DriverConfig(tick_ms=20, raft=RaftSettings(election_ticks_min=1_000_000)
 @pytest.mark.parametrize("is_established", [True, False])
 @pytest.mark.parametrize("reason", list(Reason))
 def test_who_is_right(reason: Reason, is_established: bool) -> None:
-    ours = consequence_of(Refusal(reason, "", "blue", True), "blue", is_established)
-    strangers = consequence_of(Refusal(reason, "", "green", True), "blue", is_established)
-    unknown = consequence_of(Refusal(reason, "", "blue", False), "blue", is_established)
+    ours = consequence_of(HandshakeRefusal(reason, "", "blue", True), "blue", is_established)
+    strangers = consequence_of(HandshakeRefusal(reason, "", "green", True), "blue", is_established)
+    unknown = consequence_of(HandshakeRefusal(reason, "", "blue", False), "blue", is_established)
     at_first = Consequence.NONE if is_established else Consequence.END
     if reason in STALE:
         assert (ours, strangers, unknown) == (Consequence.END_FOR_GOOD, at_first, at_first)
-        assert consequence_of(Refusal(reason, "", "blue", True), None, False) is Consequence.END_FOR_GOOD
+        assert consequence_of(HandshakeRefusal(reason, "", "blue", True), None, False) is Consequence.END_FOR_GOOD
     elif reason is Reason.RETIRED_DISK:
         assert (ours, strangers, unknown) == (Consequence.END_FOR_GOOD, Consequence.NONE, Consequence.END_FOR_GOOD)
-        assert consequence_of(Refusal(reason, "", "blue", False), None, False) is Consequence.NONE
+        assert consequence_of(HandshakeRefusal(reason, "", "blue", False), None, False) is Consequence.NONE
     elif reason in MISTAKEN:
         assert (ours, strangers, unknown) == (at_first,) * 3
     else:
@@ -58,11 +58,11 @@ def test_a_refusal_is_kept_through_power_losses_until_another_disk_uuid_was_take
 async def test_a_member_that_its_cluster_refuses_ends_for_good(tmp_path: Path) -> None:
     node = await Node.open(settings_of(tmp_path, 1))
     await node.start()
-    node.transport.on_refused(Refusal(Reason.WRONG_DISK, "confused", "blue", True))
+    node.transport.on_refused(HandshakeRefusal(Reason.WRONG_DISK, "confused", "blue", True))
     assert node.is_working
-    node.transport.on_refused(Refusal(Reason.STALE_JOURNAL, "lost writes", "green", True))
+    node.transport.on_refused(HandshakeRefusal(Reason.STALE_JOURNAL, "lost writes", "green", True))
     assert node.is_working
-    node.transport.on_refused(Refusal(Reason.STALE_JOURNAL, "lost writes", "blue", True))
+    node.transport.on_refused(HandshakeRefusal(Reason.STALE_JOURNAL, "lost writes", "blue", True))
     assert isinstance(await node.ended, DiskRefused)
     await node.stop()
     again = await Node.open(settings_of(tmp_path, 1))

@@ -7,7 +7,7 @@ import pytest
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.partitions.node.remembered_peers import RememberedPeers
-from raftlog.runtime.rpc import Channel, Identity, PeerMemory, PeerRecord
+from raftlog.runtime.rpc import Channel, PeerIdentity, PeerMemory, PeerRecord
 from raftlog.runtime.rpc.handshake import NONCE_SIZE, PROTOCOL_VERSION, Hello
 from raftlog.types import NodeId
 
@@ -26,7 +26,7 @@ def disk() -> SimulatedDisk:
 
 def of_disk(number: int) -> Hello:
     """What the process on this disk says first."""
-    identity = Identity("blue", NodeId(number), uuid.UUID(int=number), 1, 100, f"host-{number}")
+    identity = PeerIdentity("blue", NodeId(number), uuid.UUID(int=number), 1, 100, f"host-{number}")
     return Hello(PROTOCOL_VERSION, Channel.RAFT, b"life %3d" % number, identity, bytes(NONCE_SIZE))
 
 

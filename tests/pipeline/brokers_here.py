@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from raftlog.api.http.server import HttpServer
+from raftlog.api.http.server.server import HttpServer
 from raftlog.client import BrokerClient
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.settings import BrokerSettings

@@ -9,7 +9,7 @@ from raftlog.errors import UndecodableBatch, UnknownTopic
 from raftlog.pipeline.archiving.archive import ArchiveReport, archive_in_waves
 from raftlog.pipeline.archiving.files import LocalFiles
 from raftlog.pipeline.archiving.log_sources import Brokers, Segments
-from raftlog.pipeline.archiving.sources import Source
+from raftlog.pipeline.archiving.sources import ArchiveSource
 from raftlog.pipeline.archiving.state import read_settled
 from raftlog.pipeline.errors import DataLost, LogReplaced
 from raftlog.pipeline.options import TopicChoice
@@ -22,7 +22,7 @@ ONLY_ORDERS = TopicChoice(names=("orders",))
 
 
 def archive(
-    lake: Path, source: Source, choice: TopicChoice = ONLY_ORDERS, *, fail_on_data_loss: bool = True
+    lake: Path, source: ArchiveSource, choice: TopicChoice = ONLY_ORDERS, *, fail_on_data_loss: bool = True
 ) -> ArchiveReport:
     return archive_in_waves(
         twice, source, LocalFiles(str(lake)), choice, compression="snappy", fail_on_data_loss=fail_on_data_loss

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from raftlog import pipeline
-from raftlog.cli import main, pipeline_job
-from raftlog.cli.pipeline_replay import read_targets
+from raftlog.cli import main
+from raftlog.cli.pipeline import job as pipeline_job
+from raftlog.cli.pipeline.replay import read_targets
 
 BOOTSTRAP = "127.0.0.1:1"
 

@@ -7,9 +7,9 @@ from raftlog.pipeline.options import Options
 from raftlog.pipeline.positions import (
     EARLIEST,
     LATEST,
-    Position,
+    OffsetPosition,
+    OffsetPositions,
     PositionKind,
-    Positions,
     ending_positions,
     milliseconds,
     option_names,
@@ -19,16 +19,16 @@ from raftlog.pipeline.positions import (
 KNOWN = (*option_names("starting"), *option_names("ending"))
 
 
-def starting(**given: str) -> Positions:
+def starting(**given: str) -> OffsetPositions:
     return starting_positions(Options("raftlog", given, KNOWN))
 
 
-def ending(**given: str) -> Positions:
+def ending(**given: str) -> OffsetPositions:
     return ending_positions(Options("raftlog", given, KNOWN))
 
 
-def offset(number: int) -> Position:
-    return Position(PositionKind.OFFSET, number)
+def offset(number: int) -> OffsetPosition:
+    return OffsetPosition(PositionKind.OFFSET, number)
 
 
 def test_words_and_defaults() -> None:
@@ -48,7 +48,7 @@ def test_offsets_by_partition_and_what_is_not_named() -> None:
 
 
 def test_times() -> None:
-    at = Position(PositionKind.TIMESTAMP, 1_700_000_000_000)
+    at = OffsetPosition(PositionKind.TIMESTAMP, 1_700_000_000_000)
     assert starting(startingTimestamp="1700000000000").at("t", 7) == at
     assert ending(endingTimestamp="2023-11-14T22:13:20Z").at("t", 7) == at
     found = starting(startingOffsetsByTimestamp='{"t": {"1": 1700000000000, "2": "2023-11-14T23:13:20+01:00"}}')

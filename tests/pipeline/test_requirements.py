@@ -100,7 +100,7 @@ def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> N
 
 def test_neither_the_verbs_nor_the_package_import_spark_before_it_is_used() -> None:
     code = (
-        "import sys, importlib, raftlog.pipeline\nfrom raftlog.cli.pipeline import VERBS\n"
+        "import sys, importlib, raftlog.pipeline\nfrom raftlog.cli.pipeline.verbs import VERBS\n"
         "for verb in VERBS.values(): importlib.import_module(verb.module)\n"
         "print([name for name in ('pyspark', 'pyarrow', 'py4j') if name in sys.modules])"
     )

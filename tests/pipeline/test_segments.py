@@ -17,7 +17,7 @@ from raftlog import Log, LogConfig
 from raftlog.errors import CorruptBatch, FormatError, InvalidArgument, RaftlogError, UndecodableBatch, UnknownTopic
 from raftlog.pipeline.errors import SegmentGone
 from raftlog.pipeline.options import TopicChoice
-from raftlog.pipeline.positions import Position, PositionKind, Positions
+from raftlog.pipeline.positions import OffsetPosition, OffsetPositions, PositionKind
 from raftlog.pipeline.rows import ARROW_SCHEMA
 from raftlog.pipeline.segments import SegmentSplit, logs_in, plan_segments, read_segment_split, replicas_in
 from raftlog.pipeline.segments.replicas import real_disk
@@ -121,8 +121,8 @@ def test_so_many_splits_as_wanted(path: Path) -> None:
 # positions
 
 
-def at(kind: PositionKind, value: int) -> Positions:
-    return Positions(Position(kind, value), option="startingOffsets")
+def at(kind: PositionKind, value: int) -> OffsetPositions:
+    return OffsetPositions(OffsetPosition(kind, value), option="startingOffsets")
 
 
 def test_any_range_of_offsets(path: Path) -> None:
@@ -154,7 +154,9 @@ def test_offsets_that_are_not_there(path: Path) -> None:
         plan_segments([str(path)], starting=at(PositionKind.OFFSET, end + 1))
     with pytest.raises(InvalidArgument, match=r"from offset 5 .* up to 3"):
         plan_segments([str(path)], starting=at(PositionKind.OFFSET, 5), ending=at(PositionKind.OFFSET, 3))
-    named = Positions(Position(PositionKind.EARLIEST), {"other": {0: Position(PositionKind.LATEST)}}, "startingOffsets")
+    named = OffsetPositions(
+        OffsetPosition(PositionKind.EARLIEST), {"other": {0: OffsetPosition(PositionKind.LATEST)}}, "startingOffsets"
+    )
     with pytest.raises(InvalidArgument, match="other"):
         plan_segments([str(path)], starting=named)
 
@@ -423,6 +425,6 @@ def test_an_undecodable_batch_is_left_out_only_when_that_is_said(tmp_path: Path)
     splits = plan_segments([str(tmp_path / "orders")], skips_undecodable=True)
     with pytest.warns(UserWarning, match="left out"):
         assert [(row.offset, row.value) for row in rows(splits)] == [(0, b"before"), (2, b"behind")]
-    at_its_time = Positions(Position(PositionKind.TIMESTAMP, TIMESTAMP_MS))
+    at_its_time = OffsetPositions(OffsetPosition(PositionKind.TIMESTAMP, TIMESTAMP_MS))
     [split] = plan_segments([str(tmp_path / "orders")], starting=at_its_time)
     assert split.start == 1, "a time is found where the error comes"

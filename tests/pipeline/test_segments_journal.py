@@ -12,7 +12,7 @@ from raftlog.errors import CorruptBatch
 from raftlog.pipeline.segments import batches_of, splits_of
 from raftlog.pipeline.segments.extent import CarriedRoom, LogExtent, extent_of
 from raftlog.pipeline.segments.reading import OnDamage
-from raftlog.pipeline.segments.replicas import FoundReplica, Owner
+from raftlog.pipeline.segments.replicas import DataDirectory, FoundReplica
 from raftlog.records import ControlKind, build_control_batch, read_header, read_records
 from raftlog.runtime.log.offline import OfflineReplica, replicas_of
 from raftlog.storage.disk import Disk
@@ -29,7 +29,7 @@ def offline(world: World, number: int) -> OfflineReplica:
 
 
 def found(world: World, number: int) -> FoundReplica:
-    replica, owner = offline(world, number), Owner("/data", world.ids[number - 1].disk_uuid)
+    replica, owner = offline(world, number), DataDirectory("/data", world.ids[number - 1].disk_uuid)
     return FoundReplica("t", 0, replica.path, replica.group_id, owner, replica.folded, replica.fold)
 
 

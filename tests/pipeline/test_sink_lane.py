@@ -13,23 +13,23 @@ import pytest
 
 from raftlog.client import Produced
 from raftlog.errors import DuplicateSequence, OutOfOrderSequence, UnknownProducer
-from raftlog.partitions.replica.producers import Producer, followed, judged
+from raftlog.partitions.replica.producers import KnownProducer, followed, judged
 from raftlog.pipeline.errors import WriteForgotten
 from raftlog.pipeline.sink.held import Held
-from raftlog.pipeline.sink.identity import Identity
-from raftlog.pipeline.sink.lane import Found, Lane, Scan, Send
+from raftlog.pipeline.sink.identity import WriteIdentity
+from raftlog.pipeline.sink.lane import FoundBatch, Scan, SendBatch, SinkLane
 from raftlog.pipeline.sink.rows import Content, Rows, digest
 from raftlog.records import BatchHeader
 from raftlog.types import Offset, TopicPartition
 
 PLACE = TopicPartition("orders", 0)
-IDENTITY = Identity("query", 3, 70_000)
+IDENTITY = WriteIdentity("query", 3, 70_000)
 SCHEDULES = 300
 STEPS_MAX = 3_000
 
 
 class Stored(NamedTuple):
-    send: Send
+    send: SendBatch
     base_offset: int
     contents: list[Content]
 
@@ -39,13 +39,13 @@ class Partition:
 
     def __init__(self) -> None:
         self.batches: list[Stored] = []
-        self.known: dict[int, Producer] = {}
+        self.known: dict[int, KnownProducer] = {}
         self.contents = Counter[bytes]()
         self.end = 0
         self.old_end = 0
         """What lies below was committed a day ago."""
 
-    def append(self, send: Send) -> Produced:
+    def append(self, send: SendBatch) -> Produced:
         count = len(send.rows)
         header = BatchHeader(
             0, 0, 0, 2, 0, 0, count - 1, 0, 0, send.producer_id, send.producer_epoch, send.sequence, count
@@ -61,22 +61,22 @@ class Partition:
         self.known[send.producer_id] = followed(before, header, base)
         return Produced(Offset(base), Offset(self.end))
 
-    def scan(self, identity: Identity, start: int, end: int) -> Iterator[Found]:
+    def scan(self, identity: WriteIdentity, start: int, end: int) -> Iterator[FoundBatch]:
         generations = identity.generations()
         for send, base, contents in self.batches:
             if start <= base < end and send.producer_epoch == identity.producer_epoch:
                 digests = b"".join(map(digest, contents))
-                yield Found(generations[send.producer_id], send.sequence, len(contents), digests)
+                yield FoundBatch(generations[send.producer_id], send.sequence, len(contents), digests)
 
 
 class Attempt:
     def __init__(self, rng: random.Random, contents: list[Content], *, must_scan: bool) -> None:
         self._rows = rng.sample(contents, len(contents)) if rng.random() < 0.7 else contents
         self._at = 0
-        self.lane = Lane(PLACE, IDENTITY, Offset(0), rng.choice((80, 160, 500)), must_scan=must_scan)
+        self.lane = SinkLane(PLACE, IDENTITY, Offset(0), rng.choice((80, 160, 500)), must_scan=must_scan)
         self.is_done = False
 
-    def step(self, rng: random.Random, partition: Partition, late: list[Send]) -> None:
+    def step(self, rng: random.Random, partition: Partition, late: list[SendBatch]) -> None:
         if self._at < len(self._rows) and rng.random() < 0.5:
             count = rng.randint(1, 9)
             self.lane.add(Rows.of(self._rows[self._at : self._at + count]))
@@ -88,12 +88,12 @@ class Attempt:
             # A leader that is new may not know yet how much is committed.
             end = max(do.start, partition.end if rng.random() < 0.8 else partition.old_end)
             self.lane.scanned(partition.scan(IDENTITY, do.start, end), Offset(end))
-        elif isinstance(do, Send):
+        elif isinstance(do, SendBatch):
             self._send(do, rng, partition, late)
         else:
             self.is_done = is_last
 
-    def _send(self, send: Send, rng: random.Random, partition: Partition, late: list[Send]) -> None:
+    def _send(self, send: SendBatch, rng: random.Random, partition: Partition, late: list[SendBatch]) -> None:
         fate = rng.random()
         if fate < 0.1:
             return  # never arrives
@@ -109,14 +109,14 @@ class Attempt:
                 self.lane.sent(produced)
 
 
-def deliver_late(partition: Partition, send: Send) -> None:
+def deliver_late(partition: Partition, send: SendBatch) -> None:
     try:
         partition.append(send)
     except (DuplicateSequence, OutOfOrderSequence, UnknownProducer):
         return  # nobody waits for the answer any more
 
 
-def forget(partition: Partition, attempts: list[Attempt], late: list[Send]) -> None:
+def forget(partition: Partition, attempts: list[Attempt], late: list[SendBatch]) -> None:
     """A day passes: nothing is under way any more, and who has not begun to write looks again (see `sending`)."""
     late.clear()
     partition.known.clear()
@@ -132,7 +132,7 @@ def run_schedule(seed: int) -> None:
         (rng.randint(0, 2), rng.choice((None, b"", b"k")), bytes([rng.randint(0, 9)]), []) for _ in range(40)
     ]
     wanted = Counter(map(digest, contents))
-    partition, late = Partition(), list[Send]()
+    partition, late = Partition(), list[SendBatch]()
     attempts = [Attempt(rng, contents, must_scan=False) for _ in range(rng.randint(1, 3))]
     deaths, forgets = rng.randint(0, 3), rng.randint(0, 2)
     for _ in range(STEPS_MAX):
@@ -168,13 +168,13 @@ def rows(*values: bytes) -> Rows:
     return Rows.of((1, None, value, []) for value in values)
 
 
-def found(sequence: int, *values: bytes, generation: int = 0, span: int | None = None) -> Found:
+def found(sequence: int, *values: bytes, generation: int = 0, span: int | None = None) -> FoundBatch:
     digests = b"".join(digest((1, None, value, [])) for value in values)
-    return Found(generation, sequence, len(values) if span is None else span, digests)
+    return FoundBatch(generation, sequence, len(values) if span is None else span, digests)
 
 
-def lane(**settings: bool) -> Lane:
-    return Lane(PLACE, IDENTITY, Offset(0), 10_000, **settings)
+def lane(**settings: bool) -> SinkLane:
+    return SinkLane(PLACE, IDENTITY, Offset(0), 10_000, **settings)
 
 
 def test_a_duplicate_answer_is_not_taken_for_ones_own() -> None:
@@ -182,12 +182,12 @@ def test_a_duplicate_answer_is_not_taken_for_ones_own() -> None:
     writer = lane()
     writer.add(rows(b"a", b"b"))
     first = writer.next(flush=True)
-    assert isinstance(first, Send)
+    assert isinstance(first, SendBatch)
     writer.sent(Produced(Offset(0), Offset(2), True))
     assert writer.next(flush=True) == Scan(Offset(0))
     assert writer.scanned([found(0, b"b", b"c")], Offset(2))
     second = writer.next(flush=True)
-    assert isinstance(second, Send)
+    assert isinstance(second, SendBatch)
     assert (second.rows.values, second.sequence) == ([b"a"], 2)
     assert len(writer.held) == 1
     writer.add(rows(b"c"))
@@ -205,7 +205,7 @@ def test_records_that_are_gone_are_not_passed_over() -> None:
     writer = lane(must_scan=True, accepts_missing=True)
     writer.scanned([found(5, b"a")], Offset(9))
     writer.add(rows(b"a", b"b"))
-    assert writer.next(flush=True) == Send(rows(b"b"), IDENTITY.producer_id(), IDENTITY.producer_epoch, 6)
+    assert writer.next(flush=True) == SendBatch(rows(b"b"), IDENTITY.producer_id(), IDENTITY.producer_epoch, 6)
 
 
 def test_a_partition_that_forgot_is_written_under_the_next_generation() -> None:
@@ -219,15 +219,15 @@ def test_a_partition_that_forgot_is_written_under_the_next_generation() -> None:
     assert writer.next(flush=True) == Scan(Offset(1))
     writer.scanned([], Offset(1))
     again = writer.next(flush=True)
-    assert isinstance(again, Send)
+    assert isinstance(again, SendBatch)
     assert (again.producer_id, again.sequence) == (IDENTITY.producer_id(1), 0)
 
 
 def test_batches_are_cut_by_size() -> None:
-    writer = Lane(PLACE, IDENTITY, Offset(0), 300)
+    writer = SinkLane(PLACE, IDENTITY, Offset(0), 300)
     writer.add(rows(*[bytes([number]) * 64 for number in range(7)], b"x" * 1_000, b"y"))
     cuts = []
-    while isinstance(do := writer.next(flush=True), Send):
+    while isinstance(do := writer.next(flush=True), SendBatch):
         cuts.append([len(value or b"") for value in do.rows.values])
         writer.sent(Produced(Offset(0), Offset(0)))
     assert cuts == [[64, 64, 64], [64, 64, 64], [64], [1000], [1]]
@@ -268,7 +268,7 @@ def test_digests_tell_contents_apart() -> None:
 
 def test_an_identity_is_one_of_its_own() -> None:
     ids = {
-        Identity(name, partition, epoch).producer_id(generation)
+        WriteIdentity(name, partition, epoch).producer_id(generation)
         for name in ("a", "b")
         for partition in range(20)
         for epoch in (0, 1 << 15, 1 << 16)
@@ -276,5 +276,5 @@ def test_an_identity_is_one_of_its_own() -> None:
     }
     assert len(ids) == 2 * 20 * 3 * 2
     assert all(1 << 62 <= each < 1 << 63 for each in ids)
-    assert IDENTITY.producer_id() == Identity("query", 3, 65_536).producer_id()
-    assert (IDENTITY.producer_epoch, Identity("query", 3, 70_001).producer_epoch) == (4464, 4465)
+    assert IDENTITY.producer_id() == WriteIdentity("query", 3, 65_536).producer_id()
+    assert (IDENTITY.producer_epoch, WriteIdentity("query", 3, 70_001).producer_epoch) == (4464, 4465)

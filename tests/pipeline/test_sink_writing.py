@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from raftlog.api.http.server import HttpServer
+from raftlog.api.http.server.server import HttpServer
 from raftlog.client import BrokerClient, Producer
 from raftlog.client.decode import checked_batches
 from raftlog.errors import (
@@ -29,18 +29,18 @@ from raftlog.partitions.settings import BrokerSettings
 from raftlog.pipeline.errors import InputChanged, WriteForgotten
 from raftlog.pipeline.rows import HEADERS_TYPE
 from raftlog.pipeline.sink.columns import Columns
-from raftlog.pipeline.sink.identity import Identity
+from raftlog.pipeline.sink.identity import WriteIdentity
 from raftlog.pipeline.sink.marks import Recorder
 from raftlog.pipeline.sink.settings import SinkSettings
-from raftlog.pipeline.sink.writers import Written, batch_writer
-from raftlog.pipeline.sink.writing import Outcome, write_rows
+from raftlog.pipeline.sink.writers import WrittenTask, batch_writer
+from raftlog.pipeline.sink.writing import AttemptOutcome, write_rows
 from raftlog.records import build_columns, read_records
 from raftlog.types import TopicPartition
 from tests.pipeline.stored_records import stored_numbers, stored_records
 from tests.waiting import WITHIN_S
 
 KEYED = Columns(value=1, key=0)
-FIRST = Identity("q", 0, 0)
+FIRST = WriteIdentity("q", 0, 0)
 COUNT = 3_000
 PARTITIONS = 3
 
@@ -81,14 +81,14 @@ def batches_of(keys: Iterable[int], size: int = 500) -> Iterator[pa.RecordBatch]
 async def write(
     batches: Iterable[pa.RecordBatch],
     settings: SinkSettings,
-    identity: Identity = FIRST,
+    identity: WriteIdentity = FIRST,
     run: str = "run",
     columns: Columns = KEYED,
-) -> Outcome:
+) -> AttemptOutcome:
     return await asyncio.to_thread(write_rows, batches, columns, settings, identity, run)
 
 
-async def finish(client: BrokerClient, epoch: int, outcome: Outcome) -> None:
+async def finish(client: BrokerClient, epoch: int, outcome: AttemptOutcome) -> None:
     await Recorder(client, "q").finish(epoch, outcome.ends, {"orders"})
 
 
@@ -208,14 +208,14 @@ async def test_an_epoch_that_is_done_is_not_written_again(client: BrokerClient, 
     rows = list(range(100))
     first = await write(batches_of(rows), settings)
     await finish(client, 0, first)
-    assert await write(batches_of(rows), settings, run="restarted") == Outcome(0, {})
-    second = await write(batches_of(rows), settings, Identity("q", 0, 1), run="restarted")
+    assert await write(batches_of(rows), settings, run="restarted") == AttemptOutcome(0, {})
+    second = await write(batches_of(rows), settings, WriteIdentity("q", 0, 1), run="restarted")
     await finish(client, 1, second)
     assert await stored_numbers(settings.bootstrap, "orders") == Counter(rows * 2)
     for _ in range(2):  # without rows, and repeated
-        await finish(client, 2, await write([], settings, Identity("q", 0, 2)))
+        await finish(client, 2, await write([], settings, WriteIdentity("q", 0, 2)))
     assert (await Recorder(client, "q").read()).done() == 2
-    assert (await write(batches_of(rows), settings, Identity("q", 0, 3))).rows == 100
+    assert (await write(batches_of(rows), settings, WriteIdentity("q", 0, 3))).rows == 100
 
 
 async def test_epochs_without_rows_and_topics_are_done(client: BrokerClient, settings: SinkSettings) -> None:
@@ -223,8 +223,8 @@ async def test_epochs_without_rows_and_topics_are_done(client: BrokerClient, set
     for epoch in range(2):
         await Recorder(client, "q").finish(epoch, {}, set())
     assert (await Recorder(client, "q").read()).done() == 1
-    assert (await write(batches_of(range(10)), settings, Identity("q", 0, 1))).rows == 0
-    assert (await write(batches_of(range(10)), settings, Identity("q", 0, 2))).rows == 10
+    assert (await write(batches_of(range(10)), settings, WriteIdentity("q", 0, 1))).rows == 0
+    assert (await write(batches_of(range(10)), settings, WriteIdentity("q", 0, 2))).rows == 10
 
 
 async def test_an_attempt_of_an_older_epoch_is_fenced(client: BrokerClient, settings: SinkSettings) -> None:
@@ -232,7 +232,7 @@ async def test_an_attempt_of_an_older_epoch_is_fenced(client: BrokerClient, sett
 
     def next_epoch_meanwhile() -> Iterator[pa.RecordBatch]:
         yield from batches_of(range(1_000))
-        write_rows(batches_of(range(1_000)), KEYED, settings, Identity("q", 0, 1), "run")
+        write_rows(batches_of(range(1_000)), KEYED, settings, WriteIdentity("q", 0, 1), "run")
         yield from batches_of(range(1_000, 2_000))
 
     with pytest.raises(ProducerFenced, match="given up"):
@@ -241,12 +241,12 @@ async def test_an_attempt_of_an_older_epoch_is_fenced(client: BrokerClient, sett
 
 async def test_without_a_record_nothing_is_guessed(client: BrokerClient, settings: SinkSettings) -> None:
     with pytest.raises(WriteForgotten, match="acceptMissingRecord=true"):
-        await write(batches_of(range(10)), settings, Identity("q", 0, 7))
+        await write(batches_of(range(10)), settings, WriteIdentity("q", 0, 7))
     accepting = SinkSettings(settings.bootstrap, topic="orders", accepts_missing_record=True)
-    assert (await write(batches_of(range(10)), accepting, Identity("q", 0, 7))).rows == 10
+    assert (await write(batches_of(range(10)), accepting, WriteIdentity("q", 0, 7))).rows == 10
     await client.groups.commit("raftlog-sink.theirs", {TopicPartition("orders", 0): 5})
     with pytest.raises(WriteForgotten, match="somebody else commits"):
-        await write(batches_of(range(10)), settings, Identity("theirs", 0, 0))
+        await write(batches_of(range(10)), settings, WriteIdentity("theirs", 0, 0))
 
 
 async def test_a_write_that_the_partitions_forgot_goes_on_once(client: BrokerClient, settings: SinkSettings) -> None:
@@ -362,7 +362,7 @@ async def test_a_write_id_names_one_write(client: BrokerClient, settings: SinkSe
     await client.create_topic("other", partitions=1)
     named = replace(settings, write_id="q")
     await finish(client, 0, await write(batches_of(range(10)), named))
-    assert await write(batches_of(range(10)), named) == Outcome(0, {})
+    assert await write(batches_of(range(10)), named) == AttemptOutcome(0, {})
     with pytest.raises(InvalidArgument, match="not one to other"):
         await write(batches_of(range(10)), replace(named, topic="other"))
 
@@ -375,12 +375,12 @@ async def test_who_repeats_a_write_that_is_done_is_told(
     for told in ("", "the write q (writeEpoch 0) was done before"):
         outcome = await write(batches_of(range(10)), replace(settings, write_id="q"))
         ends = {(place.topic, place.partition): int(end) for place, end in outcome.ends.items()}
-        await asyncio.to_thread(writer.commit, [Written("q", 0, outcome.rows, ends)])
+        await asyncio.to_thread(writer.commit, [WrittenTask("q", 0, outcome.rows, ends)])
         assert told in caplog.text
         assert bool(told) == bool(caplog.text)
 
 
-async def forgotten(client: BrokerClient, identity: Identity) -> None:
+async def forgotten(client: BrokerClient, identity: WriteIdentity) -> None:
     """Until no partition knows the producer: one that does refuses a sequence that jumps as out of order."""
     jump = build_columns(
         [b"x"], [None], [1], [[]], producer_id=identity.producer_id(), producer_epoch=0, base_sequence=1_000_000

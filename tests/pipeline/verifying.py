@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from raftlog.cli.log_compare import _replicas
+from raftlog.cli.log.compare import _replicas
 from raftlog.pipeline.archiving.archive import archive_in_waves
 from raftlog.pipeline.archiving.files import files_at
 from raftlog.pipeline.archiving.log_sources import Segments

@@ -15,9 +15,9 @@ from raftlog.raft.core import RaftCore
 from raftlog.raft.entry import Entry, EntryId, Proposal, is_as_fresh
 from raftlog.raft.memory_log import MemoryLog
 from raftlog.raft.messages import InstallOffer, Message
-from raftlog.raft.ready import Accepted, HardState, Installed, Ready, Refused, Restart, Role
+from raftlog.raft.ready import Accepted, HardState, Installed, Ready, RefusedProposal, Restart, Role
 from raftlog.raft.settings import RaftSettings
-from raftlog.raft.supply import Unsupplied, Wanted
+from raftlog.raft.supply import SupplyRequest, Unsupplied
 from raftlog.types import Index, NodeId, Term
 from tests.raft.invariants import Invariants
 from tests.raft.trace import Line, TracedCore
@@ -173,7 +173,7 @@ class Node:
         after, committed = self.core.last_id, self.core.committed_index
         count = 0
         while True:
-            wanted = Wanted(self.me, offer.term, offer.sequence, after, 3, 100)
+            wanted = SupplyRequest(self.me, offer.term, offer.sequence, after, 3, 100)
             supplied = source.supply(wanted)
             if supplied is Unsupplied.PARTED and after.index > committed:
                 after = EntryId(committed, self.log.term_at(committed))
@@ -341,14 +341,14 @@ class Cluster:
         leaders = [node for node in self.nodes.values() if node.is_up and node.core.role is Role.LEADER]
         return max(leaders, key=lambda node: node.core.term, default=None)
 
-    def propose(self, number: int, *payloads: Any, size_bytes: int = 1) -> Accepted | Refused:
+    def propose(self, number: int, *payloads: Any, size_bytes: int = 1) -> Accepted | RefusedProposal:
         outcome = self.core(number).propose([Proposal(payload, size_bytes) for payload in payloads])
         self[number].work()
         return outcome
 
     def change(
         self, number: int, voters: Iterable[int], learners: Iterable[int] = (), replaces: int | None = None
-    ) -> Accepted | Refused:
+    ) -> Accepted | RefusedProposal:
         core = self.core(number)
         index = core.configuration.index if replaces is None else Index(replaces)
         change = ConfigurationChange(tuple(map(replica_id, voters)), tuple(map(replica_id, learners)), index)

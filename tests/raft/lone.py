@@ -9,7 +9,7 @@ from raftlog.raft.core import RaftCore
 from raftlog.raft.entry import Entry, EntryId, EntryKind
 from raftlog.raft.memory_log import MemoryLog
 from raftlog.raft.messages import AppendRequest, AppendResponse
-from raftlog.raft.ready import Accepted, HardState, Ready, Refusal, Refused, Restart
+from raftlog.raft.ready import Accepted, HardState, Ready, RefusalReason, RefusedProposal, Restart
 from raftlog.raft.settings import RaftSettings
 from raftlog.types import Index, Term
 from tests.raft.cluster import Cluster, configuration, replica_id
@@ -25,8 +25,8 @@ def entry_id(index: int, term: int) -> EntryId:
     return EntryId(Index(index), Term(term))
 
 
-def why_refused(outcome: Accepted | Refused | None) -> Refusal | None:
-    return outcome.why if isinstance(outcome, Refused) else None
+def why_refused(outcome: Accepted | RefusedProposal | None) -> RefusalReason | None:
+    return outcome.why if isinstance(outcome, RefusedProposal) else None
 
 
 class LoneFollower:

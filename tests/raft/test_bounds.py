@@ -17,11 +17,11 @@ from raftlog.raft.messages import (
     PreVoteRequest,
     VoteRequest,
 )
-from raftlog.raft.ready import Accepted, HardState, Refusal, Restart, Role
+from raftlog.raft.ready import Accepted, HardState, RefusalReason, Restart, Role
 from raftlog.raft.refused import Contradiction, TermRefused
-from raftlog.raft.replica import Replica
+from raftlog.raft.replica import RaftReplica
 from raftlog.raft.settings import RaftSettings
-from raftlog.raft.supply import Unsupplied, Wanted
+from raftlog.raft.supply import SupplyRequest, Unsupplied
 from raftlog.types import Index, Term
 from tests.raft.cluster import Cluster, configuration
 from tests.raft.lone import ONE, THREE, TWO, LoneFollower, entry, entry_id, replicating, why_refused
@@ -76,7 +76,7 @@ def test_what_a_leader_supplies_to_those_who_fetch() -> None:
     cluster[1].trim(Index(3))
 
     def supply(number: int, term: int, after: EntryId) -> AppendRequest | Unsupplied:
-        return cluster.core(number).supply(Wanted(THREE, Term(term), 7, after, 2, 100))
+        return cluster.core(number).supply(SupplyRequest(THREE, Term(term), 7, after, 2, 100))
 
     last = cluster.core(1).last_id
     supplied = supply(1, 1, entry_id(4, 1))
@@ -95,18 +95,18 @@ def test_bounds_of_what_a_leader_takes() -> None:
     cluster = Cluster([1, 2, 3], settings=RaftSettings(uncommitted_entries_max=10, pending_reads_max=2))
     cluster.elect(1)
     assert isinstance(cluster.propose(1, *range(10)), Accepted)
-    assert why_refused(cluster.propose(1, "x")) is Refusal.OVERLOADED
+    assert why_refused(cluster.propose(1, "x")) is RefusalReason.OVERLOADED
     assert [why_refused(cluster.core(1).read_index(request)) for request in range(3)] == [
         None,
         None,
-        Refusal.OVERLOADED,
+        RefusalReason.OVERLOADED,
     ]
     cluster.settle()
     assert isinstance(cluster.propose(1, "x"), Accepted)
     cluster = Cluster([1, 2, 3], settings=RaftSettings(uncommitted_bytes_max=100))
     cluster.elect(1)
     assert isinstance(cluster.core(1).propose([Proposal("x", 200)]), Accepted)
-    assert why_refused(cluster.propose(1, "y")) is Refusal.OVERLOADED
+    assert why_refused(cluster.propose(1, "y")) is RefusalReason.OVERLOADED
     cluster[1].work()
     for _ in range(4):
         cluster.settle()
@@ -130,7 +130,7 @@ def test_bounds_of_confirmed_reads_that_wait_for_a_slow_state_machine() -> None:
         outcomes.append(why_refused(core.read_index(request)))
         ready = core.ready()
         assert ready is None or ready.reads == ()
-    assert outcomes == [None, None, Refusal.OVERLOADED, Refusal.OVERLOADED]
+    assert outcomes == [None, None, RefusalReason.OVERLOADED, RefusalReason.OVERLOADED]
     core.advance(applied=Index(1))
     ready = core.ready()
     assert ready is not None
@@ -232,7 +232,7 @@ def test_bounds_of_reads_that_a_follower_forwards() -> None:
     cluster = Cluster([1, 2, 3], settings=RaftSettings(pending_reads_max=2))
     cluster.elect(1)
     reads = [cluster.core(2).read_index(request) for request in range(3)]
-    assert [why_refused(read) for read in reads] == [None, None, Refusal.OVERLOADED]
+    assert [why_refused(read) for read in reads] == [None, None, RefusalReason.OVERLOADED]
     cluster[2].work()
     cluster.settle()
     assert cluster.core(2).read_index(3) is None
@@ -241,7 +241,7 @@ def test_bounds_of_reads_that_a_follower_forwards() -> None:
 def test_what_a_quorum_had_written_ends_with_a_cut() -> None:
     log = MemoryLog([entry(1, 1), entry(2, 1), entry(3, 1)])
     restart = Restart(HardState(Term(1), None), (configuration([1, 2, 3]),), Index(1))
-    replica = Replica(TWO, RaftSettings(), Random(0), log, EmptyPayloads(), restart)
+    replica = RaftReplica(TWO, RaftSettings(), Random(0), log, EmptyPayloads(), restart)
     replica.written_quorum = Index(3)
     replica.cut_to(Index(2))
     assert replica.written_quorum == 2

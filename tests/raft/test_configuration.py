@@ -11,7 +11,7 @@ from raftlog.raft.configuration import (
     ConfigurationHistory,
     why_invalid,
 )
-from raftlog.raft.ready import Accepted, Refusal, Refused, Role
+from raftlog.raft.ready import Accepted, RefusalReason, RefusedProposal, Role
 from raftlog.types import Index
 from tests.raft.cluster import Cluster, configuration, replica_id
 
@@ -117,12 +117,12 @@ def test_changes_end_in_what_was_asked(changes: list[tuple[set[int], set[int]]])
 
 def test_refusals_of_changes() -> None:
     cluster = Cluster([1, 2, 3])
-    assert _why(cluster.change(1, [1, 2])) is Refusal.NOT_LEADER
+    assert _why(cluster.change(1, [1, 2])) is RefusalReason.NOT_LEADER
     cluster.elect(1)
-    assert _why(cluster.change(1, [])) is Refusal.INVALID_CHANGE
-    assert _why(cluster.change(1, [1, 2], replaces=7)) is Refusal.STALE_CHANGE
+    assert _why(cluster.change(1, [])) is RefusalReason.INVALID_CHANGE
+    assert _why(cluster.change(1, [1, 2], replaces=7)) is RefusalReason.STALE_CHANGE
     assert isinstance(cluster.change(1, [1, 2, 3], [4]), Accepted)
-    assert _why(cluster.change(1, [1, 2, 3], [5])) is Refusal.CHANGE_PENDING
+    assert _why(cluster.change(1, [1, 2, 3], [5])) is RefusalReason.CHANGE_PENDING
     cluster.settle()
     assert isinstance(cluster.change(1, [1, 2], [4]), Accepted)
     cluster.settle()
@@ -130,5 +130,5 @@ def test_refusals_of_changes() -> None:
     assert not cluster.core(1).configuration.is_joint
 
 
-def _why(outcome: Accepted | Refused) -> Refusal | None:
-    return outcome.why if isinstance(outcome, Refused) else None
+def _why(outcome: Accepted | RefusedProposal) -> RefusalReason | None:
+    return outcome.why if isinstance(outcome, RefusedProposal) else None

@@ -46,7 +46,7 @@ from raftlog.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raftlog.raft.ready import Accepted, HardState, Refusal, Refused, Restart, Role
+from raftlog.raft.ready import Accepted, HardState, RefusalReason, RefusedProposal, Restart, Role
 from raftlog.raft.settings import RaftSettings
 from raftlog.types import Index, Term
 from tests.raft.cluster import Cluster, configuration
@@ -340,4 +340,4 @@ def test_r19_a_lost_leadership_is_no_failure() -> None:
     cluster.elect(2)
     assert cluster.data(1) == ["a"]
     refused = cluster.propose(1, "b")
-    assert refused == Refused(Refusal.NOT_LEADER, TWO)
+    assert refused == RefusedProposal(RefusalReason.NOT_LEADER, TWO)

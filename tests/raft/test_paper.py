@@ -18,7 +18,7 @@ from raftlog.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raftlog.raft.ready import Accepted, HardState, Refusal, Refused, Restart, Role
+from raftlog.raft.ready import Accepted, HardState, RefusalReason, RefusedProposal, Restart, Role
 from raftlog.raft.settings import RaftSettings
 from raftlog.types import Index, Term
 from tests.raft.cluster import Cluster, configuration, replica_id
@@ -188,8 +188,8 @@ def test_3_10_a_transfer_that_does_not_happen_is_given_up() -> None:
     cluster[2].crash()
     for _ in range(10):
         outcome = cluster.propose(1, "x")
-        assert isinstance(outcome, Refused)
-        assert outcome.why is Refusal.TRANSFERRING
+        assert isinstance(outcome, RefusedProposal)
+        assert outcome.why is RefusalReason.TRANSFERRING
         cluster.tick()
     assert isinstance(cluster.propose(1, "x"), Accepted)
 

@@ -2,21 +2,21 @@
 
 import pytest
 
-from raftlog.raft.progress import Progress, ProgressState
+from raftlog.raft.progress import FollowerProgress, ProgressState
 from raftlog.raft.settings import RaftSettings
 from raftlog.types import Index
 from tests.raft.lone import TWO
 
 
-def _replicating(match: int = 10, sequence: int = 5) -> Progress:
-    progress = Progress(TWO, Index(match + 1), 0)
+def _replicating(match: int = 10, sequence: int = 5) -> FollowerProgress:
+    progress = FollowerProgress(TWO, Index(match + 1), 0)
     progress.acknowledge(Index(match), Index(match), sequence)
     progress.become_replicate(Index(match), sequence)
     return progress
 
 
 def test_a_probe_goes_alone_until_it_is_answered_or_lost() -> None:
-    progress = Progress(TWO, Index(4), 0)
+    progress = FollowerProgress(TWO, Index(4), 0)
     assert progress.room(RaftSettings()) != (0, 0)
     progress.note_probe(7)
     assert progress.room(RaftSettings()) == (0, 0)
@@ -73,7 +73,7 @@ def test_a_mark_does_not_outlive_the_state_that_it_was_made_in() -> None:
     progress.become_replicate(Index(10), 9)
     progress.note_append(Index(12), 1)
     assert not progress.maybe_lose_appends(9, Index(10))
-    probing = Progress(TWO, Index(4), 0)
+    probing = FollowerProgress(TWO, Index(4), 0)
     probing.mark(3)
     assert probing.state is ProgressState.PROBE
     assert probing.mark_sequence == 0
@@ -91,7 +91,7 @@ def test_a_probe_gives_the_whole_window_back() -> None:
     assert progress.room(settings) == (10, 100)
 
 
-def _lag(progress: Progress, committed: int, tick: int) -> int:
+def _lag(progress: FollowerProgress, committed: int, tick: int) -> int:
     return progress.status(Index(committed), tick).lag_ticks
 
 
@@ -128,5 +128,5 @@ def test_a_follower_that_lost_what_it_held_lags_at_once() -> None:
 
 
 def test_a_new_leader_gives_its_followers_time() -> None:
-    progress = Progress(TWO, Index(4), 0, tick=500)
+    progress = FollowerProgress(TWO, Index(4), 0, tick=500)
     assert _lag(progress, 3, 501) == 1

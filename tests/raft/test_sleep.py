@@ -19,7 +19,7 @@ from raftlog.raft.messages import (
     Wake,
     WakeResponse,
 )
-from raftlog.raft.ready import HardState, Refusal, Refused, Restart, Role
+from raftlog.raft.ready import HardState, RefusalReason, RefusedProposal, Restart, Role
 from raftlog.raft.settings import RaftSettings
 from raftlog.types import Index, NodeId, Term
 from tests.raft.cluster import Cluster, configuration, replica_id
@@ -59,7 +59,7 @@ def test_a_sleeping_group_says_nothing_however_long() -> None:
 def test_a_request_to_a_sleeping_follower_wakes_the_leader_and_elects_nobody(wakes_lost: int) -> None:
     cluster = _sleeping()
     outcome = cluster.propose(2, "x")
-    assert outcome == Refused(Refusal.NOT_LEADER, _ONE)
+    assert outcome == RefusedProposal(RefusalReason.NOT_LEADER, _ONE)
     for _ in range(wakes_lost):
         assert cluster.take(Wake, to=1)
         cluster.tick(3, settles=False)

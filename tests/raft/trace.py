@@ -24,9 +24,9 @@ from raftlog.raft.core import RaftCore
 from raftlog.raft.entry import ControlPayloads, Entry, EntryId, Proposal
 from raftlog.raft.log_view import LogView
 from raftlog.raft.messages import AppendRequest, Message
-from raftlog.raft.ready import Accepted, Installed, Ready, Refused, Restart, Role
+from raftlog.raft.ready import Accepted, Installed, Ready, RefusedProposal, Restart, Role
 from raftlog.raft.settings import RaftSettings
-from raftlog.raft.supply import Unsupplied, Wanted
+from raftlog.raft.supply import SupplyRequest, Unsupplied
 from raftlog.types import Index
 
 Line = dict[str, Any]
@@ -73,12 +73,12 @@ class TracedCore(RaftCore):
         self._synced = 0
         self._tell("Restart", **_contents(log, restart.configurations))
 
-    def propose(self, proposals: Sequence[Proposal]) -> Accepted | Refused:
+    def propose(self, proposals: Sequence[Proposal]) -> Accepted | RefusedProposal:
         outcome = super().propose(proposals)
         self._observe()
         return outcome
 
-    def propose_configuration(self, change: ConfigurationChange) -> Accepted | Refused:
+    def propose_configuration(self, change: ConfigurationChange) -> Accepted | RefusedProposal:
         outcome = super().propose_configuration(change)
         self._observe()
         return outcome
@@ -114,7 +114,7 @@ class TracedCore(RaftCore):
         self._tell(f"Handle{_name(message)}", message=plain_message(message))
         self._observe()
 
-    def supply(self, wanted: Wanted) -> AppendRequest | Unsupplied:
+    def supply(self, wanted: SupplyRequest) -> AppendRequest | Unsupplied:
         supplied = super().supply(wanted)
         if not isinstance(supplied, Unsupplied):
             self._tell(_SENDS[_name(supplied)], message=plain_message(supplied), awaits=None)

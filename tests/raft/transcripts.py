@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from raftlog.raft.messages import Message
-from raftlog.raft.ready import Accepted, Refused
+from raftlog.raft.ready import Accepted, RefusedProposal
 from raftlog.raft.settings import RaftSettings
 from raftlog.types import Index, NodeId
 from tests.raft.cluster import Cluster, replica_id
@@ -234,7 +234,7 @@ def _position(network: list[Message], message: Message) -> int:
     return next(at for at, other in enumerate(network) if other is message)
 
 
-def _outcome(outcome: Accepted | Refused | None) -> str:
+def _outcome(outcome: Accepted | RefusedProposal | None) -> str:
     if outcome is None:
         return "taken"
     if isinstance(outcome, Accepted):

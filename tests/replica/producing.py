@@ -3,7 +3,7 @@
 import asyncio
 from functools import partial
 
-from raftlog.partitions.replica import Appended
+from raftlog.partitions.replica import ReplicaAppended
 from raftlog.partitions.results import ALL, Acks
 from raftlog.records import BatchBuilder, Compression, NewRecord
 from tests.replica.worlds import Replicas
@@ -30,17 +30,17 @@ class Producing(Replicas):
         producer: int = 7,
         epoch: int = 0,
         acks: Acks = ALL,
-    ) -> "asyncio.Future[Appended]":
+    ) -> "asyncio.Future[ReplicaAppended]":
         """One batch, as the code of the node's process."""
         return self.send_batches(number, batch_of(sequence, *values, producer=producer, epoch=epoch), acks=acks)
 
-    def send_batches(self, number: int, *batches: bytearray, acks: Acks = ALL) -> "asyncio.Future[Appended]":
+    def send_batches(self, number: int, *batches: bytearray, acks: Acks = ALL) -> "asyncio.Future[ReplicaAppended]":
         [future] = self.do(number, lambda: self.replica(number).append(list(batches), acks))
         assert isinstance(future, asyncio.Future)
         future.add_done_callback(lambda done: done.exception())
         return future
 
-    def sent(self, number: int, sequence: int, *values: bytes, producer: int = 7, epoch: int = 0) -> Appended:
+    def sent(self, number: int, sequence: int, *values: bytes, producer: int = 7, epoch: int = 0) -> ReplicaAppended:
         future = self.send(number, sequence, *values, producer=producer, epoch=epoch)
         self.run_until(future.done)
         return future.result()

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from raftlog.errors import LogClosed, OutcomeUnknown, Unavailable
-from raftlog.partitions.replica.appending import Appended, Appending, _held_by_voters, active_members
+from raftlog.partitions.replica.appending import Appending, ReplicaAppended, _held_by_voters, active_members
 from raftlog.raft import Accepted, ReplicaId, Role
 from raftlog.runtime.replica.group import Committed
 from raftlog.types import Index, NodeId, Offset, Term
@@ -18,8 +18,8 @@ TERM = Term(3)
 COMMITTED = Committed(TERM, Index(4), Index(6), Offset(40), Offset(43))
 
 
-def answer(committed: Committed) -> Appended:
-    return Appended(committed.base_offset, committed.next_offset, committed.term, Offset(0))
+def answer(committed: Committed) -> ReplicaAppended:
+    return ReplicaAppended(committed.base_offset, committed.next_offset, committed.term, Offset(0))
 
 
 class World:
@@ -56,13 +56,13 @@ class World:
             is_asleep=self.is_asleep,
         )
 
-    def copied(self, copies: int) -> "asyncio.Future[Appended]":
-        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+    def copied(self, copies: int) -> "asyncio.Future[ReplicaAppended]":
+        future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
         self.appending.count_copies(COMMITTED, copies, answer, future)
         return future
 
-    def written(self, first: int = 4, last: int = 6) -> "asyncio.Future[Appended]":
-        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+    def written(self, first: int = 4, last: int = 6) -> "asyncio.Future[ReplicaAppended]":
+        future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
         self.appending.answer_written(Accepted(TERM, Index(first), Index(last)), answer, future)
         return future
 

@@ -7,7 +7,7 @@ import pytest
 from raftlog.errors import EntriesTrimmed, FormatError, InvalidArgument, NotLeader, RaftlogError, Unavailable
 from raftlog.records import ControlKind
 from raftlog.runtime.config import GroupLimits
-from raftlog.runtime.log.control_entries import Trim, decode_trim, encode_trim
+from raftlog.runtime.log.control_entries import TrimEntry, decode_trim, encode_trim
 from raftlog.runtime.replica.group import Committed, CommittedEntry, Group
 from raftlog.storage.recovery import read_roll
 from raftlog.types import Index, Offset
@@ -83,7 +83,7 @@ def test_a_segment_rolls_when_its_roll_is_old_and_it_holds_a_record() -> None:
 
 
 def test_a_trim_entry_says_what_the_document_has() -> None:
-    packed = encode_trim(Trim(Offset(1 << 40), Index(77)))
+    packed = encode_trim(TrimEntry(Offset(1 << 40), Index(77)))
     assert layout("trim").decode(packed) == {"version": 1, "log_start_offset": 1 << 40, "snapshot_index": 77}
     assert layout("trim").size == len(packed)
     assert decode_trim(packed) == (1 << 40, 77)

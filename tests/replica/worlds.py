@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 from raftlog.config import TopicConfig
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.replica import Appended, Replica
+from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.partitions.results import ALL, Acks, Fetched
 from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.runtime.config import DriverConfig
@@ -83,7 +83,9 @@ class Replicas(World):
                 self.replica(each)
         return number
 
-    def append(self, number: int, *values: bytes, acks: Acks = ALL, batches: int = 1) -> "asyncio.Future[Appended]":
+    def append(
+        self, number: int, *values: bytes, acks: Acks = ALL, batches: int = 1
+    ) -> "asyncio.Future[ReplicaAppended]":
         """Equal batches of these values, in one call by the code of the node's process."""
         built = [build_batch([NewRecord(value, None, 1000) for value in values]) for _ in range(batches)]
         [future] = self.do(number, lambda: self.replica(number).append(built, acks))
@@ -91,7 +93,7 @@ class Replicas(World):
         future.add_done_callback(lambda done: done.exception())
         return future
 
-    def appended(self, number: int, *values: bytes, acks: Acks = ALL) -> Appended:
+    def appended(self, number: int, *values: bytes, acks: Acks = ALL) -> ReplicaAppended:
         future = self.append(number, *values, acks=acks)
         self.run_until(future.done)
         return future.result()

@@ -18,7 +18,7 @@ from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.produce.pending import Pending, record_size
 from raftlog.partitions.produce.produce_queue import ProduceQueue
-from raftlog.partitions.replica import Appended
+from raftlog.partitions.replica import ReplicaAppended
 from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.types import Offset
 
@@ -55,7 +55,7 @@ class Leader:
         batches, future = self.appends[number]
         count = sum(len(list(read_records(batch))) for batch in batches)
         base, self.next_offset = self.next_offset, self.next_offset + count
-        future.set_result(Appended(Offset(base), Offset(self.next_offset), 1, Offset(self.next_offset)))
+        future.set_result(ReplicaAppended(Offset(base), Offset(self.next_offset), 1, Offset(self.next_offset)))
 
     def refuse(self, number, error):
         self.appends[number][1].set_exception(error)
@@ -226,7 +226,7 @@ async def test_what_expired_while_nobody_leads_gives_its_room_back(queue, leader
 async def test_an_answer_for_another_number_of_records_is_unknown_and_gives_the_room_back(queue, leader):
     futures = [call(queue, b"x"), call(queue, b"y")]
     await turns()
-    leader.appends[0][1].set_result(Appended(Offset(5), Offset(6), 1, Offset(6)))
+    leader.appends[0][1].set_result(ReplicaAppended(Offset(5), Offset(6), 1, Offset(6)))
     for future in futures:
         with pytest.raises(OutcomeUnknown, match="another number of records"):
             await future

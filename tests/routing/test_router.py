@@ -8,7 +8,7 @@ from uuid import UUID
 from raftlog.errors import NotLeader
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.routing.partition import Partition
-from raftlog.partitions.routing.router import Router
+from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.raft import ReplicaId
 from raftlog.types import NodeId
 
@@ -33,7 +33,7 @@ def partition(*nodes: NodeId) -> Any:
 
 
 async def test_a_read_goes_to_where_the_replicas_are_now() -> None:
-    router = Router(cast(Any, Node()))
+    router = PartitionRouter(cast(Any, Node()))
     moved = partition(LEADER)
     moved.hint = FORMER
     asked: list[NodeId] = []

@@ -19,7 +19,7 @@ from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.produce.pending import Pending
 from raftlog.partitions.produce.produce_queue import ProduceQueue
-from raftlog.partitions.replica import Appended
+from raftlog.partitions.replica import ReplicaAppended
 from raftlog.records import BatchBuilder, NewRecord
 from raftlog.types import Offset
 from tests.routing.test_produce_queue import Leader, call, turns
@@ -65,10 +65,10 @@ async def test_one_that_may_have_been_appended_is_asked_again_until_a_leader_say
     leader.changed.set()
     await turns(20)
     assert leader.values(2) == [b"0"]
-    leader.appends[2][1].set_result(Appended(Offset(40), Offset(41), 1, Offset(50), True))
+    leader.appends[2][1].set_result(ReplicaAppended(Offset(40), Offset(41), 1, Offset(50), True))
     await turns(20)
     assert leader.values(3) == [b"1"]
-    leader.appends[3][1].set_result(Appended(Offset(41), Offset(42), 1, Offset(50)))
+    leader.appends[3][1].set_result(ReplicaAppended(Offset(41), Offset(42), 1, Offset(50)))
     assert (await first, await second) == (40, 41)
     assert queue._counters.duplicates == 1
     assert queue._counters.records_in == 1
@@ -128,5 +128,5 @@ async def test_one_that_never_flew_hears_nothing_of_what_refused_another(queue, 
 async def test_duplicates_need_not_stand_one_after_another(queue, leader):
     future = sequenced(queue, 0)
     await turns()
-    leader.appends[0][1].set_result(Appended(Offset(3), Offset(9), 1, Offset(9), True))
+    leader.appends[0][1].set_result(ReplicaAppended(Offset(3), Offset(9), 1, Offset(9), True))
     assert await future == 3

@@ -13,20 +13,20 @@ from raftlog.runtime.rpc import (
     Call,
     Channel,
     Credentials,
-    Identity,
+    PeerIdentity,
     RpcConfig,
     TcpTransport,
     TlsContexts,
     credentials_of,
 )
-from raftlog.runtime.rpc.authentication import Side, decode_proof, encode_proof, transcript_of
+from raftlog.runtime.rpc.authentication import ProvingSide, decode_proof, encode_proof, transcript_of
 from raftlog.runtime.rpc.endpoint import bounds_of_callers
 from raftlog.runtime.rpc.frame import Frame, FrameKind, FrameReader
 from raftlog.runtime.rpc.handshake import (
     NONCE_SIZE,
     PROTOCOL_VERSION,
+    HandshakeRefusal,
     Hello,
-    Refusal,
     decode_hello,
     decode_refusal,
     encode_hello,
@@ -41,8 +41,8 @@ _seeds: Iterator[int] = iter(range(1, 1 << 30))
 Serve = Callable[[NodeId, object], Awaitable[object]]
 
 
-def identity_of(node: int, **changes: Any) -> Identity:
-    return Identity("blue", NodeId(node), uuid.UUID(int=node), 1, 1, f"host-{node}")._replace(**changes)
+def identity_of(node: int, **changes: Any) -> PeerIdentity:
+    return PeerIdentity("blue", NodeId(node), uuid.UUID(int=node), 1, 1, f"host-{node}")._replace(**changes)
 
 
 async def echo(node: NodeId, request: object) -> Answer:
@@ -71,7 +71,7 @@ class Process:
 
     def __init__(
         self,
-        identity: Identity,
+        identity: PeerIdentity,
         config: RpcConfig = QUICK,
         tls: TlsContexts | None = None,
         serve: Serve = echo,
@@ -156,7 +156,7 @@ class Raw:
     def write(self, *buffers: Any) -> None:
         self.writer.write(b"".join(buffers))
 
-    async def introduce(self, hello: Hello, credentials: Credentials = CREDENTIALS) -> Hello | Refusal:
+    async def introduce(self, hello: Hello, credentials: Credentials = CREDENTIALS) -> Hello | HandshakeRefusal:
         """Shake hands as the connecting side; return the other side's introduction, or its refusal."""
         body = pack_hello(hello)
         self.write(*encode_hello(body))
@@ -165,12 +165,12 @@ class Raw:
             return decode_refusal(frame.body)
         their_body = bytes(frame.body)
         transcript = transcript_of(body, their_body)
-        self.write(*encode_proof(credentials.prove(Side.CONNECTOR, transcript)))
+        self.write(*encode_proof(credentials.prove(ProvingSide.CONNECTOR, transcript)))
         frame = await self.frame()
         if frame.kind is FrameKind.REFUSAL:
             return decode_refusal(frame.body)
         proof = decode_proof(frame.body)
-        assert credentials.accepts(proof, Side.ACCEPTOR, transcript)
+        assert credentials.accepts(proof, ProvingSide.ACCEPTOR, transcript)
         return decode_refusal(proof.refusal) if proof.refusal else decode_hello(their_body)
 
     async def answer(self, node: int, credentials: Credentials = CREDENTIALS) -> Channel:
@@ -180,8 +180,8 @@ class Raw:
         body = pack_hello(hello_of(node, channel))
         transcript = transcript_of(their_body, body)
         self.write(*encode_hello(body))
-        assert credentials.accepts(decode_proof((await self.frame()).body), Side.CONNECTOR, transcript)
-        self.write(*encode_proof(credentials.prove(Side.ACCEPTOR, transcript)))
+        assert credentials.accepts(decode_proof((await self.frame()).body), ProvingSide.CONNECTOR, transcript)
+        self.write(*encode_proof(credentials.prove(ProvingSide.ACCEPTOR, transcript)))
         return channel
 
     async def frame(self) -> Frame:

@@ -10,10 +10,10 @@ import pytest
 from raftlog.cluster_secret import ClusterSecret
 from raftlog.errors import InvalidArgument
 from raftlog.raft import ReplicaId
-from raftlog.runtime.rpc import Call, Channel, Credentials, HandshakeRefused, Reason, Refusal, credentials_of
+from raftlog.runtime.rpc import Call, Channel, Credentials, HandshakeRefusal, HandshakeRefused, Reason, credentials_of
 from raftlog.runtime.rpc.authentication import (
     Proof,
-    Side,
+    ProvingSide,
     authenticate,
     certified_nodes,
     decode_proof,
@@ -48,7 +48,7 @@ TRANSCRIPT = transcript_of(pack_hello(THEIRS), pack_hello(hello_of(1)))
 
 def refused(proof: Proof, credentials: Credentials = CREDENTIALS, certified: frozenset[int] = frozenset()) -> str:
     """Return the reason for which the accepting side refuses node 2; empty when it does not."""
-    refusal = authenticate(credentials, proof, Side.CONNECTOR, TRANSCRIPT, THEIRS, certified)
+    refusal = authenticate(credentials, proof, ProvingSide.CONNECTOR, TRANSCRIPT, THEIRS, certified)
     return "" if refusal is None else refusal.reason.name
 
 
@@ -56,18 +56,18 @@ def refused(proof: Proof, credentials: Credentials = CREDENTIALS, certified: fro
 
 
 def test_the_secret_proves_who_knows_it() -> None:
-    assert refused(CREDENTIALS.prove(Side.CONNECTOR, TRANSCRIPT)) == ""
-    assert refused(OTHERS.prove(Side.CONNECTOR, TRANSCRIPT)) == "UNAUTHENTICATED"
+    assert refused(CREDENTIALS.prove(ProvingSide.CONNECTOR, TRANSCRIPT)) == ""
+    assert refused(OTHERS.prove(ProvingSide.CONNECTOR, TRANSCRIPT)) == "UNAUTHENTICATED"
     assert refused(Proof(b"")) == "UNAUTHENTICATED"
     assert refused(Proof(bytes(32))) == "UNAUTHENTICATED"
 
 
 def test_a_proof_fits_one_side_one_connection_and_one_refusal() -> None:
     another = transcript_of(pack_hello(THEIRS), pack_hello(hello_of(1)._replace(nonce=b"n" * 32)))
-    refusal = pack_refusal(Refusal(Reason.RETIRED_DISK, "gone"))
-    assert refused(CREDENTIALS.prove(Side.ACCEPTOR, TRANSCRIPT)) == "UNAUTHENTICATED", "reflected"
-    assert refused(CREDENTIALS.prove(Side.CONNECTOR, another)) == "UNAUTHENTICATED", "replayed"
-    with_refusal = CREDENTIALS.prove(Side.CONNECTOR, TRANSCRIPT, refusal)
+    refusal = pack_refusal(HandshakeRefusal(Reason.RETIRED_DISK, "gone"))
+    assert refused(CREDENTIALS.prove(ProvingSide.ACCEPTOR, TRANSCRIPT)) == "UNAUTHENTICATED", "reflected"
+    assert refused(CREDENTIALS.prove(ProvingSide.CONNECTOR, another)) == "UNAUTHENTICATED", "replayed"
+    with_refusal = CREDENTIALS.prove(ProvingSide.CONNECTOR, TRANSCRIPT, refusal)
     assert refused(with_refusal) == ""
     assert refused(with_refusal._replace(refusal=b"")) == "UNAUTHENTICATED"
 
@@ -87,7 +87,9 @@ def test_a_proof_fits_one_side_one_connection_and_one_refusal() -> None:
 def test_everything_in_the_introduction_is_proved(change: dict[str, Any]) -> None:
     other = THEIRS._replace(identity=THEIRS.identity._replace(**change))
     transcript = transcript_of(pack_hello(other), pack_hello(hello_of(1)))
-    assert not CREDENTIALS.accepts(CREDENTIALS.prove(Side.CONNECTOR, transcript), Side.CONNECTOR, TRANSCRIPT)
+    assert not CREDENTIALS.accepts(
+        CREDENTIALS.prove(ProvingSide.CONNECTOR, transcript), ProvingSide.CONNECTOR, TRANSCRIPT
+    )
 
 
 def test_the_border_between_the_two_introductions_is_part_of_the_transcript() -> None:
@@ -95,7 +97,7 @@ def test_the_border_between_the_two_introductions_is_part_of_the_transcript() ->
 
 
 def test_the_border_between_introductions_and_refusal_is_part_of_the_proof() -> None:
-    proofs = [CREDENTIALS.prove(Side.ACCEPTOR, *parts).mac for parts in ((b"ab", b"c"), (b"a", b"bc"))]
+    proofs = [CREDENTIALS.prove(ProvingSide.ACCEPTOR, *parts).mac for parts in ((b"ab", b"c"), (b"a", b"bc"))]
     assert proofs[0] != proofs[1]
 
 
@@ -103,9 +105,9 @@ def test_a_certificate_that_names_the_node_proves_it_where_there_is_no_secret() 
     assert refused(Proof(b""), Credentials(), frozenset({2})) == ""
     assert refused(Proof(b""), CREDENTIALS, frozenset({2})) == "", "the other side has no secret yet"
     assert refused(Proof(b""), Credentials()) == "UNAUTHENTICATED"
-    proof = CREDENTIALS.prove(Side.CONNECTOR, TRANSCRIPT)
+    proof = CREDENTIALS.prove(ProvingSide.CONNECTOR, TRANSCRIPT)
     assert refused(proof, CREDENTIALS, frozenset({3})) == "WRONG_CERTIFICATE", "the secret does not make up for it"
-    wrong = OTHERS.prove(Side.CONNECTOR, TRANSCRIPT)
+    wrong = OTHERS.prove(ProvingSide.CONNECTOR, TRANSCRIPT)
     assert refused(wrong, CREDENTIALS, frozenset({2})) == "UNAUTHENTICATED", "nor a certificate for a wrong secret"
 
 
@@ -122,8 +124,8 @@ def test_keys_are_replaced_one_process_after_another() -> None:
     )
     for one, other in ((before, adding), (adding, moved), (moved, after)):
         for here, there in ((one, other), (other, one)):
-            assert refused(there.prove(Side.CONNECTOR, TRANSCRIPT), here) == ""
-    assert refused(before.prove(Side.CONNECTOR, TRANSCRIPT), after) == "UNAUTHENTICATED"
+            assert refused(there.prove(ProvingSide.CONNECTOR, TRANSCRIPT), here) == ""
+    assert refused(before.prove(ProvingSide.CONNECTOR, TRANSCRIPT), after) == "UNAUTHENTICATED"
 
 
 def test_no_key_shows_itself() -> None:
@@ -161,7 +163,7 @@ async def test_without_the_secret_nobody_is_served_or_remembered() -> None:
                 raw = await Raw.connect(one.address)
                 hostile = hello_of(2, channel, boot_epoch=2**53, journal_sequence=2**53)
                 refusal = await raw.introduce(hostile, credentials)
-                assert isinstance(refusal, Refusal)
+                assert isinstance(refusal, HandshakeRefusal)
                 assert refusal.reason is Reason.UNAUTHENTICATED
                 assert "--cluster-secret-file" in refusal.message
                 assert await raw.ended() == b""
@@ -174,7 +176,7 @@ def _frames_before_a_proof() -> Sequence[list[Any]]:
         encode_turn([heartbeat(1)]),
         encode_beat(beat_of(2, 1, 1)),
         encode_hello(pack_hello(hello_of(2))),
-        encode_refusal(Refusal(Reason.RETIRED_DISK, "you are gone", "blue", True)),
+        encode_refusal(HandshakeRefusal(Reason.RETIRED_DISK, "you are gone", "blue", True)),
     )
 
 
@@ -201,7 +203,7 @@ async def test_a_recorded_handshake_is_worth_nothing() -> None:
         raw = await Raw.connect(one.address)
         raw.write(*encode_hello(body))
         transcript = transcript_of(body, bytes((await raw.frame()).body))
-        recorded = encode_proof(CREDENTIALS.prove(Side.CONNECTOR, transcript))
+        recorded = encode_proof(CREDENTIALS.prove(ProvingSide.CONNECTOR, transcript))
         await raw.close()
         for _ in range(3):
             stranger = await Raw.connect(one.address)
@@ -217,7 +219,7 @@ async def test_a_recorded_handshake_is_worth_nothing() -> None:
 async def test_a_mirror_at_the_other_end_is_neither_a_peer_nor_ourselves() -> None:
     """It sends back whatever it gets; what it claims with that has no consequences."""
     one = Process(identity_of(1))
-    told: list[Refusal] = []
+    told: list[HandshakeRefusal] = []
     one.transport.on_refused = told.append
 
     async def mirror(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -237,7 +239,7 @@ async def test_a_mirror_at_the_other_end_is_neither_a_peer_nor_ourselves() -> No
 @pytest.mark.parametrize("reason", [Reason.RETIRED_DISK, Reason.STALE_BOOT_EPOCH, Reason.SELF, Reason.CLUSTER_ID])
 def test_a_refusal_of_a_stranger_has_no_consequence(reason: Reason) -> None:
     """A member's refusal could make this process give up its disk."""
-    hostile = Refusal(reason, "your disk is an old copy", "blue", True)
+    hostile = HandshakeRefusal(reason, "your disk is an old copy", "blue", True)
 
     async def at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"".join(encode_refusal(hostile)))
@@ -249,13 +251,13 @@ def test_a_refusal_of_a_stranger_has_no_consequence(reason: Reason) -> None:
         raw.write(*encode_hello(our_body))
         await raw.frame()
         transcript = transcript_of(their_body, our_body)
-        raw.write(*encode_proof(OTHERS.prove(Side.ACCEPTOR, transcript, pack_refusal(hostile))))
+        raw.write(*encode_proof(OTHERS.prove(ProvingSide.ACCEPTOR, transcript, pack_refusal(hostile))))
         await raw.ended()
         await raw.close()
 
     async def attack() -> None:
         one = Process(identity_of(1))
-        told: list[Refusal] = []
+        told: list[HandshakeRefusal] = []
         one.transport.on_refused = told.append
         async with running(one):
             for server_side, expected in ((at_once, Reason.UNKNOWN), (in_a_proof, Reason.UNAUTHENTICATED)):
@@ -271,7 +273,7 @@ def test_a_refusal_of_a_stranger_has_no_consequence(reason: Reason) -> None:
 @on_both_loops
 async def test_a_refusal_of_a_member_counts() -> None:
     one, two = Process(identity_of(1)), Process(identity_of(2))
-    told: list[Refusal] = []
+    told: list[HandshakeRefusal] = []
     two.transport.on_refused = told.append
     one.transport.memory.is_retired = lambda disk: disk == two.identity.disk_uuid
     async with running(one, two):
@@ -339,7 +341,7 @@ async def test_a_disk_of_another_node_is_refused() -> None:
     async with running(one):
         raw = await Raw.connect(one.address)
         refusal = await raw.introduce(hello_of(3, disk_uuid=disk, boot_epoch=1000))
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, HandshakeRefusal)
         assert refusal.reason is Reason.WRONG_DISK
         assert "belongs to node 2" in refusal.message
         await raw.close()

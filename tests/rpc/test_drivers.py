@@ -17,7 +17,7 @@ from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.replica.group import Group
 from raftlog.storage.real_disk import RealDisk
-from raftlog.storage.roll import Member, Roll
+from raftlog.storage.roll import Roll, RollMember
 from raftlog.types import NodeId
 from tests.rpc.loops import FACTORIES
 from tests.rpc.processes import Process, cluster, identity_of
@@ -79,7 +79,7 @@ async def _commit(directory: Path, pool: ThreadPoolExecutor) -> None:
 
     with ExitStack() as stack:
         brokers = [Broker(node, directory / str(node), pool, moved) for node in NODES]
-        voters = tuple(Member(node, identity_of(node).disk_uuid) for node in NODES)
+        voters = tuple(RollMember(node, identity_of(node).disk_uuid) for node in NODES)
         for broker in brokers:
             broker.driver.create_group(Roll(GROUP, 1, 0, 0, -1, 1000, 1, voters))
         async with cluster(*(broker.process for broker in brokers)):

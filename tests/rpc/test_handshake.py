@@ -15,11 +15,11 @@ from raftlog.runtime.rpc.handshake import (
     PROTOCOL_VERSION,
     UNPROVEN,
     Channel,
+    HandshakeRefusal,
     Hello,
-    Identity,
     KnownPeer,
+    PeerIdentity,
     Reason,
-    Refusal,
     decode_hello,
     decode_refusal,
     encode_hello,
@@ -41,14 +41,14 @@ US = Hello(
     PROTOCOL_VERSION,
     Channel.RAFT,
     b"our life",
-    Identity("blue", NodeId(1), uuid.UUID(int=9), 3, 50, "host-a"),
+    PeerIdentity("blue", NodeId(1), uuid.UUID(int=9), 3, 50, "host-a"),
     b"a" * NONCE_SIZE,
 )
 THEM = Hello(
     PROTOCOL_VERSION,
     Channel.RAFT,
     LIFE,
-    Identity("blue", NodeId(2), DISK, 7, 100, "host-b", rpc_address="host-b:9001"),
+    PeerIdentity("blue", NodeId(2), DISK, 7, 100, "host-b", rpc_address="host-b:9001"),
     b"b" * NONCE_SIZE,
 )
 
@@ -170,7 +170,7 @@ def body_of(buffers: list[Any]) -> bytes:
 texts = st.text(st.characters(categories=["L", "N"]), max_size=40)
 numbers = st.integers(0, NUMBER_MAX)
 identities = st.builds(
-    Identity, st.none() | texts, numbers.map(NodeId), st.uuids(), numbers, numbers, texts, numbers, numbers, texts
+    PeerIdentity, st.none() | texts, numbers.map(NodeId), st.uuids(), numbers, numbers, texts, numbers, numbers, texts
 )
 hellos = st.builds(
     Hello,
@@ -229,7 +229,7 @@ def test_a_later_version_may_say_more() -> None:
 
 
 def test_refusals_round_trip_and_cannot_disturb_a_log() -> None:
-    refusal = Refusal(Reason.CLUSTER_ID, "another cluster: correct it")
+    refusal = HandshakeRefusal(Reason.CLUSTER_ID, "another cluster: correct it")
     assert decode_refusal(body_of(encode_refusal(refusal))) == refusal
     hostile = decode_refusal(pack_flat([77, b"a\nWARNING forged \x1b[2J" + b"x" * 5000]))
     assert hostile.reason is Reason.UNKNOWN

@@ -10,7 +10,7 @@ from dataclasses import replace
 from raftlog.config import MIB
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.runtime.rpc import Answer, Call
-from raftlog.runtime.rpc.accepted import Accepted
+from raftlog.runtime.rpc.accepted import AcceptedConnection
 from raftlog.runtime.rpc.frame import HEAD_SIZE, LARGE_BYTES_FIRST, FrameBound, FrameKind, FrameReader, encode_frame
 from raftlog.runtime.rpc.handshake import Hello
 from tests.rpc.loops import on_both_loops
@@ -127,7 +127,7 @@ async def test_a_connection_that_is_gone_leaves_nothing_to_the_garbage_collector
             assert isinstance(await raw.introduce(hello_of(2)), Hello)
             (accepted,) = one.transport._listener.connections()
             watched = [weakref.ref(accepted), weakref.ref(accepted.connection)]
-            assert isinstance(accepted, Accepted)
+            assert isinstance(accepted, AcceptedConnection)
             del accepted
             await raw.close()
             while any(each() is not None for each in watched):

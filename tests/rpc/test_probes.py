@@ -9,7 +9,16 @@ import warnings
 import pytest
 
 from raftlog.errors import InvalidArgument
-from raftlog.runtime.rpc import Answer, Call, HandshakeRefused, Identity, NoAnswer, NotConnected, Reason, Refusal
+from raftlog.runtime.rpc import (
+    Answer,
+    Call,
+    HandshakeRefusal,
+    HandshakeRefused,
+    NoAnswer,
+    NotConnected,
+    PeerIdentity,
+    Reason,
+)
 from raftlog.runtime.rpc.frame import HEAD_SIZE
 from raftlog.runtime.rpc.handshake import Channel, decode_refusal, encode_refusal
 from raftlog.types import NodeId
@@ -71,7 +80,7 @@ async def test_a_refusal_says_whether_the_disk_is_a_members() -> None:
             raw = await Raw.connect(one.address)
             said = await raw.introduce(hello_of(2, boot_epoch=epoch))
             if reason is not None:
-                assert isinstance(said, Refusal)
+                assert isinstance(said, HandshakeRefusal)
                 assert (said.reason, said.cluster_id, said.is_member) == (reason, "blue", True)
             await raw.close()
 
@@ -113,7 +122,7 @@ async def test_an_outsider_may_only_ask_what_probes_may_and_is_not_remembered() 
     one, outsider = Process(identity_of(1)), Process(identity_of(2))
     asked = Inbox()
 
-    async def serve_probe(peer: Identity, request: object) -> Answer:
+    async def serve_probe(peer: PeerIdentity, request: object) -> Answer:
         asked.put(peer.node_id)
         return Answer("probe")
 
@@ -156,8 +165,8 @@ async def test_a_socket_that_was_accepted_as_the_listener_closed_is_closed() -> 
 
 def test_a_refusal_without_a_cluster() -> None:
     for refusal in (
-        Refusal(Reason.NODE_ID_TWICE, "twice", None, False),
-        Refusal(Reason.WRONG_DISK, "wrong", "blue", True),
+        HandshakeRefusal(Reason.NODE_ID_TWICE, "twice", None, False),
+        HandshakeRefusal(Reason.WRONG_DISK, "wrong", "blue", True),
     ):
         frame = b"".join(encode_refusal(refusal))
         assert decode_refusal(frame[HEAD_SIZE:]) == refusal

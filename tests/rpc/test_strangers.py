@@ -14,7 +14,7 @@ from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc import Call, Channel, RpcConfig
 from raftlog.runtime.rpc.codec import encode_beat, encode_turn
 from raftlog.runtime.rpc.frame import FrameKind, encode_frame
-from raftlog.runtime.rpc.handshake import Hello, Reason, Refusal, encode_hello, encode_refusal, pack_hello
+from raftlog.runtime.rpc.handshake import HandshakeRefusal, Hello, Reason, encode_hello, encode_refusal, pack_hello
 from raftlog.runtime.transport import Envelope
 from raftlog.types import NodeId
 from tests.rpc.loops import on_both_loops
@@ -64,7 +64,7 @@ GARBAGE = {
     "huge payload": _head(FrameKind.HELLO, 10, 2**32 - 1),
     "large hello": b"".join(encode_frame(FrameKind.HELLO, bytes(5000))),
     "no hello": b"".join(encode_beat(beat_of(2, 1, 1))),
-    "a refusal": b"".join(encode_refusal(Refusal(Reason.UNKNOWN, "no"))),
+    "a refusal": b"".join(encode_refusal(HandshakeRefusal(Reason.UNKNOWN, "no"))),
     "hello of nonsense": b"".join(encode_frame(FrameKind.HELLO, b"nonsense")),
     "wrong checksum": b"".join(encode_hello(pack_hello(hello_of(2))))[:-1] + b"\xff",
 }
@@ -150,7 +150,7 @@ LIES: dict[str, tuple[Channel, Callable[[], list[Any]]]] = {
         Channel.BULK,
         lambda: encode_frame(FrameKind.CALL, b"\x95\x01\x01\xa8bulk.log\x01\xc4\x00"),
     ),
-    "a refusal": (Channel.RAFT, lambda: encode_refusal(Refusal(Reason.UNKNOWN, "go away"))),
+    "a refusal": (Channel.RAFT, lambda: encode_refusal(HandshakeRefusal(Reason.UNKNOWN, "go away"))),
     "too large": (Channel.RAFT, lambda: [_head(FrameKind.TURN, 0, 65 << 20)]),
     "garbage": (Channel.RAFT, lambda: [b"x" * 100]),
 }
@@ -205,7 +205,7 @@ def test_refusals_reach_both_sides(changes: dict[str, Any], words: str) -> None:
             two.transport.set_addresses({NodeId(1): one.address})
             raw = await Raw.connect(one.address)
             refusal = await raw.introduce(hello_of(2, **changes))
-            assert isinstance(refusal, Refusal)
+            assert isinstance(refusal, HandshakeRefusal)
             assert words in refusal.message
             assert await raw.ended() == b""
             await raw.close()
@@ -255,12 +255,12 @@ async def test_an_old_copy_of_a_disk_is_refused() -> None:
         ):
             older = await Raw.connect(one.address)
             refusal = await older.introduce(hello_of(2, boot_epoch=epoch, journal_sequence=sequence))
-            assert isinstance(refusal, Refusal)
+            assert isinstance(refusal, HandshakeRefusal)
             assert refusal.reason is reason
             await older.close()
         copied = await Raw.connect(one.address)
         refusal = await copied.introduce(hello_of(2, boot_epoch=5, journal_sequence=90)._replace(life=b"2nd life"))
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, HandshakeRefusal)
         assert refusal.reason is Reason.COPIED_DISK
         await copied.close()
         again = await Raw.connect(one.address)
@@ -275,7 +275,7 @@ async def test_a_node_id_that_is_used_twice() -> None:
         first, second = await Raw.connect(one.address), await Raw.connect(one.address)
         assert isinstance(await first.introduce(hello_of(2)), Hello)
         refusal = await second.introduce(hello_of(2, disk_uuid=uuid.UUID(int=99)))
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, HandshakeRefusal)
         assert refusal.reason is Reason.NODE_ID_TWICE
         await first.close()
         await second.close()

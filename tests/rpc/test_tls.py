@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.cli.cluster_options import cluster_settings_from
+from raftlog.cli.serve.cluster_options import cluster_settings_from
 from raftlog.errors import InvalidArgument
 from raftlog.runtime.rpc import (
     Answer,
     Call,
     Credentials,
+    HandshakeRefusal,
     Reason,
-    Refusal,
     RpcConfig,
     TlsFiles,
     check_certificate,
@@ -197,7 +197,7 @@ def test_a_certificate_of_another_node_is_refused(
         async with running(one, two):
             raw = Raw(*await asyncio.open_connection(*one.address, ssl=load_tls(named(9)).client))
             refusal = await raw.introduce(hello_of(2), credentials)
-            assert isinstance(refusal, Refusal)
+            assert isinstance(refusal, HandshakeRefusal)
             assert refusal.reason is Reason.WRONG_CERTIFICATE
             assert "of raftlog:node:9" in refusal.message
             await raw.close()
@@ -220,7 +220,7 @@ def test_without_a_name_in_the_certificate_the_secret_is_needed(runner: asyncio.
         async with running(one):
             raw = Raw(*await asyncio.open_connection(*one.address, ssl=load_tls(ours).client))
             refusal = await raw.introduce(hello_of(2), Credentials())
-            assert isinstance(refusal, Refusal)
+            assert isinstance(refusal, HandshakeRefusal)
             assert refusal.reason is Reason.UNAUTHENTICATED
             await raw.close()
 

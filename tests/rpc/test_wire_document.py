@@ -11,8 +11,8 @@ from raftlog.cluster_secret import ClusterSecret
 from raftlog.errors import NotLeader
 from raftlog.raft import ReplicaId
 from raftlog.raft.messages import Heartbeat
-from raftlog.runtime.rpc import Answer, Call, Channel, Identity, Reason, Refusal, RpcConfig, credentials_of
-from raftlog.runtime.rpc.authentication import Side, encode_proof, transcript_of
+from raftlog.runtime.rpc import Answer, Call, Channel, HandshakeRefusal, PeerIdentity, Reason, RpcConfig, credentials_of
+from raftlog.runtime.rpc.authentication import ProvingSide, encode_proof, transcript_of
 from raftlog.runtime.rpc.calls import encode_answer, encode_call, encode_failure
 from raftlog.runtime.rpc.codec import _LAYOUTS, encode_beat, encode_turn
 from raftlog.runtime.rpc.failures import _FIELDS
@@ -67,11 +67,11 @@ def test_kinds_and_reasons_are_those_of_the_code() -> None:
 
 
 def test_the_handshake() -> None:
-    identity = Identity("c", NodeId(3), DISK, 4, 5, "host")
+    identity = PeerIdentity("c", NodeId(3), DISK, 4, 5, "host")
     hello = Hello(PROTOCOL_VERSION, Channel.BULK, bytes(LIFE_SIZE), identity, bytes(NONCE_SIZE))
     kind, body, _ = read(encode_hello(pack_hello(hello)))
     documented = [cells[0] for cells in table_after("hello fields")]
-    assert documented == ["protocol_version", "channel", "life", *Identity._fields, "nonce"]
+    assert documented == ["protocol_version", "channel", "life", *PeerIdentity._fields, "nonce"]
     assert kind is FrameKind.HELLO
     assert body == [
         PROTOCOL_VERSION,
@@ -93,7 +93,7 @@ def test_the_handshake() -> None:
     assert f"at most {TEXT_BYTES_MAX}, as the cluster id" in SECTION
     channels = ", ".join(f"{channel.value} {channel.name}" for channel in Channel)
     assert f"| channel | number | {channels} |" in SECTION
-    assert read(encode_refusal(Refusal(Reason.WRONG_DISK, "why", "c", True)))[:2] == (
+    assert read(encode_refusal(HandshakeRefusal(Reason.WRONG_DISK, "why", "c", True)))[:2] == (
         FrameKind.REFUSAL,
         [7, b"why", b"c", 1],
     )
@@ -101,12 +101,14 @@ def test_the_handshake() -> None:
 
 def test_a_proof_by_the_document_alone() -> None:
     secret, connector, acceptor = b"s" * 32, b"one hello", b"another"
-    refusal = pack_refusal(Refusal(Reason.WRONG_DISK, "why", "c", True))
+    refusal = pack_refusal(HandshakeRefusal(Reason.WRONG_DISK, "why", "c", True))
     key = hmac.digest(secret, b"raftlog rpc handshake 2", "sha256")
     transcript = struct.pack(">I", len(connector)) + connector + acceptor
     parts = (b"raftlog rpc handshake 2", b"acceptor", transcript, refusal)
     mac = hmac.digest(key, b"".join(struct.pack(">I", len(part)) + part for part in parts), "sha256")
-    proof = credentials_of(ClusterSecret((secret,))).prove(Side.ACCEPTOR, transcript_of(connector, acceptor), refusal)
+    proof = credentials_of(ClusterSecret((secret,))).prove(
+        ProvingSide.ACCEPTOR, transcript_of(connector, acceptor), refusal
+    )
     assert read(encode_proof(proof))[:2] == (FrameKind.PROOF, [mac, refusal])
 
 

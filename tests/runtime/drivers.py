@@ -19,7 +19,7 @@ from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.replica.group import Committed, Group
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.storage.disk import File, SyncDone
-from raftlog.storage.roll import Member, Roll
+from raftlog.storage.roll import Roll, RollMember
 from raftlog.types import NodeId
 
 GROUP = uuid.UUID(int=77)
@@ -136,7 +136,7 @@ class World:
         self.failures: list[tuple[int, Exception]] = []
         self.config = config
         first = self.ids[: voters or count]
-        self.roll = Roll(GROUP, 1, 0, 0, -1, 1000, 1, tuple(Member(*replica) for replica in first))
+        self.roll = Roll(GROUP, 1, 0, 0, -1, 1000, 1, tuple(RollMember(*replica) for replica in first))
         for number, node in enumerate(self.nodes, 1):
             self.network.attach(node)
             self.disks[number - 1].make_directory("/data")
@@ -170,7 +170,7 @@ class World:
         )
         driver.on_failure = lambda error: self.failures.append((number, error))
         self.drivers[number] = driver
-        if is_first and Member(*self.ids[number - 1]) in self.roll.voters:
+        if is_first and RollMember(*self.ids[number - 1]) in self.roll.voters:
             driver.create_group(self.roll)
         driver.start()
         self.network.bind(process, "raft", lambda source, message: driver.receive(NodeId(source.number + 1), message))

@@ -19,10 +19,10 @@ from raftlog.runtime.journal import (
     Fold,
     FoldedGroup,
     GroupState,
-    HardState,
     Install,
     Journal,
     JournalConfig,
+    JournaledHardState,
     LogEnd,
     Mark,
     Operation,
@@ -30,7 +30,7 @@ from raftlog.runtime.journal import (
     Trim,
     VotingPosition,
 )
-from raftlog.storage.roll import Member
+from raftlog.storage.roll import RollMember
 from raftlog.types import Index, Offset, Term
 
 PATH = "/data/journal"
@@ -69,7 +69,7 @@ class Replica:
 
     mark: Mark = Mark.NONE
     term: int = 0
-    vote: Member | None = None
+    vote: RollMember | None = None
     log_start: int = 0
     configuration_index: int | None = 0
     voting_position: tuple[int, int] | None = None
@@ -87,7 +87,7 @@ class Replica:
 
     def redo(self, operation: Operation | Known) -> None:
         match operation:
-            case HardState():
+            case JournaledHardState():
                 self.term, self.vote = operation.term, operation.vote
             case Append():
                 self.entries |= {operation.first_index + at: bytes(b) for at, b in enumerate(operation.batches)}
@@ -176,13 +176,13 @@ class Twin:
         self.journal_it(journal, operation)
         replica = self.replicas[operation.group]
         replica.redo(operation)
-        if not isinstance(operation, HardState | Trim | VotingPosition):
+        if not isinstance(operation, JournaledHardState | Trim | VotingPosition):
             replica.large = {}
 
     def vote(self, journal: Journal, group: bytes) -> None:
         replica = self.replicas[group]
-        vote = Member(self.random.randint(1, 3), DISK) if self.random.random() < 0.5 else None
-        self.other(journal, HardState(group, Term(replica.term + 1), vote))
+        vote = RollMember(self.random.randint(1, 3), DISK) if self.random.random() < 0.5 else None
+        self.other(journal, JournaledHardState(group, Term(replica.term + 1), vote))
 
     def hint(self, journal: Journal, group: bytes) -> None:
         replica = self.replicas[group]

@@ -10,7 +10,7 @@ from raftlog.runtime.journal.operations import encode
 from raftlog.runtime.process import checkpoints as module
 from raftlog.runtime.process.checkpoints import Checkpoints
 from raftlog.runtime.process.driver import Driver
-from raftlog.storage.roll import Member, Roll
+from raftlog.storage.roll import Roll, RollMember
 from tests.runtime.drivers import SMALL, World, is_of_segments
 
 
@@ -50,7 +50,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def create(world: World, count: int) -> None:
     """Groups of one node each on node 1."""
-    mine = (Member(*world.ids[0]),)
+    mine = (RollMember(*world.ids[0]),)
     for number in range(count):
         roll = Roll(uuid.UUID(int=1000 + number), 1, 0, 0, -1, 1000, 1, mine)
         world.do(1, lambda roll=roll: world.drivers[1].create_group(roll))

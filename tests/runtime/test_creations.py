@@ -7,7 +7,7 @@ import pytest
 
 from raftlog.errors import InvalidArgument, RaftlogError, StorageFull, SyncFailed
 from raftlog.runtime.process.driver import Driver
-from raftlog.storage.roll import Member, Roll
+from raftlog.storage.roll import Roll, RollMember
 from tests.runtime.drivers import GROUP, SMALL, World, is_of_journal
 
 COUNT = 20
@@ -15,7 +15,7 @@ COUNT = 20
 
 def rolls(world: World, first: int = 1000, count: int = COUNT) -> list[Roll]:
     """First rolls of groups of all nodes."""
-    voters = tuple(Member(*replica) for replica in world.ids)
+    voters = tuple(RollMember(*replica) for replica in world.ids)
     return [Roll(uuid.UUID(int=first + number), 1, 0, 0, -1, 1000, 1, voters) for number in range(count)]
 
 

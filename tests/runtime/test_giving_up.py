@@ -10,7 +10,7 @@ from raftlog.errors import Unavailable
 from raftlog.raft import Role
 from raftlog.runtime.process.creations import Creation
 from raftlog.runtime.process.giving_up import renounce
-from raftlog.storage.roll import Member, Roll
+from raftlog.storage.roll import Roll, RollMember
 from tests.runtime.drivers import World
 
 OTHER = UUID(int=78)
@@ -32,7 +32,7 @@ def finish(world: World, number: int, work: Coroutine[None, None, object]) -> ob
 
 def creation(world: World) -> Creation:
     """Of another group of all nodes, which none of them has made yet."""
-    voters = tuple(Member(*replica) for replica in world.ids)
+    voters = tuple(RollMember(*replica) for replica in world.ids)
     return Roll(OTHER, 1, 0, 0, -1, 1000, 1, voters), None
 
 

@@ -8,8 +8,8 @@ import pytest
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.errors import LogClosed, SyncFailed
 from raftlog.records import NewRecord, build_batch
-from raftlog.runtime.journal import CommitHint, Cut, HardState, Journal, Mark
-from raftlog.storage.roll import Member
+from raftlog.runtime.journal import CommitHint, Cut, Journal, JournaledHardState, Mark
+from raftlog.storage.roll import RollMember
 from raftlog.types import Index, Term
 from tests.runtime.journal_twin import DISK, PATH, SMALL, end_of
 from tests.runtime.opened_journal import ONE, TWO, append_one, fill, new, reopened, state
@@ -61,7 +61,7 @@ def test_a_commit_hint_forces_no_sync_and_goes_with_the_next_one() -> None:
     journal.hint_commit(CommitHint(ONE, Index(1)))
     journal.flush()
     assert disk.pending_syncs == 0
-    journal.append([HardState(TWO, Term(1), None)])
+    journal.append([JournaledHardState(TWO, Term(1), None)])
     journal.flush()
     disk.complete_all()
     _, fold = reopened(disk)
@@ -208,7 +208,7 @@ def test_a_checkpoint_of_many_groups_spans_frames_and_forgets_whom_it_does_not_n
     disk, journal, _ = new(config)
     append_one(journal, 1, TWO)
     groups = [number.to_bytes(16) for number in range(100, 900)]
-    vote = Member(3, DISK)
+    vote = RollMember(3, DISK)
     journal.checkpoint([state(group, 7)._replace(vote=vote, commit_hint=Index(6)) for group in groups])
     disk.complete_all()
     _, fold = reopened(disk, config)

@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.errors import FormatError
-from raftlog.runtime.journal import Fold, HardState, Journal, JournalConfig, JournalDamaged, read_journal
+from raftlog.runtime.journal import Fold, Journal, JournalConfig, JournalDamaged, JournaledHardState, read_journal
 from raftlog.runtime.journal.blocks import WRITE_BLOCKS_MAX
 from raftlog.types import Term
 from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, Twin
@@ -108,7 +108,7 @@ def test_any_subset_of_an_unfinished_write_is_torn_and_takes_nothing_with_it(wri
 def check_that_the_end_holds(disk: SimulatedDisk, journal: Journal, before: Fold) -> None:
     """What is written next is neither mixed up with what a torn write left, nor called damage because of it."""
     term = Term(before.groups[GROUP].term + 1) if GROUP in before.groups else Term(1)
-    number = journal.append([HardState(GROUP, term, None)])
+    number = journal.append([JournaledHardState(GROUP, term, None)])
     settle(disk, journal)
     assert journal.durable_sequence == number
     disk.power_loss()

@@ -17,7 +17,7 @@ from raftlog.runtime.journal import (
     Removed,
     VotingPosition,
 )
-from raftlog.storage.roll import Member
+from raftlog.storage.roll import RollMember
 from raftlog.types import Index, Offset, Term
 from tests.runtime.journal_twin import DISK, end_of, row_of
 from tests.runtime.opened_journal import ONE, append_one, new, reopened, state
@@ -58,9 +58,9 @@ def test_a_cut_inside_an_append_leaves_its_first_batches() -> None:
 def test_terms_never_fall_and_a_term_has_one_vote() -> None:
     group = FoldedGroup(ONE)
     assert group.set_hard_state(3, None) is None
-    assert group.set_hard_state(3, Member(1, DISK)) is None
-    assert group.set_hard_state(3, Member(1, DISK)) is None
-    assert group.set_hard_state(3, Member(2, DISK)) == "two votes in term 3"
+    assert group.set_hard_state(3, RollMember(1, DISK)) is None
+    assert group.set_hard_state(3, RollMember(1, DISK)) is None
+    assert group.set_hard_state(3, RollMember(2, DISK)) == "two votes in term 3"
     assert group.set_hard_state(2, None) == "term 2 follows term 3"
     assert group.set_hard_state(4, None) is None
 

@@ -15,9 +15,9 @@ from raftlog.runtime.journal import (
     Created,
     Cut,
     GroupState,
-    HardState,
     Install,
     Journal,
+    JournaledHardState,
     Mark,
     Removed,
     Trim,
@@ -31,8 +31,8 @@ from raftlog.runtime.journal.blocks import (
     PAYLOAD_SIZE,
     WRITE_BLOCKS_MAX,
 )
-from raftlog.runtime.journal.operations import FRAME_HEAD_SIZE, GROUP_STATE, OPERATION_HEAD_SIZE, VOTE, Kind
-from raftlog.storage.roll import Member
+from raftlog.runtime.journal.operations import FRAME_HEAD_SIZE, GROUP_STATE, OPERATION_HEAD_SIZE, VOTE, OperationKind
+from raftlog.storage.roll import RollMember
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.types import Index, Offset, Term
 from tests.layouts import DOCUMENT, layout, table_after
@@ -72,19 +72,19 @@ def test_numbers_in_the_text_are_those_of_the_code() -> None:
 
 def test_the_operations_are_those_of_the_code() -> None:
     documented = {int(cells[0]): cells[1] for cells in table_after("operations")}
-    assert documented == {kind.value: kind.name.lower() for kind in Kind}
+    assert documented == {kind.value: kind.name.lower() for kind in OperationKind}
 
 
 def written() -> bytes:
     """The first file of a journal with one operation of each kind."""
     disk = SimulatedDisk(Random(1))
     journal, _ = Journal.open(disk, PATH, DISK, SMALL, create=True)
-    group, vote, end = GROUPS[1], Member(7, GROUP_UUID), end_of({3: b""})
+    group, vote, end = GROUPS[1], RollMember(7, GROUP_UUID), end_of({3: b""})
     assert end is not None
     journal.hint_commit(CommitHint(group, Index(2)))
     journal.append(
         [
-            HardState(group, Term(5), vote),
+            JournaledHardState(group, Term(5), vote),
             Created(group, Offset(0), end),
             Append(group, Index(4), Index(4), [bytes(5000)]),
             AppendIds(group, Index(5), row_of(5, 1)),
@@ -123,18 +123,18 @@ def test_the_tables_read_a_journal() -> None:
         if header["part"] + 1 == header["parts"]:
             seen += operations_of(frame)
             frame = b""
-    kinds = [Kind(head["kind"]) for head, _ in seen]
-    assert set(kinds) == set(Kind)
-    by_kind = {Kind(head["kind"]): (head, body) for head, body in seen}
-    head, body = by_kind[Kind.HARD_STATE]
+    kinds = [OperationKind(head["kind"]) for head, _ in seen]
+    assert set(kinds) == set(OperationKind)
+    by_kind = {OperationKind(head["kind"]): (head, body) for head, body in seen}
+    head, body = by_kind[OperationKind.HARD_STATE]
     assert (head["a"], decode("vote", body)) == (5, {"node_id": 7, "disk_uuid": GROUP_UUID})
-    head, body = by_kind[Kind.APPEND]
+    head, body = by_kind[OperationKind.APPEND]
     assert (head["group"], head["a"], head["b"], body) == (uuid.UUID(bytes=GROUPS[1]), 4, 4, bytes(5000))
-    head, body = by_kind[Kind.INSTALL]
+    head, body = by_kind[OperationKind.INSTALL]
     assert (head["a"], head["b"], body) == (1, 0, row_of(3, 0))
-    head, body = by_kind[Kind.VOTING_POSITION]
+    head, body = by_kind[OperationKind.VOTING_POSITION]
     assert (head["a"], head["b"], body) == (3, 4, b"")
-    head, body = by_kind[Kind.GROUP_STATE]
+    head, body = by_kind[OperationKind.GROUP_STATE]
     state = decode("group state", body)
     assert (head["a"], head["b"], state["mark"], state["commit_hint"]) == (5, 1, 2, 2)
     assert (state["has_vote"], state["has_end"], state["row"]) == (1, 1, row_of(3, 0))

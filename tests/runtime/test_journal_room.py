@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.errors import InvalidArgument, LogClosed, Overloaded, RaftlogError, StorageFull, SyncFailed
-from raftlog.runtime.journal import Append, Cut, HardState, JournalConfig
+from raftlog.runtime.journal import Append, Cut, JournalConfig, JournaledHardState
 from raftlog.types import Index, Term
 from tests.runtime.journal_twin import SMALL
 from tests.runtime.opened_journal import BATCH, ONE, TWO, Opened, append_one, fill, new, reopened, state
@@ -20,7 +20,7 @@ def test_a_full_disk_refuses_entries_and_leaves_room_for_votes_and_a_checkpoint(
     index = fill_until_full(opened)
     assert index > 40
     assert journal.is_checkpoint_due
-    journal.append([HardState(TWO, Term(1), None)])
+    journal.append([JournaledHardState(TWO, Term(1), None)])
     journal.flush()
     journal.checkpoint([state(ONE, index - 1), state(TWO, 1)])
     disk.complete_all()
@@ -36,7 +36,9 @@ def test_a_refused_call_takes_nothing() -> None:
     batches = [BATCH] * 12
     try:
         while True:
-            journal.append([HardState(TWO, Term(index), None), Append(ONE, Index(index), Index(index + 11), batches)])
+            journal.append(
+                [JournaledHardState(TWO, Term(index), None), Append(ONE, Index(index), Index(index + 11), batches)]
+            )
             index += 12
             journal.flush()
             disk.complete_all()
@@ -97,7 +99,7 @@ def test_waiting_operations_are_bounded_and_votes_have_room_left() -> None:
     with pytest.raises(Overloaded):
         append_one(journal, 46)
     assert 49_000 < journal.pending_bytes <= 50_000
-    journal.append([HardState(TWO, Term(1), None)])
+    journal.append([JournaledHardState(TWO, Term(1), None)])
 
 
 def test_a_journal_that_nobody_checkpoints_takes_no_more_entries() -> None:
@@ -105,7 +107,7 @@ def test_a_journal_that_nobody_checkpoints_takes_no_more_entries() -> None:
     with pytest.raises(Overloaded, match="checkpoint"):
         fill(opened, 1, 60)
     assert opened.journal.live_bytes <= 55 * 4096
-    opened.journal.append([HardState(TWO, Term(1), None)])
+    opened.journal.append([JournaledHardState(TWO, Term(1), None)])
 
 
 def test_settings_that_cannot_work_are_refused() -> None:
@@ -156,7 +158,7 @@ def test_the_room_of_admitted_entries_stays_theirs_on_a_full_disk() -> None:
     disk, journal, _ = opened
     index = 1
     while journal.why_refused(2 * len(BATCH)) is None:
-        journal.append([HardState(TWO, Term(index), None), Cut(TWO, Index(1))])
+        journal.append([JournaledHardState(TWO, Term(index), None), Cut(TWO, Index(1))])
         journal.append([entries_of(index, 2)], may_use_reserve=True)
         index += 2
         journal.flush()

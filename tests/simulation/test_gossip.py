@@ -13,7 +13,7 @@ from jepsen.simulation.kept_seeds import KeptSeed, kept_seeds
 from jepsen.simulation.outcome import Outcome
 from jepsen.simulation.report import failure_text
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.membership.member import About, Address, Member, State
+from raftlog.membership.member import About, Address, Member, MemberState
 from raftlog.membership.swim import MemberChange
 from raftlog.types import NodeId
 
@@ -72,7 +72,9 @@ def test_the_seed_says_what_a_run_is_like() -> None:
 # what the judge condemns
 
 
-def change(node: int, before: State | None, after: State, incarnation: int = 1 << 32, disk: int = 0) -> MemberChange:
+def change(
+    node: int, before: MemberState | None, after: MemberState, incarnation: int = 1 << 32, disk: int = 0
+) -> MemberChange:
     uuid = node.to_bytes(8) + disk.to_bytes(8)
     about = About(incarnation, Address("10.0.0.1", 1), b"")
     return MemberChange(NodeId(node), before, after, Member(NodeId(node), uuid, incarnation, after, about, 0.0))
@@ -97,28 +99,31 @@ def condemned(watch: Watch, *changes: MemberChange) -> str:
 
 
 def test_a_healthy_member_declared_dead_is_condemned() -> None:
-    assert condemned(watching(), change(2, State.SUSPECT, State.DEAD)) == "healthy-declared-dead"
+    assert condemned(watching(), change(2, MemberState.SUSPECT, MemberState.DEAD)) == "healthy-declared-dead"
 
 
 def test_one_who_is_gone_may_be_declared_dead() -> None:
     watch = watching()
     watch.world.processes[1].end(90.0)
-    watch.changed(watch.world.processes[0], change(2, State.SUSPECT, State.DEAD))
+    watch.changed(watch.world.processes[0], change(2, MemberState.SUSPECT, MemberState.DEAD))
     assert watch.deaths == {(2, 1): 10.0}
 
 
 def test_a_suspicion_without_loss_is_condemned() -> None:
-    assert condemned(watching(loss=0.0), change(2, State.ALIVE, State.SUSPECT)) == "healthy-suspected"
-    watching(loss=0.05).changed(watching().world.processes[0], change(2, State.ALIVE, State.SUSPECT))
+    assert condemned(watching(loss=0.0), change(2, MemberState.ALIVE, MemberState.SUSPECT)) == "healthy-suspected"
+    watching(loss=0.05).changed(watching().world.processes[0], change(2, MemberState.ALIVE, MemberState.SUSPECT))
 
 
 def test_an_incarnation_that_falls_is_condemned() -> None:
-    newer, older = change(2, None, State.ALIVE, 2 << 32), change(2, State.ALIVE, State.ALIVE, 1 << 32)
+    newer, older = change(2, None, MemberState.ALIVE, 2 << 32), change(2, MemberState.ALIVE, MemberState.ALIVE, 1 << 32)
     assert condemned(watching(), newer, older) == "incarnation-back"
 
 
 def test_a_state_that_falls_is_condemned() -> None:
-    suspect, alive = change(2, State.ALIVE, State.SUSPECT), change(2, State.SUSPECT, State.ALIVE)
+    suspect, alive = (
+        change(2, MemberState.ALIVE, MemberState.SUSPECT),
+        change(2, MemberState.SUSPECT, MemberState.ALIVE),
+    )
     assert condemned(watching(), suspect, alive) == "state-not-allowed"
 
 

@@ -10,9 +10,9 @@ import pytest
 from raftlog.runtime.rpc import Answer, Call, NoAnswer
 from raftlog.runtime.rpc.errors import ConnectionLost
 from raftlog.testing import BrokerFailed, Cluster
-from raftlog.testing.lane import HELD_BYTES_MAX, HELD_BYTES_MIN, RETRANSMISSION_S, SEGMENT_BYTES, Lane, Lanes
+from raftlog.testing.lane import HELD_BYTES_MAX, HELD_BYTES_MIN, RETRANSMISSION_S, SEGMENT_BYTES, Lanes, NetworkLane
 from raftlog.testing.network import Faults, Network
-from raftlog.testing.stream import END, Stream
+from raftlog.testing.stream import END, ForwardedStream
 from raftlog.testing.weather import LaneSeen, Weather
 from tests.rpc.processes import Process, connected_to
 from tests.testing.test_network import pair
@@ -194,8 +194,8 @@ def test_public_addresses_of_a_cluster_of_one() -> None:
 # arithmetic
 
 
-def lane_with(weather: Weather, seed: int = 1) -> Lane:
-    lane = Lane(Random(seed))
+def lane_with(weather: Weather, seed: int = 1) -> NetworkLane:
+    lane = NetworkLane(Random(seed))
     lane.change(weather)
     return lane
 
@@ -266,7 +266,7 @@ class _Peer:
 
 async def test_what_is_on_its_way_waits_for_whoever_is_full_and_meets_cuts() -> None:
     sender, receiver, lane = _Peer(), _Peer(), lane_with(Weather(delay_ms=60_000))
-    stream = Stream(lane, sender, receiver)
+    stream = ForwardedStream(lane, sender, receiver)
     stream.feed(b"a")
     stream.feed(bytes(HELD_BYTES_MAX))
     assert sender.said == [("held up", "held")]

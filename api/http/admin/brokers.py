@@ -7,8 +7,8 @@ from aiohttp import web
 
 from raftlog.api.http.admin import shapes
 from raftlog.api.http.admin.reading import deadline_of, node_of
-from raftlog.api.http.answers import json_answer
-from raftlog.api.http.routing import Router, Target
+from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.errors import RaftlogError, UnknownBroker
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -24,7 +24,7 @@ class BrokerHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def add_to(self, router: Router) -> None:
+    def add_to(self, router: HttpRouter) -> None:
         router.add("GET", "/v1/brokers", self.brokers, query=("timeout",))
         router.add("GET", "/v1/broker_uuids", self.uuids, query=("timeout",))
         router.add("GET", "/v1/brokers/{broker}", self.broker, query=("timeout",))

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, NOT_FOUND
-from raftlog.api.http.answers import json_answer
-from raftlog.api.http.problems import HttpProblem
-from raftlog.api.http.records_produce import timeout_ms
-from raftlog.api.http.routing import Router, Target, query_int
+from raftlog.api.http.records.produce import timeout_ms
+from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.api.http.server.routing import HttpRouter, Target, query_int
 from raftlog.events import event
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class LogLevelHandlers:
     def __init__(self) -> None:
         self._overrides: dict[str, _Override] = {}
 
-    def add_to(self, router: Router) -> None:
+    def add_to(self, router: HttpRouter) -> None:
         router.add("GET", "/v1/loggers", self.loggers, query=())
         router.add("GET", "/v1/config/log_level/{name}", self.level, query=())
         router.add(

@@ -4,8 +4,8 @@ from aiohttp import web
 
 from raftlog.api.http.admin import shapes
 from raftlog.api.http.admin.reading import deadline_of, expected_version, node_of, tagged
-from raftlog.api.http.answers import json_answer
-from raftlog.api.http.routing import Router, Target
+from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
 
 
@@ -15,7 +15,7 @@ class MaintenanceHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def add_to(self, router: Router) -> None:
+    def add_to(self, router: HttpRouter) -> None:
         for pattern in ("/v1/brokers/{broker}/maintenance", "/v1/maintenance"):
             router.add("GET", pattern, self.status, query=("timeout",))
             router.add("PUT", pattern, self.begin, query=("expected_version", "timeout"), takes_body=False)

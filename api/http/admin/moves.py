@@ -12,9 +12,9 @@ from raftlog.api.http.admin.reading import (
     replicas_of,
     tagged,
 )
-from raftlog.api.http.answers import json_answer
-from raftlog.api.http.bodies import BodyReader
-from raftlog.api.http.routing import Router, Target
+from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
 
 _PARTITION = "/v1/partitions/{namespace}/{topic}/{partition}"
@@ -26,7 +26,7 @@ class MoveHandlers:
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
         self._broker, self._bodies = broker, bodies
 
-    def add_to(self, router: Router) -> None:
+    def add_to(self, router: HttpRouter) -> None:
         router.add("GET", "/v1/partitions", self.local_replicas, query=("timeout",))
         router.add("GET", "/v1/partitions/local_summary", self.local_summary, query=("timeout",))
         router.add("GET", "/v1/partitions/reconfigurations", self.reconfigurations, query=("timeout",))

@@ -6,8 +6,8 @@ from aiohttp import web
 
 from raftlog.api.http.admin import shapes
 from raftlog.api.http.admin.reading import NAMESPACE, deadline_of, topic_in_namespace
-from raftlog.api.http.answers import json_answer
-from raftlog.api.http.routing import Router, Target
+from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.api.http.topics import find_partition
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.results import PartitionDescription
@@ -19,7 +19,7 @@ class PartitionHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def add_to(self, router: Router) -> None:
+    def add_to(self, router: HttpRouter) -> None:
         router.add("GET", "/v1/partitions/{namespace}/{topic}", self.partitions, query=("timeout",))
         router.add("GET", "/v1/partitions/{namespace}/{topic}/{partition}", self.partition, query=("timeout",))
         router.add("GET", "/v1/cluster/partitions", self.all_partitions, query=("topic", "timeout"))

@@ -8,10 +8,10 @@ from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND
 from raftlog.api.http.json_fields import refuse_unknown
-from raftlog.api.http.problems import HttpProblem
-from raftlog.api.http.records_produce import timeout_ms
-from raftlog.api.http.request_headers import header
-from raftlog.api.http.routing import Target, partition_number, whole_number
+from raftlog.api.http.records.produce import timeout_ms
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.api.http.server.request_headers import header
+from raftlog.api.http.server.routing import Target, partition_number, whole_number
 from raftlog.partitions.deadline import Deadline, deadline_in
 
 NAMESPACE: Final = "kafka"

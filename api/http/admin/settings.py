@@ -7,11 +7,11 @@ from aiohttp import web
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND
 from raftlog.api.http.admin import shapes
 from raftlog.api.http.admin.reading import deadline_of, expected_version, tagged
-from raftlog.api.http.answers import json_answer
-from raftlog.api.http.bodies import BodyReader
 from raftlog.api.http.json_fields import refuse_unknown
-from raftlog.api.http.problems import HttpProblem
-from raftlog.api.http.routing import Router, Target, flag
+from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.api.http.server.routing import HttpRouter, Target, flag
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline
@@ -27,7 +27,7 @@ class SettingHandlers:
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
         self._broker, self._bodies = broker, bodies
 
-    def add_to(self, router: Router) -> None:
+    def add_to(self, router: HttpRouter) -> None:
         router.add("GET", "/v1/cluster_config", self.config, query=("key", "include_defaults", "timeout"))
         router.add("PUT", "/v1/cluster_config", self.alter, query=("dry_run", "expected_version", "timeout"))
         router.add("GET", "/v1/cluster_config/schema", self.schema, query=("timeout",))

@@ -6,7 +6,7 @@ from typing import Any
 from raftlog.api.http.admin.reading import NAMESPACE
 from raftlog.api.http.topics import NO_LEADER
 from raftlog.partitions.operations.results import (
-    Balancer,
+    BalancerStatus,
     BrokerConfig,
     ConfigEntry,
     Decommission,
@@ -109,7 +109,7 @@ def local_replica(found: LocalReplica) -> Json:
     }
 
 
-def balancer(found: Balancer) -> Json:
+def balancer(found: BalancerStatus) -> Json:
     last_s = found.seconds_since_last_tick
     return {
         "status": found.status,

@@ -1,6 +1,5 @@
 """Paths of what operators ask and order."""
 
-from raftlog.api.http.media import JSON_TYPE
 from raftlog.api.http.openapi.parts import (
     BOOLEAN,
     INT64_MAX,
@@ -21,6 +20,7 @@ from raftlog.api.http.openapi.parts import (
     ref,
     string,
 )
+from raftlog.api.http.server.media import JSON_TYPE
 
 _TAG = "operators"
 _NAMESPACE = in_path("namespace", string(const="kafka"), "There is one.")

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from raftlog.api.http.consumers import PLACES_MAX
+from raftlog.api.http.consumers.consumers import PLACES_MAX
 from raftlog.api.http.json_fields import ROWS_MAX, TEXT_LENGTH_MAX
 from raftlog.api.http.openapi.parts import INT64_MAX, Json, array, integer, string
 from raftlog.config import BOUNDS, CLEANUP_POLICIES, TOPIC_BOUNDS, UNBOUNDED, kafka_name

@@ -1,7 +1,6 @@
 """Paths and schemas of consumer instances, as REST Proxy's v2 has them."""
 
-from raftlog.api.http.consumers import PLACES_MAX
-from raftlog.api.http.media import JSON_TYPE, Format
+from raftlog.api.http.consumers.consumers import PLACES_MAX
 from raftlog.api.http.openapi.bounds import (
     DATE_TIME,
     NAME,
@@ -36,6 +35,7 @@ from raftlog.api.http.openapi.parts import (
     ref,
     string,
 )
+from raftlog.api.http.server.media import JSON_TYPE, Format
 from raftlog.partitions.consumers.settings import FETCH_MIN_BYTES_MAX, FORMATS, REQUEST_TIMEOUT_MS_MAX, RESETS
 
 _TAG = "consumers"

@@ -1,6 +1,5 @@
 """Paths and schemas of consumer groups, as simple users and members see them; producers' ids; deleting records."""
 
-from raftlog.api.http.media import JSON_TYPE
 from raftlog.api.http.openapi.bounds import (
     CLIENT_ID,
     GROUP_TEXT,
@@ -34,6 +33,7 @@ from raftlog.api.http.openapi.parts import (
     ref,
     string,
 )
+from raftlog.api.http.server.media import JSON_TYPE
 
 _TAG = "groups"
 GROUP = in_path("group", NAME, "Name of the group: no slash, no control characters.")

@@ -1,6 +1,5 @@
 """Paths of records: append, fetch, offsets."""
 
-from raftlog.api.http.media import JSON_TYPE, Format
 from raftlog.api.http.openapi.parts import (
     BOOLEAN,
     OFFSET,
@@ -17,7 +16,8 @@ from raftlog.api.http.openapi.parts import (
     ref,
     string,
 )
-from raftlog.api.http.tail import PATIENCE_MS_MAX
+from raftlog.api.http.records.tail import PATIENCE_MS_MAX
+from raftlog.api.http.server.media import JSON_TYPE, Format
 
 _TAG = "records"
 _LEADER = {"X-Raftlog-Leader": string("HOST:PORT of the broker that leads, where it is another one.")}

@@ -1,6 +1,5 @@
 """The named schemas of the document."""
 
-from raftlog.api.http.new_records import RECORDS_MAX, SCHEMAS_OF_RECORDS
 from raftlog.api.http.openapi.bounds import (
     BASE64_PATTERN,
     DATE_TIME,
@@ -26,6 +25,7 @@ from raftlog.api.http.openapi.parts import (
     v3_list,
     v3_object,
 )
+from raftlog.api.http.records.new_records import RECORDS_MAX, SCHEMAS_OF_RECORDS
 
 _ERROR_MEMBERS: Json = {
     "error_code": integer(400, 59_999, "The status, or five digits of which the first three are the status."),

@@ -1,6 +1,5 @@
 """Paths of topics, as REST Proxy's v2 shows them and its v3 changes them."""
 
-from raftlog.api.http.media import JSON_TYPE
 from raftlog.api.http.openapi.parts import (
     PARTITION,
     TIMEOUT,
@@ -14,6 +13,7 @@ from raftlog.api.http.openapi.parts import (
     ref,
     string,
 )
+from raftlog.api.http.server.media import JSON_TYPE
 
 _TAG = "topics"
 _CLUSTER = in_path("cluster", string(minLength=1) | {"examples": ["-"]}, "The cluster's id, or `-`.")

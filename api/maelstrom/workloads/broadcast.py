@@ -33,7 +33,7 @@ Body = dict[str, Any]
 
 
 class _Peer:
-    """How far another node is with what is here, as places in the values of `Gossip`."""
+    """How far another node is with what is here, as places in the values of `BroadcastGossip`."""
 
     def __init__(self) -> None:
         self.confirmed = 0
@@ -49,7 +49,7 @@ class _Peer:
         """When it is told so at the latest."""
 
 
-class Gossip:
+class BroadcastGossip:
     """What one node knows. `post(name, body)` hands a message to the network."""
 
     def __init__(self, others: Iterable[str], post: Callable[[str, Body], None], interval_s: float) -> None:

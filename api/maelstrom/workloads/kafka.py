@@ -6,7 +6,7 @@ list_committed_offsets     linearizable: no commit that was answered before is m
 
 from typing import Any, Final
 
-from raftlog.api.maelstrom.errors import Code, Malformed, Refused
+from raftlog.api.maelstrom.errors import Code, MaelstromError, Malformed
 from raftlog.api.maelstrom.keys import Keys
 from raftlog.api.maelstrom.machine import COMMIT, SEND, command
 from raftlog.api.maelstrom.messages import field, offsets_in, text_of, value_of
@@ -22,7 +22,7 @@ Body = dict[str, Any]
 async def send(keys: Keys, body: Body, deadline: Deadline) -> Body:
     outcome = await keys.execute(command(field(body, "key", str), SEND, field(body, "msg", object)), deadline)
     if outcome.code is not None:
-        raise Refused(Code.ABORT, "it was not done")
+        raise MaelstromError(Code.ABORT, "it was not done")
     return {"offset": outcome.offset}
 
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from raftlog.api.maelstrom.errors import Code, Refused
+from raftlog.api.maelstrom.errors import Code, MaelstromError
 from raftlog.api.maelstrom.keys import Keys
-from raftlog.api.maelstrom.machine import CAS, WRITE, Outcome, command
+from raftlog.api.maelstrom.machine import CAS, WRITE, CommandOutcome, command
 from raftlog.api.maelstrom.messages import field, text_of, value_of
 from raftlog.partitions.deadline import Deadline
 
@@ -17,7 +17,7 @@ async def read(keys: Keys, body: Body, deadline: Deadline) -> Body:
     await keys.confirm(space, deadline)
     value = space.machine.registers.get(key)
     if value is None:
-        raise Refused(Code.KEY_DOES_NOT_EXIST, f"there is no key {key[:100]}")
+        raise MaelstromError(Code.KEY_DOES_NOT_EXIST, f"there is no key {key[:100]}")
     return {"value": value_of(value)}
 
 
@@ -33,10 +33,10 @@ async def cas(keys: Keys, body: Body, deadline: Deadline) -> Body:
     return {}
 
 
-def _check(outcome: Outcome) -> None:
+def _check(outcome: CommandOutcome) -> None:
     """Raises what the register said."""
     if outcome.code is not None:
-        raise Refused(outcome.code, _TEXTS.get(outcome.code, "it was not done"))
+        raise MaelstromError(outcome.code, _TEXTS.get(outcome.code, "it was not done"))
 
 
 _TEXTS = {

@@ -72,7 +72,7 @@ MUTANTS: Final = (
     Mutant(
         "disk-write-in-another-term",
         "partitions/groups/writer.py",
-        "Writer.leads",
+        "GroupLogWriter.leads",
         " and replica.group.core.term == self._term",
         "",
         ("tests/groups/test_writer.py",),

@@ -50,18 +50,22 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         " and message.campaign_term == self._replica.term + 1",
         "",
     ),
-    _raft("quarantined-campaigns", "replica:Replica.may_campaign", "not self.is_quarantined\n            and ", ""),
+    _raft("quarantined-campaigns", "replica:RaftReplica.may_campaign", "not self.is_quarantined\n            and ", ""),
     _raft(
         "voting-position-campaigns",
-        "replica:Replica.may_campaign",
+        "replica:RaftReplica.may_campaign",
         "            and self.voting_position is None\n",
         "",
     ),
-    _raft("learner-campaigns", "replica:Replica.may_campaign", "            and self.history.may_need(self.me)\n", ""),
-    _raft("campaign-in-the-last-term", "replica:Replica.may_campaign", "            and self.term < TERM_MAX\n", ""),
+    _raft(
+        "learner-campaigns", "replica:RaftReplica.may_campaign", "            and self.history.may_need(self.me)\n", ""
+    ),
+    _raft(
+        "campaign-in-the-last-term", "replica:RaftReplica.may_campaign", "            and self.term < TERM_MAX\n", ""
+    ),
     _raft(
         "forget-the-lost-entry",
-        "replica:Replica.vote_floor",
+        "replica:RaftReplica.vote_floor",
         "return last if lost is None or is_as_fresh(last, lost) else lost",
         "return last",
     ),
@@ -204,7 +208,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _raft("minority-value", "quorum:majority_value", "(len(values) - 1) // 2", "len(values) // 2"),
     # log and configurations
     _raft("durable-before-predecessor", "durability:_Watermark.cut_to", "self.index = min(self.index, index)", "pass"),
-    _raft("configuration-stays-after-cut", "replica:Replica.cut_to", "self.history.maybe_roll_back(index)", "pass"),
+    _raft("configuration-stays-after-cut", "replica:RaftReplica.cut_to", "self.history.maybe_roll_back(index)", "pass"),
     _raft(
         "forget-configurations-early",
         "configuration:ConfigurationHistory.commit_to",
@@ -239,7 +243,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _raft(
         "hard-state-durable-early",
-        "replica:Replica.is_hard_state_durable",
+        "replica:RaftReplica.is_hard_state_durable",
         "return not self.is_hard_state_changed and self.durability.durable_number >= self.hard_number",
         "return not self.is_hard_state_changed",
     ),

@@ -416,15 +416,15 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _storage(
         "compacted-file-not-synced",
         "compaction:Compaction._put",
-        "yield Step(files=tuple(staged.files))",
-        "yield Step()",
+        "yield CompactionStep(files=tuple(staged.files))",
+        "yield CompactionStep()",
         ("tests/storage/test_compaction.py", "tests/runtime/test_compacting.py"),
     ),
     _storage(
         "unlink-before-the-name-is-synced",
         "compaction:Compaction._put",
-        "        try:\n            yield Step(directories=(self.log.path,))",
-        "        try:\n            yield Step()",
+        "        try:\n            yield CompactionStep(directories=(self.log.path,))",
+        "        try:\n            yield CompactionStep()",
         ("tests/storage/test_compaction.py", "tests/runtime/test_compacting.py"),
     ),
     _storage(

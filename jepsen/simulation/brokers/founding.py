@@ -21,7 +21,7 @@ from jepsen.simulation.machine_faults import MachineFaults
 from jepsen.simulation.options import Fault, draw_link, generator, shown
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.errors import RaftlogError
-from raftlog.partitions.controller import Metadata, MetadataSettings
+from raftlog.partitions.controller import ControllerHost, MetadataSettings
 from raftlog.partitions.controller.machine import Addresses, AllocateProducerIds
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import Node, NodeSettings, Surroundings
@@ -101,7 +101,7 @@ class Member(NamedTuple):
     """A process that serves."""
 
     node: Node
-    metadata: Metadata
+    metadata: ControllerHost
 
 
 class FoundingFaults(MachineFaults[Machine[Member]]):
@@ -130,7 +130,7 @@ class Founding(Site[Member]):
         seeds = [(f"n{number}", RPC_PORT) for number in range(1, options.seeds + 1)]
         self.random(f"seeds {machine.node_id}").shuffle(seeds)
         node = await Node.open(_node_settings(machine), around)
-        metadata = Metadata.open(
+        metadata = ControllerHost.open(
             node,
             MetadataSettings(seeds=tuple(seeds), snapshot_log_bytes=options.snapshot_log_bytes, hash_interval_ms=1_000),
         )

@@ -21,7 +21,7 @@ from jepsen.simulation.loop import VirtualLoop
 from jepsen.simulation.network import SimulatedNetwork
 from jepsen.simulation.node import Node, Process
 from jepsen.simulation.streams import Stream as NetworkStream
-from raftlog.membership.wire import DATAGRAM_BYTES_MAX, STREAM_S_MAX, STREAMS_MAX, Address, Stream, StreamEnd
+from raftlog.membership.wire import DATAGRAM_BYTES_MAX, STREAM_S_MAX, STREAMS_MAX, Address, GossipStream, StreamEnd
 
 GOSSIP_PORT: Final = 7001
 SERVICE: Final = "gossip"
@@ -105,7 +105,7 @@ class SimulatedWire:
         self, loop: VirtualLoop, network: SimulatedNetwork, hosts: Mapping[str, Node], process: Process, pests: Pests
     ) -> None:
         self.on_datagram: Callable[[bytes, Address], None] = _ignore
-        self.serve: Callable[[Stream], Awaitable[None]] = _serve_nobody
+        self.serve: Callable[[GossipStream], Awaitable[None]] = _serve_nobody
         self.address: Address | None = None
         self.streams_refused = 0
         self._loop, self._network, self._hosts = loop, network, hosts
@@ -130,7 +130,7 @@ class SimulatedWire:
     def _send_later(self, node: Node, delay_ns: int, datagram: bytes) -> None:
         self._loop.call_at_ns(self._loop.now_ns + delay_ns, self._send, node, datagram)
 
-    async def open(self, address: Address) -> Stream:
+    async def open(self, address: Address) -> GossipStream:
         node = self._hosts.get(address[0])
         if node is None:
             raise OSError(f"there is no host {address[0]}")
@@ -189,5 +189,5 @@ def _ignore(_datagram: bytes, _address: Address) -> None:
     return None
 
 
-async def _serve_nobody(_stream: Stream) -> None:
+async def _serve_nobody(_stream: GossipStream) -> None:
     return None

@@ -23,7 +23,7 @@ from raftlog.errors import RaftlogError
 from raftlog.membership.wire import Wire
 from raftlog.partitions.node import NodeTransport, Surroundings
 from raftlog.raft import ReplicaId
-from raftlog.runtime.rpc import Identity, RpcConfig
+from raftlog.runtime.rpc import PeerIdentity, RpcConfig
 from raftlog.runtime.transport import Envelope
 from raftlog.types import NodeId
 
@@ -181,7 +181,7 @@ class Machine(Generic[S]):
             make_wire=partial(self.make_wire, process),
         )
 
-    def _make_transport(self, process: Process, random: Random, identity: Callable[[], Identity]) -> NodeTransport:
+    def _make_transport(self, process: Process, random: Random, identity: Callable[[], PeerIdentity]) -> NodeTransport:
         nonces = generator(self._seed, "nonces", self.node_id, process.incarnation)
         return SimulatedTransport(identity, random, nonces.randbytes, RPC, self.loop.network, process, self._sends)
 

@@ -34,7 +34,7 @@ from raftlog.assignors import (
 from raftlog.errors import FencedInstance, RaftlogError, RebalanceInProgress, StaleGeneration, UnknownMember
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.groups.records import Protocol
-from raftlog.partitions.groups.requests import Heartbeat, Join, Joined, Leave, MemberToLeave, Sync, Synced
+from raftlog.partitions.groups.requests import GroupHeartbeat, Join, Joined, Leave, MemberToLeave, Sync, Synced
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
 from raftlog.types import Offset, TopicPartition
 
@@ -176,7 +176,7 @@ class Member(Client):
 
     async def _heartbeat(self, attempt: Attempt, broker: Broker) -> None:
         wait_ms = self.random.choice((0, min(HEARTBEAT_MS, attempt.deadline_ms)))
-        heartbeat = Heartbeat(self.group, self.member_id, self.generation, self.instance, wait_ms)
+        heartbeat = GroupHeartbeat(self.group, self.member_id, self.generation, self.instance, wait_ms)
         try:
             await broker.groups.heartbeat(heartbeat, deadline=attempt.deadline())
         except RaftlogError as error:

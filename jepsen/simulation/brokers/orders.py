@@ -15,7 +15,7 @@ from uuid import UUID
 from jepsen.simulation.links import SECOND_NS
 from jepsen.simulation.properties import GroupProperties, Replica
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import ControllerState, GroupName
 from raftlog.raft import Configuration, Entry, ReplicaId
 from raftlog.runtime.journal.operations import GroupKey
@@ -45,7 +45,7 @@ class Orders:
     """One for a run."""
 
     def __init__(self) -> None:
-        self._copies: dict[Replica, Metadata] = {}
+        self._copies: dict[Replica, ControllerHost] = {}
         self._known: dict[tuple[Replica, GroupKey], deque[_Orders]] = {}
         self._digests: dict[Replica, tuple[bytes, bytes]] = {}
         """Of the assignments that each copy had last."""
@@ -56,7 +56,7 @@ class Orders:
 
     # what happens
 
-    def opened(self, replica: Replica, metadata: Metadata) -> None:
+    def opened(self, replica: Replica, metadata: ControllerHost) -> None:
         """A process begins with this copy."""
         self._copies[replica] = metadata
 
@@ -127,7 +127,7 @@ def _orders_of(state: ControllerState, name: GroupName) -> _Orders:
     return _Orders(frozenset(state.assignment(name).replicas), frozenset())
 
 
-def _current(copy: Metadata, key: GroupKey) -> list[_Orders]:
+def _current(copy: ControllerHost, key: GroupKey) -> list[_Orders]:
     """What the copy says now; nothing of a group that it does not know."""
     state = copy.state
     if copy.group_id is not None and copy.group_id.bytes == key:

@@ -23,7 +23,7 @@ from jepsen.simulation.properties import Replica
 from jepsen.simulation.sync_delays import UnorderedDelays
 from jepsen.simulation.timed_disk import TimedDisk
 from jepsen.simulation.trace import Trace
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.node import Node, Surroundings
 from raftlog.types import NodeId
 
@@ -92,7 +92,7 @@ class Site(ABC, Generic[S]):
     async def run_process(self, machine: Machine[S], around: Surroundings) -> None:
         """What a process does from its start to its end."""
 
-    def watch_process(self, machine: Machine[S], node: Node, metadata: Metadata) -> None:
+    def watch_process(self, machine: Machine[S], node: Node, metadata: ControllerHost) -> None:
         """Follow a process that has recovered its disk, and has not begun yet; runs in it."""
         replica = node.identity.replica
         machine.disk_uuids.add(replica.disk_uuid)

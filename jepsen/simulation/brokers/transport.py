@@ -8,7 +8,7 @@ from jepsen.simulation.brokers.wires import ListeningPort
 from jepsen.simulation.network import SimulatedNetwork
 from jepsen.simulation.node import Process
 from raftlog.cluster_secret import ClusterSecret
-from raftlog.runtime.rpc import Identity, RpcConfig, TcpTransport, credentials_of
+from raftlog.runtime.rpc import PeerIdentity, RpcConfig, TcpTransport, credentials_of
 from raftlog.runtime.rpc.endpoint import Endpoint
 from raftlog.runtime.rpc.listener import Listener
 from raftlog.runtime.transport import Envelope
@@ -23,7 +23,7 @@ class SimulatedTransport(TcpTransport):
 
     def __init__(
         self,
-        identity: Callable[[], Identity],
+        identity: Callable[[], PeerIdentity],
         random: Random,
         draw_nonce: Callable[[int], bytes],
         config: RpcConfig,

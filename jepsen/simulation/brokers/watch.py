@@ -17,7 +17,7 @@ from jepsen.simulation.loop import VirtualLoop
 from jepsen.simulation.node import Node as Computer
 from jepsen.simulation.properties import GroupProperties, Now, Recovered, Replica
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import ControllerState
 from raftlog.raft import Configuration, Entry, Ready, ReplicaId, Restart, Role
 from raftlog.raft.messages import InstallOffer, VoteRequest
@@ -70,7 +70,7 @@ class Watch:
 
     # groups
 
-    def opened(self, computer: Computer, driver: Driver, metadata: Metadata) -> None:
+    def opened(self, computer: Computer, driver: Driver, metadata: ControllerHost) -> None:
         """A process has recovered its disk, and nothing else has happened yet."""
         life = Life(computer, driver)
         self.orders.opened(life.me, metadata)

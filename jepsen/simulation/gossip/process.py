@@ -5,7 +5,7 @@ from random import Random
 from typing import NamedTuple
 
 from raftlog.membership.config import SwimConfig
-from raftlog.membership.member import BOOT_INCARNATIONS, Address, Identity
+from raftlog.membership.member import BOOT_INCARNATIONS, Address, GossipIdentity
 from raftlog.membership.messages import Message
 from raftlog.membership.swim import Sender, Swim
 from raftlog.types import NodeId
@@ -61,7 +61,7 @@ class Process:
         self.life += 1
         self.boot_epoch += 1
         self.description = description
-        identity = Identity(self.node_id, self.disk_uuid, self.address, self.boot_epoch)
+        identity = GossipIdentity(self.node_id, self.disk_uuid, self.address, self.boot_epoch)
         self.swim = Swim(identity, description, config, random)
         self.is_up, self.has_left, self.is_paused = True, False, False
         self.inbox.clear()

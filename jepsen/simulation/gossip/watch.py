@@ -18,7 +18,7 @@ from jepsen.simulation.gossip.options import GossipOptions
 from jepsen.simulation.gossip.process import Process
 from jepsen.simulation.gossip.world import World
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.membership.member import Member, State
+from raftlog.membership.member import Member, MemberState
 from raftlog.membership.swim import MemberChange
 from raftlog.types import NodeId
 
@@ -31,7 +31,7 @@ class Watch:
 
     def __init__(self, options: GossipOptions) -> None:
         self.world = World(options, self.changed)
-        self.declared: Counter[State] = Counter()
+        self.declared: Counter[MemberState] = Counter()
         """Changes to a state, over all views."""
         self.deaths: dict[tuple[NodeId, int], float] = {}
         """By process and life: how long after its end the last one that knew it found it dead."""
@@ -50,15 +50,20 @@ class Watch:
             self._measure(change)
             self.world.note(process, f"{change.node_id}: {after.name.lower()}, incarnation {member.incarnation:x}")
         options = self.world.options
-        if options.is_steady and after in (State.SUSPECT, State.DEAD) and self._is_well(member):
-            if after is State.DEAD:
+        if options.is_steady and after in (MemberState.SUSPECT, MemberState.DEAD) and self._is_well(member):
+            if after is MemberState.DEAD:
                 self._condemn("healthy-declared-dead", process, member)
             if not options.loss:
                 self._condemn("healthy-suspected", process, member)
 
     def _measure(self, change: MemberChange) -> None:
         process = self._process(change.node_id)
-        if change.before is not None and change.after is State.DEAD and not process.is_up and not process.has_left:
+        if (
+            change.before is not None
+            and change.after is MemberState.DEAD
+            and not process.is_up
+            and not process.has_left
+        ):
             self.deaths[process.node_id, process.life] = self.world.now - process.ended_at
 
     def _judge_order(self, process: Process, member: Member) -> None:
@@ -106,13 +111,13 @@ class Watch:
             if believed.description != process.description:
                 self._condemn(name, observer, believed, truth="another description", about=process.node_id)
 
-    def _allowed(self, process: Process, name: str) -> tuple[State, ...]:
+    def _allowed(self, process: Process, name: str) -> tuple[MemberState, ...]:
         if process.has_left:
             # Nobody may have heard it say so, unless the network was good.
-            return (State.LEFT,) if self.world.options.is_steady else (State.LEFT, State.DEAD)
+            return (MemberState.LEFT,) if self.world.options.is_steady else (MemberState.LEFT, MemberState.DEAD)
         if not process.is_up:
-            return (State.DEAD,)
-        return (State.ALIVE,) if name == "disagreement" else (State.ALIVE, State.SUSPECT)
+            return (MemberState.DEAD,)
+        return (MemberState.ALIVE,) if name == "disagreement" else (MemberState.ALIVE, MemberState.SUSPECT)
 
     # at the end
 
@@ -158,6 +163,6 @@ class Watch:
         )
 
 
-def _view_of(observer: Process) -> frozenset[tuple[int, bytes, int, State]]:
+def _view_of(observer: Process) -> frozenset[tuple[int, bytes, int, MemberState]]:
     members = observer.swim.members()
     return frozenset((each.node_id, each.disk_uuid, each.incarnation, each.state) for each in members)

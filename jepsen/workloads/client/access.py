@@ -10,7 +10,7 @@ from jepsen.checkers.history import Value, name_and_id
 from jepsen.workloads.client.values import value_in
 from jepsen.workloads.incarnations import labelled, named, short
 from raftlog.client.decode import checked_batches, records_from
-from raftlog.client.transport import Answer, Transport
+from raftlog.client.transport import HttpAnswer, HttpTransport
 from raftlog.errors import OutcomeUnknown
 from raftlog.types import Offset, TopicPartition
 
@@ -31,8 +31,8 @@ class Access:
 
     def __init__(self, addresses: Mapping[int, str]) -> None:
         self.nodes = sorted(addresses)
-        self._transports = {node: Transport([addresses[node]]) for node in self.nodes}
-        self._transports[ANYBODY] = Transport([addresses[node] for node in self.nodes])
+        self._transports = {node: HttpTransport([addresses[node]]) for node in self.nodes}
+        self._transports[ANYBODY] = HttpTransport([addresses[node] for node in self.nodes])
 
     async def __aenter__(self) -> Self:
         return self
@@ -54,7 +54,7 @@ class Access:
         timeout_ms: int,
         query: Mapping[str, object] | None = None,
         place: TopicPartition | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """One attempt to change something; raises what the broker or the way to it says."""
         return await self._transports[node].request(
             "POST",
@@ -74,7 +74,7 @@ class Access:
         timeout_ms: int,
         query: Mapping[str, object] | None = None,
         place: TopicPartition | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """As `post`, without a body."""
         return await self._transports[node].request(
             "DELETE",
@@ -93,7 +93,7 @@ class Access:
         query: Mapping[str, object] | None = None,
         accept: str | None = None,
         place: TopicPartition | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Read something; a failure of a read is definite."""
         return await self._transports[node].request(
             "GET",
@@ -162,7 +162,7 @@ def _hint(node: int, place: TopicPartition | None) -> TopicPartition | None:
     return place if node == ANYBODY else None
 
 
-def fields_of(answer: Answer) -> dict[str, Any]:
+def fields_of(answer: HttpAnswer) -> dict[str, Any]:
     """The JSON object of an answer. Raises `OutcomeUnknown` when there is none: whatever it was may have happened."""
     try:
         fields = orjson.loads(answer.body)

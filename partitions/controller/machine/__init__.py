@@ -5,7 +5,7 @@ record of a batch, applies what is committed with `ControllerState.apply`, and w
 everybody else asks the state. docs/CONTROLLER.md has the commands, the rules and the bytes.
 """
 
-from raftlog.partitions.controller.machine.cluster import Cluster, Load
+from raftlog.partitions.controller.machine.cluster import ClusterState, ReplicaLoad
 from raftlog.partitions.controller.machine.commands import (
     Addresses,
     AllocateProducerIds,
@@ -24,20 +24,20 @@ from raftlog.partitions.controller.machine.commands import (
     check_configs,
 )
 from raftlog.partitions.controller.machine.naming import GroupName, controller_group_id
-from raftlog.partitions.controller.machine.placement import Candidate, place
+from raftlog.partitions.controller.machine.placement import PlacementCandidate, place
 from raftlog.partitions.controller.machine.request import (
     FEATURE_LEVEL_KNOWN,
     FEATURE_LEVEL_LEAST,
-    Request,
+    CommandRequest,
     check_level,
     decode_request,
     encode_request,
 )
 from raftlog.partitions.controller.machine.rolls import first_controller_roll, first_roll
-from raftlog.partitions.controller.machine.rows import Assignment, Broker, DeletedTopic, Topic
+from raftlog.partitions.controller.machine.rows import DeletedTopic, RegisteredBroker, ReplicaAssignment, TopicRow
 from raftlog.partitions.controller.machine.schema import settings_of
 from raftlog.partitions.controller.machine.snapshot import Restoration, SnapshotReader, snapshot_payloads
-from raftlog.partitions.controller.machine.state import Answer, ControllerState
+from raftlog.partitions.controller.machine.state import CommandAnswer, ControllerState
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.controller.machine"
 
@@ -48,28 +48,28 @@ __all__ = [
     "AllocateProducerIds",
     "AlterClusterConfig",
     "AlterTopicConfigs",
-    "Answer",
-    "Assignment",
     "Bootstrap",
-    "Broker",
-    "Candidate",
-    "Cluster",
+    "ClusterState",
     "Command",
+    "CommandAnswer",
+    "CommandRequest",
     "ControllerState",
     "CreateTopic",
     "DeleteTopic",
     "DeletedTopic",
     "GroupName",
-    "Load",
+    "PlacementCandidate",
     "RegisterBroker",
+    "RegisteredBroker",
     "RemoveBroker",
-    "Request",
+    "ReplicaAssignment",
+    "ReplicaLoad",
     "Restoration",
     "SetAssignment",
     "SetFeatureLevel",
     "SetMaintenance",
     "SnapshotReader",
-    "Topic",
+    "TopicRow",
     "UpdateBroker",
     "check_configs",
     "check_level",

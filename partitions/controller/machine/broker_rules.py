@@ -14,7 +14,7 @@ from raftlog.errors import (
     UnknownBroker,
     VersionConflict,
 )
-from raftlog.partitions.controller.machine.cluster import LEVEL_OF_OPERATIONS, Cluster
+from raftlog.partitions.controller.machine.cluster import LEVEL_OF_OPERATIONS, ClusterState
 from raftlog.partitions.controller.machine.commands import (
     AllocateProducerIds,
     Bootstrap,
@@ -24,13 +24,13 @@ from raftlog.partitions.controller.machine.commands import (
     UpdateBroker,
 )
 from raftlog.partitions.controller.machine.request import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, KINDS
-from raftlog.partitions.controller.machine.rows import Broker
+from raftlog.partitions.controller.machine.rows import RegisteredBroker
 from raftlog.partitions.controller.machine.schema import NUMBER_MAX
 from raftlog.raft import ReplicaId
 from raftlog.types import Index
 
 
-def bootstrap(cluster: Cluster, command: Bootstrap, index: Index) -> int:
+def bootstrap(cluster: ClusterState, command: Bootstrap, index: Index) -> int:
     """The cluster exists; saying it again in the same words changes nothing."""
     if cluster.bootstrap is not None and cluster.bootstrap != command:
         raise InvalidArgument(
@@ -44,7 +44,7 @@ def bootstrap(cluster: Cluster, command: Bootstrap, index: Index) -> int:
     return index
 
 
-def register(cluster: Cluster, command: RegisterBroker, index: Index) -> int:
+def register(cluster: ClusterState, command: RegisterBroker, index: Index) -> int:
     """A broker has started. Its version is the result. A disk that replaces another one has its replicas from now on:
     empty ones, for the groups' leaders to fill."""
     _check_disk(cluster, command)
@@ -66,9 +66,9 @@ def register(cluster: Cluster, command: RegisterBroker, index: Index) -> int:
     return index
 
 
-def _registered(command: RegisterBroker, before: Broker | None, index: Index) -> Broker:
+def _registered(command: RegisterBroker, before: RegisteredBroker | None, index: Index) -> RegisteredBroker:
     was_draining = before is not None and before.is_draining
-    return Broker(
+    return RegisteredBroker(
         command.node_id,
         command.disk_uuid,
         command.boot_epoch,
@@ -81,7 +81,7 @@ def _registered(command: RegisterBroker, before: Broker | None, index: Index) ->
     )
 
 
-def _check_disk(cluster: Cluster, command: RegisterBroker) -> None:
+def _check_disk(cluster: ClusterState, command: RegisterBroker) -> None:
     """A disk belongs to one node id, and never comes back once it is retired."""
     retired = cluster.retired.get(command.disk_uuid)
     if retired is not None:
@@ -100,7 +100,7 @@ def _check_disk(cluster: Cluster, command: RegisterBroker) -> None:
             )
 
 
-def _check_node_id(cluster: Cluster, command: RegisterBroker) -> None:
+def _check_node_id(cluster: ClusterState, command: RegisterBroker) -> None:
     """Another disk gets a node id only when the old one is removed or named as replaced."""
     owner = cluster.disk_of(command.node_id)
     if owner not in (None, command.disk_uuid, command.replaces):
@@ -116,7 +116,7 @@ def _check_node_id(cluster: Cluster, command: RegisterBroker) -> None:
         raise IdentityRefused(f"node {command.node_id} never had the disk {command.replaces}: it cannot be replaced")
 
 
-def _check_levels(cluster: Cluster, command: RegisterBroker) -> None:
+def _check_levels(cluster: ClusterState, command: RegisterBroker) -> None:
     if not command.feature_level_min <= cluster.feature_level <= command.feature_level_max:
         raise InvalidArgument(
             f"the cluster runs at feature level {cluster.feature_level}, and node {command.node_id} knows "
@@ -124,7 +124,7 @@ def _check_levels(cluster: Cluster, command: RegisterBroker) -> None:
         )
 
 
-def _check_epoch(known: Broker, after: Broker) -> None:
+def _check_epoch(known: RegisteredBroker, after: RegisteredBroker) -> None:
     if after.boot_epoch < known.boot_epoch:
         raise IdentityRefused(
             f"the disk {after.disk_uuid} of node {after.node_id} comes with boot epoch {after.boot_epoch}, and "
@@ -138,7 +138,7 @@ def _check_epoch(known: Broker, after: Broker) -> None:
         )
 
 
-def update(cluster: Cluster, command: UpdateBroker, index: Index) -> int:
+def update(cluster: ClusterState, command: UpdateBroker, index: Index) -> int:
     """Draining or not. The broker's version is the result."""
     broker = cluster.present(command.node_id, command.disk_uuid)
     if command.expected_version not in (None, broker.version):
@@ -151,7 +151,7 @@ def update(cluster: Cluster, command: UpdateBroker, index: Index) -> int:
     return index
 
 
-def remove(cluster: Cluster, command: RemoveBroker, index: Index) -> int:
+def remove(cluster: ClusterState, command: RemoveBroker, index: Index) -> int:
     """The broker or absent seed goes, and its disk is retired.
 
     From feature level 3 on a broker that is there has to be draining: whoever says that it stays after all is heard,
@@ -171,7 +171,7 @@ def remove(cluster: Cluster, command: RemoveBroker, index: Index) -> int:
     return index
 
 
-def allocate_producer_ids(cluster: Cluster, command: AllocateProducerIds, index: Index) -> int:
+def allocate_producer_ids(cluster: ClusterState, command: AllocateProducerIds, index: Index) -> int:
     """The first id of the block is the result."""
     broker = cluster.present(command.node_id, command.disk_uuid)
     if broker.boot_epoch != command.boot_epoch:
@@ -186,7 +186,7 @@ def allocate_producer_ids(cluster: Cluster, command: AllocateProducerIds, index:
     return first
 
 
-def set_feature_level(cluster: Cluster, command: SetFeatureLevel, index: Index) -> int:
+def set_feature_level(cluster: ClusterState, command: SetFeatureLevel, index: Index) -> int:
     """The level rises when every broker knows the new one. Levels that every broker of this release knows need no such
     proof: a row with less is that of a broker which has to be restarted with this release before it can come back."""
     if command.level < cluster.feature_level:
@@ -200,7 +200,7 @@ def set_feature_level(cluster: Cluster, command: SetFeatureLevel, index: Index) 
     return index
 
 
-def _check_all_know(cluster: Cluster, level: int) -> None:
+def _check_all_know(cluster: ClusterState, level: int) -> None:
     unfit = [broker.node_id for broker in cluster.all_brokers() if not _knows(broker, level)]
     if unfit:
         raise InvalidArgument(f"feature level {level} is not known to the brokers {unfit}: upgrade them first")
@@ -209,7 +209,7 @@ def _check_all_know(cluster: Cluster, level: int) -> None:
         raise ChangeRefused(f"the brokers {absent} have not registered: start them, or remove them")
 
 
-def _knows(broker: Broker, level: int) -> bool:
+def _knows(broker: RegisteredBroker, level: int) -> bool:
     return broker.feature_level_min <= level <= broker.feature_level_max
 
 

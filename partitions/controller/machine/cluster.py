@@ -19,16 +19,16 @@ from uuid import UUID
 from raftlog.errors import UnknownBroker, UnknownPartition, UnknownTopic
 from raftlog.partitions.controller.machine.commands import Bootstrap
 from raftlog.partitions.controller.machine.naming import GroupName, group_keys
-from raftlog.partitions.controller.machine.placement import Candidate
+from raftlog.partitions.controller.machine.placement import PlacementCandidate
 from raftlog.partitions.controller.machine.rows import (
     AnsweredRequest,
-    Assignment,
-    Broker,
     BrokerMaintenance,
     ClusterSettings,
     DeletedTopic,
+    RegisteredBroker,
+    ReplicaAssignment,
     RetiredDisk,
-    Topic,
+    TopicRow,
 )
 from raftlog.partitions.controller.machine.table import Table
 from raftlog.raft import ReplicaId
@@ -38,14 +38,14 @@ LEVEL_OF_OPERATIONS: Final = 3
 """From this feature level on a cluster has maintenance and settings of its own."""
 
 
-class Load(NamedTuple):
+class ReplicaLoad(NamedTuple):
     """How many groups a replica is in, and of how many it is the preferred leader."""
 
     replicas: int
     leaders: int
 
 
-class Cluster:
+class ClusterState:
     """Brokers, topics and assignments."""
 
     def __init__(self) -> None:
@@ -54,10 +54,10 @@ class Cluster:
         """0 before the bootstrap; never falls."""
         self.next_producer_id = 0
         """Moved by blocks; ids below it were given away."""
-        self.brokers: Table[int, Broker] = Table("brokers", Broker, lambda row: row.node_id)
+        self.brokers: Table[int, RegisteredBroker] = Table("brokers", RegisteredBroker, lambda row: row.node_id)
         self.retired: Table[UUID, RetiredDisk] = Table("retired_disks", RetiredDisk, lambda row: row.disk_uuid)
-        self.topics: Table[UUID, Topic] = Table("topics", Topic, lambda row: row.topic_id)
-        self.moved: Table[GroupName, Assignment] = Table("assignments", Assignment, lambda row: row.group)
+        self.topics: Table[UUID, TopicRow] = Table("topics", TopicRow, lambda row: row.topic_id)
+        self.moved: Table[GroupName, ReplicaAssignment] = Table("assignments", ReplicaAssignment, lambda row: row.group)
         """Assignments that are no longer those of the creation."""
         self.deleted: Table[UUID, DeletedTopic] = Table("deleted_topics", DeletedTopic, lambda row: row.topic_id)
         self.maintenance: Table[int, BrokerMaintenance] = Table(
@@ -78,22 +78,22 @@ class Cluster:
 
     # brokers
 
-    def all_brokers(self) -> list[Broker]:
+    def all_brokers(self) -> list[RegisteredBroker]:
         return sorted(self.brokers, key=lambda broker: broker.node_id)
 
-    def broker(self, node_id: NodeId) -> Broker:
+    def broker(self, node_id: NodeId) -> RegisteredBroker:
         """Raises `UnknownBroker`."""
         broker = self.brokers.get(node_id)
         if broker is None:
             raise UnknownBroker(f"there is no broker {node_id}")
         return broker
 
-    def broker_of(self, replica: ReplicaId) -> Broker | None:
+    def broker_of(self, replica: ReplicaId) -> RegisteredBroker | None:
         """The broker that has this disk now."""
         broker = self.brokers.get(replica.node_id)
         return broker if broker is not None and broker.disk_uuid == replica.disk_uuid else None
 
-    def present(self, node_id: NodeId, disk_uuid: UUID) -> Broker:
+    def present(self, node_id: NodeId, disk_uuid: UUID) -> RegisteredBroker:
         """The broker of this node id, if it has this disk; raises `UnknownBroker`."""
         broker = self.broker_of(ReplicaId(node_id, disk_uuid))
         if broker is None:
@@ -113,13 +113,13 @@ class Cluster:
             if seed.disk_uuid not in self.retired and seed.node_id not in self.brokers:
                 yield seed
 
-    def load(self, replica: ReplicaId) -> Load:
-        return Load(self._replica_counts[replica], self._leader_counts[replica])
+    def load(self, replica: ReplicaId) -> ReplicaLoad:
+        return ReplicaLoad(self._replica_counts[replica], self._leader_counts[replica])
 
-    def candidates(self) -> list[Candidate]:
+    def candidates(self) -> list[PlacementCandidate]:
         """Brokers that can be given new replicas, for `place`."""
         return [
-            Candidate(broker.replica, broker.host, *self.load(broker.replica))
+            PlacementCandidate(broker.replica, broker.host, *self.load(broker.replica))
             for broker in self.all_brokers()
             if not self.is_reluctant(broker.node_id)
         ]
@@ -138,14 +138,14 @@ class Cluster:
 
     # topics
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> TopicRow:
         """Raises `UnknownTopic`."""
         topic_id = self._ids_by_name.get(name)
         if topic_id is None:
             raise UnknownTopic(f"there is no topic {name!r}; create it first")
         return self.topics[topic_id]
 
-    def topic_by_id(self, topic_id: UUID) -> Topic:
+    def topic_by_id(self, topic_id: UUID) -> TopicRow:
         """Raises `UnknownTopic`, which says so when the topic was deleted."""
         topic = self.topics.get(topic_id)
         if topic is None:
@@ -162,7 +162,7 @@ class Cluster:
 
     # groups
 
-    def assignment(self, group: GroupName) -> Assignment:
+    def assignment(self, group: GroupName) -> ReplicaAssignment:
         """Where the replicas of a group shall be; raises `UnknownTopic`, `UnknownPartition`."""
         topic = self.topic_by_id(group.topic_id)
         if not 0 <= group.partition < topic.partition_count:
@@ -171,9 +171,9 @@ class Cluster:
                 f"it has partitions 0 to {topic.partition_count - 1}"
             )
         replicas = topic.creation.partitions[group.partition]
-        return self.moved.get(group) or Assignment(*group, replicas, topic.created_index)
+        return self.moved.get(group) or ReplicaAssignment(*group, replicas, topic.created_index)
 
-    def replicas_of(self, topic: Topic) -> list[tuple[ReplicaId, ...]]:
+    def replicas_of(self, topic: TopicRow) -> list[tuple[ReplicaId, ...]]:
         """Where the replicas of each partition shall be, in the order of the partitions."""
         placed = list(topic.creation.partitions)
         if len(self.moved):
@@ -207,7 +207,7 @@ class Cluster:
         return self._groups_in(replica, lambda topic: topic.creation.partitions)
 
     def _groups_in(
-        self, replica: ReplicaId, placed: Callable[[Topic], Sequence[tuple[ReplicaId, ...]]]
+        self, replica: ReplicaId, placed: Callable[[TopicRow], Sequence[tuple[ReplicaId, ...]]]
     ) -> list[GroupName]:
         return [
             GroupName(topic.topic_id, partition)
@@ -239,7 +239,7 @@ class Cluster:
             replicas = tuple(new if replica == old else replica for replica in current.replicas)
             self.put_assignment(replace(current, replicas=replicas, version=index))
 
-    def put_topic(self, topic: Topic) -> None:
+    def put_topic(self, topic: TopicRow) -> None:
         """A new topic, or another state of one."""
         if topic.topic_id not in self.topics:
             self._ids_by_name[topic.name] = topic.topic_id
@@ -248,7 +248,7 @@ class Cluster:
             self._count(topic.creation.partitions, 1)
         self.topics.put(topic)
 
-    def remove_topic(self, topic: Topic, index: Index) -> None:
+    def remove_topic(self, topic: TopicRow, index: Index) -> None:
         """The topic goes, and its tombstone stays."""
         self._count(self.replicas_of(topic), -1)
         for key in group_keys(topic.topic_id, topic.partition_count):
@@ -259,7 +259,7 @@ class Cluster:
         self.topics.remove(topic.topic_id)
         self.deleted.put(DeletedTopic(topic.topic_id, topic.name, topic.partition_count, index))
 
-    def put_assignment(self, assignment: Assignment) -> None:
+    def put_assignment(self, assignment: ReplicaAssignment) -> None:
         """Another assignment of a group that is there."""
         self._count([self.assignment(assignment.group).replicas], -1)
         self._count([assignment.replicas], 1)

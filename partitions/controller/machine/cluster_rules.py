@@ -4,14 +4,14 @@ What a setting may say was checked by the proposer: it differs from release to r
 """
 
 from raftlog.errors import VersionConflict
-from raftlog.partitions.controller.machine.cluster import Cluster
+from raftlog.partitions.controller.machine.cluster import ClusterState
 from raftlog.partitions.controller.machine.commands import AlterClusterConfig
 from raftlog.partitions.controller.machine.rows import ClusterSettings
 from raftlog.partitions.controller.machine.schema import settings_of
 from raftlog.types import Index
 
 
-def alter(cluster: Cluster, command: AlterClusterConfig, index: Index) -> int:
+def alter(cluster: ClusterState, command: AlterClusterConfig, index: Index) -> int:
     """The version of the settings is the result; 0 while none was ever changed."""
     before = cluster.settings.get(0)
     version, configs = (0, {}) if before is None else (before.version, dict(before.configs))

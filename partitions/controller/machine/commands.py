@@ -35,8 +35,8 @@ from raftlog.partitions.controller.machine.schema import (
     OptionalId,
     OptionalIndex,
     Placement,
-    Record,
     Replicas,
+    SchemaRecord,
     Settings,
     Text,
     nested,
@@ -49,14 +49,14 @@ BootEpoch = Annotated[int, whole("boot epoch", 1, NUMBER_MAX)]
 PartitionNumber = Annotated[int, whole("partition", 0, (1 << 31) - 1)]
 
 
-class Command(Record):
+class Command(SchemaRecord):
     """Base of all commands."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Addresses(Record):
+class Addresses(SchemaRecord):
     """Where a broker is reached, each as HOST:PORT; empty when it does not serve that."""
 
     http: Text

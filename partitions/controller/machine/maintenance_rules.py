@@ -6,14 +6,14 @@ of its replicas stays outside; nor may they be half of all brokers, for these de
 """
 
 from raftlog.errors import ChangeRefused, InvalidArgument, VersionConflict
-from raftlog.partitions.controller.machine.cluster import Cluster
+from raftlog.partitions.controller.machine.cluster import ClusterState
 from raftlog.partitions.controller.machine.commands import SetMaintenance
 from raftlog.partitions.controller.machine.naming import GroupName
-from raftlog.partitions.controller.machine.rows import Broker, BrokerMaintenance
+from raftlog.partitions.controller.machine.rows import BrokerMaintenance, RegisteredBroker
 from raftlog.types import Index, NodeId
 
 
-def set_maintenance(cluster: Cluster, command: SetMaintenance, index: Index) -> int:
+def set_maintenance(cluster: ClusterState, command: SetMaintenance, index: Index) -> int:
     """The version of the broker's maintenance is the result; 0 when it never was in maintenance, and shall not be."""
     broker = cluster.present(command.node_id, command.disk_uuid)
     before = cluster.maintenance.get(command.node_id)
@@ -31,7 +31,7 @@ def set_maintenance(cluster: Cluster, command: SetMaintenance, index: Index) -> 
     return index
 
 
-def _check_others(cluster: Cluster, broker: Broker) -> None:
+def _check_others(cluster: ClusterState, broker: RegisteredBroker) -> None:
     if len(cluster.brokers) < 2:
         raise InvalidArgument(
             f"broker {broker.node_id} is the only one: nobody could lead what it leads, so it cannot be in maintenance"
@@ -49,7 +49,7 @@ def _check_others(cluster: Cluster, broker: Broker) -> None:
         _check_group(cluster, group, resting, broker.node_id)
 
 
-def _check_group(cluster: Cluster, group: GroupName, resting: set[NodeId], node_id: NodeId) -> None:
+def _check_group(cluster: ClusterState, group: GroupName, resting: set[NodeId], node_id: NodeId) -> None:
     replicas = cluster.assignment(group).replicas
     among = sorted(replica.node_id for replica in replicas if replica.node_id in resting)
     if len(among) > 1 and not _has_majority(len(replicas), len(among)):

@@ -18,7 +18,7 @@ from raftlog.errors import InvalidArgument, PlacementImpossible
 from raftlog.raft import ReplicaId
 
 
-class Candidate(NamedTuple):
+class PlacementCandidate(NamedTuple):
     """A broker that can be given replicas, how many it has and leads already, and the room on its disk; 0: unknown."""
 
     replica: ReplicaId
@@ -34,7 +34,7 @@ class Candidate(NamedTuple):
 
 
 def place(
-    partition_count: int, replication_factor: int, candidates: Sequence[Candidate], random: Random
+    partition_count: int, replication_factor: int, candidates: Sequence[PlacementCandidate], random: Random
 ) -> tuple[tuple[ReplicaId, ...], ...]:
     """The replicas of every partition, the preferred leader first.
 
@@ -56,7 +56,7 @@ def place(
 class _Hosts:
     """Brokers by host, and the replicas that each will have."""
 
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
+    def __init__(self, candidates: Sequence[PlacementCandidate]) -> None:
         self._brokers: dict[str, list[ReplicaId]] = {}
         for candidate in sorted(candidates):
             self._brokers.setdefault(candidate.host, []).append(candidate.replica)

@@ -69,7 +69,7 @@ _BY_NUMBER: Final = {kind.number: (command, kind) for command, kind in KINDS.ite
 _ENVELOPE: Final = (int, int, int, bytes, int, list)
 
 
-class Request(NamedTuple):
+class CommandRequest(NamedTuple):
     """A command, the id by which a repetition is known, and what the proposer had applied."""
 
     request_id: UUID
@@ -90,7 +90,7 @@ def check_level(command: Command, level: int) -> None:
         )
 
 
-def encode_request(request: Request) -> bytes:
+def encode_request(request: CommandRequest) -> bytes:
     """The bytes to propose; raises `InvalidArgument` for topic settings that this release does not know."""
     _check_proposable(request.command)
     kind = KINDS[type(request.command)]
@@ -98,7 +98,7 @@ def encode_request(request: Request) -> bytes:
     return pack([*head, request.command.packed()])
 
 
-def decode_request(body: Buffer) -> Request:
+def decode_request(body: Buffer) -> CommandRequest:
     """Raises `FormatError`; never for what a program of the same or a lower feature level encoded."""
     parts = unpack(body, "a request to the controller", PARTITIONS_MAX)
     is_list = type(parts) is list and len(parts) > 0
@@ -109,7 +109,7 @@ def decode_request(body: Buffer) -> Request:
     _, number, version, request_id, basis_index, fields = parts
     if len(request_id) != UUID_BYTES or not 0 <= basis_index <= NUMBER_MAX:
         raise FormatError(f"a request with an id of {len(request_id)} bytes and basis {basis_index}")
-    return Request(UUID(bytes=request_id), Index(basis_index), _decode_command(number, version, fields))
+    return CommandRequest(UUID(bytes=request_id), Index(basis_index), _decode_command(number, version, fields))
 
 
 def _decode_command(number: int, version: int, fields: Any) -> Command:

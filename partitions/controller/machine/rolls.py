@@ -9,7 +9,7 @@ from raftlog.partitions.controller.machine.commands import Bootstrap, CreateTopi
 from raftlog.partitions.controller.machine.naming import GroupName, controller_group_id
 from raftlog.raft import ReplicaId
 from raftlog.runtime.log.control_entries import member_of
-from raftlog.storage.roll import Member, Roll
+from raftlog.storage.roll import Roll, RollMember
 
 CONTROLLER_VOTERS_MAX: Final = 5
 """Voters of group 0; everybody else learns."""
@@ -47,6 +47,6 @@ def first_controller_roll(bootstrap: Bootstrap) -> Roll:
     )
 
 
-def _members(replicas: tuple[ReplicaId, ...]) -> tuple[Member, ...]:
+def _members(replicas: tuple[ReplicaId, ...]) -> tuple[RollMember, ...]:
     """In the order in which a roll has them."""
     return tuple(sorted(map(member_of, replicas)))

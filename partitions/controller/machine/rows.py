@@ -20,8 +20,8 @@ from raftlog.partitions.controller.machine.schema import (
     Name,
     NodeNumber,
     Number,
-    Record,
     Replicas,
+    SchemaRecord,
     Settings,
     nested,
     text,
@@ -31,7 +31,7 @@ from raftlog.raft import ReplicaId
 
 
 @dataclass(frozen=True, slots=True)
-class Broker(Record):
+class RegisteredBroker(SchemaRecord):
     """A broker as it registered last, and whether it is draining."""
 
     node_id: NodeNumber
@@ -50,7 +50,7 @@ class Broker(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class RetiredDisk(Record):
+class RetiredDisk(SchemaRecord):
     """A disk that was removed or replaced at `version`. It never takes part again."""
 
     disk_uuid: Id
@@ -59,7 +59,7 @@ class RetiredDisk(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Topic(Record):
+class TopicRow(SchemaRecord):
     """A topic: how it was created, which never changes, and its own settings now."""
 
     creation: Annotated[CreateTopic, nested(CreateTopic)]
@@ -81,7 +81,7 @@ class Topic(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment(Record):
+class ReplicaAssignment(SchemaRecord):
     """Where the replicas of a partition shall be, the preferred leader first."""
 
     topic_id: Id
@@ -95,7 +95,7 @@ class Assignment(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class DeletedTopic(Record):
+class DeletedTopic(SchemaRecord):
     """A tombstone: the topic of this uuid was deleted at `version`."""
 
     topic_id: Id
@@ -105,7 +105,7 @@ class DeletedTopic(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerMaintenance(Record):
+class BrokerMaintenance(SchemaRecord):
     """Whether the broker of a node id is in maintenance, whatever disk it has. From feature level 3 on."""
 
     node_id: NodeNumber
@@ -114,7 +114,7 @@ class BrokerMaintenance(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSettings(Record):
+class ClusterSettings(SchemaRecord):
     """The cluster's own settings, those that are not at their defaults: one row. From feature level 3 on."""
 
     configs: Settings
@@ -122,7 +122,7 @@ class ClusterSettings(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class AnsweredRequest(Record):
+class AnsweredRequest(SchemaRecord):
     """What became of a request. `error` is 0 when it was done, and then `value` is its result."""
 
     request_id: Id

@@ -241,7 +241,7 @@ Placement = Annotated[
 FeatureLevel = Annotated[int, whole("feature level", 1, 65_535)]
 
 
-class Record:
+class SchemaRecord:
     """Base of frozen dataclasses with annotated fields. Making one raises `InvalidArgument` when it breaks a rule."""
 
     __slots__ = ()
@@ -287,7 +287,7 @@ def shapes(record: type[Any]) -> tuple[tuple[str, Shape[Any]], ...]:
     return found
 
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=SchemaRecord)
 
 
 def nested(record: type[R]) -> Shape[R]:

@@ -18,15 +18,15 @@ from raftlog.partitions.controller.machine.commands import Bootstrap
 from raftlog.partitions.controller.machine.request import FEATURE_LEVEL_KNOWN
 from raftlog.partitions.controller.machine.rows import (
     AnsweredRequest,
-    Assignment,
-    Broker,
     BrokerMaintenance,
     ClusterSettings,
     DeletedTopic,
+    RegisteredBroker,
+    ReplicaAssignment,
     RetiredDisk,
-    Topic,
+    TopicRow,
 )
-from raftlog.partitions.controller.machine.schema import NUMBER_MAX, Record, pack, unpack
+from raftlog.partitions.controller.machine.schema import NUMBER_MAX, SchemaRecord, pack, unpack
 from raftlog.partitions.controller.machine.state import ControllerState
 from raftlog.partitions.controller.machine.table import Table
 from raftlog.types import Index
@@ -42,11 +42,11 @@ _LIST_HEADER: Final = struct.Struct(">BI")
 _LIST_32: Final = 0xDD
 _MAP_OF_NONE: Final = 0x80
 _NUMBERS: Final = ("applied_index", "forgotten_index", "feature_level", "next_producer_id")
-_ROWS: Final[dict[str, tuple[type[Record], Callable[[Any], Any]]]] = {
-    "brokers": (Broker, lambda row: row.node_id),
+_ROWS: Final[dict[str, tuple[type[SchemaRecord], Callable[[Any], Any]]]] = {
+    "brokers": (RegisteredBroker, lambda row: row.node_id),
     "retired_disks": (RetiredDisk, lambda row: row.disk_uuid),
-    "topics": (Topic, lambda row: row.topic_id),
-    "assignments": (Assignment, lambda row: row.group),
+    "topics": (TopicRow, lambda row: row.topic_id),
+    "assignments": (ReplicaAssignment, lambda row: row.group),
     "deleted_topics": (DeletedTopic, lambda row: row.topic_id),
     "maintenance": (BrokerMaintenance, lambda row: row.node_id),
     "cluster_config": (ClusterSettings, lambda row: 0),
@@ -204,12 +204,12 @@ def _entered(state: ControllerState, name: str, raw: Any) -> Iterator[None]:
         yield
 
 
-def _enter(state: ControllerState, table: Table[Any, Any], row: Record) -> None:
-    if isinstance(row, Topic):
+def _enter(state: ControllerState, table: Table[Any, Any], row: SchemaRecord) -> None:
+    if isinstance(row, TopicRow):
         if state.has_topic(row.name):
             raise FormatError(f"the controller's snapshot has two topics {row.name!r}")
         state.put_topic(row)
-    elif isinstance(row, Assignment):
+    elif isinstance(row, ReplicaAssignment):
         if not state.has_group(row.group):
             raise FormatError(f"the controller's snapshot assigns {row.group}, which is not there")
         state.put_assignment(row)

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from raftlog.errors import FormatError, InvalidArgument, OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.partitions.controller.machine import broker_rules, cluster_rules, maintenance_rules, topic_rules
-from raftlog.partitions.controller.machine.cluster import Cluster
+from raftlog.partitions.controller.machine.cluster import ClusterState
 from raftlog.partitions.controller.machine.commands import (
     AllocateProducerIds,
     AlterClusterConfig,
@@ -34,7 +34,7 @@ from raftlog.partitions.controller.machine.commands import (
     UpdateBroker,
 )
 from raftlog.partitions.controller.machine.errors import MESSAGE_CHARACTERS_MAX, as_number
-from raftlog.partitions.controller.machine.request import Request, check_level
+from raftlog.partitions.controller.machine.request import CommandRequest, check_level
 from raftlog.partitions.controller.machine.rows import AnsweredRequest
 from raftlog.partitions.controller.machine.schema import pack
 from raftlog.partitions.controller.machine.table import DIGEST_BYTES
@@ -43,7 +43,7 @@ from raftlog.types import Index
 ANSWERS_MAX: Final = 4096
 """Requests whose answers are remembered. The same in all replicas: another number needs another feature level."""
 
-_RULES: Final[dict[type[Command], Callable[[Cluster, Any, Index], int]]] = {
+_RULES: Final[dict[type[Command], Callable[[ClusterState, Any, Index], int]]] = {
     Bootstrap: broker_rules.bootstrap,
     RegisterBroker: broker_rules.register,
     UpdateBroker: broker_rules.update,
@@ -59,7 +59,7 @@ _RULES: Final[dict[type[Command], Callable[[Cluster, Any, Index], int]]] = {
 }
 
 
-class Answer(NamedTuple):
+class CommandAnswer(NamedTuple):
     """What became of a request: a number (a version, or the first producer id), or the error that refused it.
 
     `is_repeated` says that nothing was changed now: the request was answered before, or can no longer be known.
@@ -76,7 +76,7 @@ class Answer(NamedTuple):
         return self.value
 
 
-class ControllerState(Cluster):
+class ControllerState(ClusterState):
     """The state, and what changes it."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class ControllerState(Cluster):
         self.forgotten_index = Index(0)
         """Index of the newest request whose answer is no longer remembered."""
 
-    def apply(self, request: Request, index: Index) -> Answer:
+    def apply(self, request: CommandRequest, index: Index) -> CommandAnswer:
         """Apply the request in the entry at `index`: wholly, or with an error and no change but the remembered answer.
 
         Raises `FormatError`, with nothing changed, when the cluster goes where this program cannot follow; the
@@ -96,10 +96,10 @@ class ControllerState(Cluster):
         before = self.answered.get(request.request_id)
         if before is not None:
             self.applied_index = index
-            return Answer(before.value, before.failure(), is_repeated=True)
+            return CommandAnswer(before.value, before.failure(), is_repeated=True)
         if request.basis_index < self.forgotten_index:
             self.applied_index = index
-            return Answer(0, _too_old(request, self.forgotten_index), is_repeated=True)
+            return CommandAnswer(0, _too_old(request, self.forgotten_index), is_repeated=True)
         answer = self._decide(request, index)
         self._remember(request, answer, index)
         self.applied_index = index
@@ -110,16 +110,16 @@ class ControllerState(Cluster):
         assert index >= self.applied_index, f"applied goes back from {self.applied_index} to {index}"
         self.applied_index = index
 
-    def _decide(self, request: Request, index: Index) -> Answer:
+    def _decide(self, request: CommandRequest, index: Index) -> CommandAnswer:
         try:
             self._check_may_apply(request, index)
-            return Answer(_RULES[type(request.command)](self, request.command, index))
+            return CommandAnswer(_RULES[type(request.command)](self, request.command, index))
         except FormatError:
             raise
         except RaftlogError as error:
-            return Answer(0, error)
+            return CommandAnswer(0, error)
 
-    def _check_may_apply(self, request: Request, index: Index) -> None:
+    def _check_may_apply(self, request: CommandRequest, index: Index) -> None:
         command = type(request.command)
         if request.basis_index >= index:
             raise InvalidArgument(f"a request in entry {index} cannot have been proposed after {request.basis_index}")
@@ -129,7 +129,7 @@ class ControllerState(Cluster):
             raise Unavailable(f"{command.__name__} has to wait until the cluster is bootstrapped")
         check_level(request.command, self.feature_level)
 
-    def _remember(self, request: Request, answer: Answer, index: Index) -> None:
+    def _remember(self, request: CommandRequest, answer: CommandAnswer, index: Index) -> None:
         number = as_number(answer.error) if answer.error else 0
         message = str(answer.error or "")[:MESSAGE_CHARACTERS_MAX]
         self.answered.put(AnsweredRequest(request.request_id, index, answer.value, number, message))
@@ -146,7 +146,7 @@ class ControllerState(Cluster):
         return blake2b(packed, digest_size=DIGEST_BYTES).digest()
 
 
-def _too_old(request: Request, forgotten_index: Index) -> OutcomeUnknown:
+def _too_old(request: CommandRequest, forgotten_index: Index) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"request {request.request_id} was first proposed after index {request.basis_index}, and answers up to index "
         f"{forgotten_index} are forgotten: whether it was done can no longer be told; it is not done now"

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar
 
-from raftlog.partitions.controller.machine.schema import Record, pack
+from raftlog.partitions.controller.machine.schema import SchemaRecord, pack
 
 K = TypeVar("K")
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=SchemaRecord)
 DIGEST_BYTES = 16
 _MODULUS = 1 << (8 * DIGEST_BYTES)
 

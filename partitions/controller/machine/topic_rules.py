@@ -10,14 +10,14 @@ from dataclasses import replace
 from typing import Final
 
 from raftlog.errors import InvalidArgument, TopicExists, UnknownBroker, UnknownTopic, VersionConflict
-from raftlog.partitions.controller.machine.cluster import Cluster
+from raftlog.partitions.controller.machine.cluster import ClusterState
 from raftlog.partitions.controller.machine.commands import (
     AlterTopicConfigs,
     CreateTopic,
     DeleteTopic,
     SetAssignment,
 )
-from raftlog.partitions.controller.machine.rows import Assignment, Topic
+from raftlog.partitions.controller.machine.rows import ReplicaAssignment, TopicRow
 from raftlog.partitions.controller.machine.schema import settings_of
 from raftlog.raft import ReplicaId
 from raftlog.types import Index
@@ -25,7 +25,7 @@ from raftlog.types import Index
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 
-def create(cluster: Cluster, command: CreateTopic, index: Index) -> int:
+def create(cluster: ClusterState, command: CreateTopic, index: Index) -> int:
     """The topic's version is the result."""
     if command.topic_id in cluster.deleted:
         raise InvalidArgument(f"the topic with the uuid {command.topic_id} was deleted; it is never created again")
@@ -39,17 +39,17 @@ def create(cluster: Cluster, command: CreateTopic, index: Index) -> int:
     for partition, replicas in enumerate(command.partitions):
         _check_hosts(partition, [host_of[id(replica)] for replica in replicas])
     _check_insync(dict(command.configs), command.replication_factor)
-    cluster.put_topic(Topic(command, index, command.configs, index))
+    cluster.put_topic(TopicRow(command, index, command.configs, index))
     return index
 
 
-def delete(cluster: Cluster, command: DeleteTopic, index: Index) -> int:
+def delete(cluster: ClusterState, command: DeleteTopic, index: Index) -> int:
     """The index of the deletion is the result."""
     cluster.remove_topic(_named(cluster, command), index)
     return index
 
 
-def alter(cluster: Cluster, command: AlterTopicConfigs, index: Index) -> int:
+def alter(cluster: ClusterState, command: AlterTopicConfigs, index: Index) -> int:
     """The topic's version is the result."""
     topic = _named(cluster, command)
     if command.expected_version not in (None, topic.version):
@@ -63,7 +63,7 @@ def alter(cluster: Cluster, command: AlterTopicConfigs, index: Index) -> int:
     return index
 
 
-def set_assignment(cluster: Cluster, command: SetAssignment, index: Index) -> int:
+def set_assignment(cluster: ClusterState, command: SetAssignment, index: Index) -> int:
     """The assignment's version is the result.
 
     A replica that the group has already may stay although its disk was retired: it can be moved after the others.
@@ -79,11 +79,11 @@ def set_assignment(cluster: Cluster, command: SetAssignment, index: Index) -> in
     staying = map(cluster.broker_of, (replica for replica in command.replicas if replica not in hosts))
     _check_hosts(command.partition, [*hosts.values(), *(broker.host for broker in staying if broker is not None)])
     _check_insync(dict(cluster.topic_by_id(command.topic_id).configs), len(command.replicas))
-    cluster.put_assignment(Assignment(command.topic_id, command.partition, command.replicas, index))
+    cluster.put_assignment(ReplicaAssignment(command.topic_id, command.partition, command.replicas, index))
     return index
 
 
-def _named(cluster: Cluster, command: DeleteTopic | AlterTopicConfigs) -> Topic:
+def _named(cluster: ClusterState, command: DeleteTopic | AlterTopicConfigs) -> TopicRow:
     """The topic of this uuid: not a later one of the same name."""
     topic = cluster.topic_by_id(command.topic_id)
     if topic.name != command.name:
@@ -91,7 +91,7 @@ def _named(cluster: Cluster, command: DeleteTopic | AlterTopicConfigs) -> Topic:
     return topic
 
 
-def _hosts(cluster: Cluster, replicas: Iterable[ReplicaId]) -> dict[ReplicaId, str]:
+def _hosts(cluster: ClusterState, replicas: Iterable[ReplicaId]) -> dict[ReplicaId, str]:
     """The host of each replica; all of them have to be brokers of now."""
     hosts = {}
     for replica in replicas:

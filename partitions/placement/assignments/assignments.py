@@ -19,7 +19,7 @@ from uuid import UUID
 
 from raftlog.errors import FormatError, Unavailable
 from raftlog.events import event
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import first_roll
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -60,7 +60,7 @@ class Assignments:
     def __init__(
         self,
         node: Node,
-        metadata: Metadata,
+        metadata: ControllerHost,
         topics: Topics,
         counters: Counters,
         producers_max: int,

@@ -6,9 +6,9 @@ group by group.
 """
 
 from raftlog.partitions.placement.balancing.balancer import Balancer
-from raftlog.partitions.placement.balancing.layout import Mode
-from raftlog.partitions.placement.balancing.report import BalancerSettings, Misplaced, Report
+from raftlog.partitions.placement.balancing.layout import BrokerMode
+from raftlog.partitions.placement.balancing.report import BalancerReport, BalancerSettings, Misplaced
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.placement.balancing"
 
-__all__ = ["Balancer", "BalancerSettings", "Misplaced", "Mode", "Report"]
+__all__ = ["Balancer", "BalancerReport", "BalancerSettings", "BrokerMode", "Misplaced"]

@@ -17,15 +17,15 @@ from random import Random
 from typing import Final
 
 from raftlog.errors import NoLeader, NotLeader, RaftlogError, RequestError
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import RemoveBroker, SetAssignment
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import Node, Request
 from raftlog.partitions.placement.balancing.plan import Change, Why
 from raftlog.partitions.placement.balancing.planning import Planning
-from raftlog.partitions.placement.balancing.progress import Progress, Told
+from raftlog.partitions.placement.balancing.progress import BrokerProgress, HeldReplicas
 from raftlog.partitions.placement.balancing.removal import may_remove
-from raftlog.partitions.placement.balancing.report import BalancerSettings, Report, nodes_in_words, report_of
+from raftlog.partitions.placement.balancing.report import BalancerReport, BalancerSettings, nodes_in_words, report_of
 from raftlog.partitions.placement.balancing.reporting import report_on
 from raftlog.partitions.placement.balancing.tenure import Tenure, name_in
 from raftlog.partitions.placement.moves import Moves
@@ -50,10 +50,15 @@ class Balancer:
     """Runs from `start` to `stop`."""
 
     def __init__(
-        self, node: Node, metadata: Metadata, moves: Moves, settings: Callable[[], BalancerSettings], random: Random
+        self,
+        node: Node,
+        metadata: ControllerHost,
+        moves: Moves,
+        settings: Callable[[], BalancerSettings],
+        random: Random,
     ) -> None:
         self._node, self._metadata, self._settings, self._random = node, metadata, settings, random
-        self._progress = Progress(node, metadata, moves)
+        self._progress = BrokerProgress(node, metadata, moves)
         self._changed = asyncio.Event()
         self._tenure: Tenure | None = None
         self._planning: Planning
@@ -79,7 +84,7 @@ class Balancer:
 
     # on any broker
 
-    async def report(self, deadline: Deadline) -> Report:
+    async def report(self, deadline: Deadline) -> BalancerReport:
         """What it does, as the controller's leader says. Raises `NoLeader`."""
         return report_of((await self._ask_leader(REPORT, deadline)).value)
 
@@ -178,7 +183,7 @@ class Balancer:
     def _hears(self, node: NodeId) -> bool:
         return node == self._node.identity.node_id or self._node.is_alive(node)
 
-    async def _ask(self, tenure: Tenure) -> dict[NodeId, Told | None]:
+    async def _ask(self, tenure: Tenure) -> dict[NodeId, HeldReplicas | None]:
         """What all that are heard say of what moves, if there can be anything new."""
         state = self._metadata.state
         digest = state.moved.digest
@@ -237,7 +242,7 @@ class Balancer:
         _logger.info("balancing: %s is to be on %s: %s", name, _nodes(change), change.why)
         return True
 
-    async def _maybe_remove(self, tenure: Tenure, told: dict[NodeId, Told | None]) -> None:
+    async def _maybe_remove(self, tenure: Tenure, told: dict[NodeId, HeldReplicas | None]) -> None:
         """Remove a draining broker that holds nothing any more."""
         state = self._metadata.state
         voters = self._metadata.controller_voters()

@@ -17,7 +17,7 @@ from raftlog.raft import ReplicaId
 from raftlog.types import NodeId
 
 
-class Mode(StrEnum):
+class BrokerMode(StrEnum):
     """How much is evened; draining brokers are emptied and lost replicas replaced in each of them."""
 
     OFF = "off"
@@ -26,7 +26,7 @@ class Mode(StrEnum):
     CONTINUOUS = "continuous"
 
 
-class Place(NamedTuple):
+class BrokerPlace(NamedTuple):
     """A broker, and what can be done with it."""
 
     replica: ReplicaId
@@ -53,7 +53,7 @@ class Place(NamedTuple):
         return not (self.is_draining or self.is_lost)
 
 
-class Placed(NamedTuple):
+class PlacedPartition(NamedTuple):
     """A partition and where its replicas shall be, as the controller has decided."""
 
     group: GroupName
@@ -71,12 +71,12 @@ class Placed(NamedTuple):
     """Brokers that vote and shall not any more."""
 
 
-class Layout:
+class PlacementLayout:
     """Partitions by number, topics by number, brokers by node id."""
 
-    def __init__(self, places: Iterable[Place]) -> None:
-        self.places: dict[int, Place] = {place.replica.node_id: place for place in places}
-        self.placed: list[Placed] = []
+    def __init__(self, places: Iterable[BrokerPlace]) -> None:
+        self.places: dict[int, BrokerPlace] = {place.replica.node_id: place for place in places}
+        self.placed: list[PlacedPartition] = []
         self.rows: list[list[int]] = []
         """The node ids of each partition, the preferred leader first; negative ones are no brokers (any more)."""
         self.topic_of: list[int] = []
@@ -93,7 +93,7 @@ class Layout:
         """Partitions by broker and topic."""
         self._numbers: dict[UUID, int] = {}
 
-    def add(self, placed: Placed) -> int:
+    def add(self, placed: PlacedPartition) -> int:
         """One more partition; its number."""
         number = len(self.placed)
         topic = self._topic(placed.group.topic_id)

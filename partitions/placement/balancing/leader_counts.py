@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
-from raftlog.partitions.placement.balancing.layout import Layout
+from raftlog.partitions.placement.balancing.layout import PlacementLayout
 
 _SLICE: Final = 32
 
@@ -18,7 +18,7 @@ _Hop = tuple[int, int]
 """A partition, and who leads it afterwards."""
 
 
-def even_leaders(layout: Layout, nodes: Collection[int]) -> Iterator[list[int]]:
+def even_leaders(layout: PlacementLayout, nodes: Collection[int]) -> Iterator[list[int]]:
     """Change the layout chain by chain; the partitions of each, also none after a while. `nodes` can be given
     leaderships."""
     able = frozenset(nodes)
@@ -53,7 +53,7 @@ class _Chains:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: PlacementLayout,
         nodes: Collection[int],
         counts: dict[int, int],
         numbers: Iterable[int],

@@ -22,7 +22,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from raftlog.partitions.controller.machine import GroupName
-from raftlog.partitions.placement.balancing.layout import Layout, Mode, Place, Placed
+from raftlog.partitions.placement.balancing.layout import BrokerMode, BrokerPlace, PlacedPartition, PlacementLayout
 from raftlog.partitions.placement.balancing.leader_counts import even_leaders
 from raftlog.partitions.placement.balancing.replica_counts import Evening
 from raftlog.raft import ReplicaId
@@ -45,7 +45,7 @@ class Why(StrEnum):
 class Wishes(NamedTuple):
     """What is to be planned: the operators' settings."""
 
-    mode: Mode = Mode.CONTINUOUS
+    mode: BrokerMode = BrokerMode.CONTINUOUS
     evens: bool = True
     """Whether stages 3 to 5 are planned at all."""
     balances_leaders: bool = True
@@ -72,8 +72,8 @@ class Planner:
     """Use `plan`, or `run` and then what it has found. As soon as there are `limit` changes it ends; those that belong
     together come together, so there can be a few more."""
 
-    def __init__(self, places: Iterable[Place], wishes: Wishes, random: Random, limit: int) -> None:
-        self._layout = Layout(places)
+    def __init__(self, places: Iterable[BrokerPlace], wishes: Wishes, random: Random, limit: int) -> None:
+        self._layout = PlacementLayout(places)
         self._wishes, self._random, self._limit = wishes, random, limit
         self._targets = [node for node, place in self._layout.places.items() if place.takes_replicas]
         self._random.shuffle(self._targets)  # which decides between equals
@@ -82,7 +82,7 @@ class Planner:
         self.failures: list[Failure] = []
         """At most `FAILURES_MAX`."""
 
-    def run(self, placed: Iterable[Placed]) -> Iterator[None]:
+    def run(self, placed: Iterable[PlacedPartition]) -> Iterator[None]:
         """Plan, step by step."""
         layout = self._layout
         drained: list[tuple[int, int]] = []
@@ -100,7 +100,7 @@ class Planner:
                     yield
         if not self._wishes.evens or self._is_full:
             return
-        evening = Evening(layout, self._targets, only_new=self._wishes.mode is Mode.NODE_ADD)
+        evening = Evening(layout, self._targets, only_new=self._wishes.mode is BrokerMode.NODE_ADD)
         for moved in evening.moves():
             yield
             for number in moved:
@@ -149,7 +149,7 @@ class Planner:
         if len(set(hosts)) < len(hosts):
             twice = next(node for at, node in enumerate(row) if hosts[at] in hosts[:at])
             crowded.append((number, twice))
-        elif len(row) < len(each.created_on) and self._wishes.mode is Mode.CONTINUOUS:
+        elif len(row) < len(each.created_on) and self._wishes.mode is BrokerMode.CONTINUOUS:
             crowded.append((number, None))
 
     def _move(self, number: int, node: int | None, why: Why) -> None:
@@ -194,7 +194,7 @@ class Planner:
 
 
 def plan(
-    places: Iterable[Place], placed: Iterable[Placed], wishes: Wishes, random: Random, limit: int
+    places: Iterable[BrokerPlace], placed: Iterable[PlacedPartition], wishes: Wishes, random: Random, limit: int
 ) -> tuple[list[Change], list[Failure]]:
     """The changes and what cannot be done, in one go."""
     planner = Planner(places, wishes, random, limit)
@@ -203,7 +203,7 @@ def plan(
     return planner.changes, planner.failures
 
 
-def _why_unfit(place: Place) -> str:
+def _why_unfit(place: BrokerPlace) -> str:
     node = place.replica.node_id
     if place.in_maintenance:
         return f"node {node} is in maintenance"

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.node import Node
-from raftlog.partitions.placement.balancing.layout import Mode, Place
+from raftlog.partitions.placement.balancing.layout import BrokerMode, BrokerPlace
 from raftlog.partitions.placement.balancing.plan import Planner, Wishes
 from raftlog.partitions.placement.balancing.report import BalancerSettings
 from raftlog.partitions.placement.balancing.tenure import Tenure
@@ -32,7 +32,7 @@ class Planning:
     def __init__(
         self,
         node: Node,
-        metadata: Metadata,
+        metadata: ControllerHost,
         settings: Callable[[], BalancerSettings],
         random: Random,
         tenure: Tenure,
@@ -96,7 +96,7 @@ class Planning:
                     sliced_at = loop.time()
         return planner
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[BrokerPlace]:
         state, now, fitness = self._metadata.state, self._node.loop.time(), self._node.standing.fitness
         full = [broker.node_id for broker in state.brokers if fitness.is_full(broker.node_id, now)]
         return self._tenure.places(state, full, self._settings(), now)
@@ -104,6 +104,6 @@ class Planning:
     def _wishes(self) -> Wishes:
         settings = self._settings()
         if self._tenure.is_ordered:
-            return Wishes(Mode.CONTINUOUS, evens=True, balances_leaders=True)
+            return Wishes(BrokerMode.CONTINUOUS, evens=True, balances_leaders=True)
         is_calm = self._tenure.is_calm(self._node.loop.time())
-        return Wishes(settings.mode, is_calm and settings.mode is not Mode.OFF, settings.balances_leaders)
+        return Wishes(settings.mode, is_calm and settings.mode is not BrokerMode.OFF, settings.balances_leaders)

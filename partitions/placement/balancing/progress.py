@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final, NamedTuple
 
 from raftlog.errors import InvalidArgument, RaftlogError, Unavailable
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node import Node, Request
 from raftlog.partitions.placement.moves import Moves
@@ -39,7 +39,7 @@ class Way(NamedTuple):
     former: tuple[NodeId, ...]
 
 
-class Told(NamedTuple):
+class HeldReplicas(NamedTuple):
     """What a broker says. `held`: how many replicas it has, group 0 not counted."""
 
     held: int
@@ -54,23 +54,23 @@ def summed(keys: Iterable[GroupKey]) -> bytes:
     return (sum(int.from_bytes(key) for key in keys) % (1 << 128)).to_bytes(16)
 
 
-class Progress:
+class BrokerProgress:
     """Both sides of one process."""
 
-    def __init__(self, node: Node, metadata: Metadata, moves: Moves) -> None:
+    def __init__(self, node: Node, metadata: ControllerHost, moves: Moves) -> None:
         self._node, self._metadata, self._moves = node, metadata, moves
         node.on_request(MOVING, self._serve)
 
     async def ask(
         self, nodes: Iterable[NodeId], asked: Collection[GroupKey], deadline: Deadline, *, with_led: bool
-    ) -> dict[NodeId, Told | None]:
+    ) -> dict[NodeId, HeldReplicas | None]:
         """What each says; None of one that does not answer, or not by the state of now."""
         nodes = list(nodes)
         header = [int(self._metadata.state.applied_index), list(asked)[:NAMED_MAX], with_led]
         answers = await asyncio.gather(*(self._ask(node, header, deadline) for node in nodes))
         return dict(zip(nodes, answers, strict=True))
 
-    async def _ask(self, node: NodeId, header: list[Any], deadline: Deadline) -> Told | None:
+    async def _ask(self, node: NodeId, header: list[Any], deadline: Deadline) -> HeldReplicas | None:
         try:
             if node == self._node.identity.node_id:
                 return await self._tell(header, deadline)
@@ -84,7 +84,7 @@ class Progress:
         moving = [[key, *map(list, way)] for key, way in told.moving.items()]
         return Answer([told.held, moving, told.arrived, told.led])
 
-    async def _tell(self, header: Any, deadline: Deadline) -> Told:
+    async def _tell(self, header: Any, deadline: Deadline) -> HeldReplicas:
         match header:
             case [int(index), [*keys], bool(with_led)] if all(type(key) is bytes for key in keys[:NAMED_MAX]):
                 pass
@@ -109,13 +109,15 @@ class Progress:
         held = len(groups) - (controller is not None and controller.bytes in groups)
         led = [key for key, group in groups.items() if group.core.has_own_term_commit] if with_led else []
         others = [key for key in led if controller is None or key != controller.bytes]
-        return Told(held, moving, arrived, summed(others) if with_led else b"")
+        return HeldReplicas(held, moving, arrived, summed(others) if with_led else b"")
 
 
-def _told(value: Any) -> Told:
+def _told(value: Any) -> HeldReplicas:
     """Raises `Unavailable` for what cannot be read."""
     try:
         held, moving, arrived, led = value
-        return Told(held, {key: Way(tuple(missing), tuple(former)) for key, missing, former in moving}, arrived, led)
+        return HeldReplicas(
+            held, {key: Way(tuple(missing), tuple(former)) for key, missing, former in moving}, arrived, led
+        )
     except (TypeError, ValueError):
         raise Unavailable("an answer about moving partitions that cannot be read") from None

@@ -5,16 +5,16 @@ nothing is assigned to it ∧ no group counts on it ∧ its replicas are gone, o
 
 from collections.abc import Collection, Mapping
 
-from raftlog.partitions.controller.machine import Broker, ControllerState
-from raftlog.partitions.placement.balancing.progress import Told, summed
+from raftlog.partitions.controller.machine import ControllerState, RegisteredBroker
+from raftlog.partitions.placement.balancing.progress import HeldReplicas, summed
 from raftlog.raft import ReplicaId
 from raftlog.types import NodeId
 
 
 def may_remove(
-    broker: Broker,
+    broker: RegisteredBroker,
     state: ControllerState,
-    told: Mapping[NodeId, Told | None],
+    told: Mapping[NodeId, HeldReplicas | None],
     controller_voters: Collection[ReplicaId],
     *,
     is_settled: bool,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from raftlog.partitions.placement.balancing.layout import Layout
+from raftlog.partitions.placement.balancing.layout import PlacementLayout
 
 _SLICE: Final = 32
 """Looks at partitions or topics in one step."""
@@ -23,7 +23,7 @@ _Entry = tuple[int, int, Iterator[int]]
 class Evening:
     """`nodes` can be given replicas; `only_new`: those of a topic only go to brokers that its creation did not name."""
 
-    def __init__(self, layout: Layout, nodes: Sequence[int], *, only_new: bool) -> None:
+    def __init__(self, layout: PlacementLayout, nodes: Sequence[int], *, only_new: bool) -> None:
         self._layout, self._nodes, self._only_new = layout, nodes, only_new
         self._heaps: dict[tuple[int, int], list[_Entry]] = {}
         """By giver and taker: topics by how little the giver has more of them, with its partitions still to look at."""

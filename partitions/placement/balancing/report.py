@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from raftlog.errors import Unavailable
-from raftlog.partitions.placement.balancing.layout import Mode
+from raftlog.partitions.placement.balancing.layout import BrokerMode
 from raftlog.types import NodeId
 
 NAMES_MAX: Final = 5
@@ -17,7 +17,7 @@ NAMES_MAX: Final = 5
 class BalancerSettings(NamedTuple):
     """The operators' settings. `repair_after_s`: None where replicas of lost brokers stay where they are."""
 
-    mode: Mode = Mode.CONTINUOUS
+    mode: BrokerMode = BrokerMode.CONTINUOUS
     moves_max: int = 16
     """Partitions on their way at the same time."""
     repair_after_s: float | None = 900.0
@@ -33,7 +33,7 @@ class Misplaced(NamedTuple):
     reason: str
 
 
-class Report(NamedTuple):
+class BalancerReport(NamedTuple):
     """`status`: off, starting, ready, in_progress or stalled; `reasons` are sentences."""
 
     status: str
@@ -54,11 +54,11 @@ class Report(NamedTuple):
         return [*rest, [list(each) for each in misplaced]]
 
 
-def report_of(value: Any) -> Report:
+def report_of(value: Any) -> BalancerReport:
     """Out of an answer; raises `Unavailable` for what cannot be read."""
     try:
         *rest, misplaced = value
-        return Report._make([*rest, [Misplaced(*each) for each in misplaced]])
+        return BalancerReport._make([*rest, [Misplaced(*each) for each in misplaced]])
     except (TypeError, ValueError):
         raise Unavailable("a report of the balancer that cannot be read; brokers may run other releases") from None
 

@@ -2,22 +2,28 @@
 
 from raftlog.partitions.controller.machine import ControllerState
 from raftlog.partitions.node import Node
-from raftlog.partitions.placement.balancing.layout import Mode
+from raftlog.partitions.placement.balancing.layout import BrokerMode
 from raftlog.partitions.placement.balancing.plan import Why
-from raftlog.partitions.placement.balancing.report import BalancerSettings, Misplaced, Report, grouped, nodes_in_words
+from raftlog.partitions.placement.balancing.report import (
+    BalancerReport,
+    BalancerSettings,
+    Misplaced,
+    grouped,
+    nodes_in_words,
+)
 from raftlog.partitions.placement.balancing.tenure import Tenure, name_in
 
 
 def report_on(
     node: Node, state: ControllerState, settings: BalancerSettings, tenure: Tenure, *, has_planned: bool
-) -> Report:
+) -> BalancerReport:
     """As of now."""
     brokers, fitness, now = state.all_brokers(), node.standing.fitness, node.loop.time()
     misplaced = [
         Misplaced(name_in(state, each.group).rpartition("/")[0], each.group.partition, each.node_id, each.reason)
         for each in tenure.failures
     ]
-    return Report(
+    return BalancerReport(
         _status(state, settings, tenure, now, has_planned=has_planned),
         settings.mode.value,
         [each.node_id for each in brokers if not tenure.availability.is_heard(each.node_id)],
@@ -39,7 +45,7 @@ def _status(
         return "in_progress"
     if tenure.failures or tenure.ways or tenure.problem or tenure.unanswered:
         return "stalled"
-    return "off" if settings.mode is Mode.OFF else "ready"
+    return "off" if settings.mode is BrokerMode.OFF else "ready"
 
 
 def _reasons(state: ControllerState, tenure: Tenure, misplaced: list[Misplaced], now: float) -> list[str]:

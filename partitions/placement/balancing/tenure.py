@@ -14,9 +14,9 @@ from uuid import UUID
 
 from raftlog.partitions.controller.machine import ControllerState, GroupName
 from raftlog.partitions.placement.balancing.availability import SETTLE_S, Availability
-from raftlog.partitions.placement.balancing.layout import Place, Placed
+from raftlog.partitions.placement.balancing.layout import BrokerPlace, PlacedPartition
 from raftlog.partitions.placement.balancing.plan import Change, Failure
-from raftlog.partitions.placement.balancing.progress import Told, Way
+from raftlog.partitions.placement.balancing.progress import HeldReplicas, Way
 from raftlog.partitions.placement.balancing.report import BalancerSettings
 from raftlog.types import NodeId
 
@@ -92,7 +92,7 @@ class Tenure:
 
     # partitions on their way
 
-    def note_told(self, told: Mapping[NodeId, Told | None], state: ControllerState, now: float) -> None:
+    def note_told(self, told: Mapping[NodeId, HeldReplicas | None], state: ControllerState, now: float) -> None:
         """What the brokers say of the partitions that they lead."""
         self.unanswered = sorted(node for node, each in told.items() if each is None)
         for each in told.values():
@@ -168,11 +168,11 @@ class Tenure:
 
     def places(
         self, state: ControllerState, full: Collection[NodeId], settings: BalancerSettings, now: float
-    ) -> list[Place]:
+    ) -> list[BrokerPlace]:
         """All brokers, sorted."""
         repair_after_s, there = settings.repair_after_s, self.availability
         return [
-            Place(
+            BrokerPlace(
                 broker.replica,
                 broker.host,
                 broker.is_draining,
@@ -191,7 +191,7 @@ class Tenure:
         stuck = tuple(self._stuck(settings, now).items())
         return (*self._surroundings, state.moved.digest, frozenset(self.ways), stuck, len(self.resting))
 
-    def placed(self, state: ControllerState, settings: BalancerSettings, now: float) -> Iterator[Placed]:
+    def placed(self, state: ControllerState, settings: BalancerSettings, now: float) -> Iterator[PlacedPartition]:
         """All partitions; notices those that somebody else has placed since they were looked at last."""
         stuck = self._stuck(settings, now)
         before, self._versions = self._versions, {}
@@ -205,7 +205,7 @@ class Tenure:
                     self._note_version(name, version, before, now)
                 way = self.ways.get(name)
                 gone = stuck.get(name, ())
-                yield Placed(
+                yield PlacedPartition(
                     name,
                     replicas,
                     version,

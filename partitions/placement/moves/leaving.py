@@ -15,7 +15,7 @@ from typing import Final
 from uuid import UUID
 
 from raftlog.errors import InvalidArgument, NotLeader, RaftlogError
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import Node, Request
 from raftlog.raft import ReplicaId, Role
@@ -37,7 +37,7 @@ UUID_BYTES: Final = 16
 class Leaving:
     """Runs from `start` to `stop`; `remove` takes a replica away for good."""
 
-    def __init__(self, node: Node, metadata: Metadata, remove: Callable[[Group, str], None]) -> None:
+    def __init__(self, node: Node, metadata: ControllerHost, remove: Callable[[Group, str], None]) -> None:
         self._node, self._metadata, self._remove = node, metadata, remove
         self._changed = asyncio.Event()
         self._compared = b""

@@ -15,7 +15,7 @@ from typing import Final
 
 from raftlog.errors import RaftlogError
 from raftlog.events import event
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.node import Node
 from raftlog.partitions.placement.moves.plan import is_carried, is_reached, next_change
 from raftlog.partitions.placement.moves.waiting import why_waiting
@@ -43,7 +43,7 @@ _SLICE: Final = 256
 class Moves:
     """Runs from `start` to `stop`."""
 
-    def __init__(self, node: Node, metadata: Metadata) -> None:
+    def __init__(self, node: Node, metadata: ControllerHost) -> None:
         self._node, self._metadata = node, metadata
         self._differing: dict[GroupKey, Group] = {}
         """Led here as far as known, and not as they shall be."""

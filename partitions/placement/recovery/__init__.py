@@ -5,6 +5,6 @@
 
 from raftlog.partitions.placement.recovery.plan import Plan
 from raftlog.partitions.placement.recovery.recovering import Recovered, Recovering
-from raftlog.partitions.placement.recovery.standings import Absent, Standing
+from raftlog.partitions.placement.recovery.standings import Absent, ReplicaStanding
 
-__all__ = ["Absent", "Plan", "Recovered", "Recovering", "Standing"]
+__all__ = ["Absent", "Plan", "Recovered", "Recovering", "ReplicaStanding"]

@@ -12,12 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from raftlog.partitions.placement.recovery.standings import Absent, Standing
+from raftlog.partitions.placement.recovery.standings import Absent, ReplicaStanding
 from raftlog.raft import ReplicaId
 from raftlog.types import NodeId
 
 
-class Places(NamedTuple):
+class KnownPlaces(NamedTuple):
     """What the controller knows: the first replicas of the partition, those that it shall have, the brokers of the
     cluster, and the disks that are gone for good."""
 
@@ -35,8 +35,8 @@ class Plan(NamedTuple):
     """`survivor` goes on alone, `giving_up` move their copies aside, `renouncing` never make a first replica. With a
     `refusal` nothing can be done."""
 
-    survivor: Standing | None
-    giving_up: tuple[Standing, ...]
+    survivor: ReplicaStanding | None
+    giving_up: tuple[ReplicaStanding, ...]
     renouncing: tuple[ReplicaId, ...]
     gone: tuple[ReplicaId, ...]
     """On retired disks."""
@@ -45,7 +45,7 @@ class Plan(NamedTuple):
     """What may be lost, in words."""
 
 
-def concerned(standings: Mapping[NodeId, Standing | Absent], places: Places) -> list[ReplicaId]:
+def concerned(standings: Mapping[NodeId, ReplicaStanding | Absent], places: KnownPlaces) -> list[ReplicaId]:
     """Who may hold something of the partition, or may come to hold it, as far as those say it that answered."""
     holding = _holding(standings)
     found = {*places.named, *(voter for each in holding for voter in (*each.voters, *each.outgoing))}
@@ -54,9 +54,13 @@ def concerned(standings: Mapping[NodeId, Standing | Absent], places: Places) -> 
     return sorted(found)
 
 
-def make_plan(standings: Mapping[NodeId, Standing | Absent], places: Places, survivor: NodeId | None = None) -> Plan:
+def make_plan(
+    standings: Mapping[NodeId, ReplicaStanding | Absent], places: KnownPlaces, survivor: NodeId | None = None
+) -> Plan:
     """`standings` has a row for each node that answered. `survivor` is whom an operator chose."""
-    held = sorted((each for each in standings.values() if isinstance(each, Standing)), key=lambda each: each.replica)
+    held = sorted(
+        (each for each in standings.values() if isinstance(each, ReplicaStanding)), key=lambda each: each.replica
+    )
     holding = _holding(standings)
     involved = concerned(standings, places)
     gone = tuple(replica for replica in involved if replica.disk_uuid in places.retired)
@@ -73,17 +77,17 @@ def make_plan(standings: Mapping[NodeId, Standing | Absent], places: Places, sur
     return Plan(best, others, renouncing, gone, None, _loss(best, holding, gone))
 
 
-def _holding(standings: Mapping[NodeId, Standing | Absent]) -> list[Standing]:
+def _holding(standings: Mapping[NodeId, ReplicaStanding | Absent]) -> list[ReplicaStanding]:
     """The replicas that are not empty, in order."""
-    found = (each for each in standings.values() if isinstance(each, Standing) and not each.is_empty)
+    found = (each for each in standings.values() if isinstance(each, ReplicaStanding) and not each.is_empty)
     return sorted(found, key=lambda each: each.replica)
 
 
 def _why_not(
-    holding: Sequence[Standing],
+    holding: Sequence[ReplicaStanding],
     involved: Sequence[ReplicaId],
-    standings: Mapping[NodeId, Standing | Absent],
-    places: Places,
+    standings: Mapping[NodeId, ReplicaStanding | Absent],
+    places: KnownPlaces,
 ) -> str | None:
     leading = next((each for each in holding if each.leads), None)
     if leading is not None:
@@ -111,13 +115,13 @@ def _why_not(
     )
 
 
-def _answered(replica: ReplicaId, standings: Mapping[NodeId, Standing | Absent]) -> bool:
+def _answered(replica: ReplicaId, standings: Mapping[NodeId, ReplicaStanding | Absent]) -> bool:
     """Whether this very disk has said what it holds."""
     answer = standings.get(replica.node_id)
     return answer is not None and answer.replica == replica
 
 
-def _can_win(candidate: Standing, holding: Sequence[Standing]) -> bool:
+def _can_win(candidate: ReplicaStanding, holding: Sequence[ReplicaStanding]) -> bool:
     if not candidate.may_lead:
         return False
     granting = {
@@ -129,7 +133,7 @@ def _can_win(candidate: Standing, holding: Sequence[Standing]) -> bool:
     return all(2 * len(granting & set(half)) > len(half) for half in halves)
 
 
-def _survivor(holding: Sequence[Standing], chosen: NodeId | None) -> Standing | str:
+def _survivor(holding: Sequence[ReplicaStanding], chosen: NodeId | None) -> ReplicaStanding | str:
     """The freshest, and of several the one that lost least; or why there is none. Where nothing is left of it anywhere,
     `holding` are empty ones, and it begins again."""
     candidates = [each for each in holding if chosen in (None, each.replica.node_id)]
@@ -148,7 +152,7 @@ def _survivor(holding: Sequence[Standing], chosen: NodeId | None) -> Standing | 
     )
 
 
-def _loss(best: Standing, holding: Sequence[Standing], gone: Sequence[ReplicaId]) -> tuple[str, ...]:
+def _loss(best: ReplicaStanding, holding: Sequence[ReplicaStanding], gone: Sequence[ReplicaId]) -> tuple[str, ...]:
     if best.is_empty:
         return ("everything: all disks that held it are gone, and its offsets begin at 0 again",)
     loss = [f"offsets {each.offset} to {each.end - 1}" for each in best.lost or () if each.end > each.offset]

@@ -15,14 +15,14 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import ChangeRefused, InvalidArgument, RaftlogError, Unavailable
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import GroupName
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node import Node
 from raftlog.partitions.node.requests import Request
 from raftlog.partitions.placement.assignments.assignments import Assignments
-from raftlog.partitions.placement.recovery.plan import Places, Plan, concerned, make_plan
-from raftlog.partitions.placement.recovery.standings import Absent, Standing, packed, standing_of, unpacked
+from raftlog.partitions.placement.recovery.plan import KnownPlaces, Plan, concerned, make_plan
+from raftlog.partitions.placement.recovery.standings import Absent, ReplicaStanding, packed, standing_of, unpacked
 from raftlog.partitions.routing.partition import Partition
 from raftlog.runtime.process.giving_up import renounce
 from raftlog.runtime.replica.group import Group
@@ -42,7 +42,7 @@ _CLAIM_S: Final = 60.0
 class Recovered(NamedTuple):
     """What was found, planned and done. `lost` are offsets, each from the first to the one behind the last."""
 
-    standings: Mapping[NodeId, Standing | Absent]
+    standings: Mapping[NodeId, ReplicaStanding | Absent]
     unreachable: tuple[NodeId, ...]
     plan: Plan
     is_done: bool
@@ -54,7 +54,7 @@ class Recovered(NamedTuple):
 class Recovering:
     """One for each process."""
 
-    def __init__(self, node: Node, metadata: Metadata, assignments: Assignments) -> None:
+    def __init__(self, node: Node, metadata: ControllerHost, assignments: Assignments) -> None:
         self._node, self._metadata, self._assignments = node, metadata, assignments
         self._me = node.identity.node_id
         self._claimed: dict[bytes, float] = {}
@@ -87,16 +87,16 @@ class Recovering:
         for replica in (*plan.renouncing, *(each.replica for each in plan.giving_up)):
             answer = await self._ask(replica.node_id, _GIVE_UP, [key], deadline)
             kept += [f"node {replica.node_id}: {path}" for path in answer]
-        term = max(each.term for each in standings.values() if isinstance(each, Standing))
+        term = max(each.term for each in standings.values() if isinstance(each, ReplicaStanding))
         lost, bytes_in = await self._ask(node, _GO_ON, [key, term], deadline)
         kept += [f"node {node}: {path}" for path in bytes_in]
         ranges = tuple((int(first), int(end)) for first, end in lost)
         return Recovered(standings, unreachable, plan, True, ranges, tuple(kept))
 
-    def _places(self, partition: Partition) -> Places:
+    def _places(self, partition: Partition) -> KnownPlaces:
         """Raises `UnknownTopic`."""
         state = self._metadata.state
-        return Places(
+        return KnownPlaces(
             tuple(state.topic_by_id(partition.topic_id).creation.partitions[partition.number]),
             tuple(state.assignment(GroupName(partition.topic_id, partition.number)).replicas),
             tuple(broker.replica for broker in state.brokers),
@@ -104,10 +104,10 @@ class Recovering:
         )
 
     async def _ask_all(
-        self, partition: Partition, places: Places, deadline: Deadline
-    ) -> tuple[dict[NodeId, Standing | Absent], tuple[NodeId, ...]]:
+        self, partition: Partition, places: KnownPlaces, deadline: Deadline
+    ) -> tuple[dict[NodeId, ReplicaStanding | Absent], tuple[NodeId, ...]]:
         """Those who have or shall have a replica, those whom they name as members, and whoever else is concerned."""
-        standings: dict[NodeId, Standing | Absent] = {}
+        standings: dict[NodeId, ReplicaStanding | Absent] = {}
         unreachable: dict[NodeId, None] = {}
         asked: set[NodeId] = set()
         wanted = {replica.node_id for replica in places.named if replica.disk_uuid not in places.retired}
@@ -125,7 +125,7 @@ class Recovering:
             wanted = {replica.node_id for replica in still if replica.disk_uuid not in places.retired}
         return standings, tuple(unreachable)
 
-    async def _standing(self, node: NodeId, group_id: UUID, until: Deadline) -> Standing | Absent | RaftlogError:
+    async def _standing(self, node: NodeId, group_id: UUID, until: Deadline) -> ReplicaStanding | Absent | RaftlogError:
         try:
             return unpacked(await self._ask(node, _LOOK, [group_id.bytes], until))
         except RaftlogError as error:

@@ -25,7 +25,7 @@ class Absent(NamedTuple):
     is_told: bool
 
 
-class Standing(NamedTuple):
+class ReplicaStanding(NamedTuple):
     """A replica as it stands. `last` is the id of its last entry, `vote_floor` what it votes by, if that is later."""
 
     replica: ReplicaId
@@ -54,7 +54,7 @@ class Standing(NamedTuple):
         return self.last.index == 0
 
 
-def standing_of(replica: ReplicaId, group: Group) -> Standing:
+def standing_of(replica: ReplicaId, group: Group) -> ReplicaStanding:
     """The replica that this process has."""
     core, log = group.core, group.log
     configuration = core.configuration
@@ -62,7 +62,7 @@ def standing_of(replica: ReplicaId, group: Group) -> Standing:
     lost = core.voting_position
     floor = lost if lost is not None and (lost.term, lost.index) > (last.term, last.index) else last
     damaged = group.damaged if group.damage is not None else ()
-    return Standing(
+    return ReplicaStanding(
         replica,
         core.term,
         core.role is Role.LEADER and core.has_own_term_commit,
@@ -78,7 +78,7 @@ def standing_of(replica: ReplicaId, group: Group) -> Standing:
     )
 
 
-def packed(standing: Standing | Absent) -> list[Any]:
+def packed(standing: ReplicaStanding | Absent) -> list[Any]:
     """As numbers, text, bytes and lists."""
     if isinstance(standing, Absent):
         return [_packed_replicas([standing.replica])[0], standing.is_told]
@@ -99,13 +99,13 @@ def packed(standing: Standing | Absent) -> list[Any]:
     ]
 
 
-def unpacked(raw: Any) -> Standing | Absent:
+def unpacked(raw: Any) -> ReplicaStanding | Absent:
     """Raises `OutcomeUnknown` for an answer that cannot be read."""
     try:
         if len(raw) == len(Absent._fields):
             return Absent(_replicas([raw[0]])[0], bool(raw[1]))
         replica, term, leads, leader, last, floor, start, end, voters, outgoing, damage, lost = raw
-        return Standing(
+        return ReplicaStanding(
             _replicas([replica])[0],
             int(term),
             bool(leads),

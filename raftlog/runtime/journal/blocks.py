@@ -62,7 +62,7 @@ class BlockHeader(NamedTuple):
     reserved: int
 
 
-class Place(NamedTuple):
+class BlockRange(NamedTuple):
     """`count` blocks of a frame, in one file from block `block` on, in its use `use`."""
 
     use: int
@@ -81,7 +81,7 @@ def blocks_for(payload_bytes: int) -> int:
 
 
 def build_frame(
-    payload: Buffer, sequence: int, start: int, chain: int, places: Sequence[Place], seed: int
+    payload: Buffer, sequence: int, start: int, chain: int, places: Sequence[BlockRange], seed: int
 ) -> tuple[bytearray, int]:
     """The bytes of a frame whose first block has `sequence`, and the checksum of its last block."""
     parts = blocks_for(len(payload))

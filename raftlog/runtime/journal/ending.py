@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from raftlog.errors import JournalDamaged
 from raftlog.runtime.journal.blocks import BLOCK_SIZE, CHECKSUM, WRITE_BLOCKS_MAX
-from raftlog.runtime.journal.survey import FileSurvey, Run
+from raftlog.runtime.journal.survey import BlockRun, FileSurvey
 from raftlog.storage.disk import File
 from raftlog.types import Position
 
@@ -96,16 +96,16 @@ def _check_never_begun(path: str, surveys: Sequence[FileSurvey], synced_at_least
         raise JournalDamaged(path, Position(0), f"it is empty, but block {synced_at_least} had been synced")
 
 
-def _walk(surveys: Sequence[FileSurvey], start: int) -> list[Run]:
+def _walk(surveys: Sequence[FileSurvey], start: int) -> list[BlockRun]:
     """The runs from the one with `start` on, each following the one before it by sequence, chain, use and place."""
-    beginnings: dict[int, list[Run]] = {}
-    first: Run | None = None
+    beginnings: dict[int, list[BlockRun]] = {}
+    first: BlockRun | None = None
     for survey in surveys:
         for run in survey.runs:
             beginnings.setdefault(run.sequence, []).append(run)
             if run.sequence <= start < run.end and (first is None or run.end > first.end):
                 first = run
-    walk: list[Run] = []
+    walk: list[BlockRun] = []
     following = first
     while following is not None:
         walk.append(following)
@@ -113,18 +113,18 @@ def _walk(surveys: Sequence[FileSurvey], start: int) -> list[Run]:
     return walk
 
 
-def _follows(before: Run, run: Run) -> bool:
+def _follows(before: BlockRun, run: BlockRun) -> bool:
     return run.first_chain == before.checksum and run.use == before.use + 1 and run.block == 0
 
 
-def _checksum_before(run: Run, end: int) -> int:
+def _checksum_before(run: BlockRun, end: int) -> int:
     if end == run.end:
         return run.checksum
     stored = run.file.read(run.block_of(end - 1) * BLOCK_SIZE + _CHECKSUM_AT, CHECKSUM.size)
     return int(CHECKSUM.unpack(stored)[0])
 
 
-def _judge_what_is_behind(path: str, surveys: Sequence[FileSurvey], walk: list[Run], ending: Ending) -> None:
+def _judge_what_is_behind(path: str, surveys: Sequence[FileSurvey], walk: list[BlockRun], ending: Ending) -> None:
     """Sort what lies behind the end into damage and what a write left that never finished."""
     missing = walk[-1].end
     walked = {id(run) for run in walk}  # never iterated

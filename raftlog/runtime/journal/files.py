@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from raftlog.errors import StorageFull
-from raftlog.runtime.journal.blocks import BLOCK_SIZE, FIRST_SEQUENCE, Place
+from raftlog.runtime.journal.blocks import BLOCK_SIZE, FIRST_SEQUENCE, BlockRange
 from raftlog.runtime.journal.ending import BlockAt, Ending
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.shortages import PASSING_ERRORS, descriptors_exhausted, lacks_descriptors
@@ -64,13 +64,13 @@ class JournalFile:
         return self.first_sequence + self.blocks
 
 
-class Placed(NamedTuple):
+class FramePlaces(NamedTuple):
     """Where a frame goes: pieces in order, and what a sync of it must cover besides the files."""
 
-    pieces: list[tuple[JournalFile, Place]]
+    pieces: list[tuple[JournalFile, BlockRange]]
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[BlockRange]:
         return [place for _, place in self.pieces]
 
     @property
@@ -252,16 +252,16 @@ class JournalFiles:
 
     # writing
 
-    def place(self, sequence: int, blocks: int) -> Placed:
+    def place(self, sequence: int, blocks: int) -> FramePlaces:
         """Where the next `blocks` blocks go, from `sequence` on; begins another use when the current file is full."""
         assert blocks <= self.room_blocks(sequence), f"{blocks} blocks, room for {self.room_blocks(sequence)}"
-        placed = Placed([])
+        placed = FramePlaces([])
         while blocks:
             current = self._live[-1]
             if sequence == current.end_sequence:
                 current = self._begin_use(sequence)
             count = min(blocks, current.end_sequence - sequence)
-            placed.pieces.append((current, Place(current.use, sequence - current.first_sequence, count)))
+            placed.pieces.append((current, BlockRange(current.use, sequence - current.first_sequence, count)))
             sequence += count
             blocks -= count
         return placed

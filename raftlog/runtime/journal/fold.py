@@ -21,16 +21,16 @@ from raftlog.runtime.journal.operations import (
     OPERATION_HEAD,
     GroupKey,
     GroupState,
-    Kind,
     LogEnd,
     LostEnd,
     Mark,
+    OperationKind,
     decode_group_state,
     decode_lost_end,
     decode_vote,
 )
 from raftlog.runtime.journal.stream import FrameTable, PayloadReader
-from raftlog.storage.roll import Member
+from raftlog.storage.roll import RollMember
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.types import Index, Offset, Term
 
@@ -76,7 +76,7 @@ class FoldedGroup:
         self.group = group
         self.mark = Mark.NONE
         self.term = Term(0)
-        self.vote: Member | None = None
+        self.vote: RollMember | None = None
         self.log_start_offset = Offset(0)
         self.commit_hint = Index(0)
         """To be clamped to the log's end."""
@@ -174,7 +174,7 @@ class FoldedGroup:
             reached = cells[at + 1]
         self.tail = Index(reached)
 
-    def set_hard_state(self, term: int, vote: Member | None) -> str | None:
+    def set_hard_state(self, term: int, vote: RollMember | None) -> str | None:
         """Take term and vote; says what is wrong with them: terms never fall, and there is one vote in a term."""
         if term < self.term:
             return f"term {term} follows term {self.term}"
@@ -237,7 +237,7 @@ class Fold:
         """
         address = frame.bodies
         groups = self.groups
-        append = int(Kind.APPEND)
+        append = int(OperationKind.APPEND)
         for kind, key, a, b, length in OPERATION_HEAD.iter_unpack(frame.heads):
             if kind == append:
                 try:
@@ -264,36 +264,36 @@ class Fold:
         if kind in _BORDERS:
             self._take_border(frame, kind, a)
             return
-        if kind == Kind.GROUP_STATE:
+        if kind == OperationKind.GROUP_STATE:
             if self._loading:
                 self._load(frame, key, a, b, at, length)
             return
         group = self.groups.get(key)
         if group is None:
             group = self.groups[key] = FoldedGroup(key)
-        if kind == Kind.HARD_STATE:
+        if kind == OperationKind.HARD_STATE:
             try:
                 vote = decode_vote(self._reader.read(at, length))
             except struct.error as error:
                 raise self._wrong(frame, str(error)) from None
             self._check(frame, group.set_hard_state(a, vote))
-        elif kind == Kind.APPEND_IDS:
+        elif kind == OperationKind.APPEND_IDS:
             self._check(frame, group.add(a, b, at, length, True))
-        elif kind == Kind.CUT:
+        elif kind == OperationKind.CUT:
             self._check(frame, group.cut(a))
-        elif kind == Kind.TRIM:
+        elif kind == OperationKind.TRIM:
             group.log_start_offset = max(group.log_start_offset, Offset(a))
-        elif kind in (Kind.INSTALL, Kind.CREATED):
-            configuration_index = Index(0) if kind == Kind.CREATED else None
+        elif kind in (OperationKind.INSTALL, OperationKind.CREATED):
+            configuration_index = Index(0) if kind == OperationKind.CREATED else None
             end = LogEnd(Offset(b), self._reader.read(at, ROW_SIZE)) if length else None
             group.restart_at(end, a, configuration_index)
-            group.mark = Mark.CREATED if kind == Kind.CREATED else group.mark
-        elif kind == Kind.REMOVED:
+            group.mark = Mark.CREATED if kind == OperationKind.CREATED else group.mark
+        elif kind == OperationKind.REMOVED:
             group.restart_at(None, 0, Index(0))
             group.mark, group.commit_hint = Mark.REMOVED, Index(0)
-        elif kind == Kind.VOTING_POSITION:
+        elif kind == OperationKind.VOTING_POSITION:
             group.voting_position = decode_lost_end(a, b)
-        elif kind == Kind.COMMIT_HINT:
+        elif kind == OperationKind.COMMIT_HINT:
             group.commit_hint = max(group.commit_hint, Index(a))
         else:
             raise self._wrong(frame, f"operation {kind} is not known: use the program that wrote it, or a newer one")
@@ -302,7 +302,7 @@ class Fold:
         """A checkpoint's begin or end. One that was not completed repeats what the fold knows, and is passed by."""
         if not self._loading:
             return
-        if kind == Kind.CHECKPOINT_END:
+        if kind == OperationKind.CHECKPOINT_END:
             found = len(self.groups)
             self._check(frame, None if found == count else f"the checkpoint names {found} of {count} groups")
             self._loading = False
@@ -331,4 +331,4 @@ class Fold:
         return FormatError(f"frame {frame.number} of the journal cannot be folded: {why}")
 
 
-_BORDERS: Final = (Kind.CHECKPOINT_BEGIN, Kind.CHECKPOINT_END)
+_BORDERS: Final = (OperationKind.CHECKPOINT_BEGIN, OperationKind.CHECKPOINT_END)

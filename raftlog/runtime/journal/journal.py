@@ -33,7 +33,7 @@ from raftlog.runtime.journal.blocks import (
     checksum_seed,
 )
 from raftlog.runtime.journal.config import JournalConfig
-from raftlog.runtime.journal.files import JournalFile, JournalFiles, Placed
+from raftlog.runtime.journal.files import FramePlaces, JournalFile, JournalFiles
 from raftlog.runtime.journal.fold import Fold
 from raftlog.runtime.journal.frame import FrameQueue, PendingFrame
 from raftlog.runtime.journal.operations import (
@@ -47,8 +47,8 @@ from raftlog.runtime.journal.operations import (
     Encoded,
     GroupKey,
     GroupState,
-    Kind,
     Operation,
+    OperationKind,
     encode,
     encode_bare,
 )
@@ -261,7 +261,7 @@ class Journal:
         synced = partial(self._synced, JournalSequence(self._next - 1), self._start, placed, stopwatch())
         self._disk.submit_sync(placed.files, directories, synced)
 
-    def _write(self, frame: PendingFrame) -> Placed:
+    def _write(self, frame: PendingFrame) -> FramePlaces:
         """Write one frame, without a sync."""
         assert frame.number == self._next, f"frame {frame.number} is to be written at {self._next}"
         if not self._waiting:
@@ -284,9 +284,11 @@ class Journal:
         """Add hints as far as they fit into blocks that are written anyway; the rest waits, bounded by the groups."""
         room = blocks_for(frame.size) * PAYLOAD_SIZE - frame.size
         for group in list(self._hints)[: room // OPERATION_HEAD_SIZE]:
-            frame.add((encode_bare(Kind.COMMIT_HINT, self._hints.pop(group), group),), OPERATION_HEAD_SIZE)
+            frame.add((encode_bare(OperationKind.COMMIT_HINT, self._hints.pop(group), group),), OPERATION_HEAD_SIZE)
 
-    def _synced(self, last: JournalSequence, start: int, placed: Placed, began: float, error: OSError | None) -> None:
+    def _synced(
+        self, last: JournalSequence, start: int, placed: FramePlaces, began: float, error: OSError | None
+    ) -> None:
         if self.failure:
             return
         self.sync_times.observe_since(began)
@@ -299,7 +301,7 @@ class Journal:
         self.on_durable(last)
         self._write_next()
 
-    def _note_durable(self, last: JournalSequence, start: int, placed: Placed) -> None:
+    def _note_durable(self, last: JournalSequence, start: int, placed: FramePlaces) -> None:
         assert self.durable_sequence < last < self._next, (self.durable_sequence, last, self._next)
         self.durable_sequence, self.durable_start = last, JournalSequence(start)
         for journal_file, _ in placed.pieces:
@@ -381,7 +383,11 @@ class Journal:
         """The same for a caller that keeps the encoded states of groups which do not change."""
         self._check_usable()
         count = len(states)
-        encoded = [encode_bare(Kind.CHECKPOINT_BEGIN, count), *states, encode_bare(Kind.CHECKPOINT_END, count)]
+        encoded = [
+            encode_bare(OperationKind.CHECKPOINT_BEGIN, count),
+            *states,
+            encode_bare(OperationKind.CHECKPOINT_END, count),
+        ]
         size = sum(each[2] + OPERATION_HEAD_SIZE for each in encoded)
         self._make_room(self._blocks_at_most(size))
         self._keep_reserve(size)

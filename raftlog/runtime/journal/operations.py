@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from raftlog.storage.roll import Member
+from raftlog.storage.roll import RollMember
 from raftlog.storage.rows import ROW_SIZE, Row, unpack_row
 from raftlog.types import Buffer, Index, Offset, Term
 
@@ -33,7 +33,7 @@ NO_GROUP: Final = bytes(16)
 _NO_ENTRY: Final = (0, 0)
 
 
-class Kind(IntEnum):
+class OperationKind(IntEnum):
     """The numbers are part of the format and are never reused."""
 
     HARD_STATE = 1
@@ -78,12 +78,12 @@ class LostEnd(NamedTuple):
     term: Term
 
 
-class HardState(NamedTuple):
+class JournaledHardState(NamedTuple):
     """Term and vote. `a` term; body: the vote as node id and disk uuid, or nothing."""
 
     group: GroupKey
     term: Term
-    vote: Member | None
+    vote: RollMember | None
 
 
 class Append(NamedTuple):
@@ -164,7 +164,7 @@ class GroupState(NamedTuple):
     group: GroupKey
     mark: Mark
     term: Term
-    vote: Member | None
+    vote: RollMember | None
     log_start_offset: Offset
     end: LogEnd | None
     """Last entry and its place; `None` for a log without entries. Synced before the checkpoint is completed."""
@@ -176,7 +176,7 @@ class GroupState(NamedTuple):
 
 
 Operation: TypeAlias = (
-    HardState | Append | AppendIds | Cut | Trim | Install | Created | Removed | VotingPosition | GroupState
+    JournaledHardState | Append | AppendIds | Cut | Trim | Install | Created | Removed | VotingPosition | GroupState
 )
 
 Encoded: TypeAlias = tuple[bytes, Sequence[Buffer], int]
@@ -185,16 +185,16 @@ Encoded: TypeAlias = tuple[bytes, Sequence[Buffer], int]
 _pack = OPERATION_HEAD.pack
 
 
-def _encode_hard_state(operation: HardState) -> Encoded:
+def _encode_hard_state(operation: JournaledHardState) -> Encoded:
     vote = encode_vote(operation.vote)
-    return (_pack(Kind.HARD_STATE, operation.group, operation.term, 0, len(vote)), (vote,), len(vote))
+    return (_pack(OperationKind.HARD_STATE, operation.group, operation.term, 0, len(vote)), (vote,), len(vote))
 
 
 def _encode_append(operation: Append) -> Encoded:
     group, first, last, batches = operation
     assert first <= last, f"entries {first} to {last}"
     size = len(batches[0]) if len(batches) == 1 else sum(map(len, batches))
-    return (_pack(Kind.APPEND, group, first, last, size), batches, size)
+    return (_pack(OperationKind.APPEND, group, first, last, size), batches, size)
 
 
 def _encode_append_ids(operation: AppendIds) -> Encoded:
@@ -202,21 +202,21 @@ def _encode_append_ids(operation: AppendIds) -> Encoded:
     count, rest = divmod(len(rows), ROW_SIZE)
     assert count > 0, "no row"
     assert rest == 0, f"{len(rows)} bytes are not whole rows of {ROW_SIZE}"
-    return (_pack(Kind.APPEND_IDS, group, first, first + count - 1, len(rows)), (rows,), len(rows))
+    return (_pack(OperationKind.APPEND_IDS, group, first, first + count - 1, len(rows)), (rows,), len(rows))
 
 
 def _encode_cut(operation: Cut) -> Encoded:
     assert operation.index > 0, f"cut at index {operation.index}"
-    return (_pack(Kind.CUT, operation.group, operation.index, 0, 0), (), 0)
+    return (_pack(OperationKind.CUT, operation.group, operation.index, 0, 0), (), 0)
 
 
 def _encode_trim(operation: Trim) -> Encoded:
-    return (_pack(Kind.TRIM, operation.group, operation.log_start_offset, 0, 0), (), 0)
+    return (_pack(OperationKind.TRIM, operation.group, operation.log_start_offset, 0, 0), (), 0)
 
 
 def _encode_install(operation: Install | Created) -> Encoded:
     group, log_start, end = operation
-    kind = Kind.CREATED if isinstance(operation, Created) else Kind.INSTALL
+    kind = OperationKind.CREATED if isinstance(operation, Created) else OperationKind.INSTALL
     if end is None:
         return (_pack(kind, group, log_start, 0, 0), (), 0)
     segment, row = end
@@ -225,13 +225,13 @@ def _encode_install(operation: Install | Created) -> Encoded:
 
 
 def _encode_removed(operation: Removed) -> Encoded:
-    return (_pack(Kind.REMOVED, operation.group, 0, 0, 0), (), 0)
+    return (_pack(OperationKind.REMOVED, operation.group, 0, 0, 0), (), 0)
 
 
 def _encode_voting_position(operation: VotingPosition) -> Encoded:
     group, index, term = operation
     assert index > 0 or (index, term) == (0, 0), f"voting position of index {index}, term {term}"
-    return (_pack(Kind.VOTING_POSITION, group, index, term, 0), (), 0)
+    return (_pack(OperationKind.VOTING_POSITION, group, index, term, 0), (), 0)
 
 
 def _encode_group_state(operation: GroupState) -> Encoded:
@@ -243,11 +243,11 @@ def _encode_group_state(operation: GroupState) -> Encoded:
         mark, vote is not None, end is not None, hint, segment, configuration, *(voting_position or _NO_ENTRY),
         encode_vote(vote), row,
     )  # fmt: skip  # one line per field would hide that this is one call
-    return (_pack(Kind.GROUP_STATE, group, term, log_start, len(body)), (body,), len(body))
+    return (_pack(OperationKind.GROUP_STATE, group, term, log_start, len(body)), (body,), len(body))
 
 
 ENCODERS: Final[dict[type, Callable[[Any], Encoded]]] = {
-    HardState: _encode_hard_state,
+    JournaledHardState: _encode_hard_state,
     Append: _encode_append,
     AppendIds: _encode_append_ids,
     Cut: _encode_cut,
@@ -265,21 +265,21 @@ def encode(operation: Operation) -> Encoded:
     return ENCODERS[type(operation)](operation)
 
 
-def encode_bare(kind: Kind, a: int = 0, group: GroupKey = NO_GROUP) -> Encoded:
+def encode_bare(kind: OperationKind, a: int = 0, group: GroupKey = NO_GROUP) -> Encoded:
     """An operation that is its head alone: commit hints, and the borders of a checkpoint (`a` counts its groups)."""
     return (_pack(kind, group, a, 0, 0), (), 0)
 
 
-def encode_vote(vote: Member | None) -> bytes:
+def encode_vote(vote: RollMember | None) -> bytes:
     return VOTE.pack(vote.node_id, vote.disk_uuid.bytes) if vote else b""
 
 
-def decode_vote(body: Buffer) -> Member | None:
+def decode_vote(body: Buffer) -> RollMember | None:
     """The vote in a body; raises `struct.error` when it is neither empty nor a vote."""
     if not len(body):
         return None
     node_id, disk = VOTE.unpack(body)
-    return Member(node_id, uuid.UUID(bytes=disk))
+    return RollMember(node_id, uuid.UUID(bytes=disk))
 
 
 def decode_lost_end(index: int, term: int) -> LostEnd | None:

@@ -26,7 +26,7 @@ _NO_MAGIC: Final = bytes(4)
 
 
 @dataclass(slots=True)
-class Run:
+class BlockRun:
     """Intact blocks of one file, each following the one before it. All but the first four fields move at its end."""
 
     file: File
@@ -78,7 +78,7 @@ class FileSurvey:
     file: File
     blocks: int
     """Blocks in the file, a short last one included."""
-    runs: list[Run] = field(default_factory=list)
+    runs: list[BlockRun] = field(default_factory=list)
     bad: list[BadBlocks] = field(default_factory=list)
 
     def note_bad(self, block: int, why: str) -> None:
@@ -140,7 +140,7 @@ def _survey_blocks(survey: FileSurvey, first: int, data: bytes, seed: int) -> No
                 and use == run.use
                 and number == run.block + run.end - run.sequence
             ):
-                run = Run(survey.file, number, use, sequence, chain, part, 0, 0, 0, 0, 0)
+                run = BlockRun(survey.file, number, use, sequence, chain, part, 0, 0, 0, 0, 0)
                 survey.runs.append(run)
             run.end = sequence + 1
             run.checksum = checksum

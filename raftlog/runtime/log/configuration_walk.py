@@ -21,7 +21,7 @@ from raftlog.types import Index
 _WALK_BYTES = 1 << 20
 
 
-class _Found(NamedTuple):
+class _FoundConfiguration(NamedTuple):
     configuration: Configuration
     replaces_index: Index | None
     """None when the log does not say."""
@@ -68,7 +68,7 @@ def _latest(log: ReadableLog) -> Index:
     return latest
 
 
-def _configuration_at(log: ReadableLog, index: Index) -> _Found | None:
+def _configuration_at(log: ReadableLog, index: Index) -> _FoundConfiguration | None:
     """What the entry at `index` says, or a roll if the log begins or is compacted above it, or the entry is damaged."""
     if index == 0:
         return _in_newest_roll(log)
@@ -80,17 +80,17 @@ def _configuration_at(log: ReadableLog, index: Index) -> _Found | None:
         return _in_roll(log, index)
     kind, payload = read_control(batch)
     if kind is ControlKind.ROLL:
-        return _Found(configuration_of_roll(decode_roll(payload)), None)
-    return _Found(*decode_configuration(payload, index))
+        return _FoundConfiguration(configuration_of_roll(decode_roll(payload)), None)
+    return _FoundConfiguration(*decode_configuration(payload, index))
 
 
-def _in_newest_roll(log: ReadableLog) -> _Found | None:
+def _in_newest_roll(log: ReadableLog) -> _FoundConfiguration | None:
     """The last roll that can be read; `None` when none can."""
     rolls = (read_roll(segment) for segment in reversed(log.segments))
-    return next((_Found(configuration_of_roll(roll), None) for roll in rolls if roll), None)
+    return next((_FoundConfiguration(configuration_of_roll(roll), None) for roll in rolls if roll), None)
 
 
-def _in_roll(log: ReadableLog, index: Index) -> _Found | None:
+def _in_roll(log: ReadableLog, index: Index) -> _FoundConfiguration | None:
     """A roll that has the configuration of entry `index`, otherwise the nearest roll below."""
     best = None
     for segment in log.segments:
@@ -99,4 +99,4 @@ def _in_roll(log: ReadableLog, index: Index) -> _Found | None:
             best = roll
         if roll and roll.configuration_index >= index:
             break
-    return _Found(configuration_of_roll(best), None) if best else None
+    return _FoundConfiguration(configuration_of_roll(best), None) if best else None

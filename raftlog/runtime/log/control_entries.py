@@ -13,7 +13,7 @@ from raftlog.errors import FormatError, InvalidBatch
 from raftlog.raft import Configuration, ControlPayloads, Entry, EntryKind, Proposal, ReplicaId
 from raftlog.records import ControlKind, build_control_batch, read_control
 from raftlog.records.header import CONTROL_BIT
-from raftlog.storage.roll import Member, Roll, decode_members, decode_roll, encode_members
+from raftlog.storage.roll import Roll, RollMember, decode_members, decode_roll, encode_members
 from raftlog.types import Buffer, Index, NodeId, Offset, Term
 
 CONFIGURATION_VERSION: Final = 1
@@ -30,12 +30,12 @@ _FIRST: Final = Index(1)
 _UNSTAMPED: Final = Offset(0)
 
 
-def member_of(replica: ReplicaId) -> Member:
+def member_of(replica: ReplicaId) -> RollMember:
     """A replica as files name it."""
-    return Member(replica.node_id, replica.disk_uuid)
+    return RollMember(replica.node_id, replica.disk_uuid)
 
 
-def replica_of(member: Member) -> ReplicaId:
+def replica_of(member: RollMember) -> ReplicaId:
     """A member as Raft names it."""
     return ReplicaId(NodeId(member.node_id), member.disk_uuid)
 
@@ -71,7 +71,7 @@ def decode_configuration(payload: bytes, index: Index) -> tuple[Configuration, I
 
 
 def _configuration(
-    index: Index, voters: tuple[Member, ...], learners: tuple[Member, ...], outgoing: tuple[Member, ...]
+    index: Index, voters: tuple[RollMember, ...], learners: tuple[RollMember, ...], outgoing: tuple[RollMember, ...]
 ) -> Configuration:
     replicas = (tuple(sorted(map(replica_of, members))) for members in (voters, learners, outgoing))
     return Configuration(index, *replicas)
@@ -88,7 +88,7 @@ def configuration_batch(configuration: Configuration, replaces_index: Index, wal
     return build_control_batch(ControlKind.CONFIGURATION, payload, wall_ms, next_offset=_UNSTAMPED)
 
 
-class Trim(NamedTuple):
+class TrimEntry(NamedTuple):
     """What a trim entry says: records below `log_start_offset` are given up. `snapshot_index` is the roll behind which
     the state that is dropped with them stands as a snapshot; 0: none is dropped."""
 
@@ -96,12 +96,12 @@ class Trim(NamedTuple):
     snapshot_index: Index
 
 
-def encode_trim(trim: Trim) -> bytes:
+def encode_trim(trim: TrimEntry) -> bytes:
     """The payload of a trim entry."""
     return _TRIM.pack(TRIM_VERSION, *trim)
 
 
-def decode_trim(payload: bytes) -> Trim:
+def decode_trim(payload: bytes) -> TrimEntry:
     """Read a trim entry's payload; raises `FormatError`."""
     if len(payload) != _TRIM.size or payload[0] != TRIM_VERSION:
         version = payload[0] if payload else None
@@ -110,7 +110,7 @@ def decode_trim(payload: bytes) -> Trim:
             f"which has {_TRIM.size}"
         )
     _, offset, snapshot_index = _TRIM.unpack(payload)
-    return Trim(Offset(offset), Index(snapshot_index))
+    return TrimEntry(Offset(offset), Index(snapshot_index))
 
 
 class CompactedTo(NamedTuple):

@@ -26,7 +26,7 @@ from raftlog.runtime.journal.operations import LogEnd
 from raftlog.runtime.log.boundary import boundary_of, entry_before
 from raftlog.runtime.log.control_entries import (
     CompactedTo,
-    Trim,
+    TrimEntry,
     decode_compacted_to,
     decode_trim,
     entry_of,
@@ -82,7 +82,7 @@ class GroupLog(LogView):
         """Where each term begins, from some index on; what is below is read from the index rows."""
         self.noted_from = Index(self._last_index + 1)
         """Trims and marks from here on are noted; those below stood in the files when the log was opened."""
-        self.noted: deque[tuple[Index, Trim | CompactedTo]] = deque()
+        self.noted: deque[tuple[Index, TrimEntry | CompactedTo]] = deque()
         """Where such entries stand and what they say; the group takes away those that are delivered."""
         marks = (segment.compacted_to for segment in segments.segments)
         self.mark = NO_MARK._replace(compacted_to=Offset(max(marks, default=NO_MARK.compacted_to)))

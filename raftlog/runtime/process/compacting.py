@@ -23,7 +23,7 @@ from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.log.control_entries import CompactedTo
 from raftlog.runtime.process.persister import Persister
 from raftlog.runtime.replica.group import Group
-from raftlog.storage.compaction import Compaction, CompactionBounds, Step, clean_to
+from raftlog.storage.compaction import Compaction, CompactionBounds, CompactionStep, clean_to
 from raftlog.storage.shortages import PASSING_ERRORS
 from raftlog.types import Offset
 
@@ -77,7 +77,7 @@ class Compacting:
         self._port = port
         self._waiting: dict[GroupKey, _Waiting] = {}
         self._task: asyncio.Task[None] | None = None
-        self._run: Iterator[Step] | None = None
+        self._run: Iterator[CompactionStep] | None = None
         self._next_at = 0.0
         """When the rate allows the next step."""
         self.current: Group | None = None
@@ -202,7 +202,7 @@ class Compacting:
         )
         return True
 
-    async def _follow(self, step: Step, slice_s: float) -> None:
+    async def _follow(self, step: CompactionStep, slice_s: float) -> None:
         """Sync what is to be synced, and let others have loop and disk, for as long as rate and rest say."""
         if step.files or step.directories:
             await self._port.persister.sync(step.files, step.directories)

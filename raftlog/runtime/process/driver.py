@@ -31,7 +31,7 @@ from raftlog.runtime.process.compacting import Compacting
 from raftlog.runtime.process.creations import Creation, Creations, Joining
 from raftlog.runtime.process.descriptor_watch import DescriptorWatch
 from raftlog.runtime.process.outbox import Outbox
-from raftlog.runtime.process.peers import Peers
+from raftlog.runtime.process.peers import PeerLiveness
 from raftlog.runtime.process.persister import Persister
 from raftlog.runtime.process.scrubbing import Scrubbing
 from raftlog.runtime.process.ticker import Stall, Ticker
@@ -106,7 +106,7 @@ class Driver:
         self._is_reluctant = False
         self.ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._ticked, self._stalled)
         silence = config.raft.election_ticks_min
-        self._peers = Peers(me.node_id, transport, config.raft.heartbeat_ticks, silence)
+        self._peers = PeerLiveness(me.node_id, transport, config.raft.heartbeat_ticks, silence)
         self._peers.on_change, self.doubt = self._process_changed, self._peers.doubt
         self._scrubbing = Scrubbing(config.scrub_interval_ms / 1000)
         self.catch_up, self.supplying, self.compacting = CatchUp(self), Supplying(self), Compacting(self)

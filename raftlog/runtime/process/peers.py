@@ -16,7 +16,7 @@ from raftlog.runtime.transport import ProcessBeat, Transport
 from raftlog.types import NodeId
 
 
-class _Peer:
+class _PeerProcess:
     __slots__ = ("beat", "heard_tick", "is_alive")
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class _Peer:
         self.is_alive = False
 
 
-class Peers:
+class PeerLiveness:
     """What this process knows of the others. `on_change(node, is_alive)` is called for every change."""
 
     def __init__(self, me: NodeId, transport: Transport, beat_ticks: int, silence_ticks: int) -> None:
@@ -34,7 +34,7 @@ class Peers:
         self._transport = transport
         self._beat_ticks = beat_ticks
         self._silence_ticks = silence_ticks
-        self._peers: dict[NodeId, _Peer] = {}
+        self._peers: dict[NodeId, _PeerProcess] = {}
         self._members: dict[GroupKey, tuple[NodeId, ...]] = {}
         self._groups_shared: dict[NodeId, int] = {}
         """How many groups have a member there; at least one."""
@@ -69,7 +69,7 @@ class Peers:
     def _set_nodes(self) -> None:
         """Take those with whom groups are shared, in a fixed order; what is known of those who stay is kept."""
         self._is_changed = False
-        self._peers = {node: self._peers.get(node) or _Peer() for node in sorted(self._groups_shared)}
+        self._peers = {node: self._peers.get(node) or _PeerProcess() for node in sorted(self._groups_shared)}
 
     def tick(self, beat: ProcessBeat) -> None:
         """Time goes on by one tick; `beat` is what we have to say."""
@@ -119,7 +119,7 @@ class Peers:
             self.on_change(node, False)
             self.on_change(node, True)
 
-    def _end_life(self, node: NodeId, peer: _Peer) -> None:
+    def _end_life(self, node: NodeId, peer: _PeerProcess) -> None:
         if peer.is_alive:
             peer.is_alive = False
             self.on_change(node, False)

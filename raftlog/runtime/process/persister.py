@@ -21,7 +21,7 @@ from raftlog.runtime.journal.operations import (
     Created,
     Cut,
     GroupKey,
-    HardState,
+    JournaledHardState,
     Operation,
     Removed,
     Trim,
@@ -124,7 +124,7 @@ class Persister:
         self.checkpoints.note_changed(group)
         if ready.hard_state is not None:
             group.hard_state = term, vote = ready.hard_state
-            operations.append(HardState(key, term, member_of(vote) if vote else None))
+            operations.append(JournaledHardState(key, term, member_of(vote) if vote else None))
         if ready.cut_to is not None:
             log.cut_to(ready.cut_to)
             self._larges.cut(group, ready.cut_to)

@@ -31,7 +31,7 @@ from raftlog.raft import (
     Proposal,
     RaftCore,
     Ready,
-    Refused,
+    RefusedProposal,
     ReplicaId,
     Role,
 )
@@ -42,7 +42,7 @@ from raftlog.runtime.histogram import stopwatch
 from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.log.committed_entries import CommittedEntry, read_committed
-from raftlog.runtime.log.control_entries import Trim, encode_trim
+from raftlog.runtime.log.control_entries import TrimEntry, encode_trim
 from raftlog.runtime.log.damaged import DamagedEntry
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.replica.admission import Admission
@@ -178,7 +178,7 @@ class Group:
         """
         if not 0 <= offset <= self.high_watermark:
             return self._refuse(self._no_trim(offset))
-        trim = Trim(self._trimming.trimmable(offset), snapshot_index)
+        trim = TrimEntry(self._trimming.trimmable(offset), snapshot_index)
         return self._propose_own([(ControlKind.TRIM, encode_trim(trim))], is_essential=True)
 
     def roll_now(self) -> "asyncio.Future[Committed]":
@@ -347,10 +347,10 @@ class Group:
         future.set_exception(error)
         return future
 
-    def _accepted(self, answer: Accepted | Refused) -> Accepted:
+    def _accepted(self, answer: Accepted | RefusedProposal) -> Accepted:
         """What the core was asked gives it something to do, also when it refused. Raises the refusal."""
         self._host.mark_dirty(self)
-        if isinstance(answer, Refused):
+        if isinstance(answer, RefusedProposal):
             raise error_of(self.name, answer)
         return answer
 

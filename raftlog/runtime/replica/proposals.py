@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from raftlog.errors import ChangeRefused, InvalidArgument, NotLeader, OutcomeUnknown, Overloaded, RaftlogError
-from raftlog.raft import Accepted, Refusal, Refused, ReplicaId
+from raftlog.raft import Accepted, RefusalReason, RefusedProposal, ReplicaId
 from raftlog.runtime.histogram import Histogram, stopwatch
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.types import Index, Offset, Term
@@ -100,15 +100,15 @@ class Proposals:
         return NotLeader(f"{self._name}: another leader's entry took its place", leader)
 
 
-def error_of(name: str, refused: Refused) -> RaftlogError:
+def error_of(name: str, refused: RefusedProposal) -> RaftlogError:
     """What the core refused to a group of this name, as callers hear of it."""
     leads = f"; {refused.leader} leads" if refused.leader else ""
     text = f"{name}: {refused.why.value}{leads}{': ' + refused.detail if refused.detail else ''}"
-    if refused.why in (Refusal.NOT_LEADER, Refusal.TRANSFERRING):
+    if refused.why in (RefusalReason.NOT_LEADER, RefusalReason.TRANSFERRING):
         return NotLeader(text, refused.leader)
-    if refused.why in (Refusal.OVERLOADED, Refusal.NOT_CAUGHT_UP):
+    if refused.why in (RefusalReason.OVERLOADED, RefusalReason.NOT_CAUGHT_UP):
         return Overloaded(text)
-    if refused.why in (Refusal.INVALID_CHANGE, Refusal.NO_SUCH_VOTER):
+    if refused.why in (RefusalReason.INVALID_CHANGE, RefusalReason.NO_SUCH_VOTER):
         return InvalidArgument(text)
     return ChangeRefused(text)
 

@@ -1,6 +1,6 @@
 """How a replica's log loses its beginning: committed trims move the log start, then closed segments below it go.
 
-    owed → journaled (`Trim`) → durable: the log start moves → files below it are deleted
+    owed → journaled (`TrimEntry`) → durable: the log start moves → files below it are deleted
     log start ≤ `start`: where it will be once all of that is done
     marks of compaction that are committed → the host compacts what lies below
 
@@ -18,7 +18,7 @@ from typing import Generic, Protocol, TypeVar
 
 from raftlog.errors import CorruptBatch, DescriptorsExhausted, Unavailable
 from raftlog.records import ControlKind, read_control
-from raftlog.runtime.log.control_entries import CompactedTo, Trim, decode_compacted_to, decode_trim, is_control
+from raftlog.runtime.log.control_entries import CompactedTo, TrimEntry, decode_compacted_to, decode_trim, is_control
 from raftlog.runtime.log.group_log import NO_MARK, GroupLog
 from raftlog.runtime.replica.host import Host
 from raftlog.types import Index, Offset
@@ -88,9 +88,9 @@ class Trimming(Generic[G]):
             self._journal()
         self._drop(although_damaged=False)
 
-    def _follow(self, said: Trim | CompactedTo) -> None:
+    def _follow(self, said: TrimEntry | CompactedTo) -> None:
         """What a committed entry says."""
-        if isinstance(said, Trim):
+        if isinstance(said, TrimEntry):
             self.owe(said.log_start_offset)
         else:
             self._group.log.note_mark(said)

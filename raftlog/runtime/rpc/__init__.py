@@ -14,7 +14,7 @@ from raftlog.runtime.rpc.errors import (
     NoAnswer,
     NotConnected,
 )
-from raftlog.runtime.rpc.handshake import Channel, Identity, Reason, Refusal
+from raftlog.runtime.rpc.handshake import Channel, HandshakeRefusal, PeerIdentity, Reason
 from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
 from raftlog.runtime.rpc.peer import ChannelStatus
 from raftlog.runtime.rpc.tcp_transport import PeerStatus, TcpTransport
@@ -29,15 +29,15 @@ __all__ = [
     "ChannelStatus",
     "ConnectionLost",
     "Credentials",
+    "HandshakeRefusal",
     "HandshakeRefused",
-    "Identity",
     "NoAnswer",
     "NotConnected",
+    "PeerIdentity",
     "PeerMemory",
     "PeerRecord",
     "PeerStatus",
     "Reason",
-    "Refusal",
     "RpcConfig",
     "TcpTransport",
     "TlsContexts",

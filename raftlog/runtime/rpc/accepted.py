@@ -14,7 +14,14 @@ from functools import partial
 from typing import Protocol
 
 from raftlog.raft import ReplicaId
-from raftlog.runtime.rpc.authentication import Proof, Side, authenticate, decode_proof, encode_proof, transcript_of
+from raftlog.runtime.rpc.authentication import (
+    Proof,
+    ProvingSide,
+    authenticate,
+    decode_proof,
+    encode_proof,
+    transcript_of,
+)
 from raftlog.runtime.rpc.codec import TurnDecoder, decode_beat
 from raftlog.runtime.rpc.connection import Connection
 from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_callers
@@ -22,9 +29,9 @@ from raftlog.runtime.rpc.errors import BadFrame, HandshakeRefused
 from raftlog.runtime.rpc.frame import Frame, FrameKind
 from raftlog.runtime.rpc.handshake import (
     Channel,
+    HandshakeRefusal,
     Hello,
     Reason,
-    Refusal,
     decode_hello,
     decode_refusal,
     encode_hello,
@@ -42,26 +49,26 @@ from raftlog.types import Buffer
 _logger = logging.getLogger(__name__)
 
 
-class Registry(Protocol):
+class ConnectionRegistry(Protocol):
     """Who keeps the accepted connections."""
 
-    def add(self, accepted: "Accepted") -> None:
+    def add(self, accepted: "AcceptedConnection") -> None:
         """Its connection is open."""
         ...
 
-    def promote(self, accepted: "Accepted") -> None:
+    def promote(self, accepted: "AcceptedConnection") -> None:
         """A stranger is a peer now."""
         ...
 
-    def drop(self, accepted: "Accepted") -> None:
+    def drop(self, accepted: "AcceptedConnection") -> None:
         """It is gone."""
         ...
 
 
-class Accepted:
+class AcceptedConnection:
     """One accepted connection; the handler of its `Connection`."""
 
-    def __init__(self, endpoint: Endpoint, registry: Registry, connection: Connection) -> None:
+    def __init__(self, endpoint: Endpoint, registry: ConnectionRegistry, connection: Connection) -> None:
         self.connection = connection
         self.hello: Hello | None = None
         """Introduction of the peer; None before it was proved."""
@@ -169,14 +176,14 @@ class Accepted:
         (ours, theirs, transcript), self._introduced = self._introduced, None
         endpoint, peer = self._endpoint, theirs.identity
         certified = self.connection.certified_nodes()
-        refusal = authenticate(endpoint.credentials, proof, Side.CONNECTOR, transcript, theirs, certified)
+        refusal = authenticate(endpoint.credentials, proof, ProvingSide.CONNECTOR, transcript, theirs, certified)
         if refusal is not None:
             self._refuse(refusal, encode_refusal(refusal))
             return
         known = endpoint.memory.recall(peer.node_id, peer.disk_uuid)
         refusal = judge(ours, theirs, known)
         answer = b"" if refusal is None else pack_refusal(refusal)
-        own_proof = encode_proof(endpoint.credentials.prove(Side.ACCEPTOR, transcript, answer))
+        own_proof = encode_proof(endpoint.credentials.prove(ProvingSide.ACCEPTOR, transcript, answer))
         if refusal is not None:
             self._refuse(refusal, own_proof)
             return
@@ -211,7 +218,7 @@ class Accepted:
         self._registry.promote(self)
         _logger.debug("node %s connected for %s from %s", peer.node_id, theirs.channel.name, self.connection.source)
 
-    def _refuse(self, refusal: Refusal, frame: Sequence[Buffer]) -> None:
+    def _refuse(self, refusal: HandshakeRefusal, frame: Sequence[Buffer]) -> None:
         """The timer goes on: a connection that does not take the refusal is cut off."""
         self.connection.write(frame)
         self.connection.close(HandshakeRefused(refusal.message, reason=refusal.reason))

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from raftlog.cluster_secret import ClusterSecret
 from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.runtime.rpc.frame import FrameKind, encode_frame
-from raftlog.runtime.rpc.handshake import Hello, Reason, Refusal
+from raftlog.runtime.rpc.handshake import HandshakeRefusal, Hello, Reason
 from raftlog.runtime.rpc.packing import pack_flat, unpack_flat
 from raftlog.types import Buffer
 
@@ -31,7 +31,7 @@ _NODE_URI: Final = "raftlog:node:"
 _PROOF_FIELDS: Final = 2
 
 
-class Side(Enum):
+class ProvingSide(Enum):
     """The side of a connection that proves something; the values are part of the format."""
 
     CONNECTOR = b"connector"
@@ -50,11 +50,11 @@ class Credentials(NamedTuple):
 
     keys: tuple[bytes, ...] = ()
 
-    def prove(self, side: Side, transcript: bytes, refusal: bytes = b"") -> Proof:
+    def prove(self, side: ProvingSide, transcript: bytes, refusal: bytes = b"") -> Proof:
         """Return this side's proof; it covers the refusal, if there is one."""
         return Proof(_mac(self.keys[0], side, transcript, refusal) if self.keys else b"", refusal)
 
-    def accepts(self, proof: Proof, side: Side, transcript: bytes) -> bool:
+    def accepts(self, proof: Proof, side: ProvingSide, transcript: bytes) -> bool:
         """Return whether the other side, `side`, made this proof with one of our keys. Takes the same time always."""
         matches = [hmac.compare_digest(proof.mac, _mac(key, side, transcript, proof.refusal)) for key in self.keys]
         return any(matches)
@@ -74,8 +74,13 @@ def transcript_of(connector_hello: bytes, acceptor_hello: bytes) -> bytes:
 
 
 def authenticate(
-    credentials: Credentials, proof: Proof, side: Side, transcript: bytes, theirs: Hello, certified: Collection[int]
-) -> Refusal | None:
+    credentials: Credentials,
+    proof: Proof,
+    side: ProvingSide,
+    transcript: bytes,
+    theirs: Hello,
+    certified: Collection[int],
+) -> HandshakeRefusal | None:
     """Return why the other side has not proved that it is who it says; None when it has.
 
     `certified` are the node ids in its certificate; empty without TLS, and for a certificate that names no node.
@@ -83,7 +88,7 @@ def authenticate(
     node = theirs.identity.node_id
     if certified and node not in certified:
         named = " and ".join(f"{_NODE_URI}{each}" for each in sorted(certified))
-        return Refusal(
+        return HandshakeRefusal(
             Reason.WRONG_CERTIFICATE,
             f"the certificate is of {named}, and the process introduces itself as node {node}: "
             "give each broker the certificate of its own node id",
@@ -91,13 +96,13 @@ def authenticate(
     if credentials.keys and proof.mac:
         if credentials.accepts(proof, side, transcript):
             return None
-        return Refusal(
+        return HandshakeRefusal(
             Reason.UNAUTHENTICATED,
             f"node {node} has another cluster secret: give all brokers the same file (--cluster-secret-file)",
         )
     if certified:
         return None
-    return Refusal(
+    return HandshakeRefusal(
         Reason.UNAUTHENTICATED,
         f"node {node} did not prove that it belongs to the cluster: give all brokers the same --cluster-secret-file, "
         f"or certificates with the URI name {_NODE_URI}<node id>",
@@ -123,6 +128,6 @@ def decode_proof(body: Buffer) -> Proof:
     raise BadFrame("a proof that cannot be read")
 
 
-def _mac(key: bytes, side: Side, transcript: bytes, refusal: bytes) -> bytes:
+def _mac(key: bytes, side: ProvingSide, transcript: bytes, refusal: bytes) -> bytes:
     parts = (_PURPOSE, side.value, transcript, refusal)
     return hmac.digest(key, b"".join(len(part).to_bytes(4, "big") + part for part in parts), hashlib.sha256)

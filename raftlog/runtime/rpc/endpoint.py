@@ -18,9 +18,9 @@ from raftlog.runtime.rpc.handshake import (
     NONCE_SIZE,
     PROTOCOL_VERSION,
     Channel,
+    HandshakeRefusal,
     Hello,
-    Identity,
-    Refusal,
+    PeerIdentity,
 )
 from raftlog.runtime.rpc.memory import PeerMemory
 from raftlog.runtime.rpc.throttle import TokenBucket
@@ -42,7 +42,7 @@ class Endpoint:
 
     def __init__(
         self,
-        identity: Callable[[], Identity],
+        identity: Callable[[], PeerIdentity],
         random: Random,
         draw_nonce: Callable[[int], bytes],
         config: RpcConfig,
@@ -60,9 +60,9 @@ class Endpoint:
         self.on_envelopes: Callable[[NodeId, Sequence[Envelope]], None] = _ignore
         self.on_beat: Callable[[NodeId, ProcessBeat], None] = _ignore
         self.on_connection: Callable[[NodeId, Channel, bool], None] = _ignore
-        self.on_refused: Callable[[Refusal], None] = _ignore
+        self.on_refused: Callable[[HandshakeRefusal], None] = _ignore
         self.serve: Callable[[NodeId, object], Awaitable[object]] = _serve_nothing
-        self.serve_probe: Callable[[Identity, object], Awaitable[object]] = lambda peer, request: self.serve(
+        self.serve_probe: Callable[[PeerIdentity, object], Awaitable[object]] = lambda peer, request: self.serve(
             peer.node_id, request
         )
         self.tasks: dict[asyncio.Task[None], None] = {}

@@ -52,7 +52,7 @@ class Channel(IntEnum):
     PROBE = 3
 
 
-class Identity(NamedTuple):
+class PeerIdentity(NamedTuple):
     """Who a process is, apart from the single connection.
 
     `cluster_id` is None while it is not known yet. `journal_sequence` is that of the last synced journal block.
@@ -77,7 +77,7 @@ class Hello(NamedTuple):
     protocol_version: int
     channel: Channel
     life: bytes
-    identity: Identity
+    identity: PeerIdentity
     nonce: bytes
 
 
@@ -107,7 +107,7 @@ UNPROVEN: Final = frozenset({Reason.PROTOCOL_VERSION, Reason.UNAUTHENTICATED, Re
 """Reasons for which a process refuses before it has proved itself; none of them has a consequence."""
 
 
-class Refusal(NamedTuple):
+class HandshakeRefusal(NamedTuple):
     """`cluster_id` is the refusing side's; `is_member` says that its metadata gives the refused node just this disk."""
 
     reason: Reason
@@ -139,7 +139,7 @@ def is_outsider(theirs: Hello, known: KnownPeer) -> bool:
     return theirs.channel is Channel.PROBE and known.assigned_disk not in (None, theirs.identity.disk_uuid)
 
 
-def judge(ours: Hello, theirs: Hello, known: KnownPeer, expected_node: NodeId | None = None) -> Refusal | None:
+def judge(ours: Hello, theirs: Hello, known: KnownPeer, expected_node: NodeId | None = None) -> HandshakeRefusal | None:
     """Return why we must not talk to a proven peer; None when we may. `expected_node`: the one that we connected to."""
     refusal = (
         _judge_levels(ours, theirs)
@@ -154,53 +154,55 @@ def judge(ours: Hello, theirs: Hello, known: KnownPeer, expected_node: NodeId | 
     return refusal._replace(cluster_id=ours.identity.cluster_id, is_member=is_member)
 
 
-def _judge_life(ours: Hello, theirs: Hello) -> Refusal | None:
+def _judge_life(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
     if theirs.life != ours.life:
         return None
-    return Refusal(Reason.SELF, f"this address leads to node {ours.identity.node_id} itself")
+    return HandshakeRefusal(Reason.SELF, f"this address leads to node {ours.identity.node_id} itself")
 
 
-def judge_version(ours: Hello, theirs: Hello) -> Refusal | None:
+def judge_version(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
     """Return why the two processes cannot even prove themselves to each other; None when they can."""
     me, peer = ours.identity, theirs.identity
     if theirs.protocol_version == ours.protocol_version:
         return None
-    return Refusal(
+    return HandshakeRefusal(
         Reason.PROTOCOL_VERSION,
         f"node {me.node_id} speaks version {ours.protocol_version} of the protocol between brokers and node "
         f"{peer.node_id} version {theirs.protocol_version}: run the same release on both",
     )
 
 
-def _judge_levels(ours: Hello, theirs: Hello) -> Refusal | None:
+def _judge_levels(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
     me, peer = ours.identity, theirs.identity
     if peer.feature_level_max < me.feature_level_min or peer.feature_level_min > me.feature_level_max:
-        return Refusal(
+        return HandshakeRefusal(
             Reason.FEATURE_LEVEL,
             f"node {me.node_id} knows feature levels {me.feature_level_min} to {me.feature_level_max} and node "
             f"{peer.node_id} {peer.feature_level_min} to {peer.feature_level_max}: upgrade the older one step by step",
         )
     if theirs.channel is not ours.channel:
-        return Refusal(Reason.WRONG_CHANNEL, f"asked for channel {ours.channel.name}, answered {theirs.channel.name}")
+        return HandshakeRefusal(
+            Reason.WRONG_CHANNEL, f"asked for channel {ours.channel.name}, answered {theirs.channel.name}"
+        )
     return None
 
 
-def _judge_names(ours: Hello, theirs: Hello, expected_node: NodeId | None) -> Refusal | None:
+def _judge_names(ours: Hello, theirs: Hello, expected_node: NodeId | None) -> HandshakeRefusal | None:
     me, peer = ours.identity, theirs.identity
     if None not in (me.cluster_id, peer.cluster_id) and me.cluster_id != peer.cluster_id:
-        return Refusal(
+        return HandshakeRefusal(
             Reason.CLUSTER_ID,
             f"node {me.node_id} belongs to cluster {me.cluster_id} and node {peer.node_id} to cluster "
             f"{peer.cluster_id}: correct the seeds or the data directory of the one that is wrong here",
         )
     if peer.node_id == me.node_id:
-        return Refusal(
+        return HandshakeRefusal(
             Reason.OWN_NODE_ID,
             f"node id {me.node_id} is used by the processes at {me.host_label} and at {peer.host_label}: "
             "give one of them another node id and an empty data directory (or correct an address that leads to itself)",
         )
     if expected_node is not None and peer.node_id != expected_node:
-        return Refusal(
+        return HandshakeRefusal(
             Reason.WRONG_NODE,
             f"node {expected_node} was expected at this address, and node {peer.node_id} is there: "
             "correct the advertised RPC address of one of them",
@@ -208,16 +210,16 @@ def _judge_names(ours: Hello, theirs: Hello, expected_node: NodeId | None) -> Re
     return None
 
 
-def _judge_disk(theirs: Hello, known: KnownPeer) -> Refusal | None:
+def _judge_disk(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
     peer = theirs.identity
     if known.is_retired:
-        return Refusal(
+        return HandshakeRefusal(
             Reason.RETIRED_DISK,
             f"disk {peer.disk_uuid} of node {peer.node_id} was replaced or removed: it takes no part in this cluster "
             "any more; stop this process if another one has its place",
         )
     if known.other_node is not None:
-        return Refusal(
+        return HandshakeRefusal(
             Reason.WRONG_DISK,
             f"disk {peer.disk_uuid} belongs to node {known.other_node} in this cluster, and node {peer.node_id} comes "
             "with it: start each broker on a data directory of its own",
@@ -225,14 +227,14 @@ def _judge_disk(theirs: Hello, known: KnownPeer) -> Refusal | None:
     if is_outsider(theirs, known):
         return None
     if known.assigned_disk not in (None, peer.disk_uuid):
-        return Refusal(
+        return HandshakeRefusal(
             Reason.WRONG_DISK,
             f"node {peer.node_id} has the disk {known.assigned_disk} in this cluster and comes with the disk "
             f"{peer.disk_uuid}: give a second process another node id; a disk that replaces the other one is let in "
             "once the controller has taken it",
         )
     if known.live_disk not in (None, peer.disk_uuid):
-        return Refusal(
+        return HandshakeRefusal(
             Reason.NODE_ID_TWICE,
             f"node id {peer.node_id} is used twice: a process with the disk {known.live_disk} is connected, and "
             f"another one comes with the disk {peer.disk_uuid}: give one of them another node id",
@@ -240,11 +242,11 @@ def _judge_disk(theirs: Hello, known: KnownPeer) -> Refusal | None:
     return None
 
 
-def _judge_past(theirs: Hello, known: KnownPeer) -> Refusal | None:
+def _judge_past(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
     peer = theirs.identity
     disk = f"disk {peer.disk_uuid} of node {peer.node_id}"
     if peer.boot_epoch < known.boot_epoch:
-        return Refusal(
+        return HandshakeRefusal(
             Reason.STALE_BOOT_EPOCH,
             f"{disk} comes with boot epoch {peer.boot_epoch}, and {known.boot_epoch} was seen before: "
             "it is an old copy; stop this process, and start it on the newer disk or on an empty one",
@@ -252,13 +254,13 @@ def _judge_past(theirs: Hello, known: KnownPeer) -> Refusal | None:
     if peer.boot_epoch == known.boot_epoch and known.life is not None:
         if theirs.life == known.life:
             return None
-        return Refusal(
+        return HandshakeRefusal(
             Reason.COPIED_DISK,
             f"{disk} runs in two processes, both with boot epoch {peer.boot_epoch}: one of them uses a copy; "
             "stop it, and start it on an empty disk and with another node id",
         )
     if peer.journal_sequence < known.journal_sequence:
-        return Refusal(
+        return HandshakeRefusal(
             Reason.STALE_JOURNAL,
             f"{disk} comes with journal sequence {peer.journal_sequence}, and {known.journal_sequence} was synced "
             "before: it is an old copy, or it lost writes; stop this process, and start it on the newer disk or on "
@@ -267,7 +269,7 @@ def _judge_past(theirs: Hello, known: KnownPeer) -> Refusal | None:
     return None
 
 
-def feature_level(ours: Identity, theirs: Identity) -> int:
+def feature_level(ours: PeerIdentity, theirs: PeerIdentity) -> int:
     """The highest level that both know; they have one after the judgement."""
     return min(ours.feature_level_max, theirs.feature_level_max)
 
@@ -338,7 +340,7 @@ def decode_hello(body: Buffer) -> Hello:
     version, channel, life, cluster_id, node_id, disk, epoch, sequence, label, level_min, level_max, at, nonce = fields
     if len(disk) != 16 or len(life) != LIFE_SIZE or len(nonce) != NONCE_SIZE or channel not in (*Channel,):
         raise BadFrame("an introduction with a field out of range")
-    identity = Identity(
+    identity = PeerIdentity(
         None if cluster_id is None else _text(cluster_id),
         NodeId(node_id),
         UUID(bytes=disk),
@@ -352,11 +354,11 @@ def decode_hello(body: Buffer) -> Hello:
     return Hello(version, Channel(channel), life, identity, nonce)
 
 
-def encode_refusal(refusal: Refusal) -> list[Buffer]:
+def encode_refusal(refusal: HandshakeRefusal) -> list[Buffer]:
     return encode_frame(FrameKind.REFUSAL, pack_refusal(refusal))
 
 
-def pack_refusal(refusal: Refusal) -> bytes:
+def pack_refusal(refusal: HandshakeRefusal) -> bytes:
     """Return the body of a REFUSAL frame."""
     message = refusal.message.encode()[:REFUSAL_BYTES_MAX]
     cluster_id = None if refusal.cluster_id is None else _packed_text(refusal.cluster_id, "cluster id")
@@ -364,7 +366,7 @@ def pack_refusal(refusal: Refusal) -> bytes:
     return pack_flat(body)
 
 
-def decode_refusal(body: Buffer) -> Refusal:
+def decode_refusal(body: Buffer) -> HandshakeRefusal:
     """Raises `BadFrame`. The text comes from outside: what could disturb a log line is replaced."""
     fields = unpack_flat(body, 8)
     if len(fields) < 2 or type(fields[0]) is not int or type(fields[1]) is not bytes:
@@ -373,9 +375,9 @@ def decode_refusal(body: Buffer) -> Refusal:
     text = fields[1][:REFUSAL_BYTES_MAX].decode(errors="replace")
     match fields[2:4]:
         case [bytes(cluster_id), int(is_member)]:
-            return Refusal(reason, _printable(text), _text(cluster_id), is_member == 1)
+            return HandshakeRefusal(reason, _printable(text), _text(cluster_id), is_member == 1)
         case _:
-            return Refusal(reason, _printable(text))
+            return HandshakeRefusal(reason, _printable(text))
 
 
 def _packed_text(text: str, what: str) -> bytes:

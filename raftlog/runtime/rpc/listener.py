@@ -14,7 +14,7 @@ import socket
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from raftlog.runtime.rpc.accepted import Accepted
+from raftlog.runtime.rpc.accepted import AcceptedConnection
 from raftlog.runtime.rpc.connection import Connection
 from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_strangers
 from raftlog.runtime.rpc.errors import BadFrame
@@ -53,10 +53,10 @@ class Listener:
         """One for each socket, and one for each connection that is being opened."""
         self._opening: dict[asyncio.Task[None], socket.socket] = {}
         """The latter, and what each opens."""
-        self._strangers: dict[Accepted, None] = {}
+        self._strangers: dict[AcceptedConnection, None] = {}
         """Whoever has not introduced himself, in a TLS handshake or behind it; and probes while they stand."""
-        self._peers: dict[tuple[NodeId, Channel], Accepted] = {}
-        self._all: dict[Accepted, None] = {}
+        self._peers: dict[tuple[NodeId, Channel], AcceptedConnection] = {}
+        self._all: dict[AcceptedConnection, None] = {}
 
     def start(self, addresses: list[str], port: int) -> tuple[str, int]:
         """Listen; gives the first address and the port that was bound. Raises `OSError`, and then listens nowhere."""
@@ -88,15 +88,15 @@ class Listener:
             await asyncio.wait(list(self._tasks))
         self._close_sockets()
 
-    def connections(self) -> list[Accepted]:
+    def connections(self) -> list[AcceptedConnection]:
         return list(self._all)
 
     # the registry of accepted connections
 
-    def add(self, accepted: Accepted) -> None:
+    def add(self, accepted: AcceptedConnection) -> None:
         self._all[accepted] = None
 
-    def promote(self, accepted: Accepted) -> None:
+    def promote(self, accepted: AcceptedConnection) -> None:
         assert accepted.hello is not None, "a stranger was promoted"
         if accepted.hello.channel is Channel.PROBE:
             return
@@ -107,7 +107,7 @@ class Listener:
         if old is not None:
             old.connection.abort(None)
 
-    def drop(self, accepted: Accepted) -> None:
+    def drop(self, accepted: AcceptedConnection) -> None:
         self._strangers.pop(accepted, None)
         self._all.pop(accepted, None)
         if accepted.hello is not None:
@@ -139,7 +139,7 @@ class Listener:
         """Make a connection of a socket, through TLS if there is any."""
         endpoint, config = self._endpoint, self._endpoint.config
         connection = Connection(endpoint.loop, config, bounds_of_strangers(config), endpoint.receive_budget)
-        stranger = connection.handler = Accepted(endpoint, self, connection)
+        stranger = connection.handler = AcceptedConnection(endpoint, self, connection)
         self._strangers[stranger] = None
         try:
             if self._tls is None:

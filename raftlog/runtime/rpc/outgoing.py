@@ -10,7 +10,14 @@ import asyncio
 from typing import Any
 
 from raftlog.errors import Overloaded, RaftlogError
-from raftlog.runtime.rpc.authentication import Proof, Side, authenticate, decode_proof, encode_proof, transcript_of
+from raftlog.runtime.rpc.authentication import (
+    Proof,
+    ProvingSide,
+    authenticate,
+    decode_proof,
+    encode_proof,
+    transcript_of,
+)
 from raftlog.runtime.rpc.calls import Answer, Call, decode_answer, encode_call
 from raftlog.runtime.rpc.connection import Connection
 from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_answers
@@ -19,9 +26,9 @@ from raftlog.runtime.rpc.frame import Frame, FrameKind
 from raftlog.runtime.rpc.handshake import (
     UNPROVEN,
     Channel,
+    HandshakeRefusal,
     Hello,
     Reason,
-    Refusal,
     decode_hello,
     decode_refusal,
     encode_hello,
@@ -142,13 +149,13 @@ class Outgoing:
             self._refuse(refusal)
             return
         self._theirs, self._transcript = theirs, transcript_of(self._our_body, their_body)
-        self.connection.write(encode_proof(self._endpoint.credentials.prove(Side.CONNECTOR, self._transcript)))
+        self.connection.write(encode_proof(self._endpoint.credentials.prove(ProvingSide.CONNECTOR, self._transcript)))
 
     def _verify(self, theirs: Hello, proof: Proof) -> None:
         refusal = authenticate(
             self._endpoint.credentials,
             proof,
-            Side.ACCEPTOR,
+            ProvingSide.ACCEPTOR,
             self._transcript,
             theirs,
             self.connection.certified_nodes(),
@@ -176,11 +183,11 @@ class Outgoing:
         self.connection.expect(bounds_of_answers(endpoint.config), endpoint.config.read_buffer_bytes)
         self.established.set_result(None)
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: HandshakeRefusal) -> None:
         self.connection.write(encode_refusal(refusal))
         self.connection.close(HandshakeRefused(refusal.message, reason=refusal.reason))
 
-    def _end_refused(self, refusal: Refusal, *, is_proven: bool) -> None:
+    def _end_refused(self, refusal: HandshakeRefusal, *, is_proven: bool) -> None:
         """The other side refuses us. Unless it has proved itself, that is only something to log."""
         reason = refusal.reason if is_proven or refusal.reason in UNPROVEN else Reason.UNKNOWN
         message = f"{self._who} refuses us: {refusal.message}"

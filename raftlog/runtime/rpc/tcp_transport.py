@@ -30,7 +30,7 @@ from raftlog.runtime.rpc.connecting import Address, connect, new_outgoing
 from raftlog.runtime.rpc.connection import Connection
 from raftlog.runtime.rpc.endpoint import Endpoint
 from raftlog.runtime.rpc.errors import HandshakeRefused, NotConnected
-from raftlog.runtime.rpc.handshake import Channel, Identity, Refusal
+from raftlog.runtime.rpc.handshake import Channel, HandshakeRefusal, PeerIdentity
 from raftlog.runtime.rpc.listener import Listener, check_stalls
 from raftlog.runtime.rpc.memory import PeerMemory
 from raftlog.runtime.rpc.peer import ChannelStatus, Peer
@@ -67,7 +67,7 @@ class TcpTransport(Transport):
 
     def __init__(
         self,
-        identity: Callable[[], Identity],
+        identity: Callable[[], PeerIdentity],
         random: Random,
         config: RpcConfig | None = None,
         *,
@@ -121,12 +121,12 @@ class TcpTransport(Transport):
         self._endpoint.on_connection = hook
 
     @property
-    def on_refused(self) -> Callable[[Refusal], None]:
+    def on_refused(self) -> Callable[[HandshakeRefusal], None]:
         """Called when another process refuses to talk to us."""
         return self._endpoint.on_refused
 
     @on_refused.setter
-    def on_refused(self, hook: Callable[[Refusal], None]) -> None:
+    def on_refused(self, hook: Callable[[HandshakeRefusal], None]) -> None:
         self._endpoint.on_refused = hook
 
     @property
@@ -140,12 +140,12 @@ class TcpTransport(Transport):
         self._endpoint.serve = hook
 
     @property
-    def serve_probe(self) -> Callable[[Identity, object], Awaitable[object]]:
+    def serve_probe(self) -> Callable[[PeerIdentity, object], Awaitable[object]]:
         """The same for what comes over a probe, from whoever it says it is; by default as `serve` does."""
         return self._endpoint.serve_probe
 
     @serve_probe.setter
-    def serve_probe(self, hook: Callable[[Identity, object], Awaitable[object]]) -> None:
+    def serve_probe(self, hook: Callable[[PeerIdentity, object], Awaitable[object]]) -> None:
         self._endpoint.serve_probe = hook
 
     @property
@@ -288,7 +288,7 @@ class TcpTransport(Transport):
         assert isinstance(answer, Answer), f"{call.name} was answered with {type(answer).__name__}"
         return answer
 
-    async def probe(self, address: Address, call: Call) -> tuple[Identity, Answer]:
+    async def probe(self, address: Address, call: Call) -> tuple[PeerIdentity, Answer]:
         """Ask whoever is at an address, over a connection of its own: who it is, and its answer.
 
         Raises `NotConnected` and `HandshakeRefused` (nothing was asked; its reason is `SELF` when the address leads to
@@ -324,7 +324,7 @@ class TcpTransport(Transport):
         """What went to and came from other processes since the start."""
         return totals_of({channel.name.lower(): traffic for channel, traffic in self._endpoint.traffic.items()})
 
-    def outsiders(self) -> list[Identity]:
+    def outsiders(self) -> list[PeerIdentity]:
         """Return the proved processes that are connected for Raft messages and are no members, as far as is known."""
         hellos = [accepted.hello for accepted in self._listener.connections()]
         return [

@@ -20,7 +20,7 @@ from raftlog.events import event
 from raftlog.raft.messages import InstallOffer
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.replica.group import Group
-from raftlog.runtime.transfer.fetching import Fetching
+from raftlog.runtime.transfer.fetching import LogFetching
 from raftlog.runtime.transfer.installation import Installation
 from raftlog.runtime.transfer.ports import TransferPort
 from raftlog.runtime.transfer.rebuilding import Rebuild, Rebuilt
@@ -38,7 +38,7 @@ class CatchUp:
         self._port = port
         self._bytes_fetched = 0
         """By those that ended."""
-        self._fetches: dict[GroupKey, tuple[Fetching, asyncio.Task[None]]] = {}
+        self._fetches: dict[GroupKey, tuple[LogFetching, asyncio.Task[None]]] = {}
         self._transfers = asyncio.Semaphore(port.config.transfers_max)
         self._turn_waits: list[asyncio.Future[None]] = []
         self._installing: dict[GroupKey, None] = {}
@@ -61,7 +61,7 @@ class CatchUp:
             if (fetching.leader, fetching.term) == (offer.sender, offer.term):
                 return
             task.cancel()
-        fetching = Fetching(self._port, group, offer, self._wait_turn)
+        fetching = LogFetching(self._port, group, offer, self._wait_turn)
         work = self._fetch(group, fetching)
         self._fetches[key] = fetching, self._port.loop.create_task(work, name=f"fetching for {group.path}")
 
@@ -87,7 +87,7 @@ class CatchUp:
         self._turn_waits.append(wait)
         return wait
 
-    async def _fetch(self, group: Group, fetching: Fetching) -> None:
+    async def _fetch(self, group: Group, fetching: LogFetching) -> None:
         node = fetching.leader.node_id
         try:
             async with self._transfers:
@@ -105,7 +105,7 @@ class CatchUp:
             if self._fetches.get(group.key, (None,))[0] is fetching:
                 del self._fetches[group.key]
 
-    async def _install(self, group: Group, fetching: Fetching) -> None:
+    async def _install(self, group: Group, fetching: LogFetching) -> None:
         """What is damaged in the old log does not matter any more; its quarantine ends with a look at the new one."""
         self._installing[group.key] = None
         repair = self._tasks.pop(group.key, None)

@@ -30,7 +30,7 @@ _SLICE_ENTRIES: Final = 128
 """Entries that are taken before others get their turn."""
 
 
-class Fetching:
+class LogFetching:
     """One attempt at what one leader has."""
 
     def __init__(

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from raftlog.errors import CorruptBatch, Unavailable
 from raftlog.raft import EntryId, ReplicaId
-from raftlog.raft.supply import Unsupplied, Wanted
+from raftlog.raft.supply import SupplyRequest, Unsupplied
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.log.boundary import entry_before, whole_from
@@ -42,7 +42,7 @@ _IDLE_S: Final = 3.0
 _PACES_MAX: Final = 256
 
 
-class _Pace:
+class _FetchPace:
     """How fast one follower fetches: bytes a second over the last whole period."""
 
     def __init__(self, now: float) -> None:
@@ -95,7 +95,7 @@ class Supplying:
         self._port = port
         self.bytes_supplied = 0
         """Of batches, to followers that fetch what they lack."""
-        self._paces: OrderedDict[tuple[GroupKey, NodeId], _Pace] = OrderedDict()
+        self._paces: OrderedDict[tuple[GroupKey, NodeId], _FetchPace] = OrderedDict()
         """Of those that fetched last; at most `_PACES_MAX`."""
         self._copied_at: dict[GroupKey, float] = {}
         """When somebody asked last for the files of a compacted log."""
@@ -181,7 +181,9 @@ class Supplying:
 
     def _append(self, group: Group, node: NodeId, asked: AppendAsked) -> AppendFound | LogsPart:
         nobody = ReplicaId(NodeId(0), self._port.me.disk_uuid)  # whoever asked knows who it is
-        wanted = Wanted(nobody, asked.term, asked.sequence, asked.after, _ENTRIES_MAX, self._size(asked.bytes_max))
+        wanted = SupplyRequest(
+            nobody, asked.term, asked.sequence, asked.after, _ENTRIES_MAX, self._size(asked.bytes_max)
+        )
         supplied = group.core.supply(wanted)
         if supplied is Unsupplied.PARTED:
             return LogsPart()
@@ -193,7 +195,7 @@ class Supplying:
     def _count(self, group: Group, node: NodeId, size: int) -> None:
         self.bytes_supplied += size
         now, key = self._port.loop.time(), (group.key, node)
-        pace = self._paces.pop(key, None) or _Pace(now)
+        pace = self._paces.pop(key, None) or _FetchPace(now)
         pace.take(size, now)
         self._paces[key] = pace
         if len(self._paces) > _PACES_MAX:

@@ -5,13 +5,13 @@ from uuid import UUID
 from raftlog.errors import RaftlogError
 from raftlog.partitions.controller.machine import (
     Addresses,
-    Answer,
     Bootstrap,
     Command,
+    CommandAnswer,
+    CommandRequest,
     ControllerState,
     CreateTopic,
     RegisterBroker,
-    Request,
     decode_request,
     encode_request,
     settings_of,
@@ -79,10 +79,10 @@ class Scribe:
     def last_index(self) -> Index:
         return self.log[-1][0] if self.log else Index(0)
 
-    def request(self, command: Command) -> Request:
-        return Request(UUID(int=len(self.log) + 1), self.state.applied_index, command)
+    def request(self, command: Command) -> CommandRequest:
+        return CommandRequest(UUID(int=len(self.log) + 1), self.state.applied_index, command)
 
-    def put(self, request: Request) -> Answer:
+    def put(self, request: CommandRequest) -> CommandAnswer:
         index = Index(self.last_index + 1)
         body = encode_request(request)
         self.log.append((index, body))

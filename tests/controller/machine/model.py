@@ -13,11 +13,11 @@ from raftlog.partitions.controller.machine import (
     AlterTopicConfigs,
     Bootstrap,
     Command,
+    CommandRequest,
     CreateTopic,
     DeleteTopic,
     RegisterBroker,
     RemoveBroker,
-    Request,
     SetAssignment,
     SetFeatureLevel,
     SetMaintenance,
@@ -53,7 +53,7 @@ class Model:
         self.forgotten = 0
         self._answers_max = answers_max
 
-    def apply(self, request: Request, index: int) -> Any:
+    def apply(self, request: CommandRequest, index: int) -> Any:
         """The number, or the name of the error."""
         for request_id, _, answer in self.answers:
             if request_id == request.request_id:

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.partitions.controller.machine import (
-    Answer,
     Command,
+    CommandAnswer,
+    CommandRequest,
     ControllerState,
     GroupName,
-    Request,
     SnapshotReader,
     snapshot_payloads,
     state,
@@ -41,7 +41,7 @@ def starts(is_new: bool) -> list[Command]:
     return [BOOTSTRAP_3 if is_new else BOOTSTRAP, *map(register, range(1, 6)), *topics]
 
 
-def told(answer: Answer) -> object:
+def told(answer: CommandAnswer) -> object:
     return answer.value if answer.error is None else type(answer.error).__name__
 
 
@@ -94,7 +94,7 @@ def restored(controller: ControllerState, piece_bytes: int) -> ControllerState:
 @given(steps, st.integers(0, 9).map(bool), st.booleans())
 def test_every_answer_is_that_of_the_model(drawn: list[Step], is_started: bool, is_new: bool) -> None:
     scribe, model = Scribe(), Model(ANSWERS_MAX)
-    requests: list[Request] = []
+    requests: list[CommandRequest] = []
     for command, ago in [(command, 0) for command in starts(is_new) if is_started] + drawn:
         if ago and len(requests) >= ago:
             request = requests[-ago]
@@ -137,7 +137,7 @@ def test_the_hash_tells_states_apart(drawn: list[Step], is_new: bool) -> None:
     scribe = Scribe()
     seen: dict[bytes, object] = {}
     for command, _ in [*((command, 0) for command in starts(is_new)), *drawn]:
-        scribe.put(Request(UUID(int=1), scribe.state.applied_index, aimed(command, scribe.state)))
+        scribe.put(CommandRequest(UUID(int=1), scribe.state.applied_index, aimed(command, scribe.state)))
         for row in list(scribe.state.answered):
             scribe.state.answered.remove(row.request_id)
         scribe.state.applied_index = Index(0)

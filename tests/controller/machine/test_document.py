@@ -8,7 +8,7 @@ import msgpack  # type: ignore[import-untyped]  # it has no annotations
 from raftlog.partitions.controller.machine import GroupName, encode_request, rows, snapshot_payloads
 from raftlog.partitions.controller.machine.errors import NUMBERS
 from raftlog.partitions.controller.machine.request import KINDS
-from raftlog.partitions.controller.machine.schema import Record, shapes
+from raftlog.partitions.controller.machine.schema import SchemaRecord, shapes
 from raftlog.partitions.controller.machine.snapshot import HEADER
 from raftlog.types import Index
 from tests.controller.machine.fleet import BOOTSTRAP, cluster, topic_id
@@ -17,10 +17,10 @@ from tests.layouts import DOCS, table_after
 DOCUMENT = (DOCS / "CONTROLLER.md").read_text(encoding="utf-8")
 
 
-def records() -> Iterator[type[Record]]:
+def records() -> Iterator[type[SchemaRecord]]:
     yield from KINDS
     for value in vars(rows).values():
-        if isinstance(value, type) and issubclass(value, Record) and value.__module__ == rows.__name__:
+        if isinstance(value, type) and issubclass(value, SchemaRecord) and value.__module__ == rows.__name__:
             yield value
 
 

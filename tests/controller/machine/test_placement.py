@@ -8,22 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.errors import InvalidArgument, PlacementImpossible
-from raftlog.partitions.controller.machine import Candidate, place
+from raftlog.partitions.controller.machine import PlacementCandidate, place
 from raftlog.raft import ReplicaId
 from tests.controller.machine.fleet import replica
 
 Placed = tuple[tuple[ReplicaId, ...], ...]
 
 
-def candidates(hosts: int, brokers_per_host: int = 1) -> list[Candidate]:
+def candidates(hosts: int, brokers_per_host: int = 1) -> list[PlacementCandidate]:
     return [
-        Candidate(replica(host + 1_000 * worker), f"host-{host}")
+        PlacementCandidate(replica(host + 1_000 * worker), f"host-{host}")
         for worker in range(brokers_per_host)
         for host in range(1, hosts + 1)
     ]
 
 
-def spread(placed: Placed, among: list[Candidate]) -> tuple[int, int]:
+def spread(placed: Placed, among: list[PlacementCandidate]) -> tuple[int, int]:
     """The difference between the most and the least: of replicas, and of leaders."""
     replicas = Counter(member for row in placed for member in row)
     leaders = Counter(row[0] for row in placed)
@@ -33,7 +33,7 @@ def spread(placed: Placed, among: list[Candidate]) -> tuple[int, int]:
     )
 
 
-def loaded(candidate: Candidate, row: tuple[ReplicaId, ...]) -> Candidate:
+def loaded(candidate: PlacementCandidate, row: tuple[ReplicaId, ...]) -> PlacementCandidate:
     """The candidate when one more partition is placed so."""
     replicas = candidate.replicas + (candidate.replica in row)
     return candidate._replace(replicas=replicas, leaders=candidate.leaders + (candidate.replica == row[0]))
@@ -64,7 +64,7 @@ def test_equal_brokers_get_equal_shares(hosts: int, workers: int, data: st.DataO
 def test_whatever_is_there_two_replicas_never_share_a_host(
     drawn: list[tuple[int, int, int]], count: int, data: st.DataObject
 ) -> None:
-    among = [Candidate(replica(number), f"host-{host}", *load) for number, (host, *load) in enumerate(drawn)]
+    among = [PlacementCandidate(replica(number), f"host-{host}", *load) for number, (host, *load) in enumerate(drawn)]
     hosts = {each.host for each in among}
     factor = data.draw(st.integers(1, len(hosts)))
     host_of = {each.replica: each.host for each in among}
@@ -73,7 +73,10 @@ def test_whatever_is_there_two_replicas_never_share_a_host(
 
 
 def test_the_least_loaded_come_first() -> None:
-    among = [Candidate(replica(node), f"host-{node}", load, load) for node, load in ((1, 10), (2, 4), (3, 10), (4, 0))]
+    among = [
+        PlacementCandidate(replica(node), f"host-{node}", load, load)
+        for node, load in ((1, 10), (2, 4), (3, 10), (4, 0))
+    ]
     placed = place(4, 1, among, Random(1))
     assert placed == ((replica(4),),) * 4
     members = Counter(member for row in place(10, 2, among, Random(1)) for member in row)
@@ -82,22 +85,24 @@ def test_the_least_loaded_come_first() -> None:
 
 def test_of_equals_the_one_with_twice_the_room_comes_first_and_counts_outweigh_room() -> None:
     gib = 1 << 30
-    among = [Candidate(replica(node), f"host-{node}", 4, 1, room * gib) for node, room in ((1, 3), (2, 90), (3, 5))]
+    among = [
+        PlacementCandidate(replica(node), f"host-{node}", 4, 1, room * gib) for node, room in ((1, 3), (2, 90), (3, 5))
+    ]
     assert {place(1, 1, among, Random(seed))[0][0] for seed in range(20)} == {replica(2)}
     among[1] = among[1]._replace(replicas=5)
     assert replica(2) not in {place(1, 1, among, Random(seed))[0][0] for seed in range(20)}
 
 
 def test_disks_that_hardly_differ_leave_it_to_chance() -> None:
-    among = [Candidate(replica(node), f"host-{node}", 0, 0, (300 << 30) + node) for node in (1, 2, 3)]
+    among = [PlacementCandidate(replica(node), f"host-{node}", 0, 0, (300 << 30) + node) for node in (1, 2, 3)]
     assert {place(1, 1, among, Random(seed))[0][0] for seed in range(50)} == {each.replica for each in among}
 
 
 def test_a_new_broker_does_not_lead_all_of_a_new_topic() -> None:
-    among = [Candidate(replica(node), f"host-{node}", 300, 100) for node in range(1, 6)]
-    leaders = Counter(row[0] for row in place(60, 3, [*among, Candidate(replica(6), "host-6")], Random(1)))
+    among = [PlacementCandidate(replica(node), f"host-{node}", 300, 100) for node in range(1, 6)]
+    leaders = Counter(row[0] for row in place(60, 3, [*among, PlacementCandidate(replica(6), "host-6")], Random(1)))
     assert sorted(leaders.values()) == [10] * 6
-    single = [place(1, 3, [*among, Candidate(replica(6), "host-6")], Random(seed))[0][0] for seed in range(9)]
+    single = [place(1, 3, [*among, PlacementCandidate(replica(6), "host-6")], Random(seed))[0][0] for seed in range(9)]
     assert set(single) == {replica(6)}, "between equals the one that leads least"
 
 

@@ -13,9 +13,9 @@ from raftlog.errors import FormatError, InvalidArgument, OutcomeUnknown, TopicEx
 from raftlog.partitions.controller.machine import (
     AllocateProducerIds,
     Command,
+    CommandRequest,
     CreateTopic,
     DeleteTopic,
-    Request,
     decode_request,
     encode_request,
     request,
@@ -26,12 +26,12 @@ from raftlog.types import Index, NodeId
 from tests.controller.machine.fleet import BOOTSTRAP, cluster, contents, create, disk, register, replica, topic_id
 from tests.controller.machine.strategies import commands
 
-CREATION = Request(UUID(int=7), Index(3), create("t", 1, (1, 2, 3), (2, 3, 1), configs={"retention.ms": "5"}))
+CREATION = CommandRequest(UUID(int=7), Index(3), create("t", 1, (1, 2, 3), (2, 3, 1), configs={"retention.ms": "5"}))
 
 
 @given(commands, st.uuids(), st.integers(0, (1 << 63) - 1).map(Index))
 def test_a_request_comes_back_from_its_bytes(command: Command, request_id: UUID, basis: Index) -> None:
-    made = Request(request_id, basis, command)
+    made = CommandRequest(request_id, basis, command)
     body = encode_request(made)
     assert decode_request(body) == made
     assert decode_request(memoryview(body)) == made
@@ -66,7 +66,7 @@ def test_a_damaged_request_is_a_format_error_or_another_request(data: st.DataObj
     for _ in range(data.draw(st.integers(1, 3))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     try:
-        assert isinstance(decode_request(body), Request)
+        assert isinstance(decode_request(body), CommandRequest)
     except FormatError:
         return
 
@@ -76,7 +76,7 @@ def test_every_field_refuses_what_is_of_another_type() -> None:
     lists: list[Any] = [[], [1], {}, [[[]], [[]]], [[[[], b""]], [[0]]]]
     junk: list[Any] = [None, True, -1, 1 << 63, 1.5, *texts, *lists]
     for made in (CREATION.command, register(1), BOOTSTRAP, DeleteTopic("t", topic_id(1))):
-        envelope = msgpack.unpackb(encode_request(Request(UUID(int=1), Index(1), made)))
+        envelope = msgpack.unpackb(encode_request(CommandRequest(UUID(int=1), Index(1), made)))
         for place in range(len(envelope[5])):
             for value in junk:
                 packed = [*envelope[:5], [*envelope[5][:place], value, *envelope[5][place + 1 :]]]

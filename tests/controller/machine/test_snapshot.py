@@ -191,18 +191,18 @@ def test_a_damaged_piece_never_becomes_another_state(data: st.DataObject, level:
 
 _TELL = """
 from random import Random
-from raftlog.partitions.controller.machine import Candidate, place, snapshot_payloads
+from raftlog.partitions.controller.machine import PlacementCandidate, place, snapshot_payloads
 from raftlog.types import Index
 from tests.controller.machine.fleet import replica
 from tests.controller.machine.test_snapshot import busy
 state = busy().state
 print(state.state_hash().hex(), b"".join(snapshot_payloads(state, Index(1))).hex())
-print(place(9, 2, [Candidate(replica(node), f"h{node % 3}") for node in range(6)], Random(1)))
+print(place(9, 2, [PlacementCandidate(replica(node), f"h{node % 3}") for node in range(6)], Random(1)))
 """
 
 
 def test_hash_seeds_make_no_difference() -> None:
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     told = {
         subprocess.run(
             [sys.executable, "-c", _TELL],

@@ -19,7 +19,7 @@ from raftlog.partitions.controller.machine import (
     CreateTopic,
     DeleteTopic,
     GroupName,
-    Load,
+    ReplicaLoad,
     SetAssignment,
     controller_group_id,
 )
@@ -35,8 +35,8 @@ def test_a_topic_is_created_and_told_by_name_and_uuid() -> None:
     assert scribe.state.topic_by_id(topic_id(1)) is topic
     assert (topic.version, topic.created_index, topic.partition_count) == (version, version, 2)
     assert topic.configs == (("retention.ms", "5"),)
-    assert scribe.state.load(replica(2)) == Load(replicas=2, leaders=1)
-    assert scribe.state.load(replica(4)) == Load(replicas=1, leaders=0)
+    assert scribe.state.load(replica(2)) == ReplicaLoad(replicas=2, leaders=1)
+    assert scribe.state.load(replica(4)) == ReplicaLoad(replicas=1, leaders=0)
     assert scribe.state.groups_of(replica(4)) == [GroupName(topic_id(1), 1)]
     assert scribe.state.assignment(GroupName(topic_id(1), 1)).replicas == (replica(2), replica(3), replica(4))
 
@@ -134,8 +134,8 @@ def test_an_assignment_changes_by_compare_and_set() -> None:
     moved = Index(scribe.tell(SetAssignment(topic_id(1), 0, target, version)))
     assert isinstance(scribe.refused(SetAssignment(topic_id(1), 0, target, version)), VersionConflict)
     assert scribe.state.assignment(GroupName(topic_id(1), 0)).version == moved
-    assert scribe.state.load(replica(1)) == Load(replicas=1, leaders=1)
-    assert scribe.state.load(replica(4)) == Load(replicas=1, leaders=1)
+    assert scribe.state.load(replica(1)) == ReplicaLoad(replicas=1, leaders=1)
+    assert scribe.state.load(replica(4)) == ReplicaLoad(replicas=1, leaders=1)
     assert scribe.state.groups_of(replica(1)) == [GroupName(topic_id(1), 1)]
     assert scribe.state.groups_created_on(replica(1)) == [GroupName(topic_id(1), 0), GroupName(topic_id(1), 1)]
     scribe.tell(register(6, host="host-2"))

@@ -13,7 +13,7 @@ import pytest
 
 from raftlog.client import BrokerClient
 from raftlog.pipeline.sink.columns import Columns
-from raftlog.pipeline.sink.identity import Identity
+from raftlog.pipeline.sink.identity import WriteIdentity
 from raftlog.pipeline.sink.settings import SinkSettings
 from raftlog.pipeline.sink.writing import write_rows
 from tests.pipeline.spark.conftest import NewTopic
@@ -86,7 +86,7 @@ def fill(bootstrap: str, topic: str) -> None:
     numbers = [b"%d" % number for number in range(COUNT)]
     rows = pa.record_batch({"key": pa.array(numbers, pa.binary()), "value": pa.array(numbers, pa.binary())})
     settings = SinkSettings(tuple(bootstrap.split(",")), topic=topic)
-    write_rows([rows], Columns(key=0, value=1), settings, Identity("fill", 0, 0), "run")
+    write_rows([rows], Columns(key=0, value=1), settings, WriteIdentity("fill", 0, 0), "run")
 
 
 async def until(bootstrap: str, topic: str, count: int | None, driver: "subprocess.Popen[bytes]") -> None:

@@ -17,7 +17,7 @@ from raftlog.pipeline.errors import InputChanged
 from raftlog.pipeline.failures import told_plainly
 from raftlog.pipeline.sink import recorded_epoch
 from raftlog.pipeline.sink.columns import Columns
-from raftlog.pipeline.sink.identity import Identity
+from raftlog.pipeline.sink.identity import WriteIdentity
 from raftlog.pipeline.sink.marks import Beginning, Recorder
 from raftlog.pipeline.sink.settings import SinkSettings
 from raftlog.pipeline.sink.writing import write_rows
@@ -187,10 +187,10 @@ def test_the_leader_is_killed_while_rows_are_written(cluster: Cluster, new_topic
                 cluster.nodes[cluster.leader(topic, 0)].kill()
             yield batch
 
-    outcome = write_rows(disturbed(), Columns(value=0), settings, Identity("killed", 0, 0), "run")
+    outcome = write_rows(disturbed(), Columns(value=0), settings, WriteIdentity("killed", 0, 0), "run")
     assert outcome.rows == COUNT
-    again = write_rows(reversed(batches), Columns(value=0), settings, Identity("killed", 0, 0), "another run")
+    again = write_rows(reversed(batches), Columns(value=0), settings, WriteIdentity("killed", 0, 0), "another run")
     assert again.rows == COUNT
     with pytest.raises(InputChanged):
-        write_rows(batches[1:], Columns(value=0), settings, Identity("killed", 0, 0), "a third")
+        write_rows(batches[1:], Columns(value=0), settings, WriteIdentity("killed", 0, 0), "a third")
     assert values(bootstrap, topic) == ONCE

@@ -9,16 +9,16 @@ from uuid import UUID
 from raftlog.partitions.controller.machine import (
     Addresses,
     Bootstrap,
-    Broker,
+    CommandRequest,
     ControllerState,
     CreateTopic,
     GroupName,
     RegisterBroker,
-    Request,
+    RegisteredBroker,
     SetAssignment,
     UpdateBroker,
 )
-from raftlog.partitions.placement.balancing.layout import Place, Placed
+from raftlog.partitions.placement.balancing.layout import BrokerPlace, PlacedPartition
 from raftlog.partitions.placement.balancing.plan import Change, Failure, Wishes, plan
 from raftlog.raft import ReplicaId
 from raftlog.types import Index, NodeId
@@ -32,29 +32,33 @@ def replica(node: int) -> ReplicaId:
     return ReplicaId(NodeId(node), UUID(int=1_000 + node))
 
 
-def place(node: int, host: str | None = None, **how: bool) -> Place:
-    return Place(replica(node), host or f"host-{node}", **how)
+def place(node: int, host: str | None = None, **how: bool) -> BrokerPlace:
+    return BrokerPlace(replica(node), host or f"host-{node}", **how)
 
 
-def topic(number: int, rows: Iterable[Sequence[int]], **how: object) -> list[Placed]:
+def topic(number: int, rows: Iterable[Sequence[int]], **how: object) -> list[PlacedPartition]:
     """A topic with these replicas, which are also those of its creation."""
     created = [tuple(map(replica, row)) for row in rows]
     topic_id = UUID(int=number)
     return [
-        Placed(GroupName(topic_id, at), replicas, 1, created_on=replicas, **how)  # type: ignore[arg-type]
+        PlacedPartition(GroupName(topic_id, at), replicas, 1, created_on=replicas, **how)  # type: ignore[arg-type]
         for at, replicas in enumerate(created)
     ]
 
 
-def after(placed: Sequence[Placed], changes: Iterable[Change]) -> list[Placed]:
+def after(placed: Sequence[PlacedPartition], changes: Iterable[Change]) -> list[PlacedPartition]:
     """As it is once the changes were made."""
     new = {change.group: change.replicas for change in changes}
     return [each._replace(replicas=new.get(each.group, each.replicas)) for each in placed]
 
 
 def settled(
-    places: Sequence[Place], placed: Sequence[Placed], wishes: Wishes = CONTINUOUS, limit: int = 16, seed: int = 0
-) -> tuple[list[Placed], list[Failure], int]:
+    places: Sequence[BrokerPlace],
+    placed: Sequence[PlacedPartition],
+    wishes: Wishes = CONTINUOUS,
+    limit: int = 16,
+    seed: int = 0,
+) -> tuple[list[PlacedPartition], list[Failure], int]:
     """Plan and change until nothing is planned: the end, what could not be done, and the replicas that were moved."""
     random, now, moved = Random(seed), list(placed), 0
     for _ in range(PLANS_MAX):
@@ -67,17 +71,17 @@ def settled(
     raise AssertionError(f"something is planned still after {PLANS_MAX} plans")
 
 
-def nodes_of(placed: Iterable[Placed]) -> list[list[int]]:
+def nodes_of(placed: Iterable[PlacedPartition]) -> list[list[int]]:
     return [[each.node_id for each in one.replicas] for one in placed]
 
 
-def counts(placed: Iterable[Placed], nodes: Iterable[int]) -> dict[int, int]:
+def counts(placed: Iterable[PlacedPartition], nodes: Iterable[int]) -> dict[int, int]:
     """Replicas by broker."""
     found = Counter(node for row in nodes_of(placed) for node in row)
     return {node: found[node] for node in nodes}
 
 
-def led(placed: Iterable[Placed], nodes: Iterable[int]) -> dict[int, int]:
+def led(placed: Iterable[PlacedPartition], nodes: Iterable[int]) -> dict[int, int]:
     """Preferred leaders by broker."""
     found = Counter(row[0] for row in nodes_of(placed))
     return {node: found[node] for node in nodes}
@@ -106,13 +110,13 @@ class Controller:
 
     def apply(self, command: object) -> int:
         index = Index(self.state.applied_index + 1)
-        request = Request(UUID(int=int(index)), self.state.applied_index, command)  # type: ignore[arg-type]
+        request = CommandRequest(UUID(int=int(index)), self.state.applied_index, command)  # type: ignore[arg-type]
         return self.state.apply(request, index).result()
 
     def assign(self, name: GroupName, *nodes: int) -> int:
         version = self.state.assignment(name).version
         return self.apply(SetAssignment(TOPIC, name.partition, tuple(map(replica, nodes)), version))
 
-    def drain(self, node: int) -> Broker:
+    def drain(self, node: int) -> RegisteredBroker:
         self.apply(UpdateBroker(NodeId(node), replica(node).disk_uuid, True))
         return self.state.brokers[node]

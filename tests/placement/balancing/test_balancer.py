@@ -11,7 +11,7 @@ import pytest
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.controller.machine import AlterClusterConfig, ControllerState, GroupName, UpdateBroker
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.placement.balancing.report import Report
+from raftlog.partitions.placement.balancing.report import BalancerReport
 from raftlog.records import NewRecord, read_records
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.waiting import WITHIN_S, until
@@ -53,7 +53,7 @@ async def drain(broker: Broker, node: int, *, is_draining: bool = True) -> None:
     await broker.metadata.submit(UpdateBroker(row.node_id, row.disk_uuid, is_draining), deadline_in(10_000))
 
 
-async def report(broker: Broker) -> Report:
+async def report(broker: Broker) -> BalancerReport:
     return await broker.balancer.report(deadline_in(10_000))
 
 
@@ -224,7 +224,7 @@ async def test_a_broker_whose_replicas_have_no_other_place_says_so(three: Broker
     await looked(three[1], "ready")
 
 
-async def looked(broker: Broker, status: str) -> Report:
+async def looked(broker: Broker, status: str) -> BalancerReport:
     """The first report with this status."""
     async with asyncio.timeout(WITHIN_S):
         while (told := await report(broker)).status != status:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from raftlog.partitions.controller.machine import Broker, SetMaintenance, UpdateBroker
 from raftlog.partitions.controller.machine import GroupName as Name
+from raftlog.partitions.controller.machine import RegisteredBroker, SetMaintenance, UpdateBroker
 from raftlog.partitions.placement.balancing.availability import SETTLE_S, Availability
-from raftlog.partitions.placement.balancing.progress import Told, Way, summed
+from raftlog.partitions.placement.balancing.progress import HeldReplicas, Way, summed
 from raftlog.partitions.placement.balancing.removal import may_remove
 from raftlog.partitions.placement.balancing.report import BalancerSettings
 from raftlog.partitions.placement.balancing.tenure import (
@@ -25,9 +25,9 @@ SETTINGS = BalancerSettings()
 
 def told(
     held: int = 0, moving: dict[Name, Way] | None = None, arrived: tuple[Name, ...] = (), led: bytes = b""
-) -> Told:
+) -> HeldReplicas:
     found = {name.group_id.bytes: way for name, way in (moving or {}).items()}
-    return Told(held, found, [name.group_id.bytes for name in arrived], led)
+    return HeldReplicas(held, found, [name.group_id.bytes for name in arrived], led)
 
 
 # availability
@@ -172,13 +172,13 @@ def test_it_is_calm_once_brokers_and_topics_have_been_the_same_for_a_while() -> 
 
 
 @pytest.fixture
-def emptied() -> tuple[Controller, Broker]:
+def emptied() -> tuple[Controller, RegisteredBroker]:
     """A broker that was decommissioned, and to which nothing is assigned."""
     controller = Controller()
     return controller, controller.drain(4)
 
 
-def test_a_broker_goes_when_its_process_says_that_it_has_nothing(emptied: tuple[Controller, Broker]) -> None:
+def test_a_broker_goes_when_its_process_says_that_it_has_nothing(emptied: tuple[Controller, RegisteredBroker]) -> None:
     controller, broker = emptied
     there = {NodeId(1): told(3), NodeId(4): told(0)}
     assert may_remove(broker, controller.state, there, [replica(1)], is_settled=True)
@@ -192,7 +192,9 @@ def test_a_broker_goes_when_its_process_says_that_it_has_nothing(emptied: tuple[
     assert not may_remove(broker, controller.state, there, [replica(1)], is_settled=True)
 
 
-def test_a_broker_that_is_away_goes_when_all_partitions_do_without_it(emptied: tuple[Controller, Broker]) -> None:
+def test_a_broker_that_is_away_goes_when_all_partitions_do_without_it(
+    emptied: tuple[Controller, RegisteredBroker],
+) -> None:
     controller, broker = emptied
     first, second = FIRST.group_id.bytes, SECOND.group_id.bytes
 

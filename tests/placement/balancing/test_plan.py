@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftlog.partitions.placement.balancing.layout import Mode, Place, Placed
+from raftlog.partitions.placement.balancing.layout import BrokerMode, BrokerPlace, PlacedPartition
 from raftlog.partitions.placement.balancing.plan import Why, Wishes, plan
 from tests.placement.balancing.cluster import (
     CONTINUOUS,
@@ -26,7 +26,7 @@ FOUR = [*THREE, place(4)]
 SMALL = topic(1, [(1, 2, 3)] * 12)
 
 
-def planned(places: list[Place], placed: list[Placed], wishes: Wishes = CONTINUOUS, limit: int = 100):  # type: ignore[no-untyped-def]
+def planned(places: list[BrokerPlace], placed: list[PlacedPartition], wishes: Wishes = CONTINUOUS, limit: int = 100):  # type: ignore[no-untyped-def]
     return plan(places, placed, wishes, Random(1), limit)
 
 
@@ -76,8 +76,8 @@ def test_draining_comes_before_repair_before_hosts_before_evenness() -> None:
     assert Why.LEADERS not in whys, "it waits for the others"
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_a_draining_broker_is_emptied_in_every_mode(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", BrokerMode)
+def test_a_draining_broker_is_emptied_in_every_mode(mode: BrokerMode) -> None:
     places = [place(1, is_draining=True), *FOUR[1:]]
     end, failures, _ = settled(places, SMALL, Wishes(mode, evens=False))
     assert not failures
@@ -118,7 +118,7 @@ def test_why_a_broker_takes_nothing(how: dict[str, bool], words: str) -> None:
 
 def test_a_lost_broker_is_replaced_also_when_nothing_is_evened() -> None:
     places = [place(1, is_lost=True, is_available=False), *FOUR[1:]]
-    end, _, _ = settled(places, SMALL, Wishes(Mode.OFF, evens=False))
+    end, _, _ = settled(places, SMALL, Wishes(BrokerMode.OFF, evens=False))
     assert counts(end, [1]) == {1: 0}
 
 
@@ -134,8 +134,8 @@ def test_maintenance_keeps_its_places() -> None:
 
 def test_brokers_that_a_topic_knew_are_not_evened_when_only_new_ones_are_filled() -> None:
     uneven = topic(1, [(1,)] * 6 + [(2,)])
-    assert not planned([place(1), place(2)], uneven, Wishes(Mode.NODE_ADD))[0]
-    end, _, _ = settled([place(1), place(2), place(3)], uneven, Wishes(Mode.NODE_ADD))
+    assert not planned([place(1), place(2)], uneven, Wishes(BrokerMode.NODE_ADD))[0]
+    end, _, _ = settled([place(1), place(2), place(3)], uneven, Wishes(BrokerMode.NODE_ADD))
     assert counts(end, (1, 2, 3)) == {1: 3, 2: 1, 3: 3}
     end, _, _ = settled([place(1), place(2)], uneven)
     assert counts(end, (1, 2)) == {1: 4, 2: 3}
@@ -184,10 +184,10 @@ def test_what_somebody_else_has_placed_rests() -> None:
 
 def test_leaders_are_evened_over_others_where_the_ends_share_no_partition() -> None:
     placed = topic(1, [(1, 2), (1, 2), (1, 2), (2, 3)])
-    end, _, moved = settled(THREE, placed, Wishes(Mode.NODE_ADD))
+    end, _, moved = settled(THREE, placed, Wishes(BrokerMode.NODE_ADD))
     assert moved == 0
     assert spread(led(end, (1, 2, 3))) <= 1
-    assert planned(THREE, placed, Wishes(Mode.NODE_ADD, balances_leaders=False)) == ([], [])
+    assert planned(THREE, placed, Wishes(BrokerMode.NODE_ADD, balances_leaders=False)) == ([], [])
 
 
 def test_single_partitions_of_many_topics_are_led_by_all() -> None:
@@ -200,7 +200,7 @@ def test_single_partitions_of_many_topics_are_led_by_all() -> None:
 
 
 @st.composite
-def clusters(draw: st.DrawFn, one_broker_a_host: bool) -> tuple[list[Place], list[Placed]]:
+def clusters(draw: st.DrawFn, one_broker_a_host: bool) -> tuple[list[BrokerPlace], list[PlacedPartition]]:
     count = draw(st.integers(2, 7))
     hosts = (
         range(1, count + 1) if one_broker_a_host else draw(st.lists(st.integers(1, 4), min_size=count, max_size=count))
@@ -212,7 +212,7 @@ def clusters(draw: st.DrawFn, one_broker_a_host: bool) -> tuple[list[Place], lis
     by_host: dict[str, list[int]] = {}
     for each in places:
         by_host.setdefault(each.host, []).append(each.replica.node_id)
-    placed: list[Placed] = []
+    placed: list[PlacedPartition] = []
     for number in range(draw(st.integers(1, 4))):
         factor = draw(st.integers(1, min(3, len(by_host))))
         favoured = random.sample(sorted(by_host), random.randint(factor, len(by_host)))
@@ -224,14 +224,14 @@ def clusters(draw: st.DrawFn, one_broker_a_host: bool) -> tuple[list[Place], lis
     return places, placed
 
 
-def are_apart(places: list[Place], placed: list[Placed]) -> bool:
+def are_apart(places: list[BrokerPlace], placed: list[PlacedPartition]) -> bool:
     host = {each.replica.node_id: each.host for each in places}
     return all(len({host[node] for node in row}) == len(row) for row in nodes_of(placed))
 
 
 @settings(max_examples=150, deadline=None)
 @given(clusters(one_broker_a_host=True), st.integers(1, 20), st.integers(0, 5))
-def test_the_end_is_even(cluster: tuple[list[Place], list[Placed]], limit: int, seed: int) -> None:
+def test_the_end_is_even(cluster: tuple[list[BrokerPlace], list[PlacedPartition]], limit: int, seed: int) -> None:
     places, placed = cluster
     end, failures, _ = settled(places, placed, limit=limit, seed=seed)
     nodes = [each.replica.node_id for each in places]
@@ -243,9 +243,9 @@ def test_the_end_is_even(cluster: tuple[list[Place], list[Placed]], limit: int, 
 
 
 @settings(max_examples=150, deadline=None)
-@given(clusters(one_broker_a_host=False), st.integers(1, 20), st.integers(0, 5), st.sampled_from(Mode))
+@given(clusters(one_broker_a_host=False), st.integers(1, 20), st.integers(0, 5), st.sampled_from(BrokerMode))
 def test_every_plan_is_legal_and_planning_ends(
-    cluster: tuple[list[Place], list[Placed]], limit: int, seed: int, mode: Mode
+    cluster: tuple[list[BrokerPlace], list[PlacedPartition]], limit: int, seed: int, mode: BrokerMode
 ) -> None:
     places, placed = cluster
     random, wishes = Random(seed), Wishes(mode)
@@ -267,7 +267,7 @@ def test_every_plan_is_legal_and_planning_ends(
     assert nodes_of(end) == nodes_of(now)
 
 
-def measure(places: list[Place], placed: list[Placed]) -> tuple[int, ...]:
+def measure(places: list[BrokerPlace], placed: list[PlacedPartition]) -> tuple[int, ...]:
     """What falls with every plan."""
     bad = {each.replica.node_id for each in places if not each.stays}
     takes = [each.replica.node_id for each in places if each.takes_replicas]

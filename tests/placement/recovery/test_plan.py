@@ -4,8 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from raftlog.partitions.placement.recovery.plan import Places, Plan, make_plan
-from raftlog.partitions.placement.recovery.standings import Absent, LostEntry, Standing, packed, unpacked
+from raftlog.partitions.placement.recovery.plan import KnownPlaces, Plan, make_plan
+from raftlog.partitions.placement.recovery.standings import Absent, LostEntry, ReplicaStanding, packed, unpacked
 from raftlog.raft import EntryId, ReplicaId
 from raftlog.types import Index, NodeId, Term
 
@@ -29,16 +29,18 @@ def standing(
     lost: tuple[int, ...] | None = (),
     floor: EntryId | None = None,
     leads: bool = False,
-) -> Standing:
+) -> ReplicaStanding:
     """`lost` are offsets whose batches are damaged; `None` while it still looks."""
     damage = "bad" if lost is None or lost else None
     entries = None if lost is None else tuple(LostEntry(offset, offset + 1, "bad") for offset in lost)
     sides = (tuple(map(replica, voters)), tuple(map(replica, outgoing)))
-    return Standing(replica(node), last.term, leads, None, last, floor or last, 0, last.index, *sides, damage, entries)
+    return ReplicaStanding(
+        replica(node), last.term, leads, None, last, floor or last, 0, last.index, *sides, damage, entries
+    )
 
 
 def plan_of(
-    *standings: Standing,
+    *standings: ReplicaStanding,
     gone: tuple[int, ...] = (),
     without: tuple[int, ...] = (),
     untold: tuple[int, ...] = (),
@@ -52,13 +54,13 @@ def plan_of(
     def now(node: int) -> ReplicaId:
         return replica(node, 100 + node if node in gone else 0)
 
-    rows: dict[NodeId, Standing | Absent] = {
+    rows: dict[NodeId, ReplicaStanding | Absent] = {
         NodeId(node): Absent(now(node), node not in untold) for node in (*gone, *without, *untold)
     }
     rows |= {each.replica.node_id: each for each in standings}
     retired = {UUID(int=node) for node in gone}
     created, assigned = tuple(map(replica, ALL)), tuple(map(now, moved))
-    places = Places(created, assigned, tuple(map(now, sorted({*brokers, *moved}))), retired)
+    places = KnownPlaces(created, assigned, tuple(map(now, sorted({*brokers, *moved}))), retired)
     return make_plan(rows, places, NodeId(choice) if choice else None)
 
 
@@ -123,12 +125,15 @@ def test_a_majority_of_disks_that_were_replaced() -> None:
 
 
 def test_a_new_disk_that_is_away_may_be_a_member_already() -> None:
-    rows: dict[NodeId, Standing | Absent] = {NodeId(1): standing(1, lost=(5,)), NodeId(2): standing(2, lost=(5,))}
+    rows: dict[NodeId, ReplicaStanding | Absent] = {
+        NodeId(1): standing(1, lost=(5,)),
+        NodeId(2): standing(2, lost=(5,)),
+    }
     assigned = (replica(1), replica(2), replica(3, 103))
-    plan = make_plan(rows, Places(tuple(map(replica, ALL)), assigned, assigned, {UUID(int=3)}))
+    plan = make_plan(rows, KnownPlaces(tuple(map(replica, ALL)), assigned, assigned, {UUID(int=3)}))
     assert "node 3 does not answer" in refusal(plan)
     rows[NodeId(3)] = Absent(replica(3, 104), is_told=True)
-    plan = make_plan(rows, Places(tuple(map(replica, ALL)), assigned, assigned, {UUID(int=3)}))
+    plan = make_plan(rows, KnownPlaces(tuple(map(replica, ALL)), assigned, assigned, {UUID(int=3)}))
     assert "node 3 answers with another disk" in refusal(plan)
 
 
@@ -142,7 +147,7 @@ def test_one_that_has_not_made_its_first_replica_is_told_not_to() -> None:
     assert "node 3 does not answer" in refusal(plan_of(standing(1), untold=(2,)))
 
 
-def empty(node: int, disk: int = 0) -> Standing:
+def empty(node: int, disk: int = 0) -> ReplicaStanding:
     return standing(node, entry(0, 0), voters=())._replace(replica=replica(node, disk))
 
 

@@ -16,7 +16,7 @@ from raftlog.records import build_batch, read_records
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.replica.group import Committed, Group
-from raftlog.storage.roll import Member, Roll
+from raftlog.storage.roll import Roll, RollMember
 from raftlog.types import NodeId
 
 GROUP = uuid.UUID(int=77)
@@ -83,7 +83,7 @@ class Rig:
         return None if node is None else node.group(GROUP)
 
     def create(self) -> None:
-        members = tuple(Member(number, self.node(number).identity.disk_uuid) for number in self.machines)
+        members = tuple(RollMember(number, self.node(number).identity.disk_uuid) for number in self.machines)
         roll = Roll(GROUP, 1, 0, 0, -1, 1_000, 1, members)
         for machine in self.machines.values():
             machine.call(lambda node: node.create_group(roll))

@@ -9,7 +9,7 @@ from jepsen.simulation import SimulatedNetwork
 from jepsen.simulation.brokers.gossip_wire import GOSSIP_PORT, Pests, SimulatedWire, Ways
 from jepsen.simulation.brokers.wires import WiredLoop
 from jepsen.simulation.options import generator
-from raftlog.membership.wire import DATAGRAM_BYTES_MAX, Stream
+from raftlog.membership.wire import DATAGRAM_BYTES_MAX, GossipStream
 
 
 class Pair:
@@ -71,7 +71,7 @@ def test_gossip_is_cut_alone_or_with_the_connections_and_heals_with_them(pair: P
 def test_streams_carry_frames_there_and_back(pair: Pair) -> None:
     heard: list[Any] = []
 
-    async def echo(stream: Stream) -> None:
+    async def echo(stream: GossipStream) -> None:
         await stream.send(await stream.receive() * 2)
 
     async def ask() -> None:

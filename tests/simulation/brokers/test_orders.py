@@ -9,7 +9,7 @@ import pytest
 from jepsen.simulation.brokers.orders import GRACE_NS, Orders
 from jepsen.simulation.properties import GroupProperties, Replica
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.partitions.controller import Metadata
+from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import GroupName, SetAssignment, UpdateBroker
 from raftlog.raft import Configuration, Entry, EntryKind, ReplicaId
 from raftlog.types import Index, Term
@@ -37,7 +37,7 @@ class World:
         self.scribe = cluster(4)
         self.scribe.tell(create("orders", 1, (1, 2, 3)))
         self.orders = Orders()
-        self.orders.opened(LEADER, cast(Metadata, SimpleNamespace(state=self.scribe.state, group_id=CONTROLLER)))
+        self.orders.opened(LEADER, cast(ControllerHost, SimpleNamespace(state=self.scribe.state, group_id=CONTROLLER)))
         self.orders.applied(LEADER)
 
     def assign(self, *nodes: int) -> None:

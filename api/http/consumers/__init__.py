@@ -1,0 +1,1 @@
+"""Consumer instances over HTTP, as in the REST Proxy."""

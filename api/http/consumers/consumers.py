@@ -1,0 +1,135 @@
+"""Consumer instances as the REST Proxy's v2 has them: made, subscribed, assigned, deleted. Any broker takes any of it.
+
+What they read is in `consumer_records`; where they stand, in `consumer_offsets`.
+"""
+
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from aiohttp import web
+
+from raftlog.api.codes import EMPTY_REQUEST, INVALID_JSON
+from raftlog.api.http.groups.groups import with_coordinator
+from raftlog.api.http.json_fields import INT32_MAX, JsonFields
+from raftlog.api.http.records.produce import timeout_ms
+from raftlog.api.http.server.answers import json_answer, no_content
+from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.api.http.server.request_headers import base_url
+from raftlog.api.http.server.routing import HttpRouter, Target
+from raftlog.errors import InvalidConsumer
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.records.json_record import shown
+from raftlog.types import TopicPartition
+
+CONSUMERS = "/consumers/{group}"
+INSTANCE = CONSUMERS + "/instances/{instance}"
+PLACE = ("topic", "partition")
+PLACES_MAX = 5_000
+"""Topics or partitions in one request."""
+
+
+class ConsumerHandlers:
+    """POST /consumers/{group}; DELETE …/instances/{instance}; …/subscription; …/assignments."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker = broker
+        self._bodies = bodies
+
+    def add_to(self, router: HttpRouter) -> None:
+        router.add("POST", CONSUMERS, self.create, query=("timeout",))
+        router.add("DELETE", INSTANCE, self.delete, query=("timeout",))
+        router.add("POST", INSTANCE + "/subscription", self.subscribe, query=("timeout",))
+        router.add("GET", INSTANCE + "/subscription", self.subscription, query=("timeout",))
+        router.add("DELETE", INSTANCE + "/subscription", self.unsubscribe, query=("timeout",))
+        router.add("POST", INSTANCE + "/assignments", self.assign, query=("timeout",))
+        router.add("GET", INSTANCE + "/assignments", self.assignments, query=("timeout",))
+
+    async def create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """`{"name"?, "format"?, "auto.offset.reset"?, …}`, or no body at all."""
+        given: dict[str, Any] = await self._bodies.json_object_if_any(request) or {}
+        group, name = target.args[0], given.pop("name", None)
+        if name is None:
+            name = f"rest-consumer-{self._broker.node_id}-{uuid4()}"
+        elif type(name) is not str:
+            raise InvalidConsumer(f"the name of a consumer instance cannot be {shown(name)}: it is a string")
+        await self._broker.consumers.create(group, name, given, deadline=deadline_of(target))
+        response = json_answer({"instance_id": name, "base_uri": self._base_uri(request, group, name)})
+        return with_coordinator(response, self._broker, group)
+
+    def _base_uri(self, request: web.BaseRequest, group: str, name: str) -> str:
+        """Where the client came: every broker knows the instance."""
+        return f"{base_url(request)}/consumers/{quote(group, safe='')}/instances/{quote(name, safe='')}"
+
+    async def delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        await self._broker.consumers.delete(*instance_of(target), deadline=deadline_of(target))
+        return self._done(target)
+
+    async def subscribe(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """`{"topics": […]}` or `{"topic_pattern": "…"}`."""
+        body = JsonFields(await self._bodies.json_object(request), ("topics", "topic_pattern"))
+        topics, pattern = body.texts("topics"), body.maybe_text("topic_pattern")
+        if ("topics" in body) == (pattern is not None):
+            raise HttpProblem(INVALID_JSON, 'the body has either "topics" or "topic_pattern"')
+        if pattern is None and not topics:
+            raise HttpProblem(EMPTY_REQUEST, 'the list "topics" is empty; DELETE the subscription to read nothing')
+        check_count(len(topics), "topics")
+        await self._broker.consumers.subscribe(*instance_of(target), topics, pattern, deadline=deadline_of(target))
+        return self._done(target)
+
+    async def subscription(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        topics, pattern = await self._broker.consumers.subscription(*instance_of(target), deadline=deadline_of(target))
+        return self._answer({"topics": list(topics), "topic_pattern": pattern}, target)
+
+    async def unsubscribe(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        await self._broker.consumers.unsubscribe(*instance_of(target), deadline=deadline_of(target))
+        return self._done(target)
+
+    async def assign(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """`{"partitions": [{"topic", "partition"}]}`; an empty list lets go of all."""
+        body = JsonFields(await self._bodies.json_object(request), ("partitions",))
+        if "partitions" not in body:
+            raise HttpProblem(INVALID_JSON, 'the body has no list "partitions"')
+        partitions = places(body, "partitions")
+        await self._broker.consumers.assign(*instance_of(target), partitions, deadline=deadline_of(target))
+        return self._done(target)
+
+    async def assignments(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        found = await self._broker.consumers.assignment(*instance_of(target), deadline=deadline_of(target))
+        rows = [{"topic": topic, "partition": number} for topic, number in found]
+        return self._answer({"partitions": rows}, target)
+
+    def _answer(self, body: dict[str, Any], target: Target) -> web.Response:
+        return with_coordinator(json_answer(body), self._broker, target.args[0])
+
+    def _done(self, target: Target) -> web.Response:
+        return with_coordinator(no_content(), self._broker, target.args[0])
+
+
+def instance_of(target: Target) -> tuple[str, str]:
+    """Group and name of the path."""
+    group, name = target.args
+    return group, name
+
+
+def deadline_of(target: Target) -> Deadline:
+    return deadline_in(timeout_ms(target))
+
+
+def check_count(count: int, what: str) -> None:
+    """Raises `HttpProblem` for too many."""
+    if count > PLACES_MAX:
+        raise HttpProblem(EMPTY_REQUEST, f"{count} {what} in one request are too many; {PLACES_MAX} are possible")
+
+
+def place(row: JsonFields) -> TopicPartition:
+    return TopicPartition(row.text("topic"), row.whole("partition", 0, INT32_MAX))
+
+
+def places(body: JsonFields, name: str) -> list[TopicPartition]:
+    """A list of topics and partitions, which may be empty."""
+    rows = body.objects(name, PLACE, can_be_empty=True)
+    check_count(len(rows), "partitions")
+    return [place(row) for row in rows]

@@ -1,0 +1,163 @@
+"""A consumer instance's poll: GET of records, in the instance's own format.
+
+An answer has the records of several partitions, those of a partition in their order. The coordinator says which, and
+hands over the stored batches; they become JSON here, a long answer while it is written.
+
+    memory of an answer: the stored batches + one opened batch + one slice of records + one part in the connection
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from aiohttp import web
+
+from raftlog.api.codes import NOT_ACCEPTABLE
+from raftlog.api.http.consumers.consumers import INSTANCE, instance_of
+from raftlog.api.http.groups.groups import with_coordinator
+from raftlog.api.http.records.json_records import JsonRecords, joined
+from raftlog.api.http.server.answer_memory import AnswerMemory
+from raftlog.api.http.server.answers import answer_with
+from raftlog.api.http.server.ends import Ends
+from raftlog.api.http.server.media import Format, accepted_embedded
+from raftlog.api.http.server.paced_answer import PART_BYTES, copied_parts, send_parts
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.api.http.server.request_headers import header
+from raftlog.api.http.server.routing import HttpRouter, Target, query_int
+from raftlog.errors import MemoryBudgetExceeded, OffsetOutOfRange
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.consumers.delivering import MAX_BYTES_MAX
+from raftlog.partitions.consumers.results import Moved, PollDelivery
+from raftlog.partitions.consumers.settings import REQUEST_TIMEOUT_MS_MAX
+from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.types import Buffer, Offset
+
+MAX_BYTES_DEFAULT: Final = 1024 * 1024
+RESET_HEADER: Final = "X-Raftlog-Offset-Reset"
+_RESETS_MAX: Final = 20
+_FORMATS: Final = {"binary": Format.BINARY, "json": Format.JSON}
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+class NoPosition(OffsetOutOfRange):
+    """A partition in which the instance cannot go on by itself: its policy is `none`."""
+
+    def __init__(self, moved: Moved) -> None:
+        super().__init__(moved.at, moved.beginning, moved.end)
+        place = f"{moved.topic}/{moved.partition}"
+        why = f"offset {moved.at} of {place} is out of range" if moved.at >= 0 else f"nothing is committed in {place}"
+        self.args = (
+            f"{why}, and auto.offset.reset is none: POST a position; the log holds offsets {moved.beginning} to "
+            f"{moved.end} (exclusive)",
+        )
+
+
+class ConsumerRecordHandlers:
+    """GET /consumers/{group}/instances/{instance}/records."""
+
+    def __init__(self, broker: Broker, ends: Ends, answers: MemoryBudget) -> None:
+        self._broker, self._ends, self._answers = broker, ends, answers
+
+    def add_to(self, router: HttpRouter) -> None:
+        router.add("GET", INSTANCE + "/records", self.poll, query=("timeout", "max_bytes"), has_head=False)
+
+    async def poll(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """`?timeout=&max_bytes=`; the instance's own timeout is not exceeded."""
+        accepted = accepted_embedded(header(request, "Accept"))
+        formats = [name for name, format_ in _FORMATS.items() if format_ in accepted]
+        wait_ms = min(query_int(target, "timeout", REQUEST_TIMEOUT_MS_MAX, 0, _INT64_MAX), REQUEST_TIMEOUT_MS_MAX)
+        max_bytes = min(query_int(target, "max_bytes", MAX_BYTES_DEFAULT, 1, _INT64_MAX), MAX_BYTES_MAX)
+        with AnswerMemory(self._answers, is_forced=True) as memory:
+            if not memory.has_room:
+                self._answers.refused += 1
+                raise MemoryBudgetExceeded(
+                    f"all {self._answers.limit} bytes of memory for answers are in use (--memory-budget-bytes); "
+                    "nothing was read, try again"
+                )
+            # Once positions have moved the answer cannot be refused any more.
+            delivery = await self._unless_gone(request, target, wait_ms, memory.promise(max_bytes), formats)
+            memory.end_promise()
+            memory.add(sum(len(batch) for piece in delivery.pieces for batch in piece.batches))
+            return await self._answer(request, target, accepted, formats, delivery, memory)
+
+    async def _answer(
+        self,
+        request: web.BaseRequest,
+        target: Target,
+        accepted: Mapping[Format, str],
+        formats: Sequence[str],
+        delivery: PollDelivery,
+        memory: AnswerMemory,
+    ) -> web.StreamResponse:
+        if delivery.format not in formats:
+            raise HttpProblem(
+                NOT_ACCEPTABLE,
+                f"this instance answers {_FORMATS[delivery.format].value}, which Accept does not allow; "
+                "nothing was read",
+            )
+        for moved in delivery.moved:
+            if moved.to is None:
+                raise NoPosition(moved)
+        content_type, resets = accepted[_FORMATS[delivery.format]], _resets(delivery.moved)
+        async with aclosing(self._parts(delivery, memory)) as parts:
+            begin = [part async for part in _first(parts, 2)]
+            response = with_coordinator(answer_with(begin[0], content_type, resets), self._broker, target.args[0])
+            if len(begin) == 1:
+                return response
+            headers = {name: response.headers[name] for name in response.headers if name != "Content-Length"}
+            return await send_parts(request, 200, headers, _behind(begin, parts))
+
+    async def _unless_gone(
+        self, request: web.BaseRequest, target: Target, wait_ms: int, max_bytes: int, formats: Sequence[str]
+    ) -> PollDelivery:
+        """Whoever hangs up takes no records along."""
+        polling = self._broker.consumers.poll(
+            *instance_of(target), wait_ms=wait_ms, max_bytes=max_bytes, formats=formats
+        )
+        poll = asyncio.get_running_loop().create_task(polling)
+        try:
+            await asyncio.wait((poll, self._ends.gone(request)), return_when=asyncio.FIRST_COMPLETED)
+            return poll.result() if poll.done() else PollDelivery(formats[0])
+        finally:
+            poll.cancel()
+
+    async def _parts(self, delivery: PollDelivery, memory: AnswerMemory) -> AsyncGenerator[bytes]:
+        """The JSON array in parts of about `PART_BYTES`."""
+        waiting: list[Buffer] = [b"["]
+        size, separator = 0, b""
+        for piece in delivery.pieces:
+            encoder = JsonRecords(piece.topic, piece.partition, _FORMATS[delivery.format], self._broker.opener, memory)
+            for batch in piece.batches:
+                async with aclosing(encoder.slices(batch, piece.offset, piece.end)) as slices:
+                    async for slice_ in slices:
+                        waiting += (separator, joined(slice_, b","))
+                        size, separator = size + len(waiting[-1]), b","
+                        if size >= PART_BYTES:
+                            async for part in copied_parts(waiting):
+                                yield part
+                            waiting, size = [], 0
+                        await asyncio.sleep(0)
+        waiting.append(b"]")
+        yield b"".join(waiting)
+
+
+async def _first(parts: AsyncGenerator[bytes], count: int) -> AsyncGenerator[bytes]:
+    while count and (part := await anext(parts, None)) is not None:
+        yield part
+        count -= 1
+
+
+async def _behind(begin: Sequence[bytes], parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    for part in begin:
+        yield part
+    async for part in parts:
+        yield part
+
+
+def _resets(moved: Sequence[Moved]) -> dict[str, str]:
+    """Where the reset policy went on elsewhere: `topic/partition from->to`."""
+    if not moved:
+        return {}
+    shown = [f"{each.topic}/{each.partition} {each.at}->{Offset(each.to or 0)}" for each in moved[:_RESETS_MAX]]
+    return {RESET_HEADER: ", ".join(shown)}

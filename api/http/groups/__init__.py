@@ -1,0 +1,1 @@
+"""Consumer groups over HTTP: membership, offsets, and what operators see."""

@@ -1,0 +1,185 @@
+"""Membership of groups: Kafka's join, sync, heartbeat and leave over HTTP.
+
+Subscriptions and assignments are Kafka's own bytes, as base64, and nobody here looks into them. Three of the four wait:
+a join for the others, a sync for the leader, a heartbeat for a rebalance. When the server stops they are answered at
+once, so that members go to another broker; when the client hangs up nobody waits any more.
+"""
+
+import asyncio
+import base64
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+from aiohttp import web
+
+from raftlog.api.codes import status_and_code
+from raftlog.api.http.groups.groups import with_coordinator
+from raftlog.api.http.json_fields import INT32_MAX, JsonFields
+from raftlog.api.http.records.produce import timeout_ms
+from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.ends import Ends
+from raftlog.api.http.server.routing import HttpRouter, Target
+from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.groups.records import Protocol
+from raftlog.partitions.groups.requests import GroupHeartbeat, Join, Joined, Leave, MemberToLeave, Sync
+from raftlog.partitions.groups.results import Left
+
+T = TypeVar("T")
+
+HEARTBEAT_WAIT_MS_MAX: Final = 30_000
+_SESSION_MS: Final = 10_000
+_REBALANCE_MS: Final = 60_000
+_GROUP = "/groups/{group}"
+_JOIN = (
+    "member_id",
+    "instance_id",
+    "client_id",
+    "session_timeout_ms",
+    "rebalance_timeout_ms",
+    "protocol_type",
+    "protocols",
+    "assigned_by",
+)
+_MEMBER = ("member_id", "generation", "instance_id")
+
+
+class GroupMembershipHandlers:
+    """POST /groups/{group}/join, /sync, /heartbeat, /leave."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader, ends: Ends) -> None:
+        self._broker = broker
+        self._bodies = bodies
+        self._ends = ends
+
+    def add_to(self, router: HttpRouter) -> None:
+        router.add("POST", _GROUP + "/join", self.join)
+        router.add("POST", _GROUP + "/sync", self.sync)
+        router.add("POST", _GROUP + "/heartbeat", self.heartbeat)
+        router.add("POST", _GROUP + "/leave", self.leave)
+
+    async def join(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Answered when the join phase is over, or with 50304 at the deadline. A new member is forgotten then."""
+        body = JsonFields(await self._bodies.json_object(request), _JOIN)
+        group = target.args[0]
+        join = _join(group, body, request.remote or "")
+        joined = await self._unless_over(
+            request,
+            self._broker.groups.join(join, deadline=deadline_in(timeout_ms(target))),
+            OutcomeUnknown(f"this broker stops, and a member may have joined {group}; join again at another broker"),
+        )
+        assert isinstance(joined, Joined), f"{joined} is only for those that ask for an id first"
+        return self._answer(
+            group,
+            {
+                "member_id": joined.member_id,
+                "generation": joined.generation,
+                "protocol": joined.protocol,
+                "leader": joined.leader,
+                "members": [
+                    {"member_id": member_id, "instance_id": instance_id, "metadata": _text(metadata)}
+                    for member_id, instance_id, metadata in joined.members
+                ],
+            },
+        )
+
+    async def sync(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Answered when the leader of the group has assigned."""
+        body = JsonFields(await self._bodies.json_object(request), (*_MEMBER, "assignments"))
+        group = target.args[0]
+        assignments = tuple(
+            (row.text("member_id"), row.data("assignment"))
+            for row in body.objects("assignments", ("member_id", "assignment"), can_be_empty=True)
+        )
+        sync = Sync(group, *_member(body), assignments)
+        synced = await self._unless_over(
+            request,
+            self._broker.groups.sync(sync, deadline=deadline_in(timeout_ms(target))),
+            OutcomeUnknown(f"this broker stops, and {group} may have been assigned; sync again at another broker"),
+        )
+        return self._answer(
+            group,
+            {
+                "assignment": _text(synced.assignment),
+                "generation": synced.generation,
+                "protocol": synced.protocol,
+            },
+        )
+
+    async def heartbeat(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """The deadline counts from the end of `wait_ms`."""
+        body = JsonFields(await self._bodies.json_object(request), (*_MEMBER, "wait_ms"))
+        group = target.args[0]
+        wait_ms = body.whole("wait_ms", 0, HEARTBEAT_WAIT_MS_MAX, default=0)
+        heartbeat = GroupHeartbeat(group, *_member(body), wait_ms)
+        await self._unless_over(
+            request,
+            self._broker.groups.heartbeat(heartbeat, deadline=deadline_in(wait_ms + timeout_ms(target))),
+            Unavailable("this broker stops; send heartbeats to another one"),
+        )
+        return self._answer(group, {})
+
+    async def leave(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """What became of each of the members, in their order."""
+        body = JsonFields(await self._bodies.json_object(request), ("members",))
+        group = target.args[0]
+        members = tuple(
+            MemberToLeave(row.text("member_id", ""), row.maybe_text("instance_id"))
+            for row in body.objects("members", ("member_id", "instance_id"))
+        )
+        left = await self._broker.groups.leave(Leave(group, members), deadline=deadline_in(timeout_ms(target)))
+        return self._answer(group, {"members": [_left(row) for row in left]})
+
+    def _answer(self, group: str, fields: dict[str, Any]) -> web.Response:
+        return with_coordinator(json_answer(fields), self._broker, group)
+
+    async def _unless_over(self, request: web.BaseRequest, waiting: Coroutine[Any, Any, T], error: RaftlogError) -> T:
+        """What it gives; raises `error` as soon as the server stops, and when the client has hung up: a join that is
+        answered to nobody would make a member that the others wait for."""
+        task = asyncio.ensure_future(waiting)
+        try:
+            over = self._ends.stopping, self._ends.gone(request)
+            await asyncio.wait((task, *over), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise error
+        finally:
+            task.cancel()
+
+
+def _join(group: str, body: JsonFields, host: str) -> Join:
+    return Join(
+        group,
+        body.text("member_id", ""),
+        tuple(
+            Protocol(row.text("name"), row.data("metadata")) for row in body.objects("protocols", ("name", "metadata"))
+        ),
+        body.text("protocol_type", "consumer"),
+        body.maybe_text("instance_id"),
+        body.text("client_id", ""),
+        host,
+        body.whole("session_timeout_ms", 1, INT32_MAX, default=_SESSION_MS),
+        body.whole("rebalance_timeout_ms", 1, INT32_MAX, default=_REBALANCE_MS),
+        body.choice("assigned_by", "leader", "broker") == "leader",
+        can_skip_assignment=True,  # over HTTP a leader has to know that it leads, for it looks after topics
+    )
+
+
+def _member(body: JsonFields) -> tuple[str, int, str | None]:
+    return body.text("member_id"), body.whole("generation", 0, INT32_MAX), body.maybe_text("instance_id")
+
+
+def _left(row: Left) -> dict[str, object]:
+    error = row.error
+    return {
+        "member_id": row.member_id,
+        "instance_id": row.instance_id,
+        "error_code": None if error is None else status_and_code(error)[1],
+        "error": None if error is None else str(error),
+    }
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()

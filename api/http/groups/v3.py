@@ -1,0 +1,125 @@
+"""Consumer groups as Confluent's v3 API has them: who is in them, how far behind they are; and deleting one."""
+
+from aiohttp import web
+
+from raftlog.api.codes import NOT_FOUND, UNKNOWN_V3
+from raftlog.api.http.clusters import in_this_cluster
+from raftlog.api.http.groups.groups import with_coordinator
+from raftlog.api.http.groups.v3_shapes import GroupShapes, assigned
+from raftlog.api.http.records.produce import timeout_ms
+from raftlog.api.http.server.answers import json_answer, no_content
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.api.http.server.request_headers import base_url
+from raftlog.api.http.server.routing import HttpRouter, Target, partition_number
+from raftlog.api.http.v3_shapes import Json, cluster_url, many
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.groups.results import MemberDescription, PartitionLag
+
+_GROUPS = "/v3/clusters/{cluster}/consumer-groups"
+_GROUP = _GROUPS + "/{group}"
+_CONSUMER = _GROUP + "/consumers/{consumer}"
+_PARTITION = "/{topic}/partitions/{partition}"
+
+
+class GroupV3Handlers:
+    """Everything below /v3/clusters/{cluster}/consumer-groups."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def add_to(self, router: HttpRouter) -> None:
+        for method, pattern, handler in (
+            ("GET", _GROUPS, self.groups),
+            ("GET", _GROUP, self.group),
+            ("DELETE", _GROUP, self.delete),
+            ("GET", _GROUP + "/consumers", self.consumers),
+            ("GET", _CONSUMER, self.consumer),
+            ("GET", _CONSUMER + "/assignments", self.assignments),
+            ("GET", _CONSUMER + "/assignments" + _PARTITION, self.assignment),
+            ("GET", _GROUP + "/lag-summary", self.lag_summary),
+            ("GET", _GROUP + "/lags", self.lags),
+            ("GET", _GROUP + "/lags" + _PARTITION, self.lag),
+        ):
+            router.add(method, pattern, in_this_cluster(self._broker, handler))
+
+    async def groups(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        shapes = self._shapes(request)
+        listings = await self._broker.groups.listings(deadline=_deadline(target))
+        return json_answer(
+            many("KafkaConsumerGroupList", shapes.groups_url, [shapes.group(listing) for listing in listings])
+        )
+
+    async def group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        group = target.args[1]
+        described = await self._broker.groups.describe(group, deadline=_deadline(target))
+        return self._answer(group, self._shapes(request).group(described))
+
+    async def delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        await self._broker.groups.delete(target.args[1], deadline=_deadline(target))
+        return no_content()
+
+    async def consumers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        shapes, group = self._shapes(request), target.args[1]
+        described = await self._broker.groups.describe(group, deadline=_deadline(target))
+        data = [shapes.consumer(group, member) for member in described.members]
+        return self._answer(group, many("KafkaConsumerList", shapes.url(group) + "/consumers", data))
+
+    async def consumer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        member = await self._member(target)
+        return self._answer(target.args[1], self._shapes(request).consumer(target.args[1], member))
+
+    async def assignments(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        shapes, group = self._shapes(request), target.args[1]
+        member = await self._member(target)
+        url = shapes.consumer(group, member)["assignments"]["related"]
+        data = [shapes.assignment(group, member.member_id, *place) for place in assigned(member)]
+        return self._answer(group, many("KafkaConsumerAssignmentList", url, data))
+
+    async def assignment(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        _, group, member_id, topic, number = target.args
+        place = (topic, partition_number(number))
+        if place not in assigned(await self._member(target)):
+            raise HttpProblem(UNKNOWN_V3, f"member {member_id} of group {group} does not have {topic}/{number}")
+        return self._answer(group, self._shapes(request).assignment(group, member_id, *place))
+
+    async def lag_summary(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        group = target.args[1]
+        return self._answer(group, self._shapes(request).lag_summary(group, await self._lags(target)))
+
+    async def lags(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        shapes, group = self._shapes(request), target.args[1]
+        data = [shapes.lag(group, found) for found in await self._lags(target)]
+        return self._answer(group, many("KafkaConsumerLagList", shapes.url(group) + "/lags", data))
+
+    async def lag(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        _, group, topic, number = target.args
+        partition = partition_number(number)
+        found = next(
+            (lag for lag in await self._lags(target) if (lag.topic, lag.partition) == (topic, partition)), None
+        )
+        if found is None:
+            raise HttpProblem(UNKNOWN_V3, f"group {group} has committed nothing in {topic}/{partition}")
+        return self._answer(group, self._shapes(request).lag(group, found))
+
+    async def _member(self, target: Target) -> MemberDescription:
+        group, member_id = target.args[1:3]
+        described = await self._broker.groups.describe(group, deadline=_deadline(target))
+        found = next((member for member in described.members if member.member_id == member_id), None)
+        if found is None:
+            raise HttpProblem(NOT_FOUND, f"group {group} has no member {member_id!r}")
+        return found
+
+    async def _lags(self, target: Target) -> list[PartitionLag]:
+        return await self._broker.groups.lag(target.args[1], deadline=_deadline(target))
+
+    def _shapes(self, request: web.BaseRequest) -> GroupShapes:
+        cluster_id = self._broker.cluster_id
+        return GroupShapes(cluster_url(base_url(request), cluster_id), cluster_id)
+
+    def _answer(self, group: str, fields: Json) -> web.Response:
+        return with_coordinator(json_answer(fields), self._broker, group)
+
+
+def _deadline(target: Target) -> Deadline:
+    return deadline_in(timeout_ms(target))

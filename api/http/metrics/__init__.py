@@ -1,0 +1,1 @@
+"""`GET /metrics`: one module for each family of metrics."""

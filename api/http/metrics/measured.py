@@ -1,0 +1,46 @@
+"""What the HTTP server counts of its requests: answers by status, and how long they took by what was asked for.
+
+    class of a request: what its handlers are for; `stream` for tails and for answers to streams of lines, which last as
+    long as their clients want; a large answer (`PacedResponse`) is measured up to its head
+
+One addition and one bucket for each request. Kept by the app, shown by `metrics_http`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import web
+
+from raftlog.api.http.server.paced_answer import PacedResponse
+from raftlog.runtime.histogram import Histogram, stopwatch
+from raftlog.runtime.memory_budget import MemoryBudget
+
+STREAM: Final = "stream"
+UNKNOWN: Final = "unknown"
+"""No handler was found, or it failed before there was an answer."""
+
+
+class HttpMeasured:
+    """Answers so far. The classes are few and fixed: those of the handlers."""
+
+    def __init__(self, memory: Mapping[str, MemoryBudget] | None = None) -> None:
+        self.memory = memory or {}
+        """The shares of the memory budget, by name."""
+        self.responses: dict[int, int] = {200: 0}
+        """By status."""
+        self.times: dict[str, Histogram] = {}
+        """By class, from the head of the request to the end of its handler."""
+
+    def note(self, kind: str, began: float, response: web.StreamResponse) -> None:
+        """A request of this class, whose head was read at `began`, was answered."""
+        status = response.status
+        self.responses[status] = self.responses.get(status, 0) + 1
+        until = stopwatch()
+        if isinstance(response, PacedResponse):
+            until = response.began or until
+        elif not isinstance(response, web.Response):
+            kind = STREAM
+        times = self.times.get(kind)
+        if times is None:
+            times = self.times[kind] = Histogram()
+        times.observe(until - began)

@@ -1,0 +1,109 @@
+"""What `/metrics` answers: numbers that others count, as text for Prometheus. Nothing is kept here.
+
+`SOURCES` is where a part of the broker brings in its own: a function in a `metrics_….py` beside this, from the broker
+to metric families. A source is asked in one turn of the loop, so it may look at dozens of things, not at thousands:
+what stands for every partition is `metrics_partitions`' business. Between two families, and within a long one after
+`_SLICE` samples, others have the loop. Scrapes that come at the same time share one rendering.
+
+Names follow Prometheus: `raftlog_`, then what is counted, its unit, and `_total` for counters. Labels come from small
+fixed sets, or are bounded by settings; their escaping is the library's.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Final, TypeAlias
+
+from prometheus_client.core import Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from raftlog.api.http.metrics.broker import broker_families, figures_families
+from raftlog.api.http.metrics.gossip import gossip_families
+from raftlog.api.http.metrics.groups import group_families, group_totals
+from raftlog.api.http.metrics.http import http_families
+from raftlog.api.http.metrics.measured import HttpMeasured
+from raftlog.api.http.metrics.partitions import partition_families
+from raftlog.api.http.metrics.process import process_families
+from raftlog.api.http.metrics.rpc import rpc_families
+from raftlog.partitions.broker import Broker
+
+Source: TypeAlias = Callable[[Broker], Iterable[Metric]]
+SOURCES: Final[tuple[Source, ...]] = (
+    broker_families,
+    group_totals,
+    process_families,
+    rpc_families,
+    gossip_families,
+)
+_SLICE: Final = 250
+"""Samples that are written in one turn of the loop, about a millisecond's work."""
+
+
+class _Families(Collector):
+    """Some families, for the library's function that writes them."""
+
+    def __init__(self, *families: Metric) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+class Metrics:
+    """Of one broker and the HTTP server in front of it."""
+
+    def __init__(self, broker: Broker, http: HttpMeasured, partitions_max: int) -> None:
+        self._broker, self._http, self._partitions_max = broker, http, partitions_max
+        self._rendering: asyncio.Task[bytes] | None = None
+
+    async def render(self) -> tuple[bytes, str]:
+        """The text and its content type."""
+        if self._rendering is None:
+            self._rendering = asyncio.get_running_loop().create_task(self._render(), name="metrics")
+            self._rendering.add_done_callback(self._rendered)
+        return await asyncio.shield(self._rendering), "text/plain"
+
+    def _rendered(self, _: "asyncio.Task[bytes]") -> None:
+        self._rendering = None
+
+    async def _render(self) -> bytes:
+        pieces: list[bytes] = []
+        last = ""
+        async for family in self._families():
+            for part in _parts(family):
+                text = generate_latest(_Families(part))
+                pieces.append(_without_head(text) if part.name == last else text)
+                last = part.name
+                await asyncio.sleep(0)
+        return b"".join(pieces)
+
+    async def _families(self) -> AsyncIterator[Metric]:
+        for source in SOURCES:
+            for family in source(self._broker):
+                yield family
+        for family in http_families(self._http):
+            yield family
+        figures = await self._broker.measuring.look()
+        for family in figures_families(figures):
+            yield family
+        for family in group_families(await self._broker.groups.look(self._partitions_max)):
+            yield family
+        for family in partition_families(figures.replicas, self._partitions_max):
+            yield family
+
+
+def _parts(family: Metric) -> Iterator[Metric]:
+    """The family in pieces of `_SLICE` samples."""
+    samples = family.samples
+    if len(samples) <= _SLICE:
+        yield family
+        return
+    for at in range(0, len(samples), _SLICE):
+        part = Metric(family.name, family.documentation, family.type, family.unit)
+        part.samples = samples[at : at + _SLICE]
+        yield part
+
+
+def _without_head(text: bytes) -> bytes:
+    """Without the two lines that describe the family: it is being continued."""
+    return text.split(b"\n", 2)[2]

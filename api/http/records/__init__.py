@@ -1,0 +1,1 @@
+"""Records over HTTP: produce, fetch, streams and tails, in all formats."""

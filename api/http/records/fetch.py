@@ -1,0 +1,150 @@
+"""GET of records: by offset with long poll, as JSON or as stored, or as a tail of lines; and a partition's offsets."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from aiohttp import web
+
+from raftlog.api.http.records.json_records import Encoded, JsonRecords
+from raftlog.api.http.records.produce import LEADER_HEADER, TOPIC_ID_HEADER, timeout_ms
+from raftlog.api.http.records.tail import Tails
+from raftlog.api.http.server.answer_memory import AnswerMemory
+from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.ends import Ends
+from raftlog.api.http.server.media import Format, accepted_format
+from raftlog.api.http.server.paced_answer import send_body
+from raftlog.api.http.server.request_headers import header
+from raftlog.api.http.server.routing import HttpRouter, Target, flag, partition_number, query_int
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.results import Fetched
+from raftlog.records import read_header
+from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.types import Buffer
+
+OFFSET_MAX = (1 << 63) - 1
+TIMEOUT_MS_DEFAULT = 1_000
+MAX_BYTES_DEFAULT = 1024 * 1024
+
+
+class _Options(NamedTuple):
+    offset: int
+    timeout_ms: int
+    max_bytes: int
+    min_bytes: int
+
+
+class FetchHandlers:
+    """GET /topics/{topic}/partitions/{partition}/records and …/offsets."""
+
+    def __init__(self, broker: Broker, ends: Ends, answers: MemoryBudget) -> None:
+        self._broker, self._answers = broker, answers
+        self._tails = Tails(broker, ends, answers)
+
+    def add_to(self, router: HttpRouter) -> None:
+        router.add("GET", "/topics/{topic}/partitions/{partition}/records", self.fetch)
+        router.add("GET", "/topics/{topic}/partitions/{partition}/offsets", self.offsets)
+
+    async def fetch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """`?offset=&timeout=&max_bytes=&min_bytes=`; only the offset is required.
+
+        Stored batches come as they are, so the first may begin below the offset. JSON begins at the offset and ends
+        when the answer has `max_bytes`, at least with one record: what compaction has left without any is passed over.
+        """
+        topic, partition = target.args[0], partition_number(target.args[1])
+        format_, content_type = accepted_format(header(request, "Accept"))
+        if format_ is Format.NDJSON:
+            return await self._tails.serve(request, target, partition, self._leader(topic, partition))
+        settings = self._broker.settings
+        options = _Options(
+            query_int(target, "offset", None, 0, OFFSET_MAX),
+            min(query_int(target, "timeout", TIMEOUT_MS_DEFAULT, 0, OFFSET_MAX), settings.fetch_wait_ms_max),
+            min(query_int(target, "max_bytes", MAX_BYTES_DEFAULT, 1, OFFSET_MAX), settings.fetch_bytes_max),
+            query_int(target, "min_bytes", 1, 0, OFFSET_MAX),
+        )
+        deadline = deadline_in(options.timeout_ms)
+        with AnswerMemory(self._answers) as memory:
+            fetched = await self._fetch(topic, partition, options, deadline, memory)
+            if format_ is Format.BATCHES:
+                body: Sequence[Buffer] = fetched.batches
+                next_offset = read_header(fetched.batches[-1]).next_offset if fetched.batches else options.offset
+            else:
+                encoder = JsonRecords(topic, partition, format_, self._broker.opener, memory)
+                parts = await encoder.encode(fetched.batches, options.offset, memory.room(options.max_bytes))
+                while not parts and fetched.batches:
+                    options = options._replace(offset=encoder.next_offset)
+                    memory.release()
+                    fetched = await self._fetch(topic, partition, options, deadline, memory)
+                    parts = await encoder.encode(fetched.batches, options.offset, memory.room(options.max_bytes))
+                next_offset = encoder.next_offset
+                body = _array(parts)
+                memory.remove(sum(map(len, fetched.batches)))
+                fetched = fetched._replace(batches=[])
+            headers = _bounds(fetched, next_offset) | self._leader(topic, partition)
+            return await send_body(request, body, content_type, headers)
+
+    async def _fetch(
+        self, topic: str, partition: int, options: _Options, deadline: Deadline, memory: AnswerMemory
+    ) -> Fetched:
+        """Batches for which memory is taken. Raises `MemoryBudgetExceeded` when there is none for the first."""
+        fetched = await self._fetch_at_most(topic, partition, options, deadline, memory.room(options.max_bytes))
+        if memory.maybe_add(sum(map(len, fetched.batches))):
+            return fetched
+        # Others took memory while this one waited for records.
+        del fetched
+        fetched = await self._fetch_at_most(topic, partition, options, deadline, memory.room(options.max_bytes))
+        memory.add(sum(map(len, fetched.batches)))
+        return fetched
+
+    async def _fetch_at_most(
+        self, topic: str, partition: int, options: _Options, deadline: Deadline, max_bytes: int
+    ) -> Fetched:
+        return await self._broker.fetch(
+            topic,
+            partition,
+            options.offset,
+            max_bytes=max_bytes,
+            min_bytes=options.min_bytes,
+            deadline=deadline,
+        )
+
+    def _leader(self, topic: str, partition: int) -> dict[str, str]:
+        leader = self._broker.leader_address(topic, partition)
+        return {} if leader is None else {LEADER_HEADER: leader}
+
+    async def offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """`{"beginning_offset", "end_offset"}`, and with `?timestamp=` also the first record from then on.
+
+        `?linearizable=true`: nothing that was acknowledged before the request is missing.
+        """
+        topic, partition = target.args[0], partition_number(target.args[1])
+        deadline = deadline_in(timeout_ms(target))
+        is_linearizable = flag(target, "linearizable")
+        beginning, end = await self._broker.offsets(topic, partition, linearizable=is_linearizable, deadline=deadline)
+        body: dict[str, int | None] = {"beginning_offset": beginning, "end_offset": end}
+        if "timestamp" in target.query:
+            timestamp = query_int(target, "timestamp", None, 0, OFFSET_MAX)
+            found = await self._broker.offset_for_timestamp(topic, partition, timestamp, deadline=deadline)
+            body["offset"], body["timestamp"] = found or (None, None)
+        return json_answer(body)
+
+
+def _array(parts: Sequence[Encoded]) -> list[Buffer]:
+    """A JSON array of encoded objects, with what belongs between them."""
+    body: list[Buffer] = [b"["]
+    for part in parts:
+        body += (part, b",")
+    if parts:
+        body.pop()
+    body.append(b"]")
+    return body
+
+
+def _bounds(fetched: Fetched, next_offset: int) -> dict[str, str]:
+    return {
+        "X-Raftlog-Next-Offset": str(next_offset),
+        "X-Raftlog-High-Watermark": str(fetched.high_watermark),
+        "X-Raftlog-Log-Start": str(fetched.log_start_offset),
+        "X-Raftlog-Leader-Epoch": str(fetched.leader_epoch),
+        TOPIC_ID_HEADER: str(fetched.topic_id),
+    }

@@ -1,0 +1,285 @@
+"""Stored records as JSON: `[{"topic","key","value","partition","offset","timestamp","headers"}]`.
+
+In the JSON format a stored key or value that is JSON text goes out as that text, digit for digit. One that is not goes
+out as a string, and `"encoding": {"value": "text"}` says that the string is the text itself, `"base64"` that it is
+base64 of bytes that are no UTF-8; without an entry there it is JSON. In the binary format everything is base64.
+"""
+
+import binascii
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from contextlib import aclosing
+from itertools import chain, takewhile
+from typing import TypeAlias
+
+import orjson
+
+from raftlog.api.http.records.large_values import append_base64, append_json
+from raftlog.api.http.server.answer_memory import AnswerMemory
+from raftlog.api.http.server.media import Format
+from raftlog.errors import MemoryBudgetExceeded, UndecodableBatch
+from raftlog.records import Record, read_header, read_records
+from raftlog.runtime.batch_opener import BatchOpener
+from raftlog.runtime.slices import in_slices
+from raftlog.types import Buffer, TopicPartition
+
+_RECORDS_PER_SLICE = 1_000
+"""After so many records others run."""
+_SLICE_BYTES = 64 * 1024
+_CHARGED_BYTES = 256 * 1024
+"""Memory for encoded records is taken in steps of about so many bytes."""
+_PARSED_BYTES_MAX = 64 * 1024
+"""Longer keys and values are encoded in slices, each in an object of its own slice."""
+_NULL = b"null"
+
+Encoded: TypeAlias = bytes | bytearray
+
+
+class JsonRecords:
+    """Encodes fetches of one partition. Opened batches, and answers that `encode` returns, are charged to `memory`."""
+
+    def __init__(self, topic: str, partition: int, format_: Format, opener: BatchOpener, memory: AnswerMemory) -> None:
+        self._memory = memory
+        self._held_bytes = 0
+        """Charged for the batch that is being read, when it was opened, and for the large object that grows."""
+        self._held_back: Record | None = None
+        """Large, and of the next slice."""
+        self._begin = b'{"topic":' + orjson.dumps(topic) + b',"key":'
+        self._behind = b',"partition":' + str(partition).encode() + b',"offset":%d,"timestamp":%d,"headers":%b'
+        self._template = self._begin.replace(b"%", b"%%") + b'%b,"value":%b' + self._behind + b"}"
+        self._is_json = format_ is Format.JSON
+        self._opener = opener
+        self._place = TopicPartition(topic, partition)
+        self._broken: UndecodableBatch | None = None
+        """Why the records after those encoded so far cannot be read."""
+        self.next_offset = 0
+        """Behind all that was encoded, or had no records any more."""
+
+    async def encode(self, batches: Sequence[Buffer], offset: int, max_bytes: int) -> list[Encoded]:
+        """The records from `offset` on, an object each with commas between them, in parts of a JSON array; fewer when
+        memory is short.
+
+        Raises `UndecodableBatch` when the first cannot be decoded, and `MemoryBudgetExceeded` when not even the first
+        slice fits.
+        """
+        parts: list[Encoded] = []
+        size = 0
+        self.next_offset = offset
+        for batch in batches:
+            try:
+                size += await self._encode_batch(batch, offset, max_bytes - size, parts)
+            except MemoryBudgetExceeded:
+                if not parts:
+                    raise
+                break
+            if self._broken and not parts:
+                raise self._broken
+            if size >= max_bytes or self._broken:
+                break
+            self.next_offset = read_header(batch).next_offset
+        return parts
+
+    async def _encode_batch(self, batch: Buffer, offset: int, room: int, parts: list[Encoded]) -> int:
+        """Append to `parts` until there is no room. Returns the bytes."""
+        size = 0
+        before = self.next_offset
+        try:
+            records = await self._open(batch)
+            while size < room and not self._broken:
+                held, before = self._held_bytes, self.next_offset
+                slice_ = await in_slices(self._slice(records, offset, min(room - size, _CHARGED_BYTES)))
+                if not slice_:
+                    break
+                part = joined(slice_, b",")
+                self._give_back(held)
+                self._memory.add(len(part))
+                parts.append(part)
+                size += len(part)
+        except MemoryBudgetExceeded:
+            self.next_offset = before
+            raise
+        finally:
+            self._give_back(0)
+        return size
+
+    async def _open(self, batch: Buffer) -> Iterator[Record]:
+        """The records of a batch, for which memory is held when it was compressed. None when it cannot be opened."""
+        self._held_back = None
+        try:
+            opened = await self._opener.open(batch)
+        except UndecodableBatch as error:
+            self._broken = error.at(self._place)
+            return iter(())
+        if opened is not batch:
+            self._hold(len(opened))
+        return read_records(opened)
+
+    def _hold(self, size: int) -> None:
+        self._memory.add(size)
+        self._held_bytes += size
+
+    def _give_back(self, left: int) -> None:
+        """Of the memory that is held, but for so many bytes."""
+        self._memory.remove(self._held_bytes - left)
+        self._held_bytes = left
+
+    async def lines(self, batch: Buffer, offset: int, end: int | None) -> AsyncGenerator[Encoded]:
+        """The records of one batch as `slices` has them, a line each."""
+        async with aclosing(self.slices(batch, offset, end)) as slices:
+            async for slice_ in slices:
+                lines = joined(slice_, b"\n")
+                lines += b"\n"
+                yield lines
+
+    async def slices(self, batch: Buffer, offset: int, end: int | None) -> AsyncGenerator[list[Encoded]]:
+        """The records of one batch from `offset` on and below `end`, an object each, in slices of about `_SLICE_BYTES`;
+        a large object is alone in its slice.
+
+        Raises `UndecodableBatch` behind those that can be decoded, unless that is at `end` or later, and
+        `MemoryBudgetExceeded` when there is no memory for the opened batch. Close it, which gives that back.
+        """
+        try:
+            records = await self._open(batch)
+            if end is not None:
+                records = takewhile(lambda record: record.offset < end, records)
+            held = self._held_bytes
+            while slice_ := await in_slices(self._slice(records, offset, _SLICE_BYTES)):
+                yield slice_
+                self._give_back(held)
+                if self._broken:
+                    break
+        finally:
+            self._give_back(0)
+        if self._broken and (end is None or self._broken.offset < end):
+            raise self._broken
+
+    def _slice(self, records: Iterator[Record], offset: int, room: int) -> Generator[None, None, list[Encoded]]:
+        """The next records, as many as a slice may have; none at the end of the batch."""
+        parts: list[Encoded] = []
+        last: Record | None = None
+        pause = room - _SLICE_BYTES
+        passed_over = 0
+        if self._held_back is not None:
+            records, self._held_back = chain((self._held_back,), records), None
+        try:
+            for record in records:
+                if record.offset < offset:
+                    passed_over += 1
+                    if passed_over % _RECORDS_PER_SLICE == 0:
+                        yield
+                    continue
+                key, value = record.key, record.value
+                if (value and len(value) > _PARSED_BYTES_MAX) or (key and len(key) > _PARSED_BYTES_MAX):
+                    if parts:
+                        self._held_back = record
+                        break
+                    yield
+                    parts.append((yield from self._encode_large(record)))
+                    last = record
+                    break
+                part = self._encode_json(record) if self._is_json else self._encode_binary(record)
+                last = record
+                parts.append(part)
+                room -= len(part)
+                if room < pause:
+                    pause = room - _SLICE_BYTES
+                    yield
+                if room <= 0 or len(parts) >= _RECORDS_PER_SLICE:
+                    break
+        except UndecodableBatch as error:
+            self._broken = error.at(self._place)
+        if last is not None:
+            self.next_offset = last.offset + 1
+        return parts
+
+    def _encode_large(self, record: Record) -> Generator[None, None, bytearray]:
+        """Raises `MemoryBudgetExceeded` when it grows beyond what there is."""
+        out = bytearray(self._begin)
+        key_encoding = yield from self._append(out, record.key)
+        out += b',"value":'
+        value_encoding = yield from self._append(out, record.value)
+        headers = record.headers
+        out += self._behind % (record.offset, record.timestamp, _headers(headers) if headers else b"[]")
+        out += _encodings(key_encoding, value_encoding) + b"}"
+        return out
+
+    def _append(self, out: bytearray, raw: bytes | None) -> Generator[None, None, str | None]:
+        """A key or value. Returns what stands for it under `encoding`."""
+        if raw is None:
+            out += _NULL
+            return None
+        charged = len(out)
+        steps = append_json(out, raw) if self._is_json else append_base64(out, raw)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                encoding: str | None = end.value
+                return encoding
+            if len(out) >= charged + _CHARGED_BYTES:
+                self._hold(len(out) - charged)
+                charged = len(out)
+            yield
+
+    def _encode_json(self, record: Record) -> bytes:
+        key, value, headers = record.key, record.value, record.headers
+        value_encoding = key_encoding = None
+        if value is None:
+            value = _NULL
+        else:
+            try:
+                orjson.loads(value)
+            except ValueError:
+                value, value_encoding = _as_string(value)
+        if key is None:
+            key = _NULL
+        else:
+            try:
+                orjson.loads(key)
+            except ValueError:
+                key, key_encoding = _as_string(key)
+        head = self._template % (key, value, record.offset, record.timestamp, _headers(headers) if headers else b"[]")
+        if value_encoding is None and key_encoding is None:
+            return head
+        return head[:-1] + _encodings(key_encoding, value_encoding) + b"}"
+
+    def _encode_binary(self, record: Record) -> bytes:
+        headers = record.headers
+        return self._template % (
+            _base64(record.key),
+            _base64(record.value),
+            record.offset,
+            record.timestamp,
+            _headers(headers) if headers else b"[]",
+        )
+
+
+def joined(objects: Sequence[Encoded], separator: bytes) -> Encoded:
+    """A large object, which is alone, is not copied."""
+    return objects[0] if len(objects) == 1 else separator.join(objects)
+
+
+def _encodings(key: str | None, value: str | None) -> bytes:
+    """The member that says how strings stand for them; nothing when they are JSON."""
+    named = {name: kind for name, kind in (("key", key), ("value", value)) if kind}
+    return b',"encoding":' + orjson.dumps(named) if named else b""
+
+
+def _as_string(raw: bytes) -> tuple[bytes, str]:
+    """A JSON string for bytes that are not JSON, and how it stands for them."""
+    try:
+        return orjson.dumps(raw.decode()), "text"
+    except UnicodeDecodeError:
+        return _base64(raw), "base64"
+
+
+def _base64(raw: bytes | None) -> bytes:
+    return _NULL if raw is None else b'"' + binascii.b2a_base64(raw, newline=False) + b'"'
+
+
+def _headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    return orjson.dumps(
+        [
+            {"name": name, "value": None if value is None else binascii.b2a_base64(value, newline=False).decode()}
+            for name, value in headers
+        ]
+    )

@@ -1,0 +1,46 @@
+"""Lines out of the pieces of a body. A line ends with a newline; a last one needs none. Spaces around it fall away.
+
+Bytes kept between two pieces are those of one line, which `check` bounds. Used by `ndjson_ingest`.
+"""
+
+from raftlog.api.codes import TOO_LARGE
+from raftlog.api.http.server.problems import HttpProblem
+
+
+class LineSplitter:
+    """One for each body."""
+
+    def __init__(self, line_bytes_max: int) -> None:
+        self.line_bytes_max = line_bytes_max
+        self._rest = bytearray()
+
+    @property
+    def rest_bytes(self) -> int:
+        """Bytes of a line that has begun."""
+        return len(self._rest)
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """The lines that end in this piece, empty ones included."""
+        if b"\n" not in piece:
+            self._rest += piece
+            return []
+        lines = piece.split(b"\n")
+        if self._rest:
+            lines[0] = bytes(self._rest + lines[0])
+            self._rest.clear()
+        self._rest += lines.pop()
+        return [line.strip() for line in lines]
+
+    def end(self) -> list[bytes]:
+        """The line that the end of the body ends, if there is one."""
+        rest = bytes(self._rest).strip()
+        self._rest.clear()
+        return [rest] if rest else []
+
+    def check(self, size: int) -> None:
+        """Raises `HttpProblem` 413 for a line of more than so many bytes."""
+        if size > self.line_bytes_max:
+            raise HttpProblem(
+                TOO_LARGE,
+                f"the line has {size} bytes or more, and {self.line_bytes_max} fit the topic's max.message.bytes",
+            )

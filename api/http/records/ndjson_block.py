@@ -1,0 +1,155 @@
+"""A block of an NDJSON body: the records of consecutive lines on their way to becoming one append.
+
+    size_bytes ≤ the stream's threshold + one line,   len(records) ≤ BLOCK_RECORDS_MAX + the lines of one piece
+
+Two readers of a line: a record object, as a list of records has them, or any JSON value, which is then the record's
+value byte for byte. Lines of more than `PARSED_BYTES_MAX` are read in steps, as large bodies are. Used by
+`ndjson_ingest`.
+"""
+
+from array import array
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import orjson
+
+from raftlog.api.codes import INVALID_JSON
+from raftlog.api.http.records.large_records import PARSED_BYTES_MAX, large_line
+from raftlog.api.http.records.line_splitter import LineSplitter
+from raftlog.api.http.server.held_memory import RECORD_MEMORY_BYTES
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.partitions.produce.streams import Streamed
+from raftlog.records import NewRecord
+from raftlog.records.json_record import Encode, json_text, partition_of, read_record, text_or_json
+from raftlog.records.json_slices import check_json
+
+BLOCK_BYTES_MAX = 2 * 1024 * 1024
+"""Lines that wait together for the append before theirs; the append threshold."""
+BLOCK_RECORDS_MAX = 20_000
+"""So that the smallest lines do not turn into many times their bytes."""
+
+ReadLine: TypeAlias = Callable[[bytes], tuple[Streamed, int | None]]
+"""The record of a line and the partition that it names; raises `ValueError`."""
+ReadLineInSteps: TypeAlias = Callable[[bytes], Generator[None, None, tuple[Streamed, int | None]]]
+
+
+class LineReader(NamedTuple):
+    """How the lines of one body are read."""
+
+    read: ReadLine
+    read_large: ReadLineInSteps
+
+
+def value_of(line: bytes) -> tuple[Streamed, int | None]:
+    """Any JSON value, stored as it stands in the line."""
+    return (line if orjson.loads(line) is not None else NewRecord(None)), None
+
+
+def _large_value_of(line: bytes) -> Generator[None, None, tuple[Streamed, int | None]]:
+    try:
+        yield from check_json(line)
+    except ValueError as error:
+        raise HttpProblem(INVALID_JSON, f"it is not JSON: {error}") from None
+    return line, None
+
+
+def _record_reader(encode: Encode) -> ReadLine:
+    def record_of(line: bytes) -> tuple[Streamed, int | None]:
+        fields = orjson.loads(line)
+        if type(fields) is dict and len(fields) == 1 and (value := fields.get("value")) is not None:
+            return encode(value), None
+        return read_record(fields, encode), partition_of(fields)
+
+    return record_of
+
+
+def _large_record_reader(encode: Encode) -> ReadLineInSteps:
+    def large_record_of(line: bytes) -> Generator[None, None, tuple[Streamed, int | None]]:
+        try:
+            return (yield from large_line(line, encode))
+        except orjson.JSONDecodeError as error:  # its position is that in a piece
+            raise HttpProblem(INVALID_JSON, f"it is not JSON: {error.msg}") from None
+
+    return large_record_of
+
+
+LINE_READERS: Mapping[str, LineReader] = {
+    "records": LineReader(_record_reader(json_text), _large_record_reader(json_text)),
+    "text-records": LineReader(_record_reader(text_or_json), _large_record_reader(text_or_json)),
+    "values": LineReader(value_of, _large_value_of),
+}
+"""By the query parameter `lines`."""
+
+
+class BadLine(Exception):
+    """A line that cannot be stored; nothing behind it is."""
+
+    def __init__(self, number: int, problem: HttpProblem) -> None:
+        super().__init__(number)
+        self.number, self.problem = number, problem
+
+
+class Block:
+    """`began` is the loop's time of its first record."""
+
+    __slots__ = ("_bytes_max", "_numbers", "began", "named", "records", "size_bytes")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._numbers = array("Q")
+        self.records: list[Streamed] = []
+        self.named: list[int | None] | None = None
+        self.size_bytes = 0
+        self.began = 0.0
+
+    @property
+    def is_full(self) -> bool:
+        return self.size_bytes >= self._bytes_max or len(self.records) >= BLOCK_RECORDS_MAX
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes that its records take as objects."""
+        return self.size_bytes + RECORD_MEMORY_BYTES * len(self.records)
+
+    def line_of(self, place: int) -> int:
+        """The number of the line that the record at a place of the block came from."""
+        return self._numbers[place]
+
+    def add(
+        self, lines: Sequence[bytes], number: int, reader: LineReader, splitter: LineSplitter
+    ) -> Generator[None, None, None]:
+        """Add the records of lines, of which the first has this number; empty ones are none. Yields where others may
+        run. Raises `BadLine`, after those before it were added."""
+        add_record, add_number, read = self.records.append, self._numbers.append, reader.read
+        unchecked_max = splitter.line_bytes_max
+        for line in lines:
+            if line:
+                try:
+                    if len(line) > unchecked_max:
+                        splitter.check(len(line))
+                    if len(line) > PARSED_BYTES_MAX:
+                        record, partition = yield from reader.read_large(line)
+                    else:
+                        record, partition = read(line)
+                except HttpProblem as problem:
+                    raise BadLine(number, problem) from None
+                except ValueError as error:
+                    raise BadLine(number, HttpProblem(INVALID_JSON, _what_is_wrong(error))) from None
+                if partition is not None or self.named is not None:
+                    self._name(partition)
+                add_record(record)
+                add_number(number)
+                self.size_bytes += len(line)
+            number += 1
+
+    def _name(self, partition: int | None) -> None:
+        """The partition that the next record wants, once any has wanted one."""
+        if self.named is None:
+            self.named = [None] * len(self.records)
+        self.named.append(partition)
+
+
+def _what_is_wrong(error: ValueError) -> str:
+    if isinstance(error, orjson.JSONDecodeError):
+        return f"it is not JSON: {error.msg} at character {error.pos + 1}"
+    return f"it is not a record: {error}; with ?lines=values every line is stored as a value, whatever JSON it is"

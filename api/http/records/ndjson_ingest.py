@@ -1,0 +1,171 @@
+"""An NDJSON body of unknown length: appended block by block as it arrives, in bounded memory.
+
+    received → in a block → in flight → answered          one block in flight, one filling;  blocks come in their order
+
+A block leaves when it is full, or when none is in flight and the body stands still for a moment. While one is in
+flight the next fills; when that is full nothing more is received, so the sender is slowed down. Whatever ends the
+stream, what was appended stays, and the answer says how much that was and at which line it ended. Called by
+`records_produce`.
+"""
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+from raftlog.api.http.records.line_splitter import LineSplitter
+from raftlog.api.http.records.ndjson_block import BLOCK_BYTES_MAX, BadLine, Block
+from raftlog.api.http.records.ndjson_report import StreamAnswer, StreamReport
+from raftlog.api.http.records.produce_options import ProduceOptions
+from raftlog.api.http.server.held_memory import HeldMemory
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.api.http.server.streamed_body import StreamedBody
+from raftlog.errors import RaftlogError, Unavailable
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.produce.streams import ProduceStream, Share
+from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.runtime.slices import in_slices
+
+_STILL_S = 0.002
+"""A body that gave nothing for so long has no more for the moment: what there is can leave."""
+_LINGER_S = 0.02
+"""A record waits no longer than this for others, while nothing is in flight."""
+
+
+class NdjsonIngest:
+    """One request. `memory` is for the bytes of all bodies; `stopping` is done when the server stops."""
+
+    def __init__(
+        self,
+        stream: ProduceStream,
+        into: ProduceOptions,
+        answer: StreamAnswer,
+        memory: MemoryBudget,
+        stopping: "asyncio.Future[None]",
+    ) -> None:
+        self._stream, self._into, self._answer, self._memory = stream, into, answer, memory
+        self._stopping = stopping
+        self._block_bytes_max = min(BLOCK_BYTES_MAX, stream.bounds.block_bytes_max)
+        self._splitter = LineSplitter(stream.bounds.record_bytes_max)
+        self._loop = asyncio.get_running_loop()
+        self._block = Block(self._block_bytes_max)
+        self._held = HeldMemory(memory)
+        """For the block that fills and the line that has begun; `_held_in_flight` for the other block."""
+        self._held_in_flight = HeldMemory(memory)
+        self._lines = 0
+        self._report = StreamReport()
+        self._coming: asyncio.Task[bytes] | None = None
+        self._flight: asyncio.Task[list[Share]] | None = None
+        self._in_flight: Block | None = None
+
+    async def run(self, body: StreamedBody) -> web.StreamResponse:
+        """Take all of the body, or as much as can be stored; the answer."""
+        try:
+            while self._report.problem is None and not body.at_end:
+                if self._block.is_full:
+                    await self._depart()
+                else:
+                    await self._receive(body)
+            if body.at_end and self._report.problem is None:
+                await self._take(self._splitter.end())
+            if self._block.records and not self._report.has_failed:
+                await self._depart()
+            await self._land()
+            self._held.release()
+            return await self._answer.end(self._report)
+        finally:
+            self._answer.give_up()
+            _give_up(self._coming)
+            _give_up(self._flight)
+            self._held.release()
+            self._held_in_flight.release()
+
+    # receiving
+
+    async def _receive(self, body: StreamedBody) -> None:
+        """Wait for more of the body; meanwhile the block in flight may land, and the one that fills may leave."""
+        if self._coming is None:
+            self._coming = self._loop.create_task(body.piece())
+        waits: set[asyncio.Future[Any]] = {self._coming, self._stopping}
+        patience = None
+        if self._flight is not None:
+            waits.add(self._flight)
+        elif self._block.records:
+            patience = min(_STILL_S, max(0.0, self._block.began + _LINGER_S - self._loop.time()))
+        done, _ = await asyncio.wait(waits, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        if self._flight in done:
+            await self._land()
+        if self._coming in done:
+            await self._arrived(self._coming)
+        elif self._stopping in done:
+            self._report.stop(Unavailable("the broker stops; send the rest to another one, or again"), self._lines + 1)
+        elif not done:
+            await self._depart()
+
+    async def _arrived(self, coming: "asyncio.Task[bytes]") -> None:
+        self._coming = None
+        try:
+            lines = self._splitter.feed(coming.result())
+            await self._take(lines)
+            self._splitter.check(self._splitter.rest_bytes)
+            await self._cover(self._block.memory_bytes + self._splitter.rest_bytes)
+        except (HttpProblem, RaftlogError) as error:
+            self._report.stop(error, self._lines + 1)
+
+    async def _take(self, lines: list[bytes]) -> None:
+        block = self._block
+        if not block.records:
+            block.began = self._loop.time()
+        try:
+            await in_slices(block.add(lines, self._lines + 1, self._into.line_reader, self._splitter))
+            self._lines += len(lines)
+        except BadLine as bad:
+            self._lines = bad.number
+            self._report.stop(bad.problem, bad.number)
+
+    async def _cover(self, size: int) -> None:
+        """Hold memory for so many bytes. Raises `MemoryBudgetExceeded` when none comes free in time."""
+        if not self._held.maybe_cover(size):
+            await self._land()  # its memory is what others may wait for
+            await self._held.cover(size, deadline_in(self._into.timeout_ms))
+
+    # appending
+
+    async def _depart(self) -> None:
+        """Send the block on its way once the one before is answered; if that failed, it stays."""
+        await self._land()
+        if self._report.has_failed:
+            return
+        block, self._block = self._block, Block(self._block_bytes_max)
+        self._held_in_flight, self._held = self._held, HeldMemory(self._memory)
+        self._in_flight = block
+        deadline = deadline_in(self._into.timeout_ms)
+        self._flight = self._loop.create_task(
+            self._stream.append(block.records, block.named, self._into.acks, deadline)
+        )
+
+    async def _land(self) -> None:
+        """Wait for the block in flight, and note what became of it."""
+        flight, block = self._flight, self._in_flight
+        if flight is None or block is None:
+            return
+        try:
+            shares = await flight
+        except RaftlogError as error:
+            self._report.append_failed(error, block.line_of(0))
+            shares = []
+        self._flight = self._in_flight = None
+        self._held_in_flight.release()
+        for share in shares:
+            self._report.note(share, block)
+        self._answer.tell(self._report)
+
+
+def _give_up(task: "asyncio.Task[Any] | None") -> None:
+    """End a task whose result nobody wants any more."""
+    if task is None:
+        return
+    if not task.done():
+        task.cancel()
+    elif not task.cancelled():
+        task.exception()

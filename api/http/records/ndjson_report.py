@@ -1,0 +1,162 @@
+"""What an NDJSON stream has stored, and how that is told: once at the end, or line by line while it goes on.
+
+    a line that is told is true;   a reader that does not read is told less often, and never waited for
+
+Used by `ndjson_ingest`.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from raftlog.api.codes import status_and_code
+from raftlog.api.http.records.ndjson_block import Block
+from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.media import Format
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.api.http.server.request_headers import header
+from raftlog.errors import RaftlogError
+from raftlog.partitions.produce.streams import Share
+
+logger = logging.getLogger(__name__)
+
+PARTIAL = "partial"
+"""The outcome of a stream of which the records before a line are stored, and nothing from there on."""
+
+
+class _Stored:
+    """What one partition has of a stream."""
+
+    __slots__ = ("error", "first", "last", "line", "records")
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.first: int | None = None
+        self.last: int | None = None
+        self.error: RaftlogError | None = None
+        """Why it has no more; `line` is the first that it does not have, or may not have."""
+        self.line = 0
+
+    def shown(self, partition: int) -> dict[str, Any]:
+        shown: dict[str, Any] = {
+            "partition": partition,
+            "records": self.records,
+            "first_offset": self.first,
+            "last_offset": self.last,
+        }
+        if self.error is not None:
+            code, outcome = status_and_code(self.error)[1], self.error.outcome
+            shown |= {"line": self.line, "error_code": code, "error": str(self.error), "outcome": outcome}
+        return shown
+
+
+class StreamReport:
+    """`problem` is why the stream ended, at the earliest line that it concerns."""
+
+    def __init__(self) -> None:
+        self.problem: HttpProblem | RaftlogError | None = None
+        self.has_failed = False
+        """An append failed, so nothing behind it may be stored."""
+        self._line = 0
+        self._stored: dict[int, _Stored] = {}
+
+    def note(self, share: Share, block: Block) -> None:
+        """One partition's answer to a block."""
+        stored = self._stored.setdefault(share.partition, _Stored())
+        if share.error is None:
+            stored.records += len(share.places)
+            if share.base_offset is not None:
+                stored.first = share.base_offset if stored.first is None else stored.first
+                stored.last = share.base_offset + len(share.places) - 1
+            return
+        stored.error, stored.line = share.error, block.line_of(share.places[0])
+        self.append_failed(share.error, stored.line)
+
+    def append_failed(self, error: RaftlogError, line: int) -> None:
+        """A block that begins at this line, or a share of one, was not stored, or may not have been."""
+        self.has_failed = True
+        self.stop(error, line)
+
+    def stop(self, problem: HttpProblem | RaftlogError, line: int) -> None:
+        """Note why the stream ends; the earliest line counts."""
+        if self.problem is None or line < self._line:
+            self.problem, self._line = problem, line
+
+    def shown(self) -> dict[str, Any]:
+        """As an answer's body."""
+        records = sum(stored.records for stored in self._stored.values())
+        shown: dict[str, Any] = {
+            "records": records,
+            "partitions": [stored.shown(partition) for partition, stored in sorted(self._stored.items())],
+        }
+        if self.problem is None:
+            return shown
+        _, code, outcome = _described(self.problem)
+        errors = (stored.error for stored in self._stored.values())
+        if any(error is not None and error.outcome == "unknown" for error in errors):
+            outcome = "unknown"
+        elif records and outcome == "failed":
+            outcome = PARTIAL
+        message = f"line {self._line}: {self.problem}"
+        return shown | {"error_code": code, "message": message, "outcome": outcome, "line": self._line}
+
+    @property
+    def status(self) -> int:
+        """Of an answer that begins when all is over."""
+        return 200 if self.problem is None else _described(self.problem)[0]
+
+
+class StreamAnswer:
+    """The answer to one stream: a line after each block when `Accept` asks for lines, and always one at the end."""
+
+    def __init__(self, request: web.BaseRequest) -> None:
+        self._request = request
+        self._wants_lines = Format.NDJSON.value in (header(request, "Accept") or "").lower()
+        self._response: web.StreamResponse | None = None
+        self._telling: asyncio.Task[None] | None = None
+
+    def tell(self, report: StreamReport) -> None:
+        """How far it is, unless the line before is not taken yet."""
+        if not self._wants_lines or (self._telling is not None and not self._telling.done()):
+            return
+        if self._response is None:
+            if report.problem is not None:
+                return  # the status can still say it
+            self._response = web.StreamResponse(headers={"Content-Type": Format.NDJSON.value})
+        self._telling = asyncio.get_running_loop().create_task(self._write(self._response, report))
+
+    async def _write(self, response: web.StreamResponse, report: StreamReport) -> None:
+        try:
+            if not response.prepared:
+                await response.prepare(self._request)
+            await response.write(orjson.dumps(report.shown()) + b"\n")
+        except ConnectionError as error:
+            logger.debug("the sender of a stream went away: %s", error)
+
+    async def end(self, report: StreamReport) -> web.StreamResponse:
+        """All of it."""
+        response = self._response
+        if response is None:
+            response = json_answer(report.shown(), report.status)
+        else:
+            if self._telling is not None:
+                await self._telling
+            await self._write(response, report)
+        if report.problem is not None:
+            # The rest of the body is not worth receiving.
+            response.force_close()
+        return response
+
+    def give_up(self) -> None:
+        """Tell no more."""
+        if self._telling is not None:
+            self._telling.cancel()
+
+
+def _described(problem: HttpProblem | RaftlogError) -> tuple[int, int, str]:
+    if isinstance(problem, HttpProblem):
+        return problem.status, problem.code, "failed"
+    return *status_and_code(problem), problem.outcome

@@ -1,0 +1,108 @@
+"""Records out of request bodies: `{"records": [{"key", "value", "partition", "headers", "timestamp"}]}`.
+
+In the JSON format a key or value is any JSON and is stored as compact JSON text, `null` as null; in the binary format
+it is a base64 string. The objects themselves are read by `raftlog.records.json_record`. Beside the list an idempotent
+producer says `"producer_id"`, `"producer_epoch"` and `"sequence"`, that of the first record.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from raftlog.api.codes import BAD_REQUEST, EMPTY_REQUEST, INVALID_JSON, TOO_LARGE
+from raftlog.api.http.json_fields import INT32_MAX, INT64_MAX, JsonFields
+from raftlog.api.http.server.bodies import json_object
+from raftlog.api.http.server.media import Format
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.partitions.results import ProducerSequence
+from raftlog.records import NewRecord
+from raftlog.records.json_record import Encode, from_base64, json_text, partition_of, read_record
+
+RECORDS_MAX = 200_000
+"""Records in one JSON request: a bound on the objects that its bytes turn into."""
+SCHEMAS_OF_RECORDS: Final = ("key_schema", "key_schema_id", "value_schema", "value_schema_id")
+"""Members of the REST Proxy's bodies for records with schemas; in others they are null."""
+_PRODUCER: Final = (("producer_id", INT64_MAX), ("producer_epoch", 32_767), ("sequence", INT32_MAX))
+
+
+class ParsedRecords(NamedTuple):
+    """The records of a request; when any names one, the partition of each; and what an idempotent producer says."""
+
+    records: list[NewRecord]
+    partitions: list[int | None] | None
+    producer: ProducerSequence | None
+
+
+def parse_records(body: bytes | bytearray, format_: Format) -> ParsedRecords:
+    """Raises `HttpProblem` 422, and 400 for numbers of a producer that cannot be."""
+    parsed = json_object(body)
+    producer = producer_of(parsed) if len(parsed) > 1 else None
+    records = RecordList(format_)
+    records.add_all(parsed.get("records"))
+    return ParsedRecords(*records.result(), producer)
+
+
+def producer_of(body: dict[str, Any]) -> ProducerSequence | None:
+    """All three members, or none. Raises `HttpProblem` for members that a body of records cannot have."""
+    fields = JsonFields(body, ("records", *(name for name, _ in _PRODUCER), *SCHEMAS_OF_RECORDS))
+    schema = next((name for name in SCHEMAS_OF_RECORDS if name in fields), None)
+    if schema is not None:
+        raise HttpProblem(BAD_REQUEST, f"{schema!r} of the body has to be null: records have no schemas here")
+    if not any(name in fields for name, _ in _PRODUCER):
+        return None
+    return ProducerSequence(*(fields.whole(name, 0, high) for name, high in _PRODUCER))
+
+
+class RecordList:
+    """The records of one request, and the partitions that they name, in their order."""
+
+    __slots__ = ("_partitions", "_records", "encode")
+
+    def __init__(self, format_: Format) -> None:
+        self.encode: Encode = json_text if format_ is Format.JSON else from_base64
+        self._records: list[NewRecord] = []
+        self._partitions: list[int | None] | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self._records)
+
+    def add_all(self, objects: Any) -> None:
+        """More records, as JSON objects. Raises `HttpProblem` 422 and 413."""
+        if type(objects) is not list:
+            raise HttpProblem(INVALID_JSON, 'the body has no list "records"')
+        self._check_count(len(objects))
+        encode, parsed = self.encode, self._records
+        for record in objects:
+            try:
+                if type(record) is dict and len(record) == 1 and "value" in record:
+                    value = record["value"]
+                    parsed.append(NewRecord(None if value is None else encode(value)))
+                    if self._partitions is not None:
+                        self._partitions.append(None)
+                    continue
+                new, partition = read_record(record, encode), partition_of(record)
+            except ValueError as error:
+                raise HttpProblem(INVALID_JSON, f"record {len(parsed)}: {error}") from None
+            self._append(new, partition)
+
+    def add(self, record: NewRecord, partition: int | None) -> None:
+        """One more. Raises `HttpProblem` 413."""
+        self._check_count(1)
+        self._append(record, partition)
+
+    def result(self) -> tuple[list[NewRecord], list[int | None] | None]:
+        """The records; when any names one, the partition of each. Raises `HttpProblem` 422 when there are none."""
+        if not self._records:
+            raise HttpProblem(EMPTY_REQUEST, 'the list "records" is empty')
+        return self._records, self._partitions
+
+    def _append(self, record: NewRecord, partition: int | None) -> None:
+        if partition is not None and self._partitions is None:
+            self._partitions = [None] * len(self._records)
+        self._records.append(record)
+        if self._partitions is not None:
+            self._partitions.append(partition)
+
+    def _check_count(self, more: int) -> None:
+        count = len(self._records) + more
+        if count > RECORDS_MAX:
+            raise HttpProblem(TOO_LARGE, f"{count} records or more in one request; send at most {RECORDS_MAX} at once")

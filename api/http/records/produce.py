@@ -1,0 +1,142 @@
+"""POST of records and of stored batches. The hot path: whatever stands here runs for every single record."""
+
+from aiohttp import web
+
+from raftlog.api.codes import BAD_REQUEST, WRONG_CONTENT_TYPE
+from raftlog.api.http.records.large_records import PARSED_BYTES_MAX, parse_large
+from raftlog.api.http.records.ndjson_block import LINE_READERS
+from raftlog.api.http.records.new_records import parse_records
+from raftlog.api.http.records.produce_answers import DUPLICATE, records_answer
+from raftlog.api.http.records.produce_options import ProduceOptions
+from raftlog.api.http.records.stream import STREAMED, StreamedProduce
+from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.bodies import UNCHARGED_BYTES_MAX, BodyReader, ReceivedBody
+from raftlog.api.http.server.ends import Ends
+from raftlog.api.http.server.held_memory import RECORD_MEMORY_BYTES, HeldMemory
+from raftlog.api.http.server.media import Format, content_format
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.api.http.server.request_headers import header
+from raftlog.api.http.server.routing import HttpRouter, Target, partition_number, query_int
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.results import ALL, Acks
+
+TIMEOUT_MS_DEFAULT = 10_000
+TIMEOUT_MS_MAX = 600_000
+LEADER_HEADER = "X-Raftlog-Leader"
+"""HOST:PORT of the broker that leads the partition, where it is not the one that answered."""
+TOPIC_ID_HEADER = "X-Raftlog-Topic-Id"
+_ACKS: dict[str, Acks] = {"all": ALL, "-1": ALL, "1": 1, "0": 0}
+
+
+def timeout_ms(target: Target) -> int:
+    """`?timeout=` in milliseconds."""
+    return query_int(target, "timeout", TIMEOUT_MS_DEFAULT, 1, TIMEOUT_MS_MAX)
+
+
+def _options(target: Target) -> ProduceOptions:
+    acks = target.query.get("acks", "all")
+    if acks not in _ACKS:
+        raise HttpProblem(BAD_REQUEST, f"the query parameter 'acks' is {acks!r}; it can be all, 1 or 0")
+    lines = target.query.get("lines", "records")
+    if lines not in LINE_READERS:
+        raise HttpProblem(BAD_REQUEST, f"the query parameter 'lines' is {lines!r}; it can be {', '.join(LINE_READERS)}")
+    partition = partition_number(target.args[1]) if len(target.args) > 1 else None
+    options = target.options = ProduceOptions(
+        target.args[0], partition, _ACKS[acks], timeout_ms(target), LINE_READERS[lines]
+    )
+    return options
+
+
+class ProduceHandlers:
+    """POST /topics/{topic} and /topics/{topic}/partitions/{partition}."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader, ends: Ends) -> None:
+        self._broker = broker
+        self._bodies = bodies
+        self._streamed = StreamedProduce(broker, bodies, ends)
+
+    def add_to(self, router: HttpRouter) -> None:
+        router.add("POST", "/topics/{topic}", self.produce)
+        router.add("POST", "/topics/{topic}/partitions/{partition}", self.produce)
+
+    async def produce(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        options: ProduceOptions = target.options or _options(target)
+        format_ = content_format(header(request, "Content-Type"))
+        response: web.StreamResponse
+        if format_ in STREAMED:
+            response = await self._streamed.produce(request, target, options, format_)
+        elif (whole := self._bodies.whole(request)) is not None:
+            with HeldMemory(self._bodies.memory) as held:
+                if len(whole) > UNCHARGED_BYTES_MAX and not held.maybe_cover(len(whole)):
+                    await held.cover(len(whole), deadline_in(options.timeout_ms))
+                response = await self._produce_body(request, options, format_, ReceivedBody(whole, held))
+        else:
+            async with self._bodies.receive(request) as body:
+                response = await self._produce_body(request, options, format_, body)
+        if not response.prepared:
+            response.headers.update(self._leader(options))
+        return response
+
+    def _leader(self, options: ProduceOptions) -> dict[str, str]:
+        if options.partition is None:
+            return {}
+        leader = self._broker.leader_address(options.topic, options.partition)
+        return {} if leader is None else {LEADER_HEADER: leader}
+
+    async def _produce_body(
+        self, request: web.BaseRequest, options: ProduceOptions, format_: Format, body: ReceivedBody
+    ) -> web.StreamResponse:
+        if format_ is Format.BATCHES:
+            return await self._produce_batches(options, body)
+        topic, choice, acks, timeout, _ = options
+        deadline = deadline_in(timeout)
+        is_large = len(body.data) > PARSED_BYTES_MAX
+        parsed = await parse_large(body, format_, deadline) if is_large else parse_records(body.data, format_)
+        records, partitions, producer = parsed
+        if partitions is not None and choice is not None:
+            raise HttpProblem(BAD_REQUEST, "the path names the partition, so a record cannot")
+        if body.held.size and not is_large:
+            await body.held.cover(2 * len(body.data) + RECORD_MEMORY_BYTES * len(records), deadline)
+        results = await self._broker.produce_records(
+            topic,
+            choice if partitions is None else partitions,
+            records,
+            acks=acks,
+            deadline=deadline,
+            producer=producer,
+            is_large=is_large,
+        )
+        return await records_answer(request, results, self._leader(options))
+
+    async def _produce_batches(self, options: ProduceOptions, body: ReceivedBody) -> web.Response:
+        topic, partition, acks, timeout, _ = options
+        if partition is None:
+            raise HttpProblem(
+                WRONG_CONTENT_TYPE,
+                f"stored batches go to one partition; POST them to /topics/{topic}/partitions/{{partition}}",
+            )
+        deadline = deadline_in(timeout)
+        if body.held.size:
+            await body.held.cover(2 * len(body.data), deadline)  # each batch is copied, to be stamped
+        done = await self._broker.produce_batches(topic, partition, body.data, acks=acks, deadline=deadline)
+        is_known = done.base_offset >= 0
+        offset = {
+            "partition": partition,
+            "offset": done.base_offset if is_known else None,
+            "error_code": None,
+            "error": None,
+            **(DUPLICATE if done.is_duplicate else {}),
+        }
+        response = json_answer(
+            {
+                "offsets": [offset],
+                "key_schema_id": None,
+                "value_schema_id": None,
+                "next_offset": done.next_offset if is_known else None,
+                "leader_epoch": done.leader_epoch,
+                "high_watermark": done.high_watermark,
+            }
+        )
+        response.headers[TOPIC_ID_HEADER] = str(done.topic_id)
+        return response

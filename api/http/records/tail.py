@@ -1,0 +1,242 @@
+"""Records of a partition as lines, for as long as the reader wants: the log is read as the reader drains.
+
+    bytes held for one reader ≤ one fetch (`_FETCH_BYTES`, or one batch) and that batch opened, charged to the share for
+                                answers, + one slice of lines + the socket's buffer
+
+A reader that takes nothing for `HELD_S` costs the last two only: the fetch is dropped, and done again once it reads on.
+The tail goes on from offset to offset, whoever leads; what it cannot go on from it says in a last line, an error body
+with `next_offset`. It ends when the reader goes away, also while there is nothing to write. Called by `records_fetch`.
+"""
+
+import asyncio
+import logging
+from contextlib import aclosing
+from typing import Any, Final, NamedTuple
+
+import orjson
+from aiohttp import web
+from multidict import CIMultiDict
+
+from raftlog.api.codes import BAD_REQUEST
+from raftlog.api.http.records.json_records import JsonRecords
+from raftlog.api.http.server.answer_memory import AnswerMemory
+from raftlog.api.http.server.ends import Ends
+from raftlog.api.http.server.media import Format
+from raftlog.api.http.server.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body
+from raftlog.api.http.server.routing import Target, flag, query_int, whole_number
+from raftlog.errors import Overloaded, RaftlogError, Unavailable
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.results import Fetched
+from raftlog.records import read_header
+from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.types import Offset
+
+logger = logging.getLogger(__name__)
+
+TAILS_MAX = 1_000
+"""At once, on one broker."""
+PATIENCE_MS_DEFAULT = 30_000
+PATIENCE_MS_MAX = 3_600_000
+_FETCH_BYTES = 256 * 1024
+_POLL_MS = 30_000
+_FIRST_MS = 1_000
+"""For the first fetch, which does not wait for records, to be judged by the leader."""
+_AGAIN_S = 0.1
+HELD_S: Final = 5.0
+"""A fetch is kept for so long for a reader that takes nothing."""
+_NUMBER_MAX: Final = (1 << 63) - 1
+
+
+class _Wanted(NamedTuple):
+    topic: str
+    partition: int
+    start: int | str
+    """An offset, `beginning` or `end`; with a timestamp it is not looked at."""
+    timestamp: int | None
+    is_followed: bool
+    heartbeat_ms: int
+    """An empty line after so much quiet; 0: none."""
+    patience_ms: int
+    """For so long the partition may be out of reach."""
+
+
+def _wanted(target: Target, partition: int) -> _Wanted:
+    """`?offset=N|beginning|end` or `?timestamp=`, `&follow=&heartbeat=&timeout=`. Raises `HttpProblem` 400."""
+    query = target.query
+    if ("offset" in query) == ("timestamp" in query):
+        raise HttpProblem(BAD_REQUEST, "the query has to have an offset or a timestamp: where the lines begin")
+    start: int | str = query.get("offset", "")
+    if start not in ("beginning", "end", ""):
+        start = whole_number(str(start), "the query parameter 'offset' (or beginning, end)", 0, _NUMBER_MAX)
+    elif "offset" in query and not start:
+        raise HttpProblem(BAD_REQUEST, "the query parameter 'offset' is empty; it can be a number, beginning or end")
+    return _Wanted(
+        target.args[0],
+        partition,
+        start,
+        query_int(target, "timestamp", None, 0, _NUMBER_MAX) if "timestamp" in query else None,
+        flag(target, "follow"),
+        query_int(target, "heartbeat", 0, 0, PATIENCE_MS_MAX),
+        query_int(target, "timeout", PATIENCE_MS_DEFAULT, 0, PATIENCE_MS_MAX),
+    )
+
+
+class Tails:
+    """All tails of one broker."""
+
+    def __init__(self, broker: Broker, ends: Ends, answers: MemoryBudget) -> None:
+        self._broker, self._ends, self._answers = broker, ends, answers
+        self._count = 0
+
+    async def serve(
+        self, request: web.BaseRequest, target: Target, partition: int, headers: dict[str, str]
+    ) -> web.StreamResponse:
+        """Raises what is known before the first line; then it is the answer's status."""
+        wanted = _wanted(target, partition)
+        if self._count >= TAILS_MAX:
+            raise Overloaded(f"{TAILS_MAX} tails are being read here already; ask another broker, or again")
+        self._count += 1
+        try:
+            with AnswerMemory(self._answers) as memory:
+                return await _Tail(self._broker, self._ends, wanted, memory).serve(request, headers)
+        finally:
+            self._count -= 1
+
+
+class _Tail:
+    def __init__(self, broker: Broker, ends: Ends, wanted: _Wanted, memory: AnswerMemory) -> None:
+        self._broker, self._ends, self._wanted, self._memory = broker, ends, wanted, memory
+        self._loop = asyncio.get_running_loop()
+        self._encoder = JsonRecords(wanted.topic, wanted.partition, Format.JSON, broker.opener, memory)
+        self._offset = Offset(0)
+        """The next line's."""
+        self._end: Offset | None = None
+        """Where it ends by itself."""
+
+    async def serve(self, request: web.BaseRequest, headers: dict[str, str]) -> web.StreamResponse:
+        await self._locate()
+        first = await self._fetch(_FIRST_MS, min_bytes=0)
+        response = web.StreamResponse(
+            headers=CIMultiDict({"Content-Type": Format.NDJSON.value, "Cache-Control": "no-store", **headers})
+        )
+        try:
+            await response.prepare(request)
+            is_headers_only = request.method == "HEAD"
+            last = None if is_headers_only else await self._run(response, first, self._ends.gone(request))
+            if last is not None:
+                await response.write(last + b"\n")
+            await response.write_eof()
+        except ConnectionError as error:
+            logger.debug("the reader of %s/%s went away: %s", self._wanted.topic, self._wanted.partition, error)
+        return response
+
+    async def _locate(self) -> None:
+        wanted = self._wanted
+        topic, partition, deadline = wanted.topic, wanted.partition, deadline_in(wanted.patience_ms)
+        start = wanted.start
+        if type(start) is int:
+            self._offset = Offset(start)
+        if type(start) is int and wanted.is_followed:
+            return
+        bounds = await self._broker.offsets(topic, partition, deadline=deadline)
+        if not wanted.is_followed:
+            self._end = bounds.end
+        if start == "beginning":
+            self._offset = bounds.beginning
+        elif start == "end":
+            self._offset = bounds.end
+        elif wanted.timestamp is not None:
+            found = await self._broker.offset_for_timestamp(topic, partition, wanted.timestamp, deadline=deadline)
+            self._offset = bounds.end if found is None else found[0]
+
+    async def _run(
+        self, response: web.StreamResponse, fetched: Fetched | None, gone: "asyncio.Future[None]"
+    ) -> bytes | None:
+        """Write lines to the end; the last one, when it ends because it cannot go on."""
+        unreached_since: float | None = None
+        try:
+            while True:
+                try:
+                    if fetched is not None:
+                        writing = await self._write(response, fetched)
+                        fetched = unreached_since = None
+                        self._memory.release()
+                        if writing is not None:
+                            await writing
+                    if self._end is not None and self._offset >= self._end:
+                        return None
+                    fetched = await self._more(gone)
+                except Unavailable as error:
+                    unreached_since = self._loop.time() if unreached_since is None else unreached_since
+                    if self._loop.time() - unreached_since >= self._wanted.patience_ms / 1000:
+                        raise
+                    logger.debug("tail of %s/%s waits: %s", self._wanted.topic, self._wanted.partition, error)
+                    fetched = None
+                    self._memory.release()
+                    await asyncio.wait((gone, self._ends.stopping), timeout=_AGAIN_S)
+                if gone.done():
+                    return None
+                if self._ends.stopping.done():
+                    raise Unavailable("the broker stops; go on at another one")
+                if fetched is not None and not fetched.batches and self._wanted.heartbeat_ms:
+                    await response.write(b"\n")
+        except (RaftlogError, HttpProblem) as error:
+            return self._last_line(error_body(error)[1])
+        except ConnectionError:
+            raise
+        except Exception:
+            logger.exception("the tail of %s/%s failed", self._wanted.topic, self._wanted.partition)
+            return self._last_line(INTERNAL_ERROR_BODY)
+
+    def _last_line(self, body: bytes) -> bytes:
+        shown: dict[str, Any] = orjson.loads(body)
+        return orjson.dumps(shown | {"next_offset": self._offset})
+
+    async def _write(self, response: web.StreamResponse, fetched: Fetched) -> "asyncio.Task[None] | None":
+        """Write the lines of these batches; a write that the reader holds up for too long is returned, under way, and
+        what comes behind it is still to be fetched."""
+        for batch in fetched.batches:
+            async with aclosing(self._encoder.lines(batch, self._offset, self._end)) as slices:
+                async for lines in slices:
+                    writing = self._loop.create_task(response.write(lines))
+                    self._offset = Offset(self._encoder.next_offset)
+                    # It waits until the reader has taken what went before, but for the socket's buffer.
+                    if not await self._is_written(writing):
+                        return writing
+            self._offset = Offset(read_header(batch).next_offset)
+        return None
+
+    async def _is_written(self, writing: "asyncio.Task[None]") -> bool:
+        """Whether the write ended in time. Raises what it raised."""
+        try:
+            await asyncio.wait((writing,), timeout=HELD_S)
+        except asyncio.CancelledError:
+            writing.cancel()
+            raise
+        if writing.done():
+            writing.result()
+        return writing.done()
+
+    async def _more(self, gone: "asyncio.Future[None]") -> Fetched | None:
+        """What comes next; None when the reader or the server ends first."""
+        fetching = self._loop.create_task(self._fetch(self._wanted.heartbeat_ms or _POLL_MS, min_bytes=1))
+        try:
+            await asyncio.wait((fetching, gone, self._ends.stopping), return_when=asyncio.FIRST_COMPLETED)
+            return fetching.result() if fetching.done() else None
+        finally:
+            fetching.cancel()
+
+    async def _fetch(self, wait_ms: int, min_bytes: int) -> Fetched:
+        """Raises `MemoryBudgetExceeded` as well, when there is no memory for the first batch."""
+        wanted = self._wanted
+        fetched = await self._broker.fetch(
+            wanted.topic,
+            wanted.partition,
+            self._offset,
+            max_bytes=self._memory.room(_FETCH_BYTES),
+            min_bytes=min_bytes,
+            deadline=deadline_in(wait_ms),
+        )
+        self._memory.add(sum(map(len, fetched.batches)))
+        return fetched

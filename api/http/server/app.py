@@ -1,0 +1,128 @@
+"""One request's way: find its target, run the handler, turn what it raises into an answer."""
+
+import logging
+from typing import Final
+
+from aiohttp import web
+
+from raftlog.api.codes import INTERNAL
+from raftlog.api.http import admin
+from raftlog.api.http.clusters import ClusterHandlers
+from raftlog.api.http.consumers.consumers import ConsumerHandlers
+from raftlog.api.http.consumers.offsets import ConsumerOffsetHandlers
+from raftlog.api.http.consumers.records import ConsumerRecordHandlers
+from raftlog.api.http.describing import DescribingHandlers
+from raftlog.api.http.groups.groups import GroupHandlers
+from raftlog.api.http.groups.members import MemberHandlers
+from raftlog.api.http.groups.membership import GroupMembershipHandlers
+from raftlog.api.http.groups.v3 import GroupV3Handlers
+from raftlog.api.http.metrics.measured import UNKNOWN, HttpMeasured
+from raftlog.api.http.metrics.scraping import MetricsHandlers
+from raftlog.api.http.producers import ProducerHandlers
+from raftlog.api.http.records.fetch import FetchHandlers
+from raftlog.api.http.records.produce import ProduceHandlers
+from raftlog.api.http.recovery import RecoveryHandlers
+from raftlog.api.http.server.answers import answer
+from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.ends import Ends
+from raftlog.api.http.server.origins import OriginPolicy
+from raftlog.api.http.server.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body, retry_headers
+from raftlog.api.http.server.routing import Handler, HttpRouter
+from raftlog.api.http.status import StatusHandlers
+from raftlog.api.http.topics import TopicHandlers
+from raftlog.errors import RaftlogError
+from raftlog.partitions.broker import Broker
+from raftlog.runtime.histogram import stopwatch
+from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
+
+logger = logging.getLogger(__name__)
+
+_CLASSES: Final[dict[type, str]] = {
+    ProduceHandlers: "produce",
+    FetchHandlers: "fetch",
+    TopicHandlers: "topics",
+    ClusterHandlers: "topics",
+    GroupHandlers: "groups",
+    GroupMembershipHandlers: "membership",
+    GroupV3Handlers: "groups",
+    ProducerHandlers: "producers",
+    ConsumerHandlers: "consumers",
+    ConsumerOffsetHandlers: "consumers",
+    ConsumerRecordHandlers: "consumers",
+}
+
+
+def class_of(handler: Handler) -> str:
+    """What requests that this handler answers are counted as."""
+    return _CLASSES.get(type(getattr(handler, "__self__", None)), "operators")
+
+
+class HttpApp:
+    """`handle` is what aiohttp's low-level server calls."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader, ends: Ends, metrics_partitions_max: int) -> None:
+        self.origins = OriginPolicy()
+        """Which origins and hosts are served; the server replaces it by that of its address."""
+        self._ends, self._bodies = ends, bodies
+        self.answers = MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).answers)
+        frames = broker.node.transport.receive_budget
+        self.measured = HttpMeasured({"frames": frames, "requests": bodies.memory, "answers": self.answers})
+        self.router = HttpRouter()
+        for handlers in (
+            ProduceHandlers(broker, bodies, ends),
+            FetchHandlers(broker, ends, self.answers),
+            TopicHandlers(broker),
+            ClusterHandlers(broker, bodies),
+            GroupHandlers(broker, bodies),
+            GroupMembershipHandlers(broker, bodies, ends),
+            GroupV3Handlers(broker),
+            ProducerHandlers(broker),
+            ConsumerHandlers(broker, bodies),
+            ConsumerRecordHandlers(broker, ends, self.answers),
+            ConsumerOffsetHandlers(broker, bodies),
+            StatusHandlers(broker),
+            admin.BrokerHandlers(broker),
+            admin.MaintenanceHandlers(broker),
+            admin.PartitionHandlers(broker),
+            admin.MoveHandlers(broker, bodies),
+            admin.SettingHandlers(broker, bodies),
+            admin.LogLevelHandlers(),
+            MemberHandlers(broker),
+            RecoveryHandlers(broker, bodies),
+            MetricsHandlers(broker, self.measured, metrics_partitions_max),
+            DescribingHandlers(),
+        ):
+            handlers.add_to(self.router)
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request, whatever happens."""
+        began, kind = stopwatch(), UNKNOWN
+        try:
+            self.origins.check(request)
+            target = self.router.find(request.raw_path)
+            handler = target.handler(request.method)
+            kind = class_of(handler)
+            if request.body_exists and not target.takes_body(request.method):
+                await self._bodies.refuse(request, target.parameters(request.method))
+            response = await handler(request, target)
+        except (RaftlogError, HttpProblem) as error:
+            response = self._refusal(request, error)
+        except Exception:
+            logger.exception("%s %s failed", request.method, request.path)
+            response = answer(INTERNAL_ERROR_BODY, status=INTERNAL[0])
+        if self._ends.stopping.done() and not response.prepared:
+            response.force_close()
+        self.measured.note(kind, began, response)
+        return response
+
+    def _refusal(self, request: web.BaseRequest, error: RaftlogError | HttpProblem) -> web.Response:
+        status, body = error_body(error)
+        response = answer(body, status=status)
+        if isinstance(error, HttpProblem):
+            response.headers.update(error.headers)
+        else:
+            response.headers.update(retry_headers(error))
+        if not request.content.is_eof():
+            # The rest of a refused body is not worth receiving.
+            response.force_close()
+        return response

@@ -1,0 +1,190 @@
+"""Reading request bodies within bounds: of one body, of all bodies that are in memory, and of time.
+
+Memory is taken as bytes arrive, never for a length that is announced. A body that comes slower than the least rate, or
+stops half way, is never handed on, so nothing of it is done.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, TypeVar
+
+import orjson
+from aiohttp import StreamReader, web
+
+from raftlog.api.codes import BAD_REQUEST, BODY_TOO_SLOW, INVALID_JSON, TOO_LARGE
+from raftlog.api.http.server.content_encoding import decoder_of
+from raftlog.api.http.server.held_memory import HeldMemory
+from raftlog.api.http.server.media import require_json
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.api.http.server.request_headers import expects_continue, header
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.runtime.memory_budget import MemoryBudget
+
+T = TypeVar("T")
+
+JSON_BODY_BYTES_MAX = 1024 * 1024
+"""The largest JSON body of a request that produces no records. It is parsed at once, into up to 35 times its size."""
+UNCHARGED_BYTES_MAX = 4 * 1024
+"""Whole bodies up to this count as part of their connection."""
+_EMPTY = frozenset((b"", b"{}", b"null"))
+"""Bodies that say nothing."""
+_WINDOW_S = 5.0
+"""The rate of a body is looked at so often."""
+
+
+class ReceivedBody(NamedTuple):
+    """A body, and the memory that is held for it and for what is made of it."""
+
+    data: bytes | bytearray
+    held: HeldMemory
+
+
+class BodyReader:
+    """Shared by all connections of a server. `memory` is for all bodies and what is made of them."""
+
+    def __init__(self, body_bytes_max: int, memory: MemoryBudget, body_timeout_ms: int, bytes_per_s_min: int) -> None:
+        self.body_bytes_max = body_bytes_max
+        self.memory = memory
+        self.timeout_ms = body_timeout_ms
+        """A body must have arrived within this; a streamed one may be silent for so long."""
+        self._window_bytes_min = max(1, int(bytes_per_s_min * _WINDOW_S))
+
+    def whole(self, request: web.BaseRequest) -> bytes | None:
+        """The body, if all of it has arrived together with the head of the request, and as it is. Raises `HttpProblem`
+        413."""
+        content = request.content
+        if not content.is_eof() or "Content-Encoding" in request.headers:
+            return None
+        body = content.read_nowait(-1)
+        if len(body) > self.body_bytes_max:
+            raise _too_large(self.body_bytes_max)
+        return body
+
+    @asynccontextmanager
+    async def receive(self, request: web.BaseRequest, bytes_max: int | None = None) -> AsyncIterator[ReceivedBody]:
+        """The body when all of it arrived, and its memory until the block ends. Raises `HttpProblem`, and
+        `MemoryBudgetExceeded` when no memory came free in time."""
+        bytes_max = self.body_bytes_max if bytes_max is None else min(bytes_max, self.body_bytes_max)
+        if (request.content_length or 0) > bytes_max:
+            raise _too_large(bytes_max)
+        deadline = deadline_in(self.timeout_ms)
+        with HeldMemory(self.memory) as held:
+            content = request.content
+            body: bytes | bytearray
+            if content.is_eof() and "Content-Encoding" not in request.headers:
+                body = content.read_nowait(-1)
+                if len(body) > bytes_max:
+                    raise _too_large(bytes_max)
+                await held.cover(len(body), deadline)
+            else:
+                body = await self._read(request, bytes_max, held, deadline)
+            yield ReceivedBody(body, held)
+
+    async def _read(self, request: web.BaseRequest, bytes_max: int, held: HeldMemory, deadline: Deadline) -> bytearray:
+        try:
+            if expects_continue(request):
+                await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                request.writer.output_size = 0
+            body, pace = bytearray(), _BodyPace(self._window_bytes_min, deadline)
+            content, decoder = request.content, decoder_of(request)
+            while not content.at_eof():
+                piece = await pace.next_piece(content)
+                for part in (piece,) if decoder is None else decoder.pieces(piece):
+                    if len(body) + len(part) > bytes_max:
+                        raise _too_large(bytes_max)
+                    if not held.maybe_cover(len(body) + len(part)):
+                        await held.cover(len(body) + len(part), deadline)
+                        pace.restart()
+                    body += part
+                    if decoder is not None:
+                        await asyncio.sleep(0)
+            if decoder is not None:
+                decoder.end()
+        except (ConnectionError, web.RequestPayloadError) as error:
+            raise HttpProblem(BAD_REQUEST, f"the body ended early ({error}); nothing of it was done") from None
+        return body
+
+    async def json_object(self, request: web.BaseRequest) -> dict[str, Any]:
+        """A body that is one JSON object; raises `HttpProblem` 415 or 422."""
+        return await self._parsed(request, json_object)
+
+    async def json_object_if_any(self, request: web.BaseRequest) -> dict[str, Any] | None:
+        """The same; None where there is no body at all."""
+        return await self.json_object(request) if request.body_exists else None
+
+    async def json_list(self, request: web.BaseRequest) -> list[Any]:
+        """A body that is one JSON array; raises `HttpProblem` 415 or 422."""
+        return await self._parsed(request, json_list)
+
+    async def refuse(self, request: web.BaseRequest, parameters: Sequence[str]) -> None:
+        """Raises `HttpProblem` 400 for a body with content, which names the query parameters in its place. Clients that
+        cannot send none may send `{}` or `null`."""
+        async with self.receive(request, JSON_BODY_BYTES_MAX) as body:
+            if bytes(body.data).strip() in _EMPTY:
+                return
+        query = f"; the query can have {', '.join(parameters)}" if parameters else ""
+        raise HttpProblem(BAD_REQUEST, f"this request takes no body, and would ignore what it says{query}")
+
+    async def _parsed(self, request: web.BaseRequest, parse: Callable[[bytes | bytearray], T]) -> T:
+        content_type = header(request, "Content-Type")
+        if request.body_exists or content_type is not None:
+            require_json(content_type)
+        async with self.receive(request, JSON_BODY_BYTES_MAX) as body:
+            return parse(body.data)
+
+
+class _BodyPace:
+    """The least rate at which a body has to arrive: it holds memory that others wait for."""
+
+    def __init__(self, window_bytes_min: int, deadline: Deadline) -> None:
+        self._window_bytes_min, self._deadline = window_bytes_min, deadline
+        self._loop = asyncio.get_running_loop()
+        self.restart()
+
+    def restart(self) -> None:
+        """Time in which the broker itself did not read does not count."""
+        self._arrived, self._window_ends = 0, self._loop.time() + _WINDOW_S
+
+    async def next_piece(self, content: StreamReader) -> bytes:
+        """Raises `HttpProblem` 408 when too little came in a window, or all time is over."""
+        while True:
+            try:
+                async with asyncio.timeout_at(min(self._window_ends, self._deadline)):
+                    piece = await content.readany()
+            except TimeoutError:
+                if self._arrived < self._window_bytes_min or self._loop.time() >= self._deadline:
+                    raise HttpProblem(
+                        BODY_TOO_SLOW, "the body did not arrive in time; nothing of it was done"
+                    ) from None
+                self.restart()
+            else:
+                self._arrived += len(piece)
+                return piece
+
+
+def _too_large(bytes_max: int) -> HttpProblem:
+    return HttpProblem(TOO_LARGE, f"the body is larger than {bytes_max} bytes; send it in parts")
+
+
+def json_object(body: bytes | bytearray) -> dict[str, Any]:
+    """Raises `HttpProblem` 422."""
+    parsed = _json(body)
+    if type(parsed) is not dict:
+        raise HttpProblem(INVALID_JSON, "the body is JSON, but no object")
+    return parsed
+
+
+def json_list(body: bytes | bytearray) -> list[Any]:
+    """Raises `HttpProblem` 422."""
+    parsed = _json(body)
+    if type(parsed) is not list:
+        raise HttpProblem(INVALID_JSON, "the body is JSON, but no list")
+    return parsed
+
+
+def _json(body: bytes | bytearray) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise HttpProblem(INVALID_JSON, f"the body is not JSON: {error}") from None

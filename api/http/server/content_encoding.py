@@ -1,0 +1,90 @@
+"""Request bodies with `Content-Encoding: gzip` or `deflate`, opened here and not by aiohttp.
+
+    fed in pieces → pieces of at most `PIECE_BYTES_MAX` → end: complete, or refused
+
+aiohttp takes a gzip body that was cut for a whole one, and logs a traceback for each that is none. Several gzip members
+one after another are one body, as RFC 1952 says. Used by `bodies` and `streamed_body`.
+"""
+
+import zlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+from aiohttp import web
+
+from raftlog.api.codes import BAD_REQUEST, WRONG_CONTENT_TYPE
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.api.http.server.request_headers import header
+
+PIECE_BYTES_MAX: Final = 64 * 1024
+"""A piece has at most this, so that what is done with it never holds up the loop for long."""
+_FED_BYTES_MAX: Final = 4 * 1024
+"""Fed at once: each member's stream copies what lies behind the member."""
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_ZLIB: Final = zlib.MAX_WBITS
+_DEFLATE: Final = -zlib.MAX_WBITS
+_ZLIB_METHOD: Final = 8
+"""The low half of the first byte of a zlib stream; some clients send `deflate` without that header."""
+
+
+class ContentDecoder:
+    """One body. `encoding` is gzip or deflate."""
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
+        self._stream: Any = None
+        """The member that has begun and not ended; of deflate, which has one, it stays."""
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """What these bytes open to. Raises `HttpProblem` 400 at bytes that cannot be opened."""
+        for start in range(0, len(data), _FED_BYTES_MAX):
+            yield from self._opened(data[start : start + _FED_BYTES_MAX])
+
+    def end(self) -> None:
+        """The body ends here. Raises `HttpProblem` 400 when it is not complete. Without any bytes it is empty."""
+        if self._stream is not None and not self._stream.eof:
+            raise HttpProblem(
+                BAD_REQUEST,
+                f"the {self._encoding} body is cut: it ends before its {self._encoding} data do. Send all of it again",
+            )
+
+    def _opened(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            stream = self._stream = self._stream or zlib.decompressobj(self._kind(data))
+            piece = self._open(stream, data)
+            while piece:
+                yield piece
+                # Output can wait inside although all input was taken.
+                piece = self._open(stream, stream.unconsumed_tail) if not stream.eof else b""
+            data = stream.unused_data if stream.eof else b""
+            if stream.eof and self._encoding == "gzip":
+                self._stream = None
+
+    def _open(self, stream: Any, data: bytes) -> bytes:
+        try:
+            if stream.eof:
+                raise zlib.error("bytes behind the end")
+            opened: bytes = stream.decompress(data, PIECE_BYTES_MAX)
+        except zlib.error as error:
+            raise HttpProblem(BAD_REQUEST, f"the body is not {self._encoding}: {error}") from None
+        return opened
+
+    def _kind(self, data: bytes) -> int:
+        if self._encoding == "gzip":
+            return _GZIP
+        return _ZLIB if data[0] & 0xF == _ZLIB_METHOD else _DEFLATE
+
+
+def decoder_of(request: web.BaseRequest) -> ContentDecoder | None:
+    """What opens the body of a request; None where it is sent as it is. Raises `HttpProblem` 415."""
+    encoding = header(request, "Content-Encoding")
+    if encoding is None:
+        return None
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
+        return None
+    if name not in ("gzip", "x-gzip", "deflate"):
+        raise HttpProblem(
+            WRONG_CONTENT_TYPE, f"Content-Encoding {encoding!a:.80} is not possible here; it can be gzip or deflate"
+        )
+    return ContentDecoder(name.removeprefix("x-"))

@@ -1,0 +1,168 @@
+"""The ends that a request of long life waits for: that of its client's connection, and that of the server.
+
+aiohttp tells a handler neither while it writes nothing. Owned by the server, used by streams and tails.
+"""
+
+import asyncio
+from contextlib import suppress
+from fcntl import ioctl
+from termios import FIONREAD
+from typing import Any, Final
+
+import orjson
+from aiohttp import web
+from aiohttp.web_protocol import _ErrInfo
+
+from raftlog.api.codes import BAD_REQUEST, INTERNAL
+from raftlog.api.http.server.answers import answer
+from raftlog.api.http.server.problems import HttpProblem, error_body
+
+_CAUSE_MAX = 200
+
+
+class Ends:
+    """`stopping` is done once the server takes no more requests."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.stopping: asyncio.Future[None] = self._loop.create_future()
+        self._gone: dict[web.RequestHandler, asyncio.Future[None]] = {}
+
+    def gone(self, request: web.BaseRequest) -> "asyncio.Future[None]":
+        """Done when the client has closed the connection of this request."""
+        connection = request.protocol
+        future = self._gone.get(connection)
+        if future is None:
+            future = self._gone[connection] = self._loop.create_future()
+        if request.transport is None or request.transport.is_closing():
+            self.lost(connection)
+        return future
+
+    def lost(self, connection: web.RequestHandler) -> None:
+        """This connection is closed."""
+        future = self._gone.pop(connection, None)
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    def stop(self) -> None:
+        """The server stops."""
+        if not self.stopping.done():
+            self.stopping.set_result(None)
+
+
+_WHY_TOO_MANY: Final = orjson.dumps(
+    {
+        "error_code": 50302,
+        "message": "this broker has as many connections as it may have (--http-connections-max); try another one",
+        "outcome": "failed",
+    }
+)
+_TOO_MANY: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
+    b"Content-Length: %d\r\n\r\n%b" % (len(_WHY_TOO_MANY), _WHY_TOO_MANY)
+)
+
+
+class Connections(web.Server):
+    """aiohttp's connections, which say here when one is lost, and answer what is no HTTP as every error is answered."""
+
+    def __init__(self, ends: Ends, handler: Any, connections_max: int, **settings: Any) -> None:
+        super().__init__(handler, **settings)
+        self._ends, self._settings = ends, settings
+        self._connections_max = connections_max
+        self.refused = 0
+        """Connections that were one too many."""
+        self._open: dict[_Connection, asyncio.Transport] = {}
+        self._lost_one = asyncio.Event()
+
+    def __call__(self) -> web.RequestHandler:
+        return _Connection(self, loop=asyncio.get_running_loop(), **self._settings)
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        assert isinstance(handler, _Connection), f"{handler} was not made here"
+        self._open[handler] = transport
+        if len(self._open) > self._connections_max:
+            self.refused += 1
+            transport.write(_TOO_MANY)
+            transport.close()
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        assert isinstance(handler, _Connection), f"{handler} was not made here"
+        self._open.pop(handler, None)
+        self._ends.lost(handler)
+        self._lost_one.set()
+
+    async def emptied(self, seconds: float) -> None:
+        """Until no connection is left, for so long at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._open:
+                    self._lost_one.clear()
+                    await self._lost_one.wait()
+
+    async def part(self, seconds: float) -> None:
+        """Close connections that nobody uses now, and wait for the end of the others, which comes with their answers.
+
+        A connection on which a request is arriving is used, though nobody may have read of it yet.
+        """
+        for connection, transport in list(self._open.items()):
+            if connection.is_waiting and not _has_arrived(transport):
+                connection.force_close()
+        await self.emptied(seconds)
+
+
+def _has_arrived(transport: asyncio.Transport) -> bool:
+    """Whether the system holds bytes of this connection that were not read."""
+    socket = transport.get_extra_info("socket")
+    if socket is None or transport.is_closing():
+        return False
+    unread = ioctl(socket.fileno(), FIONREAD, bytes(4))
+    return any(unread)
+
+
+class _Connection(web.RequestHandler):
+    __slots__ = ()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for the head of a request."""
+        return self._waiter is not None
+
+    def data_received(self, data: bytes) -> None:
+        """As aiohttp has it, but a body whose chunks turn out to be none fails for the handler that waits for more."""
+        super().data_received(data)
+        request = self._current_request
+        if request is not None and self._messages and isinstance(self._messages[-1][0], _ErrInfo):
+            body = request.content
+            if not body.is_eof() and body.exception() is None:
+                body.set_exception(web.RequestPayloadError(_cause(self._messages[-1][0].message)))
+
+    def log_exception(self, *args: Any, exc_info: BaseException | None = None, **more: Any) -> None:
+        """What a client sent wrong was answered, and is no news of this broker."""
+        if isinstance(exc_info, web.RequestPayloadError):
+            self.log_debug("The rest of a body cannot be read: %s", exc_info)
+        else:
+            super().log_exception(*args, exc_info=exc_info, **more)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = INTERNAL[0],
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What the parser refuses before a handler sees it: a head that is no HTTP, or too long."""
+        if status >= INTERNAL[0]:
+            return super().handle_error(request, status, exc, message)
+        why = HttpProblem((status, BAD_REQUEST[1]), f"this is not HTTP that can be read: {_cause(message or str(exc))}")
+        response = answer(error_body(why)[1], status=status)
+        response.force_close()
+        return response
+
+
+def _cause(message: str | None) -> str:
+    """The first line of what aiohttp's parser says; below it are bytes of the request."""
+    line, _, _ = (message or "").partition("\n")
+    return ascii(line[:_CAUSE_MAX])[1:-1].rstrip(":")

@@ -1,0 +1,148 @@
+"""Which origins and host names requests may have: a web page of another site must not use a broker through a browser.
+
+    request → Host is a name of this broker → Origin, if any, is that host → Sec-Fetch-Site is same-origin, or none
+
+A browser sends requests of any page to any address that it reaches, loopback included, and says in `Origin` or
+`Sec-Fetch-Site` that they are cross-origin; these are refused with 403. A page whose own name resolves to loopback
+(DNS rebinding) is of the same origin by these headers, so a listener on loopback addresses takes only hosts that it
+knows. A request without `Host`, which HTTP/1.0 allows, comes from no browser. Called by `HttpApp` for each request.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from typing import Final
+
+from aiohttp import web
+
+from raftlog.api.codes import BAD_REQUEST, CROSS_ORIGIN, UNKNOWN_HOST
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.errors import InvalidArgument
+
+_KNOWN_MAX: Final = 256
+"""Values of `Host` that are remembered as accepted."""
+_OTHER_SITES: Final = frozenset(("cross-site", "same-site"))
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_SHOWN_MAX: Final = 80
+
+
+class OriginPolicy:
+    """`names`: hosts beside localhost and loopback addresses that clients use. `is_host_checked`: only these may be
+    named, whatever the port: a tunnel has its own."""
+
+    def __init__(self, names: Iterable[str] = (), *, is_host_checked: bool = True) -> None:
+        self._names = frozenset(map(allowed_host, names)) | {"localhost"}
+        self._is_host_checked = is_host_checked
+        self._known: set[str | None] = {None, ""}
+
+    def check(self, request: web.BaseRequest) -> None:
+        """Raises `HttpProblem`: 403 for another origin or an unknown host, 400 for what is no host."""
+        headers, host = request.headers, request.headers.get("Host")
+        if host not in self._known:
+            self._check_host(host or "")
+        target = request.raw_path
+        if not target.startswith("/") and (authority := _authority(target)):
+            self._check_host(authority)
+            host = authority  # RFC 9112, 3.2.2: it takes the place of the header
+        if headers.get("Sec-Fetch-Site", "").lower() in _OTHER_SITES:
+            raise _cross_origin(f"Sec-Fetch-Site is {shown(headers['Sec-Fetch-Site'])}")
+        origin = headers.get("Origin")
+        if origin is not None and not _is_same(origin, host):
+            raise _cross_origin(f"Origin is {shown(origin)}, and the host is {shown(host or '')}")
+
+    def _check_host(self, host: str) -> None:
+        name, _ = split_host(host)
+        if self._is_host_checked and not self._is_known(name):
+            raise HttpProblem(
+                UNKNOWN_HOST,
+                f"the host {shown(host)} is not one of this broker; it has {', '.join(sorted(self._names))} and "
+                "loopback addresses. If clients use this name, start the broker with --allowed-host "
+                f"{name[:_SHOWN_MAX]}",
+            )
+        if len(self._known) < _KNOWN_MAX:
+            self._known.add(host)
+
+    def _is_known(self, name: str) -> bool:
+        return name in self._names or is_loopback(name)
+
+
+def allowed_host(text: str) -> str:
+    """A host as it is compared: in small letters, without a trailing dot or brackets. Raises `InvalidArgument`."""
+    try:
+        name, port = split_host(f"[{text}]" if _address(text) else text)
+    except HttpProblem:
+        name, port = "", None
+    if not name or port is not None:
+        raise InvalidArgument(f"{text!r} is not a host, such as broker.example.com or 10.0.0.7; it has no port")
+    return name
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this is an address that only this machine reaches."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def split_host(authority: str) -> tuple[str, int | None]:
+    """Host and port of `HOST`, `HOST:PORT`, `[IPv6]` or `[IPv6]:PORT`. Raises `HttpProblem` 400."""
+    host, bracket, rest = authority.partition("]")
+    if bracket:
+        name = _address(host.removeprefix("[")) if host.startswith("[") else None
+        colon, port = rest[:1], rest[1:]
+    else:
+        host, colon, port = authority.partition(":")
+        name = host.removesuffix(".").lower()
+    is_port = port.isascii() and port.isdecimal() and int(port[:6]) <= 65_535 if port else True
+    if not name or not _is_name(name) or colon not in ("", ":") or not is_port:
+        raise HttpProblem(BAD_REQUEST, f"the host {shown(authority)} is not HOST or HOST:PORT")
+    return name, int(port) if port else None
+
+
+def shown(text: str) -> str:
+    """A value of a header in a message: short, and in characters that every encoding has."""
+    text = ascii(text)
+    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 3]}..."
+
+
+def _is_name(name: str) -> bool:
+    return name.isascii() and all(letter.isalnum() or letter in "-._:" for letter in name)
+
+
+def _address(text: str) -> str | None:
+    """An IPv6 address in its shortest form, or None."""
+    try:
+        return str(ipaddress.IPv6Address(text))
+    except ValueError:
+        return None
+
+
+def _authority(target: str) -> str | None:
+    """The host of a request target in absolute form; of others none."""
+    scheme, separator, rest = target.partition("://")
+    if not separator or scheme.lower() not in _DEFAULT_PORTS:
+        return None
+    return rest.partition("/")[0].partition("?")[0]
+
+
+def _is_same(origin: str, host: str | None) -> bool:
+    """Whether an origin has this host and port. Behind a proxy with TLS the schemes differ."""
+    scheme, separator, authority = origin.partition("://")
+    default = _DEFAULT_PORTS.get(scheme.lower())
+    if not separator or default is None or not host:
+        return False
+    try:
+        (one, one_port), (other, other_port) = split_host(authority), split_host(host)
+    except HttpProblem:
+        return False
+    return (one, one_port or default) == (other, other_port or default)
+
+
+def _cross_origin(why: str) -> HttpProblem:
+    return HttpProblem(
+        CROSS_ORIGIN,
+        f"a web page of another origin may not use this broker ({why}); programs send neither header, and an address "
+        "typed into a browser is no page's",
+    )

@@ -1,0 +1,99 @@
+"""Answers that are written in parts, as the reader takes them.
+
+    bytes in the connection's buffer ≤ one part + the mark at which writing waits (64 KiB)
+
+A reader that takes no part in `STALL_S` is cut off: what an answer is made of holds memory that others wait for.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from multidict import CIMultiDict
+
+from raftlog.api.http.server.answers import answer_with
+from raftlog.runtime.histogram import stopwatch
+from raftlog.types import Buffer
+
+logger = logging.getLogger(__name__)
+
+PART_BYTES: Final = 64 * 1024
+_WRITTEN_AT_ONCE_BYTES: Final = 256 * 1024
+"""Of buffers that are there already: fewer writes for a reader that keeps up."""
+STALL_S: Final = 30.0
+
+
+class PacedResponse(web.StreamResponse):
+    """An answer whose parts are written as the reader takes them."""
+
+    def __init__(self, status: int, headers: dict[str, str]) -> None:
+        super().__init__(status=status, headers=CIMultiDict(headers))
+        self.began: float | None = None
+        """When its head was sent; what follows is the reader's time."""
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        writer = await super().prepare(request)
+        self.began = stopwatch()
+        return writer
+
+
+async def send_parts(
+    request: web.BaseRequest, status: int, headers: dict[str, str], parts: AsyncIterator[bytes]
+) -> web.StreamResponse:
+    """Answer with these parts, one after another; with a `Content-Length` in the headers they have to add up to it. The
+    answer to HEAD ends after the headers."""
+    response = PacedResponse(status, headers)
+    try:
+        async with asyncio.timeout(STALL_S) as patience:
+            await response.prepare(request)
+            if request.method != "HEAD":
+                async for part in parts:
+                    await response.write(part)
+                    patience.reschedule(asyncio.get_running_loop().time() + STALL_S)
+            await response.write_eof()
+    except (ConnectionError, TimeoutError) as error:
+        logger.debug("the answer to %s %s was not taken: %r", request.method, request.path, error)
+        _cut(request, response)
+    except Exception:
+        logger.exception("the answer to %s %s failed", request.method, request.path)
+        _cut(request, response)
+    return response
+
+
+def _cut(request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """The status is sent, so the end of the connection has to say that the answer is not whole."""
+    response.force_close()
+    if request.transport is not None:
+        request.transport.abort()
+
+
+async def send_body(
+    request: web.BaseRequest, buffers: Sequence[Buffer], content_type: str, headers: dict[str, str]
+) -> web.StreamResponse:
+    """Answer 200 with these buffers as the body. A body of one part is not sent yet when this returns; a longer one is,
+    but for what the connection's buffer holds."""
+    size = sum(map(len, buffers))
+    if size <= PART_BYTES:
+        return answer_with(b"".join(buffers), content_type, headers)
+    all_headers = {"Content-Type": content_type, "Content-Length": str(size), **headers}
+    return await send_parts(request, 200, all_headers, copied_parts(buffers))
+
+
+async def copied_parts(buffers: Sequence[Buffer]) -> AsyncIterator[bytes]:
+    """Copies of at most `_WRITTEN_AT_ONCE_BYTES`, so that the connection's buffer keeps no whole buffer alive."""
+    waiting: list[Buffer] = []
+    size = 0
+    for buffer in buffers:
+        view = memoryview(buffer)
+        while size + len(view) >= _WRITTEN_AT_ONCE_BYTES:
+            cut = _WRITTEN_AT_ONCE_BYTES - size
+            yield b"".join((*waiting, view[:cut]))
+            view, size = view[cut:], 0
+            waiting.clear()
+        waiting.append(view)
+        size += len(view)
+    if size:
+        yield b"".join(waiting)

@@ -1,0 +1,207 @@
+"""Which handler answers which path: a tree of path segments, and a cache of targets that were asked for lately.
+
+It stands in for aiohttp's router because most requests name one of a few paths: one dictionary lookup finds handler,
+arguments and parsed query at once. A pattern's segment in braces matches any one segment.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, unquote
+
+from aiohttp import web
+
+from raftlog.api.codes import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND
+from raftlog.api.http.server.problems import HttpProblem
+
+Handler: TypeAlias = Callable[["web.BaseRequest", "Target"], Awaitable[web.StreamResponse]]
+
+_CACHED_TARGETS_MAX = 1024
+_CACHED_PATH_LENGTH_MAX = 256
+_ANY = "{}"
+
+
+class Target:
+    """What one request line names. `options` is for the handler to keep what it parsed from the query."""
+
+    __slots__ = ("_node", "args", "options", "query")
+
+    def __init__(self, node: "_Node", args: tuple[str, ...], query: Mapping[str, str]) -> None:
+        self._node = node
+        self.args = args
+        self.query = query
+        self.options: Any = None
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """By method."""
+        return self._node.handlers
+
+    def handler(self, method: str) -> Handler:
+        """Raises `HttpProblem`: 405 that names the methods that are possible, 400 for a parameter that there is not."""
+        found = self._node.handlers.get(method)
+        if found is None:
+            allowed = ", ".join(sorted(self._node.handlers))
+            raise HttpProblem(
+                METHOD_NOT_ALLOWED, f"method {method} is not possible here; it can be {allowed}", {"Allow": allowed}
+            )
+        names = self._node.queries.get(method) if self.query else None
+        if names is not None:
+            _only(self.query, names)
+        return found
+
+    def takes_body(self, method: str) -> bool:
+        """Whether the body of a request is for the handler."""
+        return method not in self._node.bodiless
+
+    def parameters(self, method: str) -> Sequence[str]:
+        """The query parameters of a method that refuses others."""
+        return self._node.queries.get(method, ())
+
+
+class _Node:
+    __slots__ = ("bodiless", "children", "handlers", "queries")
+
+    def __init__(self) -> None:
+        self.bodiless: set[str] = set()
+        """Methods that take no body."""
+        self.children: dict[str, _Node] = {}
+        self.handlers: dict[str, Handler] = {}
+        self.queries: dict[str, tuple[str, ...]] = {}
+
+
+class HttpRouter:
+    """Add the routes first, then `find`."""
+
+    def __init__(self) -> None:
+        self._root = _Node()
+        self._cache: dict[str, Target] = {}
+        self.routes: list[tuple[str, str]] = []
+        """Methods and patterns, in the order in which they were added."""
+        self.queries: dict[tuple[str, str], tuple[str, ...]] = {}
+        """The query parameters of those that refuse others."""
+
+    def add(
+        self,
+        method: str,
+        pattern: str,
+        handler: Handler,
+        *,
+        query: Sequence[str] | None = None,
+        has_head: bool = True,
+        takes_body: bool = True,
+    ) -> None:
+        """`pattern` is like `/topics/{topic}/partitions`; arguments are handed over by place. With `query` other
+        parameters than these are refused: one that is misspelt must not make an order of what was to be tried.
+
+        A body is refused where the route takes none, as DELETE never does: what it says would be ignored.
+
+        The handler of a GET answers HEAD as well, unless `has_head` is false: a GET that changes something is not safe
+        to be sent for its headers. aiohttp leaves out the body of a `web.Response`; a handler that writes its answer in
+        parts leaves it out by itself."""
+        node = self._root
+        for segment in pattern.strip("/").split("/"):
+            name = _ANY if segment.startswith("{") else segment
+            node = node.children.setdefault(name, _Node())
+        assert method not in node.handlers, f"{method} {pattern} is there twice"
+        methods = ("GET", "HEAD") if method == "GET" and has_head else (method,)
+        node.handlers.update(dict.fromkeys(methods, handler))
+        if not takes_body or method == "DELETE":
+            node.bodiless.add(method)
+        if query is not None:
+            self.queries[method, pattern] = tuple(query)
+            node.queries.update(dict.fromkeys(methods, tuple(query)))
+        self.routes.append((method, pattern))
+
+    def find(self, raw_path: str) -> Target:
+        """The target of a request line's path and query; raises `HttpProblem` 404, and 400 for a doubtful query."""
+        target = self._cache.get(raw_path)
+        if target is None:
+            target = self._resolve(raw_path)
+            if len(raw_path) <= _CACHED_PATH_LENGTH_MAX:
+                if len(self._cache) >= _CACHED_TARGETS_MAX:
+                    self._cache.clear()
+                self._cache[raw_path] = target
+        return target
+
+    def _resolve(self, raw_path: str) -> Target:
+        path, _, query = _path_of(raw_path).partition("?")
+        node = self._root
+        args: list[str] = []
+        for raw_segment in path.strip("/").split("/"):
+            segment = unquote(raw_segment)
+            child = node.children.get(segment) if segment != _ANY else None
+            if child is None:
+                child = node.children.get(_ANY)
+                args.append(segment)
+            if child is None:
+                raise _not_found(path)
+            node = child
+        if not node.handlers:
+            raise _not_found(path)
+        return Target(node, tuple(args), _query(query))
+
+
+def _path_of(target: str) -> str:
+    """Path and query of a request target in origin form or in absolute form. Raises `HttpProblem` 400 for others: there
+    are no tunnels (CONNECT), and no options of the server as a whole (`*`)."""
+    if not target.startswith("/"):
+        scheme, separator, rest = target.partition("://")
+        authority, slash, path = rest.partition("/")
+        if not separator or scheme.lower() not in ("http", "https") or "?" in authority:
+            raise HttpProblem(BAD_REQUEST, f"the request target {target[:80]!a} is no path, such as /topics")
+        target = slash + path
+    try:
+        target.encode()
+    except UnicodeEncodeError:
+        raise HttpProblem(BAD_REQUEST, "the request target is not UTF-8; write other bytes as %XX") from None
+    return target.partition("#")[0]
+
+
+def _not_found(path: str) -> HttpProblem:
+    return HttpProblem(NOT_FOUND, f"there is nothing at {path}")
+
+
+def _only(query: Mapping[str, str], names: Sequence[str]) -> None:
+    unknown = next((name for name in query if name not in names), None)
+    if unknown is not None:
+        there_are = f"it can have {', '.join(names)}" if names else "it has no parameters here"
+        raise HttpProblem(BAD_REQUEST, f"the query has {unknown!r}; {there_are}")
+
+
+def _query(text: str) -> dict[str, str]:
+    query: dict[str, str] = {}
+    for name, value in parse_qsl(text, keep_blank_values=True):
+        if query.setdefault(name, value) != value:  # ?dry_run=true&dry_run=false
+            raise HttpProblem(BAD_REQUEST, f"the query parameter {name!r} is {query[name]!r} and {value!r}; give one")
+    return query
+
+
+def query_int(target: Target, name: str, default: int | None, low: int, high: int) -> int:
+    """A whole number from the query; `None` as default makes it required. Raises `HttpProblem` 400."""
+    text = target.query.get(name)
+    if text is None:
+        if default is None:
+            raise HttpProblem(BAD_REQUEST, f"the query parameter {name!r} is missing")
+        return default
+    return whole_number(text, f"the query parameter {name!r}", low, high)
+
+
+def flag(target: Target, name: str, *, default: bool = False) -> bool:
+    """True or false from the query. Raises `HttpProblem` 400."""
+    text = target.query.get(name, "true" if default else "false")
+    if text not in ("true", "false"):
+        raise HttpProblem(BAD_REQUEST, f"the query parameter {name!r} is {text!r}; it can be true or false")
+    return text == "true"
+
+
+def whole_number(text: str, what: str, low: int, high: int) -> int:
+    """Raises `HttpProblem` 400 that says what the number may be."""
+    digits = text[1:] if text.startswith("-") else text
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20 and low <= int(text) <= high):
+        raise HttpProblem(BAD_REQUEST, f"{what} is {text!r}; it must be a whole number in {low} … {high}")
+    return int(text)
+
+
+def partition_number(text: str) -> int:
+    """A partition from a path; raises `HttpProblem` 400."""
+    return whole_number(text, "the partition", 0, (1 << 31) - 1)

@@ -1,0 +1,137 @@
+"""The HTTP server: sockets and connections. What is answered is `app`'s."""
+
+import asyncio
+import errno
+import os
+import resource
+from collections.abc import Sequence
+
+from raftlog.api.http.server.app import HttpApp
+from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.ends import Connections, Ends
+from raftlog.api.http.server.origins import OriginPolicy, allowed_host, is_loopback, split_host
+from raftlog.config import KIB, MIB
+from raftlog.errors import InvalidArgument
+from raftlog.partitions.broker import Broker
+from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
+
+BODY_BYTES_MAX = 64 * MIB
+"""The largest request body that is accepted."""
+BODY_TIMEOUT_MS = 60_000
+"""A body must have arrived within this."""
+BODY_BYTES_PER_S_MIN = 16 * KIB
+"""A body that arrives slower than this for five seconds is given up."""
+KEEPALIVE_TIMEOUT_S = 75.0
+"""An idle connection is closed after this."""
+METRICS_PARTITIONS_MAX = 1_000
+"""So many partitions have series of their own in `/metrics`."""
+_WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - not to be taken for names
+CONNECTIONS_MAX = 10_000
+"""Connections of clients at once; fewer where descriptors are short."""
+_OTHER_FILES = 256
+"""Descriptors beside those of segments and clients: journal, other brokers, listeners, spools."""
+_LINGER_S = 2.0
+_BACKLOG = 1024
+_CUT_OFF_S = 0.05
+"""What is under way when the grace is over gets so long to notice."""
+
+
+class HttpServer:
+    """Serves one broker on one address. The broker is opened before `start` and closed after `stop`."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        body_bytes_max: int = BODY_BYTES_MAX,
+        body_timeout_ms: int = BODY_TIMEOUT_MS,
+        body_bytes_per_s_min: int = BODY_BYTES_PER_S_MIN,
+        keepalive_timeout_s: float = KEEPALIVE_TIMEOUT_S,
+        metrics_partitions_max: int = METRICS_PARTITIONS_MAX,
+        http_connections_max: int = CONNECTIONS_MAX,
+        advertised: str = "",
+        allowed_hosts: Sequence[str] = (),
+    ) -> None:
+        """`advertised`: HOST:PORT by which clients reach it, where that is another address than it listens on;
+        `allowed_hosts`: more hosts that they may name. Raises `InvalidArgument`."""
+        self._broker = broker
+        self._advertised = [split_host(advertised)[0]] if advertised else []
+        self._allowed_hosts = [allowed_host(text) for text in allowed_hosts]
+        self._ends = Ends()
+        requests = MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).requests)
+        self.bodies = BodyReader(body_bytes_max, requests, body_timeout_ms, body_bytes_per_s_min)
+        self._app = HttpApp(broker, self.bodies, self._ends, metrics_partitions_max)
+        self.answers = self._app.answers
+        self.connections_max = connections_within(http_connections_max, broker.settings.open_files_max)
+        self._keepalive_timeout_s = keepalive_timeout_s
+        self._sockets: asyncio.Server | None = None
+        self._connections: Connections | None = None
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen; port 0 takes a free one. Returns the address. Raises `InvalidArgument` when it cannot be had."""
+        loop = asyncio.get_running_loop()
+        self._connections = Connections(
+            self._ends,
+            self._app.handle,
+            self.connections_max,
+            access_log=None,
+            keepalive_timeout=self._keepalive_timeout_s,
+            lingering_time=_LINGER_S,
+            tcp_keepalive=True,
+            auto_decompress=False,
+        )
+        try:
+            self._sockets = await loop.create_server(
+                self._connections, host, port, backlog=_BACKLOG, start_serving=False
+            )
+            addresses = [socket.getsockname() for socket in self._sockets.sockets]
+            self._app.origins = self._origins(host, [address[0] for address in addresses])
+            await self._sockets.start_serving()
+        except OSError as error:
+            raise _cannot_listen(host, port, error) from error
+        return addresses[0][0], addresses[0][1]
+
+    def _origins(self, host: str, listening: Sequence[str]) -> OriginPolicy:
+        """On addresses that other machines reach any host is accepted, unless some are allowed: clients have names for
+        it that it does not know."""
+        own = [name for name in (host, *listening) if name and name not in _WILDCARDS]
+        is_host_checked = bool(self._allowed_hosts) or all(map(is_loopback, listening))
+        return OriginPolicy((*self._allowed_hosts, *self._advertised, *own), is_host_checked=is_host_checked)
+
+    async def stop(self, grace_s: float = 3.0, last_s: float = 0.0) -> None:
+        """Accept nothing more, answer waiting fetches now, and give the rest of the requests `grace_s` to end.
+
+        For `last_s` before that, connections that stand take requests, and each answer is the last of its connection:
+        a client that writes all the time goes elsewhere with nothing under way, where a connection that is closed under
+        its request would leave it with an unknown outcome.
+        """
+        if self._sockets is None or self._connections is None:
+            return
+        self._sockets.close()
+        self._broker.wake_fetches()
+        self._ends.stop()
+        await self._connections.emptied(last_s)
+        await self._connections.part(grace_s)
+        await self._connections.shutdown(_CUT_OFF_S)
+        await self._sockets.wait_closed()
+        self._sockets = self._connections = None
+
+
+def connections_within(wanted: int, open_files_max: int) -> int:
+    """As many connections as leave descriptors for the log's own files."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return wanted
+    return min(wanted, max(limit - open_files_max - _OTHER_FILES, limit // 4))
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> InvalidArgument:
+    if error.errno == errno.EADDRINUSE:
+        why = "another program listens there; stop it, or choose another port"
+    elif error.errno == errno.EACCES:
+        why = "this user may not listen there; choose a port from 1024 up"
+    elif error.errno == errno.EADDRNOTAVAIL:
+        why = "this machine has no such address"
+    else:
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    return InvalidArgument(f"cannot listen on {host}:{port}: {why}")

@@ -1,0 +1,61 @@
+"""A request body that is taken piece by piece, as long as it may be.
+
+What is not taken stays with the sender: at most two of aiohttp's buffers (512 KiB) are received ahead. Only silence is
+bounded, and only while somebody waits for the next piece. Used by `ndjson_ingest` and `octet_stream`.
+"""
+
+import asyncio
+from collections.abc import Iterator
+
+from aiohttp import web
+
+from raftlog.api.codes import BAD_REQUEST, BODY_TOO_SLOW
+from raftlog.api.http.server.content_encoding import PIECE_BYTES_MAX, decoder_of
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.api.http.server.request_headers import expects_continue
+
+
+class StreamedBody:
+    """`at_end` once everything was received and taken."""
+
+    def __init__(self, request: web.BaseRequest, silence_ms: int) -> None:
+        """Raises `HttpProblem` 415 for a `Content-Encoding` that cannot be undone."""
+        self._decoder = decoder_of(request)
+        self._opened: Iterator[bytes] = iter(())
+        """What is left of the last bytes that were received, opened."""
+        self.at_end = False
+        self._request, self._content = request, request.content
+        self._silence_s = silence_ms / 1000
+        self._is_asked_for = not expects_continue(request)
+
+    async def piece(self) -> bytes:
+        """The next bytes, empty at the end. Raises `HttpProblem`: 408 after silence, 400 when it ended early, or cannot
+        be opened."""
+        decoder = self._decoder
+        if decoder is None:
+            return await self._received()
+        while (piece := next(self._opened, None)) is None:
+            if self._content.at_eof():
+                decoder.end()
+                self.at_end = True
+                return b""
+            self._opened = decoder.pieces(await self._received())
+            self.at_end = False
+        return piece
+
+    async def _received(self) -> bytes:
+        try:
+            if not self._is_asked_for:
+                self._is_asked_for = True
+                await self._request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                self._request.writer.output_size = 0
+            async with asyncio.timeout(self._silence_s):
+                piece = await self._content.read(PIECE_BYTES_MAX)
+        except TimeoutError:
+            raise HttpProblem(
+                BODY_TOO_SLOW, f"nothing of the body came for {self._silence_s:g} s; send an empty line now and then"
+            ) from None
+        except (ConnectionError, web.RequestPayloadError) as error:
+            raise HttpProblem(BAD_REQUEST, f"the body ended early ({error})") from None
+        self.at_end = self._content.at_eof()
+        return piece

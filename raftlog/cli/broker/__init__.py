@@ -1,0 +1,1 @@
+"""`raftlog broker …`: brokers as operators see them."""

@@ -1,0 +1,1 @@
+"""`raftlog cluster …`: health, settings, members, upgrades, the secret of a cluster."""

@@ -1,0 +1,1 @@
+"""`raftlog consume`: records become lines."""

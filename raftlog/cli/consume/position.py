@@ -1,0 +1,63 @@
+"""Where `consume` begins: `start`, `end`, an offset, so many before the end, or a time."""
+
+from typing import NamedTuple
+
+import click
+
+from raftlog.cli.json_lines import milliseconds
+from raftlog.client import BrokerClient
+from raftlog.errors import OffsetOutOfRange
+from raftlog.types import Offset
+
+ANSWER_MS = 10_000
+
+
+class StartPosition(NamedTuple):
+    """One of the five ways; `number` is the offset, the distance from the end, or the time in milliseconds."""
+
+    kind: str
+    number: int = 0
+
+
+def read_position(_context: click.Context, _parameter: click.Parameter, text: str) -> StartPosition:
+    """Read `start|end|N|-N|@timestamp`."""
+    if text in ("start", "end"):
+        return StartPosition(text)
+    try:
+        if text.startswith("@"):
+            return StartPosition("time", milliseconds(text[1:]))
+        number = int(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is not start, end, an offset, -N (so many before the end), or @TIME with "
+            "milliseconds since 1970 or ISO 8601, such as @2026-01-31T12:00:00Z"
+        ) from None
+    return StartPosition("before-end", -number) if text.startswith("-") else StartPosition("offset", number)
+
+
+class OffsetSpan(NamedTuple):
+    """Offsets of one partition: where reading begins, and where the end was at that moment."""
+
+    begin: Offset
+    end: Offset
+
+
+async def locate(
+    client: BrokerClient, topic: str, partition: int, position: StartPosition, timeout_ms: int = ANSWER_MS
+) -> OffsetSpan:
+    """The offset behind a position; a time after the last record is the end. Raises `OffsetOutOfRange`."""
+    beginning, end = await client.offsets(topic, partition, timeout_ms=timeout_ms)
+    if position.kind == "start":
+        begin = beginning
+    elif position.kind == "end":
+        begin = end
+    elif position.kind == "before-end":
+        begin = Offset(max(beginning, end - position.number))
+    elif position.kind == "offset":
+        begin = Offset(position.number)
+        if not beginning <= begin <= end:
+            raise OffsetOutOfRange(begin, beginning, end)
+    else:
+        found = await client.offset_for_timestamp(topic, partition, position.number)
+        begin = end if found is None else found[0]
+    return OffsetSpan(begin, end)

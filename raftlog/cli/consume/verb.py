@@ -1,0 +1,262 @@
+"""`raftlog consume`: the records of a topic on standard output."""
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, BinaryIO
+
+import click
+
+from raftlog.cli.consume.formatting import (
+    FORMAT_HELP,
+    Printer,
+    format_printer,
+    json_printer,
+    keyed_printer,
+    value_printer,
+)
+from raftlog.cli.consume.position import OffsetSpan, StartPosition, locate, read_position
+from raftlog.cli.options import bootstrap_option, json_option, option, read_separator
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.serve import collector
+from raftlog.client import BrokerClient, Consumer, ConsumerRecord, RebalanceListener
+from raftlog.errors import Unavailable, UndecodableBatch, UnknownPartition
+from raftlog.types import Offset, TopicPartition
+
+FETCH_BYTES = 2 * 1024 * 1024
+POLL_RECORDS = 5_000
+POLL_MS = 1_000
+LEADER_MS = 3_000
+"""For a partition without a leader to elect one."""
+OFFSET_MAX = Offset((1 << 63) - 1)
+"""The end of a partition whose end nobody knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeCommandLine:
+    """The command line."""
+
+    topic: str
+    group: str | None
+    bootstrap: list[str]
+    position: StartPosition
+    count: int | None
+    partition: int | None
+    follow: bool
+    format: str | None
+    key_separator: bytes | None
+    as_json: bool
+    timeout: float | None
+    give_up_after: float
+    skip_undecodable: bool
+
+
+@click.command()
+@click.argument("topic")
+@option(
+    "--from",
+    "position",
+    default="start",
+    callback=read_position,
+    metavar="start|end|N|-N|@TIME",
+    help="Where to begin: the first record, the end, offset N, N before the end, or the first record at or after "
+    "a time (ms since 1970 or ISO 8601). Applies to each partition.",
+)
+@option("--count", "-n", type=click.IntRange(min=1), help="Stop after this many records in all.")
+@option("--partition", "-p", type=click.IntRange(min=0), help="Only this partition.")
+@option(
+    "--group",
+    "-g",
+    help="Be a member of this consumer group: read the share that it gives, go on where it has committed, and commit "
+    "what is printed. --from start or end says where to begin where nothing is committed.",
+)
+@option(
+    "--follow/--no-follow", default=True, help="Wait for new records, or stop at the end offsets seen at the start."
+)
+@option(
+    "--format",
+    "-f",
+    metavar="TEXT",
+    help=f"What to print for each record: {FORMAT_HELP}, and \\n, \\t. Nothing is added.",
+)
+@option(
+    "--key-separator",
+    callback=read_separator,
+    metavar="TEXT",
+    help="Print KEY TEXT VALUE, or the value alone where there is no key.",
+)
+@json_option("Print a JSON object a line, as `produce --json-lines` reads it.")
+@option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Stop when no record came for this long; with --count unfulfilled that is a failure.",
+)
+@option(
+    "--give-up-after",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    metavar="SECONDS",
+    help="How long to go on trying when the broker is away.",
+)
+@option(
+    "--skip-undecodable",
+    is_flag=True,
+    help="Go on behind a batch whose records cannot be decoded, with a line on standard error that names its offsets. "
+    "Without it the command ends there.",
+)
+@bootstrap_option
+def consume(**options: Any) -> None:
+    """Print the records of TOPIC, one value a line. It goes on waiting for more until it is stopped, unless --count,
+    --no-follow or --timeout says otherwise. Order holds within each partition."""
+    wanted = ConsumeCommandLine(**options)
+    if wanted.group is not None and (wanted.partition is not None or wanted.position.kind not in ("start", "end")):
+        raise click.UsageError(
+            "--group gives the partitions and knows where to go on: leave out --partition, and --from unless it is "
+            "start or end; `raftlog group reset-offsets` moves a group"
+        )
+    printer = _printer(wanted)
+    collector.relax()
+    try:
+        asyncio.run(_PartitionReading(wanted, printer, sys.stdout.buffer).run())
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        sys.stdout.buffer.flush()
+
+
+def _printer(wanted: ConsumeCommandLine) -> Printer:
+    chosen = [wanted.as_json, wanted.format is not None, wanted.key_separator is not None]
+    if sum(chosen) > 1:
+        raise click.UsageError("--json, --format and --key-separator exclude each other")
+    if wanted.as_json:
+        return json_printer(wanted.topic)
+    if wanted.format is not None:
+        return format_printer(wanted.topic, wanted.format)
+    return value_printer if wanted.key_separator is None else keyed_printer(wanted.key_separator)
+
+
+class _PartitionReading:
+    """Prints what a `Consumer` reads; `left` counts down to the last record that is wanted."""
+
+    def __init__(self, wanted: ConsumeCommandLine, printer: Printer, output: BinaryIO) -> None:
+        self._wanted, self._printer, self._output = wanted, printer, output
+        self._left = wanted.count
+        self._printed = 0
+        self._last_arrival = 0.0
+        self._ends: dict[TopicPartition, int] = {}
+        """Where reading ends without `--follow`."""
+
+    async def run(self) -> None:
+        wanted = self._wanted
+        self._last_arrival = time.monotonic()
+        if wanted.group is not None and (reading := asyncio.current_task()) is not None:
+            # as Ctrl-C: a member that did not leave holds its partitions until its session is over
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, reading.cancel)
+        async with Consumer(
+            wanted.bootstrap,
+            group=wanted.group,
+            auto_offset_reset="latest" if wanted.group and wanted.position.kind == "end" else "earliest",
+            fetch_bytes=FETCH_BYTES,
+            give_up_after_s=wanted.give_up_after,
+        ) as consumer:
+            async with BrokerClient(wanted.bootstrap) as client:
+                count = (await client.describe_topic(wanted.topic)).partitions
+                if wanted.group is None:
+                    await consumer.assign(await self._positions(client, count))
+            if wanted.group is not None:
+                consumer.subscribe([wanted.topic], listener=_Ends(self._ends, wanted.bootstrap))
+            try:
+                await self._print_all(consumer)
+            finally:
+                self._output.flush()
+        if self._left:
+            raise CommandFailed(
+                f"only {self._printed} of {wanted.count} records came; {wanted.topic} has no more to offer "
+                + ("for now" if wanted.follow else "up to the end seen at the start")
+            )
+
+    async def _positions(self, client: BrokerClient, count: int) -> dict[TopicPartition, int]:
+        """Where to begin in each partition; without `--follow` only those that have something."""
+        wanted = self._wanted
+        if wanted.partition is not None and wanted.partition >= count:
+            raise UnknownPartition(f"{wanted.topic} has {count} partitions, numbered from 0: no {wanted.partition}")
+        partitions = range(count) if wanted.partition is None else [wanted.partition]
+        places = [TopicPartition(wanted.topic, number) for number in partitions]
+        found = await asyncio.gather(*(self._span(client, place) for place in places))
+        spans = dict(zip(places, found, strict=True))
+        self._ends.update((place, span.end) for place, span in spans.items())
+        return {place: span.begin for place, span in spans.items() if wanted.follow or span.begin < span.end}
+
+    async def _span(self, client: BrokerClient, place: TopicPartition) -> OffsetSpan:
+        """Without a leader the end is unknown, and what is committed can be read from the start or an offset on."""
+        position = self._wanted.position
+        if position.kind not in ("start", "offset"):
+            return await locate(client, *place, position)
+        try:
+            return await locate(client, *place, position, LEADER_MS)
+        except Unavailable as error:
+            if type(error) is not Unavailable:  # no broker listens, or it refuses for a reason of its own
+                raise
+            click.echo(f"{error}: printing what is committed there as far as it can be read; more may be", err=True)
+        return OffsetSpan(Offset(position.number if position.kind == "offset" else 0), OFFSET_MAX)
+
+    async def _print_all(self, consumer: Consumer) -> None:
+        while self._left != 0 and not await self._is_at_end(consumer):
+            timeout_ms = POLL_MS
+            if self._wanted.timeout is not None:
+                silence_s = self._last_arrival + self._wanted.timeout - time.monotonic()
+                if silence_s <= 0:
+                    return
+                timeout_ms = min(POLL_MS, round(silence_s * 1000) + 1)
+            records = await self._poll(consumer, min(POLL_RECORDS, self._left or POLL_RECORDS), timeout_ms)
+            for partition, some in groupby(records, attrgetter("partition")):
+                self._print(partition, list(some))
+            self._output.flush()
+
+    async def _poll(self, consumer: Consumer, count: int, timeout_ms: int) -> list[ConsumerRecord]:
+        try:
+            return await consumer.poll(count, timeout_ms)
+        except UndecodableBatch as error:
+            if not self._wanted.skip_undecodable or error.place is None:
+                raise CommandFailed(f"{error}, or use --skip-undecodable") from None
+            click.echo(f"skipped: {error}", err=True)
+            consumer.seek(error.place, error.next_offset)
+            return []
+
+    async def _is_at_end(self, consumer: Consumer) -> bool:
+        """Whether all that was there when it began is printed; a member of a group has its share of it."""
+        if self._wanted.follow or (self._wanted.group is not None and not consumer.assignment):
+            return False
+        for place in consumer.assignment:
+            if await consumer.position(place) < self._ends[place]:
+                return False
+        return True
+
+    def _print(self, partition: int, records: list[ConsumerRecord]) -> None:
+        if not self._wanted.follow and self._wanted.group is None:
+            end = self._ends[TopicPartition(self._wanted.topic, partition)]
+            if records[-1].offset >= end:
+                records = [record for record in records if record.offset < end]
+        if not records:
+            return
+        if self._left is not None:
+            self._left -= len(records)
+        self._printed += len(records)
+        self._last_arrival = time.monotonic()
+        self._output.write(self._printer(partition, records))
+
+
+class _Ends(RebalanceListener):
+    """Where the partitions end when they are assigned to this member."""
+
+    def __init__(self, ends: dict[TopicPartition, int], bootstrap: Sequence[str]) -> None:
+        self._ends, self._bootstrap = ends, bootstrap
+
+    async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        async with BrokerClient(self._bootstrap) as client:
+            for place in partitions:
+                self._ends.setdefault(place, (await client.offsets(*place)).end)

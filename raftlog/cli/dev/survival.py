@@ -1,0 +1,195 @@
+"""Writes to a cluster whose leaders are killed meanwhile, and the comparison afterwards.
+
+Each write is one record with a value of its own. It ends as acknowledged, with its offset; as refused, which is
+definite; or as unknown, when the answer was lost: such a record may be stored or not, and both are right.
+"""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from raftlog.cli.outcome import CommandFailed
+from raftlog.client import BrokerClient
+from raftlog.client.decode import checked_batches, records_from
+from raftlog.errors import OutcomeUnknown, RaftlogError
+from raftlog.records import NewRecord, Record, build_batch
+from raftlog.testing import Cluster
+from raftlog.types import TopicPartition
+
+Say = Callable[[str], object]
+
+WRITERS: Final = 16
+WRITE_TIMEOUT_MS: Final = 5_000
+REFUSED_PAUSE_S: Final = 0.02
+PROGRESS_SECONDS_MAX: Final = 30.0
+"""Without any acknowledged write for so long the demonstration has failed."""
+
+
+class SurvivalReport(NamedTuple):
+    """What was written, and what is there. `unknown_found ≤ unknown`; `missing` must be 0. `pauses_s` are the longest
+    times without an acknowledged write, one around each kill."""
+
+    kills: int
+    sent: int
+    acknowledged: int
+    refused: int
+    unknown: int
+    unknown_found: int
+    found: int
+    missing: int
+    first_missing: int | None
+    pauses_s: list[float]
+
+
+@dataclass(slots=True)
+class _Ledger:
+    """What became of every write."""
+
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+    sent: int = 0
+    refused: int = 0
+    acknowledged: dict[int, bytes] = field(default_factory=dict)
+    unknown: set[bytes] = field(default_factory=set)
+    pauses_s: list[float] = field(default_factory=list)
+
+
+class _SurvivalLoad:
+    """Writers that go on whatever happens."""
+
+    def __init__(self, client: BrokerClient, place: TopicPartition, ledger: _Ledger) -> None:
+        self._client, self._place, self._ledger = client, place, ledger
+        self._is_over = False
+        self._target = 0
+        self._reached = asyncio.Event()
+        self._last_at = asyncio.get_running_loop().time()
+        self.longest_pause_s = 0.0
+
+    async def write(self) -> None:
+        """One writer, until the load is over."""
+        ledger = self._ledger
+        while not self._is_over:
+            value = b"write %d" % next(ledger.numbers)
+            ledger.sent += 1
+            try:
+                produced = await self._client.produce_batches(
+                    *self._place, build_batch([NewRecord(value)]), timeout_ms=WRITE_TIMEOUT_MS
+                )
+            except OutcomeUnknown:
+                ledger.unknown.add(value)
+            except RaftlogError:
+                ledger.refused += 1
+                await asyncio.sleep(REFUSED_PAUSE_S)
+            else:
+                self._note(produced.base_offset, value)
+
+    def _note(self, offset: int, value: bytes) -> None:
+        now = asyncio.get_running_loop().time()
+        self.longest_pause_s = max(self.longest_pause_s, now - self._last_at)
+        self._last_at = now
+        acknowledged = self._ledger.acknowledged
+        acknowledged[offset] = value
+        if len(acknowledged) >= self._target:
+            self._reached.set()
+
+    async def acknowledged(self, count: int) -> None:
+        """Wait for so many more. Raises `CommandFailed` when none comes for too long."""
+        self._target = len(self._ledger.acknowledged) + count
+        self._reached.clear()
+        while not self._reached.is_set():
+            before = len(self._ledger.acknowledged)
+            try:
+                await asyncio.wait_for(self._reached.wait(), PROGRESS_SECONDS_MAX)
+            except TimeoutError:
+                if len(self._ledger.acknowledged) == before:
+                    raise CommandFailed(f"no write was acknowledged for {PROGRESS_SECONDS_MAX:g} s") from None
+
+    def end(self) -> None:
+        """The writers end with the answers that they wait for."""
+        self._is_over = True
+
+
+async def kill_leaders_under_load(
+    cluster: Cluster, place: TopicPartition, records: int, kills: int, say: Say
+) -> SurvivalReport:
+    """Kill the leader of a partition `kills` times, each after `records` more acknowledgements; start it again while
+    writing goes on."""
+    ledger = _Ledger()
+    async with BrokerClient(cluster.addresses) as client:
+        async with _writing(client, place, ledger) as load:
+            for number in range(1, kills + 1):
+                await _one_kill(cluster, place, records, ledger, load, f"kill {number} of {kills}", say)
+        stored = {record.offset: record.value or b"" for record in await everything_stored(client, place)}
+    report = _compare(ledger, stored, kills)
+    say(
+        f"\nsent {report.sent:,}: acknowledged {report.acknowledged:,}, unknown {report.unknown:,}, "
+        f"refused {report.refused:,}\n"
+        f"found {report.found:,} of the acknowledged at their offsets with their values, "
+        f"{report.unknown_found:,} of the unknown\n"
+        "  (unknown: the kill came between append and answer, so each may be there or not)\n"
+    )
+    return report
+
+
+@asynccontextmanager
+async def _writing(client: BrokerClient, place: TopicPartition, ledger: _Ledger) -> AsyncIterator[_SurvivalLoad]:
+    load = _SurvivalLoad(client, place, ledger)
+    writers = [asyncio.create_task(load.write()) for _ in range(WRITERS)]
+    try:
+        yield load
+    finally:
+        load.end()
+        await asyncio.gather(*writers)
+
+
+async def _one_kill(
+    cluster: Cluster, place: TopicPartition, records: int, ledger: _Ledger, load: _SurvivalLoad, title: str, say: Say
+) -> None:
+    await load.acknowledged(records)
+    leader = await asyncio.to_thread(cluster.leader, *place)
+    node = cluster.nodes[leader]
+    load.longest_pause_s = 0.0
+    count = len(ledger.acknowledged)
+    await asyncio.to_thread(node.kill)
+    await load.acknowledged(max(1, records // 4))
+    ledger.pauses_s.append(round(load.longest_pause_s, 3))
+    successor = await asyncio.to_thread(cluster.leader, *place, other_than=(leader,))
+    say(
+        f"{title}: SIGKILL to node {leader}, which leads {place}, with {WRITERS} writes in flight, {count:,} "
+        f"acknowledged so far\n  node {successor} leads now, and writing went on after {load.longest_pause_s:.2f} s"
+    )
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await asyncio.to_thread(node.start)
+    say(f"  node {leader} was started again, and serves after {loop.time() - began:.2f} s")
+
+
+def _compare(ledger: _Ledger, stored: dict[int, bytes], kills: int) -> SurvivalReport:
+    missing = [offset for offset, value in ledger.acknowledged.items() if stored.get(offset) != value]
+    return SurvivalReport(
+        kills=kills,
+        sent=ledger.sent,
+        acknowledged=len(ledger.acknowledged),
+        refused=ledger.refused,
+        unknown=len(ledger.unknown),
+        unknown_found=len(ledger.unknown & set(stored.values())),
+        found=len(ledger.acknowledged) - len(missing),
+        missing=len(missing),
+        first_missing=min(missing, default=None),
+        pauses_s=ledger.pauses_s,
+    )
+
+
+async def everything_stored(client: BrokerClient, place: TopicPartition) -> list[Record]:
+    """All records of a partition up to the end that it has now."""
+    offset, end = await client.offsets(*place)
+    records: list[Record] = []
+    while offset < end:
+        fetched = await client.fetch_batches(*place, offset)
+        for header, batch in checked_batches(fetched.body):
+            records += records_from(header, batch, offset)
+        assert fetched.body, f"{place} has nothing to read at offset {offset}, and its end is {end}"
+        offset = type(offset)(records[-1].offset + 1)
+    return records

@@ -1,0 +1,245 @@
+"""`raftlog dev`: a cluster on this machine in one command, for as long as it runs.
+
+Node i (from 1) serves HTTP on `base port + 10·i`; Kafka (+1), RPC (+2) and gossip (+3) are beside it. Its data is in
+`node-i` below the data directory, its log in `node-i.log`; the secret that the nodes share is in `cluster.secret`. With
+`--workers N` node i takes the N decades of ports from `base port + 10·(N·(i-1)+1)` on.
+"""
+
+import asyncio
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import orjson
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from raftlog.cli.children import Child
+from raftlog.cli.dev.control import DevControl, give_order
+from raftlog.cli.dev.plan import check_plan
+from raftlog.cli.dev.supervisor import DevNode, Supervisor
+from raftlog.cli.options import json_option, option
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.serve.workers import PORT_STEP, WORKERS_MAX
+from raftlog.cli.tables import show, times
+from raftlog.client import BrokerClient
+from raftlog.cluster_secret import ensure_secret
+from raftlog.errors import Unavailable
+
+HOST: Final = "127.0.0.1"
+DATA_DIR_DEFAULT: Final = "./raftlog-dev"
+BASE_PORT_DEFAULT: Final = 8072
+"""So that the first node serves where every client looks first."""
+NODES_MAX: Final = 99
+RPC_STEP: Final = 2
+GOSSIP_STEP: Final = 3
+SECRET_FILE: Final = "cluster.secret"  # noqa: S105 - a file name
+"""In the data directory: the secret of the cluster, made at the first start."""
+START_SECONDS_MAX: Final = 60.0
+POLL_SECONDS: Final = 0.02
+
+
+@click.command()
+@option("--nodes", "-n", type=click.IntRange(1, NODES_MAX), default=3, help="How many nodes.")
+@option(
+    "--data-dir",
+    type=click.Path(),
+    default=DATA_DIR_DEFAULT,
+    help="Where everything is kept; a directory of an earlier run goes on where that one ended.",
+)
+@option(
+    "--base-port",
+    type=click.IntRange(1, 65_000),
+    default=BASE_PORT_DEFAULT,
+    help="Node i (from 1) serves HTTP on this + 10 i, and RPC two ports above.",
+)
+@option("--workers", type=click.IntRange(1, WORKERS_MAX), default=1, help="Broker processes of each node.")
+@option(
+    "--restart",
+    metavar="NODE",
+    type=click.IntRange(min=1),
+    help="Start this node of the cluster that runs in --data-dir again, and end; one that runs is stopped first.",
+)
+@json_option("Print one line of JSON once the cluster can be written to, or the node serves again.")
+def dev(nodes: int, data_dir: str, base_port: int, workers: int, restart: int | None, as_json: bool) -> None:
+    """Run a cluster on this machine until Ctrl-C, which stops all of it.
+
+    A node that dies is reported, and the others go on; `raftlog dev --restart NODE` starts it again.
+    """
+    directory = Path(data_dir).absolute()
+    if restart is not None:
+        asyncio.run(_restart(directory, restart, as_json))
+        return
+    if base_port + PORT_STEP * (nodes * workers + 1) > 65_535:
+        raise click.UsageError(f"--base-port {base_port} leaves no room for {nodes} nodes below port 65536")
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_plan(directory, nodes=nodes, base_port=base_port, workers=workers)
+    planned = plan(nodes, directory, base_port, workers)
+    asyncio.run(_Dev(planned, directory, as_json).run())
+
+
+async def _restart(directory: Path, node: int, as_json: bool) -> None:
+    done = await give_order(directory, {"order": "restart", "node_id": node, "python": None})
+    if as_json:
+        click.echo(orjson.dumps({"node_id": node, **done}))
+    else:
+        click.echo(f"node {node} serves again (pid {done['pid']}), ready after {done['ready_s']:.1f} s")
+
+
+def _restart_command(directory: Path, node: int | str) -> str:
+    """The command that starts a node again, in any working directory."""
+    return f"raftlog dev --restart {node} --data-dir {shlex.quote(str(directory))}"
+
+
+def plan(nodes: int, directory: Path, base_port: int, workers: int) -> list[DevNode]:
+    """Addresses, directories and commands of the nodes."""
+    secret = ensure_secret(str(directory / SECRET_FILE))
+    first_ports = [base_port + PORT_STEP * (workers * number + 1) for number in range(nodes)]
+    seeds = ",".join(f"{HOST}:{port + RPC_STEP}" for port in first_ports)
+    shared = ["--seeds", seeds, "--cluster-secret-file", secret, "--log-format", "json"]
+    if workers > 1:
+        shared += ["--workers", str(workers)]
+    return [_planned(number, port, directory, shared) for number, port in enumerate(first_ports, start=1)]
+
+
+def _planned(number: int, port: int, directory: Path, shared: Sequence[str]) -> DevNode:
+    http, rpc, gossip = (f"{HOST}:{port + step}" for step in (0, RPC_STEP, GOSSIP_STEP))
+    data_dir = str(directory / f"node-{number}")
+    command = [sys.executable, "-P", "-m", "raftlog.cli", "serve", "--data-dir", data_dir, "--http", http, "--rpc", rpc]
+    command += ["--node-id", str(number), "--host-label", f"dev-{number}", *shared]
+    child = Child(f"node {number}", command, directory / f"node-{number}.log")
+    return DevNode(number, http, rpc, gossip, data_dir, child)
+
+
+class _Dev:
+    """Starts the nodes, says so, waits for a signal, and ends them."""
+
+    def __init__(self, nodes: Sequence[DevNode], directory: Path, as_json: bool) -> None:
+        self._nodes, self._directory, self._as_json = nodes, directory, as_json
+        self._supervisor = Supervisor(nodes, self._say, lambda node: _restart_command(directory, node))
+        self._control = DevControl(directory, self._obey)
+        self._cluster_id = ""
+        self._console = Console(stderr=True, highlight=False)
+
+    async def run(self) -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, stop.set)
+        stopped, work = loop.create_task(stop.wait()), loop.create_task(self._work())
+        await asyncio.wait([stopped, work], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        work.cancel()
+        await asyncio.wait([stopped, work])
+        self._control.stop()
+        try:
+            await self._end()
+        finally:
+            if not work.cancelled():
+                work.result()  # why it began to end says more than how it ended
+
+    async def _end(self) -> None:
+        ended = await self._supervisor.end()
+        wrong = [f"node {node.node_id} ({code})" for node, code in ended if code != 0]
+        if wrong:
+            raise CommandFailed(f"did not stop cleanly, by exit code: {', '.join(wrong)}")
+        self._say(f"stopped {times(len(ended), 'node')}")
+
+    async def _work(self) -> None:
+        """Until no node is left."""
+        began = time.monotonic()
+        await self._supervisor.start()
+        self._cluster_id = await self._until_writable()
+        await self._control.start()
+        self._supervisor.watch()
+        self._say_ready(self._cluster_id, time.monotonic() - began)
+        await self._supervisor.all_ended()
+        raise CommandFailed("all nodes have ended")
+
+    async def _obey(self, order: dict[str, Any]) -> dict[str, Any]:
+        match order:
+            case {"order": "nodes"}:
+                return self._described()
+            case {"order": "restart", "node_id": int(node_id), "python": str() | None as python}:
+                return (await self._supervisor.restart(node_id, python))._asdict()
+        raise CommandFailed("there is no such order; this is another release of raftlog")
+
+    def _described(self) -> dict[str, Any]:
+        return {"cluster_id": self._cluster_id, "nodes": [node.as_json() for node in self._nodes]}
+
+    async def _until_writable(self) -> str:
+        is_shown = self._console.is_terminal and not self._as_json
+        with self._console.status("") if is_shown else nullcontext() as status:
+            try:
+                async with asyncio.timeout(START_SECONDS_MAX):
+                    lines = await self._all_ready(status)
+                    await self._until_led()
+            except TimeoutError:
+                raise CommandFailed(
+                    f"the cluster is not ready after {START_SECONDS_MAX:g} s; the logs are in "
+                    f"{Path(self._nodes[0].data_dir).parent}"
+                ) from None
+        return str(lines[0]["cluster_id"])
+
+    async def _all_ready(self, status: Status | None) -> list[dict[str, Any]]:
+        """The ready lines. Raises `CommandFailed` with the first node that ends instead."""
+        waiting = {node.node_id: node for node in self._nodes}
+
+        async def ready(node: DevNode) -> dict[str, Any]:
+            line: dict[str, Any] = orjson.loads(await node.child.ready_line())
+            del waiting[node.node_id]
+            if status is not None:
+                status.update(f"waiting for {', '.join(f'node {number}' for number in waiting)}")
+            return line
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                starting = [group.create_task(ready(node)) for node in self._nodes]
+        except* CommandFailed as failed:
+            raise failed.exceptions[0] from None
+        return [task.result() for task in starting]
+
+    async def _until_led(self) -> None:
+        """A cluster can be written to once its controller has a leader."""
+        async with BrokerClient([node.http for node in self._nodes]) as client:
+            while True:
+                try:
+                    if (await client.health()).controller_id is not None:
+                        return
+                except Unavailable:
+                    pass
+                await asyncio.sleep(POLL_SECONDS)
+
+    def _say_ready(self, cluster_id: str, seconds: float) -> None:
+        if self._as_json:
+            click.echo(orjson.dumps(self._described()))
+            sys.stdout.flush()
+            return
+        click.echo(f"{times(len(self._nodes), 'node')} of cluster {cluster_id}, ready after {seconds:.1f} s\n")
+        table = Table("node", "HTTP", "RPC", "gossip", "pid", "data", box=None, header_style="bold")
+        for node in self._nodes:
+            table.add_row(
+                str(node.node_id), node.http, node.rpc, node.gossip, str(node.child.pid), _short(node.data_dir)
+            )
+        show(table)
+        click.echo(
+            f"\nexport RAFTLOG_BOOTSTRAP={','.join(node.http for node in self._nodes)}\n"
+            f"To start a killed node again: {_restart_command(self._directory, 'NODE')}\nCtrl-C stops all."
+        )
+        sys.stdout.flush()
+
+    def _say(self, line: str) -> None:
+        click.echo(line, err=True)
+
+
+def _short(path: str) -> str:
+    relative = os.path.relpath(path)
+    return relative if not relative.startswith("..") else path

@@ -1,0 +1,1 @@
+"""`raftlog group …`: consumer groups, their lag and their offsets."""

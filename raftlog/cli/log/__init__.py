@@ -1,0 +1,1 @@
+"""`raftlog log …`: the files of a stopped log."""

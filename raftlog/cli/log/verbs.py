@@ -1,0 +1,229 @@
+"""`raftlog log …`: tools on log files; no broker is needed. `recover` refuses a log that a process has open."""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import click
+import orjson
+from rich.table import Table
+
+from raftlog.cli.json_lines import print_json_line
+from raftlog.cli.log.compare import compare_logs, comparison_json, comparison_table
+from raftlog.cli.options import json_option, option
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.tables import show, times
+from raftlog.errors import InvalidBatch
+from raftlog.records import read_records
+from raftlog.storage.disk import Disk
+from raftlog.storage.dump import dump_file
+from raftlog.storage.finding import logs_below
+from raftlog.storage.real_disk import RealDisk
+from raftlog.storage.recovery import read_roll, segment_bases
+from raftlog.storage.repair import RepairReport, repair_log
+from raftlog.storage.segment import open_for_reading
+from raftlog.storage.verify import VerifyReport, verify_log
+
+
+@click.group()
+def log() -> None:
+    """Dump, verify and recover log files; no broker is needed."""
+
+
+@log.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@option("--records", "with_records", is_flag=True, help="Print the records of each batch as well.")
+@json_option("Print a JSON object a line.")
+def dump(file: str, with_records: bool, as_json: bool) -> None:
+    """Show what the segment FILE (20 digits and .log) holds, batch by batch. Exit code 1 when some of it is damaged."""
+    path = os.path.abspath(file)
+    damaged = 0
+    for batch, content in dump_file(_disk(), path):
+        damaged += "problem" in batch
+        click.echo(orjson.dumps(batch) if as_json else _batch_line(batch))
+        if with_records and "problem" not in batch and "control" not in batch:
+            for line in _record_lines(content):
+                click.echo(line if as_json else b"    " + line)
+    if damaged:
+        raise CommandFailed(f"{file}: {damaged} damaged {'batch' if damaged == 1 else 'batches'}")
+
+
+def _batch_line(batch: dict[str, Any]) -> str:
+    where = f"position {batch['position']:>10}  index {batch['index']:>8}"
+    if "base_offset" not in batch:
+        return f"{where}  {batch['size']} bytes: {batch.get('problem')}"
+    control = batch.get("control")
+    what = f"{batch['records']} records, {batch['compression']}" if control is None else _control_text(control)
+    span = f"offsets {batch['base_offset']} to {batch['last_offset']}" if control is None else "no offset"
+    damage = f"  DAMAGED: {batch['problem']}" if "problem" in batch else ""
+    return f"{where}  term {batch['term']}  {span}  {batch['size']} bytes  crc {batch['crc']}  {what}{damage}"
+
+
+def _control_text(control: dict[str, Any]) -> str:
+    return f"{control.get('kind', 'control')} " + " ".join(f"{k}={v}" for k, v in control.items() if k != "kind")
+
+
+def _record_lines(content: memoryview) -> Iterator[bytes]:
+    try:
+        for record in read_records(content):
+            yield print_json_line(None, None, record)
+    except InvalidBatch as error:
+        yield orjson.dumps({"problem": str(error)})
+
+
+@log.command()
+@click.argument("directories", nargs=-1, required=True, metavar="DIR...", type=click.Path(exists=True, file_okay=False))
+@option(
+    "--compare",
+    "compares",
+    is_flag=True,
+    help="Compare replicas of the same partition in different DIRs as well, up to what all of them know as committed.",
+)
+@json_option("Print the result as JSON.")
+def verify(directories: tuple[str, ...], compares: bool, as_json: bool) -> None:
+    """Read every byte of the logs in DIR..., each a data, partition or log directory, and check it.
+
+    Nothing is changed; a broker may be running, but not with --compare. Exit code 1 when something is wrong.
+    """
+    disk = _disk()
+    logs = _logs_in(directories)
+    reports = {path: verify_log(disk, path) for path in logs}
+    comparisons = compare_logs(disk, logs) if compares else []
+    if as_json:
+        found: dict[str, Any] = {"logs": [_verified_json(path, report) for path, report in reports.items()]}
+        if compares:
+            found["comparisons"] = [comparison_json(each) for each in comparisons]
+        click.echo(orjson.dumps(found))
+    else:
+        show(_verified_table(reports))
+        if compares:
+            show(comparison_table(comparisons))
+    problems = [problem for report in reports.values() for problem in report.problems]
+    empty = [path for path, report in reports.items() if not report.segments]
+    if not as_json:
+        for problem in problems:
+            click.echo(str(problem), err=True)
+    if problems:
+        raise CommandFailed(f"{times(len(problems), 'problem')} found; `raftlog log recover DIR` says what can be done")
+    differing = [each for each in comparisons if each.difference is not None]
+    if differing:
+        raise CommandFailed(f"{times(len(differing), 'group')} whose replicas differ: {differing[0].difference}")
+    if empty:
+        raise CommandFailed(f"{empty[0]} has no segment left; restore it from a copy")
+
+
+def _verified_json(path: str, report: VerifyReport) -> dict[str, Any]:
+    return {
+        "path": path,
+        "sound": report.is_sound and report.segments > 0,
+        "segments": report.segments,
+        "batches": report.batches,
+        "records": report.records,
+        "bytes": report.bytes_read,
+        "first_offset": report.first_offset,
+        "end_offset": report.end_offset,
+        "tail_bytes": report.tail_bytes,
+        "problems": [str(problem) for problem in report.problems],
+    }
+
+
+def _verified_table(reports: dict[str, VerifyReport]) -> Table:
+    table = Table("log", "segments", "batches", "records", "bytes", "offsets", "state", box=None, header_style="bold")
+    for path, report in reports.items():
+        state = times(len(report.problems), "problem") if report.problems else "sound"
+        tail = f", {report.tail_bytes:,} bytes of tail" if report.tail_bytes else ""
+        table.add_row(
+            path,
+            f"{report.segments:,}",
+            f"{report.batches:,}",
+            f"{report.records:,}",
+            f"{report.bytes_read:,}",
+            f"{report.first_offset} … {report.end_offset}",
+            state + tail,
+        )
+    return table
+
+
+@log.command()
+@click.argument("directories", nargs=-1, required=True, metavar="DIR...", type=click.Path(exists=True, file_okay=False))
+@option(
+    "--accept-loss",
+    is_flag=True,
+    help="Replace what is damaged by gaps; its bytes are kept in .raftlog/damaged. Without it nothing is changed.",
+)
+@json_option("Print the result as JSON.")
+def recover(directories: tuple[str, ...], accept_loss: bool, as_json: bool) -> None:
+    """Make damaged logs in DIR... take records again. Without --accept-loss, say what that would cost.
+
+    Exit code 1 while damage is left.
+    """
+    disk = _disk()
+    paths = _logs_in(directories)
+    for path in paths:
+        _check_alone(disk, path)
+    reports = {path: repair_log(disk, path, accept_loss=accept_loss) for path in paths}
+    if as_json:
+        click.echo(orjson.dumps({"logs": [_repaired_json(path, report) for path, report in reports.items()]}))
+    else:
+        for path, report in reports.items():
+            click.echo(f"{path}: {_repair_text(report)}")
+    left = [path for path, report in reports.items() if report.problems and not report.done]
+    if left:
+        raise CommandFailed(
+            f"{times(len(left), 'log')} damaged and unchanged; --accept-loss gives up what is named above"
+        )
+
+
+def _check_alone(disk: Disk, path: str) -> None:
+    """A replica that has others is repaired from them; gaps in one alone would make it another log than theirs."""
+    for base in reversed(segment_bases(disk, path)):
+        segment = open_for_reading(disk, path, base)
+        try:
+            roll = read_roll(segment)
+        finally:
+            segment.close()
+        if roll is not None:
+            if len(roll.voters) > 1:
+                raise CommandFailed(
+                    f"{path} is one of {len(roll.voters)} replicas, and its broker repairs it from the others: "
+                    "start it. Nothing was changed"
+                )
+            return
+
+
+def _repaired_json(path: str, report: RepairReport) -> dict[str, Any]:
+    return {
+        "path": path,
+        "problems": [str(problem) for problem in report.problems],
+        "lost": report.lost,
+        "cut_from": report.cut_from,
+        "kept_in": report.kept_in,
+        "done": report.done,
+    }
+
+
+def _repair_text(report: RepairReport) -> str:
+    if not report.problems:
+        return "sound, nothing to do"
+    verb = "lost" if report.done else "would lose"
+    losses = [f"offsets {first} to {end - 1}" for first, end in report.lost]
+    if report.cut_from is not None:
+        losses.append(f"everything from offset {report.cut_from} on")
+    kept = f"; the bytes are kept in {', '.join(report.kept_in)}" if report.kept_in else ""
+    return f"{verb} {', '.join(losses) or 'no record: only indexes are damaged'}{kept}"
+
+
+def _logs_in(directories: Iterable[str]) -> list[str]:
+    """The log directories in and below these; raises `CommandFailed` for one without any."""
+    found: dict[str, None] = {}
+    for directory in directories:
+        logs = list(logs_below(os.path.abspath(directory)))
+        if not logs:
+            raise CommandFailed(f"{directory} holds no log: neither it nor a directory in it has segment files")
+        found |= dict.fromkeys(logs)
+    return list(found)
+
+
+def _disk() -> Disk:
+    """The real file system; these tools wait for what they do, so no threads are needed."""
+    return RealDisk(lambda job: job(), lambda job: job())

@@ -1,0 +1,1 @@
+"""`raftlog partition …`: leaders, moves, recovery."""

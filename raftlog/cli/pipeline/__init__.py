@@ -1,0 +1,1 @@
+"""`raftlog pipeline …`: jobs on Spark."""

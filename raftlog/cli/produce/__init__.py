@@ -1,0 +1,1 @@
+"""`raftlog produce`: lines of files or of standard input become records."""

@@ -1,0 +1,228 @@
+"""The state file of `produce --resume`: enough to find out, after any crash, what of a file is stored already.
+
+It is written once, synced, before anything is sent, and never changed. It names the source, everything that decides
+keys and partitions, and each partition's end offset at that moment. Routing is deterministic and this producer is
+alone on the topic, so `end offset − base` of a partition is the number of its records that are stored, whoever died
+when. That assumption is checked: the newest stored records are compared with the lines that should have made them.
+"""
+
+import asyncio
+import fcntl
+import hashlib
+import os
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.patience import PatientReader
+from raftlog.cli.produce.routing import RecordLayout, router_for
+from raftlog.client.decode import checked_batches, records_from
+from raftlog.records import NewRecord, Record
+
+VERSION = 1
+HEAD_BYTES = 64 * 1024
+FETCH_BYTES = 1024 * 1024
+COMPARED_MAX = 100
+"""Newest stored records of each partition that are compared with the source."""
+STILL_SECONDS = 0.2
+"""Two readings of the end offsets this far apart must agree: a request of a killed producer may still be landing."""
+
+
+class ResumePoint(NamedTuple):
+    """Where a resumed run stands: the first offset of its records in each partition, and how many are stored."""
+
+    bases: list[int]
+    already: list[int]
+
+
+def source_identity(path: str) -> dict[str, Any]:
+    """What tells whether a file is the one that was begun with."""
+    with open(path, "rb") as file:
+        head = hashlib.sha256(file.read(HEAD_BYTES)).hexdigest()
+        return {"bytes": os.fstat(file.fileno()).st_size, "sha256_of_first_64_kib": head}
+
+
+async def begin_or_resume(
+    state_path: str, reader: PatientReader, source_path: str, layout: RecordLayout
+) -> tuple[ResumePoint, int]:
+    """The progress, and a descriptor that holds the state file's lock until it is closed.
+
+    Raises `CommandFailed` when the file belongs to another source, topic or set of options, or is in use.
+    """
+    wanted = {
+        "raftlog_resume": VERSION,
+        "topic": reader.topic,
+        "source": await asyncio.to_thread(source_identity, source_path),
+        "layout": _layout_fields(layout),
+    }
+    if not await asyncio.to_thread(os.path.exists, state_path):
+        ends = await _end_offsets(reader, layout.partitions)
+        if await asyncio.to_thread(_create, state_path, {**wanted, "base_offsets": ends}):
+            return ResumePoint(ends, [0] * layout.partitions), _lock(state_path)
+    lock = _lock(state_path)
+    state = _read(state_path)
+    _compare(state_path, state, wanted)
+    bases: list[int] = state["base_offsets"]
+    ends = await _still_end_offsets(reader, layout.partitions)
+    for partition, (base, end) in enumerate(zip(bases, ends, strict=True)):
+        if end < base:
+            raise CommandFailed(
+                f"{reader.topic}/{partition} ends at offset {end}, but at {base} when {state_path} was written: "
+                "the topic was made anew or cut; delete the state file to begin again"
+            )
+    return ResumePoint(bases, [end - base for base, end in zip(bases, ends, strict=True)]), lock
+
+
+async def verify(
+    reader: PatientReader, layout: RecordLayout, progress: ResumePoint, lines: AsyncIterator[list[bytes]]
+) -> None:
+    """Compare the newest stored records of each partition with the source; raises `CommandFailed` at a difference."""
+    expected = await _expected_tails(layout, progress, lines)
+    for partition, (base, count) in enumerate(zip(progress.bases, progress.already, strict=True)):
+        tail = expected[partition]
+        if len(tail) != min(count, COMPARED_MAX):
+            raise _differs(reader.topic, partition, "the topic has more records than the source has lines for it")
+        if not tail:
+            continue
+        first = base + count - len(tail)
+        for record, line in zip(await _stored(reader, partition, first, len(tail)), tail, strict=True):
+            if (record.key, record.value) != (line.key, line.value):
+                raise _differs(reader.topic, partition, f"the record at offset {record.offset} is not the line")
+
+
+async def _expected_tails(
+    layout: RecordLayout, progress: ResumePoint, lines: AsyncIterator[list[bytes]]
+) -> list[list[NewRecord]]:
+    """The last records of each partition that should be stored."""
+    router = router_for(layout)
+    seen = [0] * layout.partitions
+    tails: list[list[NewRecord]] = [[] for _ in seen]
+    open_partitions = sum(count > 0 for count in progress.already)
+    async for some in lines:
+        if not open_partitions:
+            break
+        for partition, records in router.route(some):
+            count, before = progress.already[partition], seen[partition]
+            if before >= count:
+                continue
+            seen[partition] = before + len(records)
+            wanted = records[max(0, count - COMPARED_MAX - before) : count - before]
+            tails[partition] += [NewRecord(one) if isinstance(one, bytes) else one for one in wanted]
+            open_partitions -= seen[partition] >= count
+    return tails
+
+
+async def _stored(reader: PatientReader, partition: int, first: int, count: int) -> list[Record]:
+    beginning = (await reader.offsets(partition)).beginning
+    if beginning > first:
+        raise CommandFailed(
+            f"{reader.topic}/{partition} begins at offset {beginning}: retention has removed records that resuming "
+            "must compare; set retention.ms=-1 on a topic that is being loaded"
+        )
+    records: list[Record] = []
+    while len(records) < count:
+        fetched = await reader.fetch(partition, first + len(records), timeout_ms=0, max_bytes=FETCH_BYTES)
+        before = len(records)
+        for header, batch in checked_batches(fetched.body):
+            records += records_from(header, batch, first + len(records))
+        if len(records) == before:
+            raise _differs(reader.topic, partition, f"offset {first + before} cannot be read")
+    return records[:count]
+
+
+async def _end_offsets(reader: PatientReader, partitions: int) -> list[int]:
+    return [int((await reader.offsets(number)).end) for number in range(partitions)]
+
+
+async def _still_end_offsets(reader: PatientReader, partitions: int) -> list[int]:
+    ends = await _end_offsets(reader, partitions)
+    while True:
+        await asyncio.sleep(STILL_SECONDS)
+        again = await _end_offsets(reader, partitions)
+        if again == ends:
+            return ends
+        ends = again
+
+
+def _layout_fields(layout: RecordLayout) -> dict[str, Any]:
+    separator = layout.key_separator
+    return {**layout._asdict(), "key_separator": None if separator is None else separator.hex()}
+
+
+def _create(path: str, state: dict[str, Any]) -> bool:
+    """Write the file beside its name, sync it, link it to its name and sync the directory: it is there whole or not
+    at all. False when another producer was faster."""
+    new = f"{path}.{os.getpid()}.new"
+    try:
+        with open(new, "wb") as file:
+            file.write(orjson.dumps(state, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(new, path)
+    except FileExistsError:
+        return False
+    finally:
+        if os.path.exists(new):
+            os.unlink(new)
+    directory = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+    return True
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        state = orjson.loads(Path(path).read_bytes())
+    except orjson.JSONDecodeError:
+        state = None
+    if not isinstance(state, dict) or state.get("raftlog_resume") != VERSION:
+        raise CommandFailed(f"{path} is not a state file of this version of raftlog produce")
+    return state
+
+
+def _lock(path: str) -> int:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise CommandFailed(f"{path} is in use by another raftlog produce; wait for it, or stop it") from None
+    return descriptor
+
+
+def _compare(path: str, state: dict[str, Any], wanted: dict[str, Any]) -> None:
+    for name in ("topic", "source"):
+        if state[name] != wanted[name]:
+            raise CommandFailed(
+                f"{path} was begun with another {name} ({_brief(state[name])}, now {_brief(wanted[name])}); "
+                f"give the same {name}, or another state file"
+            )
+    for name, now in wanted["layout"].items():
+        if state["layout"].get(name) != now:
+            raise CommandFailed(
+                f"{path} was begun with {name.replace('_', '-')} {state['layout'].get(name)}, now it is {now}; "
+                "keys or partitions would differ, so nothing was sent"
+            )
+
+
+def _brief(value: object) -> str:
+    return ", ".join(f"{key} {text}" for key, text in value.items()) if isinstance(value, dict) else str(value)
+
+
+def _differs(topic: str, partition: int, why: str) -> CommandFailed:
+    return CommandFailed(
+        f"{topic}/{partition} does not hold what this source was writing: {why}; somebody else wrote to the topic, "
+        "and nothing was sent"
+    )
+
+
+def remaining(records: Sequence[bytes | NewRecord], skips: list[int], partition: int) -> Sequence[bytes | NewRecord]:
+    """What is left of a partition's next records; counts down what is to be skipped."""
+    skip = min(skips[partition], len(records))
+    skips[partition] -= skip
+    return records[skip:] if skip else records

@@ -1,0 +1,140 @@
+"""From lines to records, and from records to partitions. The cost per line decides how fast `produce` is.
+
+Routing is deterministic: the same lines with the same options and partition count give the same records in the same
+partitions in the same order, which is what resuming rests on. A record with a key goes where its hash says; record
+number n (from 0) without one goes to partition n mod partitions.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+from raftlog.cli.json_lines import JsonRecord, read_json_line
+from raftlog.records import NewRecord
+from raftlog.records.partitioner import hash_by_name
+
+Routed = Iterator[tuple[int, Sequence[bytes | NewRecord]]]
+"""Records by partition; a record that is a value alone stands as its bytes."""
+
+_HASHES_KEPT = 1 << 16
+
+
+class RecordLayout(NamedTuple):
+    """What decides keys and partitions."""
+
+    partitions: int
+    partition: int | None = None
+    """Everything goes here when it is set."""
+    partitioner: str = "murmur2"
+    key_separator: bytes | None = None
+    number_keys: bool = False
+    json_lines: bool = False
+
+
+class LineRouter(Protocol):
+    """Takes lines in order; remembers how many there were."""
+
+    def route(self, lines: list[bytes]) -> Routed: ...
+
+
+def router_for(layout: RecordLayout) -> LineRouter:
+    """The cheapest router that does what the layout asks."""
+    if layout.json_lines:
+        return _JsonLines(layout)
+    if layout.key_separator is not None or layout.number_keys:
+        return _Keyed(layout)
+    return _Values(layout)
+
+
+class _Values:
+    """Lines that are values: nothing is done per line."""
+
+    def __init__(self, layout: RecordLayout) -> None:
+        self._only = layout.partition if layout.partition is not None or layout.partitions > 1 else 0
+        self._count = layout.partitions
+        self._number = 0
+
+    def route(self, lines: list[bytes]) -> Routed:
+        if self._only is not None:
+            yield self._only, lines
+            return
+        first, self._number = self._number, self._number + len(lines)
+        for skip in range(min(self._count, len(lines))):
+            yield (first + skip) % self._count, lines[skip :: self._count]
+
+
+class _Chooser:
+    """The partition of each record, by key or by number."""
+
+    def __init__(self, layout: RecordLayout) -> None:
+        hash_key = hash_by_name(layout.partitioner)
+        count = layout.partitions
+
+        @lru_cache(maxsize=_HASHES_KEPT)
+        def of_key(key: bytes) -> int:
+            return hash_key(key) % count
+
+        self.of_key = of_key
+        self.count = count
+        self.only = layout.partition if layout.partition is not None or count > 1 else 0
+
+    def by_partition(self, records: list[NewRecord], first_number: int) -> Routed:
+        if self.only is not None:
+            yield self.only, records
+            return
+        of_key, count = self.of_key, self.count
+        routed: dict[int, list[NewRecord]] = {}
+        for number, record in enumerate(records, first_number):
+            key = record[1]
+            target = number % count if key is None else of_key(key)
+            if target in routed:
+                routed[target].append(record)
+            else:
+                routed[target] = [record]
+        yield from routed.items()
+
+
+class _Keyed:
+    """Keys before a separator, or line numbers as keys."""
+
+    def __init__(self, layout: RecordLayout) -> None:
+        self._chooser = _Chooser(layout)
+        self._separator = layout.key_separator
+        self._number = 0
+
+    def route(self, lines: list[bytes]) -> Routed:
+        first, self._number = self._number, self._number + len(lines)
+        separator = self._separator
+        if separator is None:
+            records = [NewRecord(line, b"%d" % number) for number, line in enumerate(lines, first + 1)]
+        else:
+            records = [
+                NewRecord(value, key) if found else NewRecord(key)
+                for key, found, value in [line.partition(separator) for line in lines]
+            ]
+        return self._chooser.by_partition(records, first)
+
+
+class _JsonLines:
+    """A JSON object a line; it may name its own partition."""
+
+    def __init__(self, layout: RecordLayout) -> None:
+        self._chooser = _Chooser(layout)
+        self._number = 0
+
+    def route(self, lines: list[bytes]) -> Routed:
+        chooser = self._chooser
+        routed: dict[int, list[NewRecord]] = {}
+        for line in lines:
+            read = read_json_line(line, self._number + 1)
+            routed.setdefault(self._target(chooser, read), []).append(read.record)
+            self._number += 1
+        yield from routed.items()
+
+    def _target(self, chooser: _Chooser, read: JsonRecord) -> int:
+        if chooser.only is not None and read.partition is None:
+            return chooser.only
+        if read.partition is not None:
+            return read.partition
+        key = read.record.key
+        return self._number % chooser.count if key is None else chooser.of_key(key)

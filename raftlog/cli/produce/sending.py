@@ -1,0 +1,101 @@
+"""Records on their way to the partitions of one topic, and what has become of them.
+
+`Producer` sends them, in order, and stops a partition at the first batch that is not stored; so what is confirmed of a
+lane is a beginning of what was sent in it: `base ≤ base + confirmed ≤ end offset` as long as nobody else writes. With
+`expected` (`--resume`) this producer is alone on the topic, and every answer has to name the offset that follows.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.produce.resume import ResumePoint
+from raftlog.client import Delivery, Producer
+from raftlog.errors import RaftlogError
+from raftlog.records import NewRecord
+
+Records = Sequence[bytes | NewRecord]
+
+
+@dataclass(slots=True)
+class SendLane:
+    """One partition. `base` is where this run's records began, known from the first answer or from the state file."""
+
+    partition: int
+    base: int | None = None
+    confirmed: int = 0
+    sent: int = 0
+    refused: int = 0
+    """Records that were certainly not stored."""
+    confirmed_bytes: int = 0
+
+
+class LineSender:
+    """Hands batches to a producer; `finish` waits for the last answers."""
+
+    def __init__(self, producer: Producer, topic: str, under_way_max: int, expected: ResumePoint | None = None) -> None:
+        """At most `under_way_max` batches are under way, of all partitions together."""
+        self._producer, self._topic = producer, topic
+        self._is_alone = expected is not None
+        self._window = asyncio.Semaphore(under_way_max)
+        self._noting: set[asyncio.Task[None]] = set()
+        self._failure: RaftlogError | CommandFailed | None = None
+        self.lanes: dict[int, SendLane] = {}
+        if expected is not None:
+            for partition, (base, count) in enumerate(zip(expected.bases, expected.already, strict=True)):
+                self.lanes[partition] = SendLane(partition, base, count, count)
+
+    async def put(self, partition: int, records: Records, size_bytes: int) -> None:
+        """Begin to send records, once there is room. Raises what others met before."""
+        await self._window.acquire()
+        if self._failure is not None:
+            raise self._failure
+        lane = self.lanes.setdefault(partition, SendLane(partition))
+        deliveries = await self._producer.send_batch(self._topic, partition, records)
+        first, lane.sent = lane.sent, lane.sent + len(records)
+        task = asyncio.create_task(self._note(lane, first, deliveries, size_bytes))
+        self._noting.add(task)
+        task.add_done_callback(self._noting.discard)
+
+    async def finish(self) -> None:
+        """Wait for everything under way; raises the first failure, after all have ended."""
+        if self._noting:
+            await asyncio.wait(self._noting)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _note(self, lane: SendLane, first: int, deliveries: Sequence[Delivery], size_bytes: int) -> None:
+        """What became of records; `first` of this lane were sent before them."""
+        failure: RaftlogError | CommandFailed | None = None
+        try:
+            for delivery in deliveries:
+                count = delivery.number_in_batch + 1
+                try:
+                    last_offset = (await delivery).offset
+                    if failure is not None:
+                        continue  # stored behind a gap: not one of the confirmed ones, which have none
+                    if last_offset >= 0:
+                        self._place(lane, first, last_offset + 1 - count)
+                except (RaftlogError, CommandFailed) as error:
+                    failure = failure or error
+                    if isinstance(error, RaftlogError) and error.outcome == "failed":
+                        lane.refused += count
+                    continue
+                first += count
+                lane.confirmed += count
+            if failure is None:
+                lane.confirmed_bytes += size_bytes
+        finally:
+            self._failure = self._failure or failure
+            self._window.release()
+
+    def _place(self, lane: SendLane, first: int, offset: int) -> None:
+        if lane.base is None:
+            lane.base = offset - first
+        elif self._is_alone and lane.base + first != offset:
+            raise CommandFailed(
+                f"{self._topic}/{lane.partition} stands at offset {offset} where this producer left it at "
+                f"{lane.base + first}: somebody else wrote to the topic, or it was cut or made anew; resuming needs a "
+                "topic of its own"
+            )

@@ -1,0 +1,118 @@
+"""Where `raftlog produce` takes its lines from: files, or standard input as it arrives.
+
+A line ends with a newline, which is not part of it; a last line needs none. Nothing else about the bytes matters.
+Standard input that is a pipe or a terminal is read in a thread, so that records typed one by one leave at once: an
+empty list says that nothing arrived for `IDLE_SECONDS`.
+"""
+
+import asyncio
+import os
+import stat
+import sys
+import threading
+from collections.abc import AsyncIterator, Sequence
+
+from raftlog.cli.outcome import CommandFailed
+
+IDLE_SECONDS = 0.05
+_CHUNKS_AHEAD = 4
+
+
+class InputSource:
+    """The input of one run. `position` is where the last line that was handed out stands, for messages."""
+
+    def __init__(self, paths: Sequence[str], chunk_bytes: int, line_bytes_max: int) -> None:
+        self._paths = paths
+        self._chunk_bytes = chunk_bytes
+        self._line_bytes_max = line_bytes_max
+        self.name = "stdin"
+        self.lines_before = 0
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Bytes to come in all, when that is known."""
+        sizes = [os.stat(path) for path in self._paths] if self._paths else [os.fstat(sys.stdin.fileno())]
+        if not all(stat.S_ISREG(size.st_mode) for size in sizes):
+            return None
+        return sum(size.st_size for size in sizes)
+
+    async def lines(self) -> AsyncIterator[list[bytes]]:
+        """Lists of lines in order; raises `CommandFailed` for a line that no topic of this size bound can hold."""
+        for path in self._paths or ("-",):
+            self.name, self.lines_before = ("stdin" if path == "-" else path), 0
+            async for lines in self._lines_of(path):
+                yield lines
+                self.lines_before += len(lines)
+
+    async def _lines_of(self, path: str) -> AsyncIterator[list[bytes]]:
+        rest = b""
+        async for chunk in _chunks_of(path, self._chunk_bytes):
+            lines = (rest + chunk if rest else chunk).split(b"\n")
+            rest = lines.pop()
+            if len(rest) > self._line_bytes_max:
+                raise CommandFailed(
+                    f"{self.name}, line {self.lines_before + len(lines) + 1}: the line is longer than the topic's "
+                    f"max.message.bytes, {self._line_bytes_max}"
+                )
+            yield lines
+        if rest:
+            yield [rest]
+
+
+async def _chunks_of(path: str, chunk_bytes: int) -> AsyncIterator[bytes]:
+    descriptor = sys.stdin.fileno() if path == "-" else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if path != "-" or stat.S_ISREG(os.fstat(descriptor).st_mode):
+            while chunk := os.read(descriptor, chunk_bytes):
+                yield chunk
+            return
+        async for chunk in _Feed(descriptor, chunk_bytes).chunks():
+            yield chunk
+    finally:
+        if path != "-":
+            os.close(descriptor)
+
+
+class _Feed:
+    """Chunks of a descriptor that may block. The thread is a daemon: a read that never returns must not keep the
+    process from ending."""
+
+    def __init__(self, descriptor: int, chunk_bytes: int) -> None:
+        self._descriptor, self._chunk_bytes = descriptor, chunk_bytes
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+        self._room = threading.Semaphore(_CHUNKS_AHEAD)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        threading.Thread(target=self._read, name="stdin", daemon=True).start()
+        said_idle = False
+        while True:
+            try:
+                async with asyncio.timeout(None if said_idle else IDLE_SECONDS):
+                    chunk = await self._queue.get()
+            except TimeoutError:
+                said_idle = True
+                yield b""
+                continue
+            said_idle = False
+            self._room.release()
+            if isinstance(chunk, OSError):
+                raise chunk
+            if not chunk:
+                return
+            yield chunk
+
+    def _read(self) -> None:
+        chunk: bytes | OSError = b"-"
+        while chunk and not isinstance(chunk, OSError):
+            self._room.acquire()
+            try:
+                chunk = os.read(self._descriptor, self._chunk_bytes)
+            except OSError as error:
+                chunk = error
+            try:
+                self._loop.call_soon_threadsafe(self._queue.put_nowait, chunk)
+            except RuntimeError:
+                if not self._loop.is_closed():
+                    raise
+                return  # the command has ended, and nobody wants the rest

@@ -1,0 +1,105 @@
+"""What a run of `produce` did, for people and for programs."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+import orjson
+
+from raftlog.cli.produce.sending import SendLane
+
+PARTITIONS_SHOWN = 4
+
+
+class Summary:
+    """Counts come from the lanes, so they hold at any moment, also after a failure."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._lanes: Mapping[int, SendLane] = {}
+        self._already: Sequence[int] = ()
+        self._started = self._ended = time.monotonic()
+        self.begun = False
+
+    def begin(self, lanes: Mapping[int, SendLane], already: Sequence[int] | None) -> None:
+        self._lanes, self._already, self.begun = lanes, already or (), True
+        self._started = self._ended = time.monotonic()
+
+    def end(self) -> None:
+        self._ended = time.monotonic()
+
+    @property
+    def confirmed(self) -> int:
+        """Records that this run sent and the broker acknowledged."""
+        return sum(lane.confirmed for lane in self._lanes.values()) - sum(self._already)
+
+    @property
+    def unconfirmed(self) -> int:
+        """Records that were sent and may be stored: their outcome is unknown."""
+        return sum(lane.sent - lane.confirmed - lane.refused for lane in self._lanes.values())
+
+    @property
+    def refused(self) -> int:
+        """Records that were certainly not stored."""
+        return sum(lane.refused for lane in self._lanes.values())
+
+    def say(self, as_json: bool) -> None:
+        """The line on stderr, and the JSON on stdout when it is wanted."""
+        click.echo(self._line(), err=True)
+        if as_json:
+            click.echo(orjson.dumps(self.as_json("done", None)))
+
+    def confirmed_text(self) -> str:
+        """What stands however the run ended."""
+        unsure = f", {self.unconfirmed:,} more may be stored" if self.unconfirmed else ""
+        refused = f", {self.refused:,} are not stored" if self.refused else ""
+        places = self._places()
+        return f"{self.confirmed:,} records are confirmed{f' ({places})' if places else ''}{unsure}{refused}."
+
+    def as_json(self, outcome: str, error: str | None) -> dict[str, Any]:
+        seconds = self._ended - self._started
+        rows = [
+            {"partition": lane.partition, "base_offset": first, "next_offset": end, "records": end - first}
+            for lane, first, end in self._ranges()
+        ]
+        return {
+            "topic": self._topic,
+            "outcome": outcome,
+            "error": error,
+            "records": self.confirmed,
+            "unconfirmed": self.unconfirmed,
+            "refused": self.refused,
+            "already_stored": sum(self._already),
+            "bytes": self._bytes(),
+            "seconds": round(seconds, 6),
+            "records_per_second": round(self.confirmed / seconds) if seconds > 0 else None,
+            "partitions": rows,
+        }
+
+    def _line(self) -> str:
+        seconds = max(self._ended - self._started, 1e-9)
+        already = f", {sum(self._already):,} were there already" if sum(self._already) else ""
+        places = self._places()
+        return (
+            f"{self.confirmed:,} records, {self._bytes():,} bytes to {self._topic} in {seconds:.2f} s, "
+            f"{self.confirmed / seconds:,.0f} records/s{already}{f'; {places}' if places else ''}"
+        )
+
+    def _places(self) -> str:
+        ranges = self._ranges()
+        if len(ranges) > PARTITIONS_SHOWN:
+            return f"in {len(ranges)} partitions"
+        return ", ".join(f"partition {lane.partition}: offsets {first} to {end - 1}" for lane, first, end in ranges)
+
+    def _ranges(self) -> list[tuple[SendLane, int, int]]:
+        """Partition, first offset and end of what this run stored, where the broker said it."""
+        ranges = []
+        for lane in sorted(self._lanes.values(), key=lambda lane: lane.partition):
+            already = self._already[lane.partition] if self._already else 0
+            if lane.base is not None and lane.base >= 0 and lane.confirmed > already:
+                ranges.append((lane, lane.base + already, lane.base + lane.confirmed))
+        return ranges
+
+    def _bytes(self) -> int:
+        return sum(lane.confirmed_bytes for lane in self._lanes.values())

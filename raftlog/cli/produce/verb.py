@@ -1,0 +1,324 @@
+"""`raftlog produce`: lines, JSON lines or files to a topic."""
+
+import asyncio
+import importlib
+import os
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from raftlog.cli.options import bootstrap_option, json_option, option, read_separator
+from raftlog.cli.outcome import EXIT_UNKNOWN, CommandFailed, exit_code_of
+from raftlog.cli.patience import PatientReader
+from raftlog.cli.produce import resume
+from raftlog.cli.produce.routing import RecordLayout, router_for
+from raftlog.cli.produce.sending import LineSender, Records
+from raftlog.cli.produce.source import InputSource
+from raftlog.cli.produce.summary import Summary
+from raftlog.cli.serve import collector
+from raftlog.client import BrokerClient, Producer
+from raftlog.client.producer_settings import BATCH_BYTES_MAX, Acks
+from raftlog.errors import RaftlogError, RequestError
+from raftlog.records import Compression, NewRecord
+from raftlog.records.partitioner import PARTITIONERS
+
+BATCH_BYTES_DEFAULT = 512 * 1024
+CHUNK_BYTES_MAX = 256 * 1024
+BUFFER_RECORDS = 1 << 30
+"""Bytes bound what is under way; lines may be as short as they like."""
+WAITING_BYTES_MAX = 64 * 1024 * 1024
+"""Records that wait in unfinished batches of all partitions together; past it all batches leave as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceCommandLine:
+    """The command line."""
+
+    topic: str
+    files: tuple[str, ...]
+    bootstrap: list[str]
+    json_lines: bool
+    whole_file: bool
+    key_separator: bytes | None
+    number_keys: bool
+    partition: int | None
+    partitioner: str
+    compression: str
+    acks: Acks
+    batch_bytes: int
+    in_flight: int
+    timeout_ms: int
+    resume: str | None
+    give_up_after: float
+    as_json: bool
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(exists=True, dir_okay=False, readable=True))
+@option(
+    "--json-lines", is_flag=True, help='A JSON object a line: {"key", "value", "headers", "timestamp", "partition"}.'
+)
+@option("--whole-file", is_flag=True, help="Each FILE is one record, instead of each line.")
+@option(
+    "--key-separator",
+    callback=read_separator,
+    metavar="TEXT",
+    help="What stands before its first occurrence in a line is the key; \\t is a tab. A line without it has no key.",
+)
+@option("--number-keys", is_flag=True, help="The key of each line is its number, from 1.")
+@option("--partition", "-p", type=click.IntRange(min=0), help="Send everything to this partition.")
+@option(
+    "--partitioner",
+    type=click.Choice(list(PARTITIONERS)),
+    default="murmur2",
+    help="How a key chooses its partition; records without a key go in turn.",
+)
+@option(
+    "--compression",
+    "-z",
+    type=click.Choice([codec.name.lower() for codec in Compression]),
+    default="none",
+    help="Codec of the batches.",
+)
+@option(
+    "--acks",
+    type=click.Choice(["all", "1", "0"]),
+    default="all",
+    help="When the broker answers: once durable, once written, or at once.",
+)
+@option(
+    "--batch-bytes",
+    type=click.IntRange(min=1),
+    default=BATCH_BYTES_DEFAULT,
+    help="A batch leaves when it holds this much, or when the input pauses.",
+)
+@option(
+    "--in-flight",
+    type=click.IntRange(min=1, max=64),
+    default=4,
+    help="Batches under way, of all partitions together; those of a partition stay in order.",
+)
+@option("--timeout-ms", type=click.IntRange(min=1), default=10_000, help="How long the broker may take for a request.")
+@option(
+    "--resume",
+    metavar="STATE_FILE",
+    type=click.Path(dir_okay=False),
+    help="Load FILE exactly once, whatever is killed: run the same command again and it goes on. "
+    "Nobody else may write to the topic meanwhile.",
+)
+@option(
+    "--give-up-after",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    metavar="SECONDS",
+    help="How long to go on trying when the broker is away or overloaded.",
+)
+@json_option("Print the summary as JSON on stdout.")
+@bootstrap_option
+def produce(**options: Any) -> None:
+    """Write each line of FILE..., or of standard input, to TOPIC as a record.
+
+    A summary goes to stderr. An unknown outcome ends with exit code 3 and says how many records are confirmed.
+    """
+    wanted = ProduceCommandLine(**options)
+    _check(wanted)
+    collector.relax()
+    run = _ProduceRun(wanted)
+    try:
+        asyncio.run(run.run())
+    except KeyboardInterrupt:
+        raise run.failed(CommandFailed("interrupted")) from None
+    except (RaftlogError, CommandFailed) as error:
+        raise run.failed(error) from error
+    run.summary.say(wanted.as_json)
+
+
+def _check(wanted: ProduceCommandLine) -> None:
+    if wanted.json_lines and (wanted.key_separator is not None or wanted.number_keys):
+        raise click.UsageError("--json-lines brings its own keys; leave out --key-separator and --number-keys")
+    if wanted.number_keys and wanted.key_separator is not None:
+        raise click.UsageError("--number-keys and --key-separator exclude each other")
+    if wanted.whole_file and (wanted.json_lines or wanted.key_separator is not None or wanted.resume):
+        raise click.UsageError("--whole-file cannot be combined with --json-lines, --key-separator or --resume")
+    if wanted.whole_file and not wanted.files:
+        raise click.UsageError("--whole-file needs at least one FILE")
+    if wanted.resume and len(wanted.files) != 1:
+        raise click.UsageError("--resume needs exactly one FILE: standard input cannot be read again")
+    if wanted.resume and wanted.acks != "all":
+        raise click.UsageError("--resume needs --acks all")
+
+
+class _ProduceRun:
+    """One run, from the first question to the summary."""
+
+    def __init__(self, wanted: ProduceCommandLine) -> None:
+        self._wanted = wanted
+        self._waiting: dict[int, tuple[list[bytes | NewRecord], int]] = {}
+        self._waiting_bytes = 0
+        self.summary = Summary(wanted.topic)
+
+    async def run(self) -> None:
+        """Send everything. Whatever ends it, answers still under way are waited for, so that the count is right."""
+        wanted = self._wanted
+        async with BrokerClient(wanted.bootstrap) as client:
+            description = await client.describe_topic(wanted.topic)
+            limit = int(description.configs.get("max.message.bytes", 1 << 20))
+            layout = RecordLayout(
+                description.partitions,
+                wanted.partition,
+                wanted.partitioner,
+                wanted.key_separator,
+                wanted.number_keys,
+                wanted.json_lines,
+            )
+            progress, lock = await self._progress(client, layout, limit)
+            try:
+                async with self._producer(await _gives_producer_ids(client, wanted.timeout_ms)) as producer:
+                    sender = LineSender(producer, wanted.topic, wanted.in_flight, progress)
+                    self.summary.begin(sender.lanes, progress.already if progress else None)
+                    await self._send_all(sender, layout, limit, progress)
+            finally:
+                if lock is not None:
+                    os.close(lock)
+
+    def _producer(self, can_be_idempotent: bool) -> Producer:
+        wanted = self._wanted
+        return Producer(
+            wanted.bootstrap,
+            acks=wanted.acks,
+            idempotent=can_be_idempotent and wanted.acks == "all",
+            compression=wanted.compression,
+            batch_bytes=BATCH_BYTES_MAX,
+            buffer_records=BUFFER_RECORDS,
+            buffer_bytes=WAITING_BYTES_MAX,
+            request_timeout_ms=wanted.timeout_ms,
+            delivery_timeout_ms=max(wanted.timeout_ms, round(wanted.give_up_after * 1000)),
+            stops_at_failure=True,
+        )
+
+    async def _progress(
+        self, client: BrokerClient, layout: RecordLayout, limit: int
+    ) -> tuple[resume.ResumePoint | None, int | None]:
+        wanted = self._wanted
+        if wanted.resume is None:
+            return None, None
+        reader = PatientReader(client, wanted.topic, wanted.give_up_after)
+        progress, lock = await resume.begin_or_resume(wanted.resume, reader, wanted.files[0], layout)
+        await resume.verify(reader, layout, progress, self._source(limit).lines())
+        return progress, lock
+
+    async def _send_all(
+        self, sender: LineSender, layout: RecordLayout, limit: int, progress: resume.ResumePoint | None
+    ) -> None:
+        meter = self._meter()
+        try:
+            if self._wanted.whole_file:
+                await self._send_files(sender, layout, limit)
+            else:
+                skips = list(progress.already) if progress else None
+                await self._send_lines(sender, layout, self._source(limit).lines(), skips, meter)
+            await self._flush(sender)
+        finally:
+            try:
+                await sender.finish()
+            finally:
+                self.summary.end()
+                if meter is not None:
+                    meter.close()
+
+    async def _send_lines(
+        self,
+        sender: LineSender,
+        layout: RecordLayout,
+        source: AsyncIterator[list[bytes]],
+        skips: list[int] | None,
+        meter: Any,
+    ) -> None:
+        router = router_for(layout)
+        done = 0
+        async for lines in source:
+            if not lines:
+                await self._flush(sender)
+                continue
+            done += sum(map(len, lines)) + len(lines)
+            for partition, records in router.route(lines):
+                left = records if skips is None else resume.remaining(records, skips, partition)
+                if left:
+                    await self._add(sender, partition, left)
+            if meter is not None:
+                meter.at(done)
+
+    async def _send_files(self, sender: LineSender, layout: RecordLayout, limit: int) -> None:
+        router = router_for(layout)
+        for path in self._wanted.files:
+            for partition, records in router.route([await asyncio.to_thread(_content_of, path, limit)]):
+                await self._add(sender, partition, records)
+
+    async def _add(self, sender: LineSender, partition: int, records: Records) -> None:
+        size = _size_of(records)
+        held, held_bytes = self._waiting.pop(partition, ([], 0))
+        held.extend(records)
+        if held_bytes + size >= self._wanted.batch_bytes:
+            self._waiting_bytes -= held_bytes
+            await sender.put(partition, held, held_bytes + size)
+            return
+        self._waiting[partition] = (held, held_bytes + size)
+        self._waiting_bytes += size
+        if self._waiting_bytes >= WAITING_BYTES_MAX:
+            await self._flush(sender)
+
+    async def _flush(self, sender: LineSender) -> None:
+        waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0
+        for partition, (records, size) in waiting.items():
+            await sender.put(partition, records, size)
+
+    def _source(self, limit: int) -> InputSource:
+        wanted = self._wanted
+        return InputSource(wanted.files, max(1, min(CHUNK_BYTES_MAX, wanted.batch_bytes)), limit)
+
+    def _meter(self) -> Any:
+        """The bar costs an import that only a terminal needs."""
+        if not sys.stderr.isatty():
+            return None
+        total = self._source(1).size_bytes
+        return importlib.import_module("raftlog.cli.progress").Bar(f"produce {self._wanted.topic}", total)
+
+    def failed(self, error: RaftlogError | CommandFailed) -> CommandFailed:
+        """The error, with what can be said about the records that were sent before it."""
+        code = exit_code_of(error) if isinstance(error, RaftlogError) else error.exit_code
+        if self.summary.unconfirmed and self._wanted.acks != "0":
+            code = EXIT_UNKNOWN if isinstance(error, RaftlogError) or str(error) == "interrupted" else code
+        if self._wanted.as_json:
+            click.echo(orjson.dumps(self.summary.as_json("unknown" if code == EXIT_UNKNOWN else "failed", str(error))))
+        advice = " Run the same command again to go on." if self._wanted.resume and code == EXIT_UNKNOWN else ""
+        return CommandFailed(
+            f"{error}. {self.summary.confirmed_text()}{advice}" if self.summary.begun else str(error), code
+        )
+
+
+async def _gives_producer_ids(client: BrokerClient, timeout_ms: int) -> bool:
+    """Whether the cluster's level is high enough; an id that is asked for only to see costs nothing."""
+    try:
+        await client.new_producer(timeout_ms=timeout_ms)
+    except RequestError:
+        return False
+    return True
+
+
+def _content_of(path: str, limit: int) -> bytes:
+    if os.path.getsize(path) > limit:
+        raise CommandFailed(f"{path} is larger than the topic's max.message.bytes, {limit}")
+    return Path(path).read_bytes()
+
+
+def _size_of(records: Records) -> int:
+    """Bytes of keys and values. A router gives values alone or whole records, never both in one list."""
+    if type(records[0]) is bytes:
+        return sum(map(len, records))
+    return sum([len(record[0] or b"") + len(record[1] or b"") for record in records])  # type: ignore[misc, arg-type]

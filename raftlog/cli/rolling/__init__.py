@@ -1,0 +1,1 @@
+"""`raftlog cluster rolling-restart`: every broker is restarted, one after another."""

@@ -1,0 +1,93 @@
+"""A cluster as a rolling restart sees it, over HTTP. Used by the procedure in `rolling_steps`."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from raftlog.cli.tables import times
+from raftlog.client import BrokerClient, BrokerDescription, ClusterHealth
+from raftlog.errors import RaftlogError
+
+
+class ClusterLook(NamedTuple):
+    """One look at the cluster. `boot_epochs`: how often a broker was started, as far as it is told."""
+
+    brokers: tuple[BrokerDescription, ...]
+    health: ClusterHealth
+    in_maintenance: frozenset[int]
+    boot_epochs: Mapping[int, int]
+
+    def is_alive(self, node: int) -> bool:
+        return any(broker.node_id == node and broker.is_alive for broker in self.brokers)
+
+
+class LeaderView(NamedTuple):
+    """Of all topics that clients see: partitions by who leads them, and by who is preferred to."""
+
+    led: Counter[int]
+    preferred: Counter[int]
+    at_home: Counter[int]
+    """Led by who is preferred to."""
+
+
+class RollingCluster:
+    """`async with RollingCluster(["127.0.0.1:8082"]) as cluster`. Every call raises `RaftlogError`."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._client = BrokerClient(addresses)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.close()
+
+    async def ask_others_than(self, nodes: Sequence[int]) -> None:
+        """From now on ask these last: they are about to stop."""
+        brokers = await self._client.brokers()
+        known = sorted(brokers, key=lambda broker: (broker.node_id in nodes, not broker.is_alive))
+        addresses = [broker.http for broker in known if broker.http]
+        if addresses:
+            await self._client.close()
+            self._client = BrokerClient(addresses)
+
+    async def look(self) -> ClusterLook:
+        rows = await self._client.admin.brokers()
+        in_maintenance = (row["node_id"] for row in rows if _is_on(row))
+        epochs = {row["node_id"]: row["boot_epoch"] for row in rows if isinstance(row.get("boot_epoch"), int)}
+        brokers = tuple(await self._client.brokers())
+        return ClusterLook(brokers, await self._client.health(), frozenset(in_maintenance), epochs)
+
+    async def set_maintenance(self, node: int, is_on: bool) -> None:
+        await self._client.admin.set_maintenance(node, is_on)
+
+    async def why_leading(self, node: int) -> str | None:
+        """Why a broker in maintenance still leads what others could lead; None: it does not."""
+        found = await self._client.admin.maintenance(node)
+        if found["finished"]:
+            return None
+        return "; ".join(found["reasons"]) or f"it leads {times(found['partitions'], 'partition')}"
+
+    async def leaders(self) -> LeaderView:
+        found = LeaderView(Counter(), Counter(), Counter())
+        for name in await self._client.topics():
+            for partition in (await self._client.describe_topic(name)).replicas:
+                first = partition.replicas[0] if partition.replicas else None
+                if partition.leader is not None:
+                    found.led[partition.leader] += 1
+                if first is not None:
+                    found.preferred[first] += 1
+                    found.at_home[first] += partition.leader == first
+        return found
+
+
+def _is_on(row: Mapping[str, Any]) -> bool:
+    return bool(row["maintenance_status"]["draining"])
+
+
+def words_of(error: RaftlogError) -> str:
+    """Why nothing is known at the moment."""
+    return f"the brokers cannot be asked: {error}"

@@ -1,0 +1,42 @@
+"""What a rolling restart of `raftlog dev` has done so far, in its data directory, so that another run can go on."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from raftlog.cli.rolling.steps import RestartUnit
+
+FILE_NAME: Final = "rolling-restart.json"
+
+
+class RollingRecord:
+    """Of one run: for one interpreter (None: the one of each node), until all nodes are done."""
+
+    def __init__(self, directory: Path, python: str | None) -> None:
+        self._path, self._python = directory / FILE_NAME, python
+        self._done: list[int] = []
+
+    def go_on(self, units: Sequence[RestartUnit]) -> list[RestartUnit]:
+        """What an earlier run with the same interpreter has left; all, when there is none or it was finished."""
+        try:
+            kept = orjson.loads(self._path.read_bytes())
+            done = list(map(int, kept["done"])) if kept["python"] == self._python else []
+        except (FileNotFoundError, orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            done = []
+        self._done = done
+        return [unit for unit in units if unit.node_id not in done]
+
+    def begin(self) -> None:
+        """Forget earlier runs."""
+        self._done = []
+        self._path.unlink(missing_ok=True)
+
+    def done(self, unit: RestartUnit) -> None:
+        self._done.append(unit.node_id)
+        self._path.write_bytes(orjson.dumps({"python": self._python, "done": self._done}) + b"\n")
+
+    def end(self) -> None:
+        """All is done."""
+        self._path.unlink(missing_ok=True)

@@ -1,0 +1,111 @@
+"""Who stops and starts brokers in a rolling restart: the `raftlog dev` that supervises them, or a command.
+
+--data-dir DIR      the nodes of `raftlog dev` there
+--command WORDS     run for each broker; {node_id}, {host} and {http} stand for what the cluster says of it
+"""
+
+import asyncio
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from raftlog.cli.dev.control import give_order
+from raftlog.cli.dev.supervisor import run_by
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.rolling.steps import RestartUnit
+from raftlog.client import BrokerDescription
+
+OUTPUT_SHOWN_BYTES: Final = 500
+
+
+class DevRestarter:
+    """Through the supervisor, which goes on supervising. `nodes` are what it says of its nodes."""
+
+    def __init__(self, directory: Path, nodes: Sequence[Mapping[str, Any]], python: str | None) -> None:
+        self._directory, self._python = directory, python
+        self._nodes = {int(node["node_id"]): node for node in nodes}
+
+    @property
+    def addresses(self) -> list[str]:
+        return [str(node["http"]) for node in self._nodes.values()]
+
+    def units(self, brokers: Sequence[BrokerDescription]) -> list[RestartUnit]:
+        """A node's workers have its label as their host, and stop with it. A node that was removed from the cluster
+        is not restarted."""
+        units = []
+        for node_id in self._nodes:
+            label = f"dev-{node_id}"
+            own = tuple(broker.node_id for broker in brokers if broker.host == label or broker.node_id == node_id)
+            if own:
+                units.append(RestartUnit(node_id, own))
+        return units
+
+    async def restart(self, unit: RestartUnit) -> dict[str, Any]:
+        order = {"order": "restart", "node_id": unit.node_id, "python": self._python}
+        return await give_order(self._directory, order)
+
+    def how(self, unit: RestartUnit) -> str:
+        command = list(map(str, self._nodes[unit.node_id]["command"]))
+        return shlex.join(command if self._python is None else run_by(self._python, command))
+
+
+class CommandRestarter:
+    """A command that ends, with exit code 0, once the broker was stopped and started again."""
+
+    def __init__(self, command: str, brokers: Sequence[BrokerDescription], timeout_s: float) -> None:
+        self._words, self._timeout_s = _split(command), timeout_s
+        self._brokers = {broker.node_id: broker for broker in brokers}
+
+    def units(self) -> list[RestartUnit]:
+        return [RestartUnit(node_id, (node_id,)) for node_id in self._brokers]
+
+    async def restart(self, unit: RestartUnit) -> dict[str, Any]:
+        words = self._filled(unit)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+        except OSError as error:
+            raise CommandFailed(f"{words[0]} cannot be run: {error.strerror}") from None
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                said, _ = await process.communicate()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise CommandFailed(f"{shlex.join(words)} did not end within {self._timeout_s:g} s") from None
+        if process.returncode:
+            words_said = said[-OUTPUT_SHOWN_BYTES:].decode(errors="replace").strip()
+            raise CommandFailed(f"{shlex.join(words)} ended with exit code {process.returncode}: {words_said}")
+        return {}
+
+    def how(self, unit: RestartUnit) -> str:
+        return shlex.join(self._filled(unit))
+
+    def _filled(self, unit: RestartUnit) -> list[str]:
+        broker = self._brokers[unit.node_id]
+        values = {"{node_id}": str(broker.node_id), "{host}": broker.host or "", "{http}": broker.http or ""}
+        return [_filled(word, values) for word in self._words]
+
+
+def _filled(word: str, values: Mapping[str, str]) -> str:
+    """What brokers say of themselves becomes a word or a part of one, never an option."""
+    for name, value in values.items():
+        if name in word and (not value or value.startswith("-")):
+            raise CommandFailed(f"a broker has no {name} that a command could be given: {value!r}")
+    return reduce(lambda filled, each: filled.replace(*each), values.items(), word)
+
+
+def _split(command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise click.UsageError(f"--command {command!r} cannot be read: {error}") from None
+    if not words:
+        raise click.UsageError("--command is empty")
+    return words

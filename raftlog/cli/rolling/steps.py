@@ -1,0 +1,296 @@
+"""The procedure of a rolling restart: one unit after another, each only once the cluster is healthy.
+
+    until healthy → maintenance → leads nothing → restart → alive, all in sync → maintenance ends → leads again
+
+A unit is what stops together: a broker, or all workers of a node. Brokers that are down or in maintenance come first,
+for that is where an earlier run ended; the controller's leader comes last, so that the controller moves once. Whether
+an earlier run or an operator put a broker into maintenance is not recorded: that it ends is said first, and can be
+forbidden. A step that takes too long ends the run, and another run begins where this one ended. A maintenance that the
+run began ends with it when the broker was not stopped yet. Later it stays, for the broker may be down or lack records,
+and `in_maintenance` names it. Called by `rolling`.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.rolling.cluster import ClusterLook, LeaderView, words_of
+from raftlog.cli.rolling.lagging import RestartLag, why_not_healthy, why_not_whole
+from raftlog.cli.tables import times
+from raftlog.errors import RaftlogError, RequestError, UnknownTopic
+
+LOOK_S: Final = 0.2
+"""Between two looks at the cluster."""
+LEADERS_BACK_S: Final = 30.0
+"""Leaders that are not back by then are told of; the restart goes on, for they change nothing about what is safe."""
+UNDO_S: Final = 15.0
+"""For the end of a maintenance whose broker is not restarted after all."""
+
+
+class RestartUnit(NamedTuple):
+    """What is restarted at once: a node, and the brokers that it runs."""
+
+    node_id: int
+    brokers: tuple[int, ...]
+
+
+class Restarter(Protocol):
+    """Stops and starts a unit."""
+
+    async def restart(self, unit: RestartUnit) -> dict[str, Any]:
+        """Until it serves; figures of it. Raises `CommandFailed`."""
+
+    def how(self, unit: RestartUnit) -> str:
+        """What it would do, in words."""
+
+
+class RestartableCluster(Protocol):
+    """As `rolling_cluster` has it."""
+
+    async def look(self) -> ClusterLook: ...
+    async def set_maintenance(self, node: int, is_on: bool) -> None: ...
+    async def why_leading(self, node: int) -> str | None: ...
+    async def leaders(self) -> LeaderView: ...
+    async def ask_others_than(self, nodes: Sequence[int]) -> None: ...
+
+
+class RollingStep(NamedTuple):
+    """Something that was done. `event` is its stable name, `text` for people."""
+
+    event: str
+    node_id: int
+    text: str
+    more: dict[str, Any]
+
+
+T = TypeVar("T")
+Tell = Callable[[RollingStep], None]
+WhyNot = Callable[[], Awaitable[str | None]]
+"""Why something is not so yet; None: it is."""
+Waiting = Callable[[str], None]
+"""What is waited for right now; empty: nothing."""
+
+
+class RollingRestart:
+    """`timeout_s` bounds each wait, not the run. `keep_maintenance`: who is in maintenance already stays in it."""
+
+    def __init__(
+        self,
+        cluster: RestartableCluster,
+        restarter: Restarter,
+        *,
+        timeout_s: float,
+        tell: Tell,
+        waiting: Waiting,
+        done: Callable[[RestartUnit], None],
+        keep_maintenance: bool = False,
+    ) -> None:
+        self._cluster, self._restarter, self._timeout_s = cluster, restarter, timeout_s
+        self._tell, self._waiting, self._done = tell, waiting, done
+        self._keep_maintenance = keep_maintenance
+        self.in_maintenance: set[int] = set()
+        """Brokers in a maintenance that this run began, or was to end."""
+
+    async def run(self, units: Sequence[RestartUnit]) -> None:
+        """Restart all of these. Raises `CommandFailed` with what was waited for in vain."""
+        left = list(units)
+        while left:
+            unit = next_unit(left, await self._answer(self._cluster.look))
+            await self._one(unit)
+            left.remove(unit)
+            self._done(unit)
+        await self._until("the cluster is healthy", self._why_unhealthy())
+
+    async def plan(self, units: Sequence[RestartUnit]) -> list[RollingStep]:
+        """What `run` would do, as the cluster is now."""
+        seen, leaders = await self._cluster.look(), await self._cluster.leaders()
+        left, steps = list(units), []
+        while left:
+            unit = next_unit(left, seen)
+            left.remove(unit)
+            led = sum(leaders.led[node] for node in unit.brokers)
+            drain = "maintenance on and off around it, "
+            state = f"leads {times(led, 'partition')}" if all(map(seen.is_alive, unit.brokers)) else "is down"
+            if seen.in_maintenance & set(unit.brokers):
+                drain = f"{self._already()}, "
+            how = self._restarter.how(unit)
+            steps.append(
+                RollingStep(
+                    "would_restart", unit.node_id, f"{state}; {drain}restart: {how}", {"leaders": led, "how": how}
+                )
+            )
+        return steps
+
+    async def _one(self, unit: RestartUnit) -> None:
+        began = time.monotonic()
+        await self._answer(partial(self._cluster.ask_others_than, unit.brokers))
+        before = await self._answer(self._cluster.look)
+        is_up = all(map(before.is_alive, unit.brokers))
+        already = before.in_maintenance & set(unit.brokers)
+        if already:
+            self._say(unit, "already_in_maintenance", self._already())
+            if not self._keep_maintenance:
+                self.in_maintenance |= already
+        leaders = await self._answer(self._cluster.leaders)
+        if is_up:
+            await self._until("the cluster is healthy", self._why_unhealthy())
+            try:
+                await self._drain(unit, leaders, is_all=len(before.brokers) == len(unit.brokers))
+            except CommandFailed:
+                await self._end_maintenance(unit, already)
+                raise
+        self._waiting(f"node {unit.node_id} restarts")
+        figures = await self._restarter.restart(unit)
+        self._say(unit, "restarted", "restarted", **figures)
+        await self._until(f"node {unit.node_id} is back and every partition in sync", self._why_not_back(unit, before))
+        kept = already if self._keep_maintenance else frozenset[int]()
+        in_maintenance = (await self._answer(self._cluster.look)).in_maintenance
+        for node in in_maintenance & set(unit.brokers) - kept:
+            await self._ordered(node, is_on=False)
+        self.in_maintenance.difference_update(unit.brokers)
+        self._say(unit, "in_sync", "is in sync", seconds=_since(began))
+        if kept:
+            self._say(unit, "stays_in_maintenance", "stays in maintenance")
+        else:
+            await self._leaders_back(unit)
+
+    def _already(self) -> str:
+        if self._keep_maintenance:
+            return "is in maintenance already and stays in it"
+        return "is in maintenance already, which ends after the restart (not with --keep-maintenance)"
+
+    async def _drain(self, unit: RestartUnit, leaders: LeaderView, *, is_all: bool) -> None:
+        """`is_all`: nobody else is there who could lead."""
+        led = sum(leaders.led[node] for node in unit.brokers)
+        if is_all:
+            self._say(unit, "begins", f"leads {times(led, 'partition')}; no other broker is there", leaders=led)
+            return
+        self._say(unit, "begins", f"leads {times(led, 'partition')}; maintenance begins", leaders=led)
+        began = time.monotonic()
+        for node in unit.brokers:
+            self.in_maintenance.add(node)
+            await self._ordered(node, is_on=True)
+        for node in unit.brokers:
+            await self._until(f"node {node} leads nothing any more", partial(self._cluster.why_leading, node))
+        self._say(unit, "drained", "leads nothing any more", seconds=_since(began))
+
+    async def _end_maintenance(self, unit: RestartUnit, already: Collection[int]) -> None:
+        """Let a broker that was not stopped lead again, unless it was in maintenance before this run."""
+        for node in sorted(self.in_maintenance.intersection(unit.brokers).difference(already)):
+            try:
+                await self._ordered(node, is_on=False, timeout_s=min(UNDO_S, self._timeout_s))
+            except CommandFailed as failed:
+                self._say(unit, "stays_in_maintenance", f"stays in maintenance: {failed}")
+            else:
+                self.in_maintenance.discard(node)
+                self._say(unit, "maintenance_ended", "is not stopped; its maintenance ended")
+
+    async def _ordered(self, node: int, *, is_on: bool, timeout_s: float = 0.0) -> None:
+        """The same order again does no harm, so one that got lost is given again."""
+        what = f"maintenance of node {node} {'begins' if is_on else 'ends'}"
+
+        async def ordered() -> str | None:
+            try:
+                await self._cluster.set_maintenance(node, is_on)
+            except RequestError as refused:
+                if is_on:
+                    self.in_maintenance.discard(node)
+                raise CommandFailed(f"it cannot be that {what}: {refused}") from None
+            return None
+
+        await self._until(what, ordered, timeout_s)
+
+    async def _leaders_back(self, unit: RestartUnit) -> None:
+        """Until it leads what it is preferred for; not for ever."""
+        began = time.monotonic()
+
+        async def away() -> str | None:
+            leaders = await self._cluster.leaders()
+            missing = sum(leaders.preferred[node] - leaders.at_home[node] for node in unit.brokers)
+            return f"{missing} partitions are led by others" if missing else None
+
+        try:
+            await self._until("leaders are back", away, min(LEADERS_BACK_S, self._timeout_s))
+        except CommandFailed as late:
+            self._say(unit, "leaders_late", f"goes on without all of its leaders: {late}")
+        else:
+            self._say(unit, "done", "leads again", seconds=_since(began))
+
+    def _why_unhealthy(self) -> WhyNot:
+        lagging = RestartLag()
+
+        async def why_not() -> str | None:
+            health = (await self._cluster.look()).health
+            return why_not_healthy(health, lagging.of(health, time.monotonic()))
+
+        return why_not
+
+    def _why_not_back(self, unit: RestartUnit, before: ClusterLook) -> WhyNot:
+        lagging = RestartLag()
+
+        async def why_not() -> str | None:
+            seen = await self._cluster.look()
+            for node in unit.brokers:
+                if not seen.is_alive(node):
+                    return f"node {node} does not answer yet"
+                epoch = seen.boot_epochs.get(node)
+                if epoch is not None and epoch <= before.boot_epochs.get(node, -1):
+                    return f"node {node} was not started again: it is in the same life as before"
+            return why_not_whole(seen.health, lagging.of(seen.health, time.monotonic()))
+
+        return why_not
+
+    async def _answer(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What the cluster says, once it says something."""
+        answers: list[T] = []
+
+        async def asked() -> None:
+            answers.append(await ask())
+
+        await self._until("the brokers answer", asked)
+        return answers[0]
+
+    async def _until(self, what: str, why_not: WhyNot, timeout_s: float = 0.0) -> None:
+        """Until `why_not` says nothing. Raises `CommandFailed` with what it said last."""
+        timeout_s = timeout_s or self._timeout_s
+        until, why = time.monotonic() + timeout_s, ""
+        self._waiting(f"waiting until {what}")
+        while True:
+            try:
+                answer = await why_not()
+            except UnknownTopic:  # it was deleted between two questions
+                answer = "a topic went away just now"
+            except RaftlogError as error:
+                answer = words_of(error)
+            if answer is None:
+                self._waiting("")
+                return
+            why = answer
+            if time.monotonic() >= until:
+                raise CommandFailed(f"waited {timeout_s:g} s in vain until {what}: {why}")
+            self._waiting(f"waiting until {what}: {why}")
+            await asyncio.sleep(LOOK_S)
+
+    def _say(self, unit: RestartUnit, event: str, text: str, **more: Any) -> None:
+        self._tell(RollingStep(event, unit.node_id, text, more))
+
+
+def next_unit(left: Sequence[RestartUnit], seen: ClusterLook) -> RestartUnit:
+    """Whose turn it is."""
+
+    def rank(unit: RestartUnit) -> tuple[bool, bool, bool, int]:
+        return (
+            all(map(seen.is_alive, unit.brokers)),
+            not seen.in_maintenance & set(unit.brokers),
+            seen.health.controller_id in unit.brokers,
+            unit.node_id,
+        )
+
+    return min(left, key=rank)
+
+
+def _since(began: float) -> float:
+    return round(time.monotonic() - began, 3)

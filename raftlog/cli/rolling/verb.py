@@ -1,0 +1,259 @@
+"""`raftlog cluster rolling-restart`: every broker is restarted, one after another, while the cluster is written to."""
+
+import asyncio
+import shutil
+import time
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import orjson
+from rich.console import Console
+from rich.status import Status
+
+from raftlog.cli.dev.control import give_order
+from raftlog.cli.dev.verb import DATA_DIR_DEFAULT
+from raftlog.cli.options import bootstrap_option, json_option, option
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.rolling.cluster import RollingCluster
+from raftlog.cli.rolling.record import RollingRecord
+from raftlog.cli.rolling.restarters import CommandRestarter, DevRestarter
+from raftlog.cli.rolling.steps import Restarter, RestartUnit, RollingRestart, RollingStep
+from raftlog.cli.tables import times
+from raftlog.client.outage import WARN_AFTER_S
+from raftlog.errors import RaftlogError
+
+
+class _How(NamedTuple):
+    """What the flags of the same names say."""
+
+    timeout_s: float
+    keep_maintenance: bool
+    dry_run: bool
+
+
+@click.command("rolling-restart")
+@option(
+    "--data-dir",
+    type=click.Path(),
+    default=DATA_DIR_DEFAULT,
+    help="That of a `raftlog dev` which runs: its nodes are restarted.",
+)
+@option(
+    "--command",
+    metavar="WORDS",
+    help="For brokers that something else supervises: run this for each, with {node_id}, {host} and {http} filled in, "
+    "such as 'ssh {host} systemctl restart raftlog'; it ends once the broker was started again.",
+)
+@option("--python", metavar="PATH", help="Nodes of `raftlog dev` go on with this interpreter, and the release in it.")
+@option("--only", metavar="ID,…", help="Restart these nodes, and no others.")
+@option("--from-start", is_flag=True, help="Begin with all nodes, also where an earlier run has left some to be done.")
+@option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=120.0, help="Seconds that each wait may take.")
+@option(
+    "--keep-maintenance",
+    is_flag=True,
+    help="Brokers that are in maintenance already stay in it. Without, it ends: an earlier run may have begun it.",
+)
+@option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@json_option("Print each step as a line of JSON.")
+@bootstrap_option
+def rolling_restart(
+    data_dir: str,
+    command: str | None,
+    python: str | None,
+    only: str | None,
+    from_start: bool,
+    timeout_s: float,
+    keep_maintenance: bool,
+    dry_run: bool,
+    as_json: bool,
+    bootstrap: list[str],
+) -> None:
+    """Restart the brokers one after another; every partition with three replicas stays writable.
+
+    For each: wait until the cluster is healthy, let others lead what it leads, stop it, start it, wait until all its
+    replicas are in sync. The leader of the controller comes last. When something does not come in time the run ends and
+    says what; the same command goes on from there. The addresses in --bootstrap are used with --command alone.
+    """
+    if command is not None and python is not None:
+        raise click.UsageError("--python is for nodes of raftlog dev; a --command chooses the release by itself")
+    chosen = _numbers(only)
+    wanted_python = None if python is None else _interpreter(python)
+    voice = _Voice(as_json)
+    how = _How(timeout_s, keep_maintenance, dry_run)
+    if command is None:
+        directory = Path(data_dir).absolute()
+        asyncio.run(_dev(directory, wanted_python, chosen, from_start, how, voice))
+    else:
+        asyncio.run(_commanded(command, bootstrap, chosen, how, voice))
+
+
+async def _dev(
+    directory: Path,
+    python: str | None,
+    only: list[int] | None,
+    from_start: bool,
+    how: _How,
+    voice: "_Voice",
+) -> None:
+    nodes = (await give_order(directory, {"order": "nodes"}))["nodes"]
+    restarter, record = DevRestarter(directory, nodes, python), RollingRecord(directory, python)
+    async with RollingCluster(restarter.addresses) as cluster:
+        units = everybody = restarter.units((await cluster.look()).brokers)
+        if only is not None:
+            units = _chosen(units, only)
+        elif not from_start:
+            units = record.go_on(units) or units
+        if not how.dry_run and (from_start or len(units) == len(everybody)):
+            record.begin()
+        await _roll(cluster, restarter, units, how, voice, record if only is None else None)
+
+
+async def _commanded(
+    command: str, bootstrap: Sequence[str], only: list[int] | None, how: _How, voice: "_Voice"
+) -> None:
+    async with RollingCluster(bootstrap) as cluster:
+        restarter = CommandRestarter(command, (await cluster.look()).brokers, how.timeout_s)
+        units = restarter.units()
+        await _roll(cluster, restarter, _chosen(units, only), how, voice, None)
+
+
+async def _roll(
+    cluster: RollingCluster,
+    restarter: Restarter,
+    units: Sequence[RestartUnit],
+    how: _How,
+    voice: "_Voice",
+    record: RollingRecord | None,
+) -> None:
+    left = list(units)
+
+    def done(unit: RestartUnit) -> None:
+        left.remove(unit)
+        if record is not None:
+            record.done(unit)
+
+    began = time.monotonic()
+    with voice:
+        rolling = RollingRestart(
+            cluster,
+            restarter,
+            timeout_s=how.timeout_s,
+            tell=voice.tell,
+            waiting=voice.wait_for,
+            done=done,
+            keep_maintenance=how.keep_maintenance,
+        )
+        if how.dry_run:
+            for step in await rolling.plan(units):
+                voice.tell(step)
+            return
+        try:
+            await rolling.run(units)
+        except (CommandFailed, RaftlogError) as failed:
+            words = (f"{failed}.", *_in_maintenance(rolling.in_maintenance), _how_to_go_on(left, record))
+            raise CommandFailed(" ".join(words)) from None
+        except asyncio.CancelledError:
+            click.echo(" ".join((*_in_maintenance(rolling.in_maintenance), _how_to_go_on(left, record))), err=True)
+            raise
+    if record is not None:
+        record.end()
+    voice.end(len(units), time.monotonic() - began)
+
+
+def _in_maintenance(nodes: Collection[int]) -> list[str]:
+    """A sentence for each broker that a run leaves in maintenance, with the command that ends it."""
+    return [
+        f"Node {node} is left in maintenance, and leads nothing: `raftlog broker maintenance disable {node}` ends it."
+        for node in sorted(nodes)
+    ]
+
+
+def _how_to_go_on(left: Sequence[RestartUnit], record: RollingRecord | None) -> str:
+    if not left:
+        return "All nodes were restarted; see `raftlog cluster health`"
+    names = ",".join(str(unit.node_id) for unit in left)
+    again = "give the same command again" if record is not None else f"give the same command with --only {names}"
+    return f"Left to be restarted: {names}; look at `raftlog cluster health`, and then {again}"
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise click.UsageError(f"--only {text!r} is not a list of node ids, such as 1,3")
+    return list(map(int, parts))
+
+
+def _chosen(units: Sequence[RestartUnit], only: list[int] | None) -> list[RestartUnit]:
+    if only is None:
+        return list(units)
+    known = {unit.node_id: unit for unit in units}
+    strange = [node for node in only if node not in known]
+    if strange:
+        raise click.UsageError(
+            f"there is no node {', '.join(map(str, strange))}; the nodes are {', '.join(map(str, known))}"
+        )
+    return [known[node] for node in dict.fromkeys(only)]
+
+
+def _interpreter(path: str) -> str:
+    found = shutil.which(path)
+    if found is None:
+        raise click.UsageError(f"--python {path} is no program that can be run")
+    return str(Path(found).absolute())
+
+
+class _Voice:
+    """Steps on stdout, waits on stderr: as they are on a terminal, otherwise a line for each that lasts a second."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._console = Console(stderr=True, highlight=False)
+        is_shown = self._console.is_terminal and not as_json
+        self._status: Status | nullcontext[None] = self._console.status("") if is_shown else nullcontext()
+        self._wait = self._what = ""
+        """What is waited for, without and with the reason that it is not so yet."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> None:
+        self._status.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        self.wait_for("")
+        self._status.__exit__(*raised)
+
+    def tell(self, step: RollingStep) -> None:
+        if self._as_json:
+            click.echo(orjson.dumps({"event": step.event, "node_id": step.node_id, **step.more}))
+            return
+        figures = {name: value for name, value in step.more.items() if isinstance(value, float)}
+        shown = ", ".join(f"{_NAMES.get(name, name)} {value:.1f} s" for name, value in figures.items())
+        click.echo(f"node {step.node_id} {step.text}{f' ({shown})' if shown else ''}")
+
+    def wait_for(self, what: str) -> None:
+        if isinstance(self._status, Status):
+            self._status.update(what)
+            return
+        wait, self._what = what.partition(":")[0], what
+        if wait == self._wait:
+            return
+        self._wait = wait
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(WARN_AFTER_S, self._say_wait) if wait else None
+
+    def _say_wait(self) -> None:
+        click.echo(self._what, err=True)
+
+    def end(self, count: int, seconds: float) -> None:
+        if self._as_json:
+            click.echo(orjson.dumps({"event": "finished", "restarted": count, "seconds": round(seconds, 3)}))
+        else:
+            click.echo(f"{times(count, 'node')} restarted in {seconds:.1f} s; the cluster is healthy")
+
+
+_NAMES = {"stopped_s": "stopped in", "ready_s": "serves after", "seconds": "after"}

@@ -1,0 +1,91 @@
+"""Options of `raftlog serve` about gossip between brokers, and the settings that they stand for."""
+
+import logging
+from collections.abc import Collection, Set
+from typing import Any, Final
+
+import click
+
+from raftlog.cli.options import option, split_address
+from raftlog.cli.serve.workers import GOSSIP_OFF
+from raftlog.cluster_secret import ClusterSecret
+from raftlog.partitions.gossip.settings import GossipSettings
+
+_logger = logging.getLogger(__name__)
+
+GOSSIP_PORT_STEP: Final = 1
+"""The gossip port where none is given: this much above that of RPC."""
+_PORT_MAX: Final = 65_535
+
+
+def gossip_options(function: Any) -> Any:
+    """They become keyword arguments, which `gossip_settings_from` takes."""
+    for decorate in reversed(
+        (
+            option(
+                "--gossip",
+                envvar="RAFTLOG_GOSSIP",
+                metavar="HOST:PORT|off",
+                help="Where brokers gossip about who is there, UDP and TCP; port 0 takes a free one. "
+                "Default: the host of --rpc and the port above it, or any other; off without --rpc, and without "
+                "--cluster-secret-file, which signs it.",
+            ),
+            option(
+                "--advertise-gossip",
+                envvar="RAFTLOG_ADVERTISE_GOSSIP",
+                metavar="HOST:PORT",
+                help="The gossip address that other brokers are told, where it is another one than this broker "
+                "listens on. Default: the host of --advertise-rpc, the port that it listens on.",
+            ),
+            option(
+                "--rack",
+                envvar="RAFTLOG_RACK",
+                default="",
+                help="Where the machine stands, for people and for placement; at most 64 bytes.",
+            ),
+        )
+    ):
+        function = decorate(function)
+    return function
+
+
+def gossip_settings_from(
+    arguments: dict[str, Any],
+    rpc: tuple[str, int] | None,
+    advertise_rpc: tuple[str, int] | None,
+    seeds: Collection[tuple[str, int]],
+    secret: ClusterSecret | None,
+) -> dict[str, Any]:
+    """Take the options out of `arguments`; fields of `BrokerSettings`. Raises `UsageError`."""
+    gossip, advertised, rack = (arguments.pop(name) for name in ("gossip", "advertise_gossip", "rack"))
+    is_wanted = gossip not in (None, GOSSIP_OFF)
+    if is_wanted and rpc is None:
+        raise click.UsageError("--gossip needs --rpc: a broker alone has nobody to gossip with")
+    if is_wanted and secret is None:
+        raise click.UsageError("--gossip needs --cluster-secret-file, whose keys sign it")
+    if not is_wanted and (gossip == GOSSIP_OFF or rpc is None):
+        return {"gossip": None, "rack": rack}
+    if secret is None:
+        _logger.warning("gossip is off: it is signed with the cluster secret; give --cluster-secret-file")
+        return {"gossip": None, "rack": rack}
+    if is_wanted:
+        address = split_address(gossip, "--gossip")
+    else:
+        assert rpc is not None, "without --rpc there is no gossip unless it was asked for"
+        address = _beside(rpc, {port for _, port in seeds})
+    settings = GossipSettings(
+        host=address[0],
+        port=address[1],
+        advertise=None if advertised is None else split_address(advertised, "--advertise-gossip"),
+        advertise_host="" if advertise_rpc is None else advertise_rpc[0],
+        is_required=is_wanted,
+    )
+    return {"gossip": settings, "rack": rack}
+
+
+def _beside(rpc: tuple[str, int], others: Set[int]) -> tuple[str, int]:
+    """The port above. Any, where that may be another broker's on this machine: the seeds have it, or ports in a row, of
+    which a later broker would have the next."""
+    host, port = rpc
+    is_in_a_row = not others.isdisjoint((port - GOSSIP_PORT_STEP, port + GOSSIP_PORT_STEP))
+    return host, port + GOSSIP_PORT_STEP if 0 < port < _PORT_MAX and not is_in_a_row else 0

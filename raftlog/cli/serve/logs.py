@@ -1,0 +1,63 @@
+"""Logging of the broker: the standard library's loggers everywhere, structlog for what a line looks like.
+
+structlog takes longer to import than the rest of this file takes to read, and a start should not wait for it. So lines
+are held back until `let_out`, or until there is a warning, the process ends, or there are many. They keep their times.
+"""
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import sys
+from logging.handlers import MemoryHandler
+
+from raftlog import events
+from raftlog.cli.serve.event_limit import EventLimit
+
+LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("text", "json")
+_LINES = "raftlog.cli.serve.log_lines"
+_HELD_MAX = 1_000
+
+
+class _LateFormatter(logging.Formatter):
+    """Fetches the real formatter when there is something to format."""
+
+    def __init__(self, line_format: str) -> None:
+        super().__init__()
+        self._line_format = line_format
+        self._formatter: logging.Formatter | None = None
+
+    def format(self, record: logging.LogRecord) -> str:
+        if self._formatter is None:
+            self._formatter = importlib.import_module(_LINES).formatter(self._line_format)
+        assert self._formatter is not None
+        return self._formatter.format(record)
+
+
+def configure(level: str, line_format: str) -> None:
+    """Log to stderr from `level` up, as text or as a JSON object a line; events in bounded numbers."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_LateFormatter(line_format))
+    root = logging.getLogger()
+    root.handlers[:] = [MemoryHandler(_HELD_MAX, logging.WARNING, handler)]
+    root.setLevel(level.upper())
+    events.set_gate(EventLimit())
+
+
+async def let_out(is_ready: asyncio.Event, seconds: float) -> None:
+    """Hold nothing back any more once the broker is ready, or after so many seconds."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await is_ready.wait()
+    await asyncio.to_thread(importlib.import_module, _LINES)  # the loop has other things to do just now
+    write_out()
+
+
+def write_out() -> None:
+    """Write what was held back, and hold nothing from now on."""
+    root = logging.getLogger()
+    for held in [each for each in root.handlers if isinstance(each, MemoryHandler)]:
+        assert held.target is not None, "lines are held back for nobody"
+        root.handlers[root.handlers.index(held)] = held.target
+        held.close()

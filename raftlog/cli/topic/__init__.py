@@ -1,0 +1,1 @@
+"""`raftlog topic …`: topics, their settings, trims."""

@@ -1,0 +1,127 @@
+"""`raftlog topic trim`: delete what lies before an offset, for good. What would go is shown first."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import click
+import orjson
+from rich.table import Table
+
+from raftlog.cli.consume.position import StartPosition, locate, read_position
+from raftlog.cli.operating import agree, operate, yes_option
+from raftlog.cli.options import bootstrap_option, json_option, option
+from raftlog.cli.outcome import CommandFailed, exit_code_of
+from raftlog.cli.tables import show, times
+from raftlog.client import BrokerClient
+from raftlog.errors import OffsetOutOfRange, RaftlogError
+from raftlog.types import Offset
+
+
+class _Cut(NamedTuple):
+    """One partition: it begins at `first`, and shall begin at `before`."""
+
+    partition: int
+    first: Offset
+    before: Offset
+
+    @property
+    def records(self) -> int:
+        return max(0, self.before - self.first)
+
+
+def _read_before(context: click.Context, parameter: click.Parameter, text: str) -> StartPosition:
+    if text == "start":
+        raise click.BadParameter("nothing lies before start; give an offset, end, -N or @TIME")
+    return read_position(context, parameter, text)
+
+
+@click.command()
+@click.argument("name", metavar="TOPIC")
+@option(
+    "--before",
+    required=True,
+    metavar="OFFSET|end|-N|@TIME",
+    callback=_read_before,
+    help="The first offset that is kept: an offset, the end (nothing is kept), so many records before the end, or that "
+    "of the first record from TIME on.",
+)
+@option("--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True, help="Where; may be repeated.")
+@option("--all", "all_partitions", is_flag=True, help="In all partitions.")
+@yes_option
+@json_option("Print where each partition begins now as JSON; needs --yes.")
+@bootstrap_option
+def trim(
+    name: str,
+    before: StartPosition,
+    partitions: tuple[int, ...],
+    all_partitions: bool,
+    yes: bool,
+    as_json: bool,
+    bootstrap: list[str],
+) -> None:
+    """Delete the records of TOPIC that lie before an offset, on all replicas and for good.
+
+    Whoever reads there is told that the offset is out of range. Files go whole, so that a disk has its room back only
+    when everything in a file is deleted.
+    """
+    if all_partitions == bool(partitions):
+        raise click.UsageError("give --partition P, once or several times, or --all")
+    if as_json and not yes:
+        raise click.UsageError("with --json nobody is asked: give --yes")
+
+    cuts = operate(bootstrap, lambda client: _cuts(client, name, None if all_partitions else partitions, before))
+    records = sum(cut.records for cut in cuts)
+    if records and not yes:
+        show(_table(cuts))
+        agree(f"Delete {times(records, 'record')} of {name}, for good?", yes)
+    done = operate(bootstrap, lambda client: _trim(client, name, cuts))
+    if as_json:
+        rows = [{"partition": cut.partition, "log_start_offset": cut.before, "deleted": cut.records} for cut in done]
+        click.echo(orjson.dumps({"topic": name, "partitions": rows}))
+    else:
+        for cut in done:
+            fewer = f", {times(cut.records, 'record')} fewer" if cut.records else " already"
+            click.echo(f"{name}/{cut.partition} begins at {cut.before}{fewer}")
+
+
+async def _cuts(
+    client: BrokerClient, topic: str, partitions: Sequence[int] | None, before: StartPosition
+) -> list[_Cut]:
+    """In these partitions, or in all."""
+    description = await client.describe_topic(topic)
+    numbers = range(description.partitions) if partitions is None else sorted({*partitions})
+    return [await _cut(client, topic, number, before) for number in numbers]
+
+
+async def _cut(client: BrokerClient, topic: str, partition: int, before: StartPosition) -> _Cut:
+    """Offsets are counted, so a compacted partition has fewer records than that. Raises `OffsetOutOfRange`."""
+    first, end = await client.offsets(topic, partition)
+    if before.kind != "offset":
+        return _Cut(partition, first, (await locate(client, topic, partition, before)).begin)
+    if before.number > end:
+        error = OffsetOutOfRange(before.number, first, end)
+        error.args = (f"{topic}/{partition}: {error}; nothing was deleted",)
+        raise error
+    return _Cut(partition, first, Offset(max(first, before.number)))
+
+
+async def _trim(client: BrokerClient, topic: str, cuts: Sequence[_Cut]) -> list[_Cut]:
+    """One after another; an error says what was done before it."""
+    done: list[_Cut] = []
+    for cut in cuts:
+        try:
+            start = await client.delete_records(topic, cut.partition, cut.before) if cut.records else cut.first
+        except RaftlogError as error:
+            if not done:
+                raise
+            told = ", ".join(f"{topic}/{each.partition} begins at {each.before}" for each in done)
+            raise CommandFailed(f"{topic}/{cut.partition}: {error}; before that, {told}", exit_code_of(error)) from None
+        done.append(cut._replace(before=start))
+    return done
+
+
+def _table(cuts: Sequence[_Cut]) -> Table:
+    table = Table("partition", "begins at", "shall begin at", "records deleted", box=None, header_style="bold")
+    for cut in cuts:
+        table.add_row(str(cut.partition), str(cut.first), str(cut.before), f"{cut.records:,}")
+    return table
