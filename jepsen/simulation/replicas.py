@@ -49,7 +49,8 @@ def compare_files(name: object, replicas: Mapping[str, tuple[TimedDisk, Group]])
     mark = max(group.log.mark.compacted_to for _, group in replicas.values())
     start = max((min(segments) for segments in files.values() if segments), default=0)
     if mark > 0:
-        _compare_newest(name, files, start)
+        # Records below the log start go with a compaction, which not all replicas have come to.
+        _compare_newest(name, files, max(start, *(group.log_start_offset for _, group in replicas.values())))
         start = max(start, mark)
     for one, other in pairwise(files):
         first = {base: content for base, content in files[one].items() if base >= start}
