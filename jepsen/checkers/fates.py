@@ -263,12 +263,14 @@ class RecordFates(Judge):
 
 
 def _newest(place: _Partition, offsets: "array[int]", outcomes: "array[int]") -> dict[str, int]:
-    """The greatest known offset of each key of a compacted partition; `BEHIND_ALL` if it may have been removed."""
+    """The greatest known offset of each key of a compacted partition; `BEHIND_ALL` if it may have been replaced."""
+    is_read = place.polled_end > max((offsets[row] for row in place.rows.values()), default=_NOWHERE)
     newest: dict[str, int] = {}
     for value, key in place.keys.items():
         row = place.rows[value]
         offset = offsets[row]
-        if offset == _NOWHERE and value in place.tombstones and outcomes[row] != _OUTCOMES[FAIL]:
+        is_unknown = offset == _NOWHERE and outcomes[row] != _OUTCOMES[FAIL]
+        if is_unknown and (not is_read or value in place.tombstones):
             offset = BEHIND_ALL
         if offset != _NOWHERE and offset >= newest.get(key, offset):
             newest[key] = offset

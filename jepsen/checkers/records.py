@@ -10,9 +10,10 @@ Reports at once: `inconsistent-offset` (one offset, two values), `duplicate` (on
 Offsets below the greatest known log start are excused: retention may have taken them before anybody read. So are those
 below what a trim of unknown outcome asked for (`trims`); a reader that passes over one is found all the same. In a
 compacted partition a tombstone is, and what has a newer record of its key, or may have had one: a tombstone of unknown
-outcome, which removed the key and expired before anybody read it (`compaction` judges what is left). Of a
-topic that may have been deleted (`topics`) nobody has to have read anything: a reader that comes with the position of
-its predecessor begins anywhere, and one that passes over a record is the finding of `polls`.
+outcome, which removed the key and expired before anybody read it, or, as long as records are known behind the last one
+that was polled, any record of unknown outcome, which may be among them (`compaction` judges what is left). Of a topic
+that may have been deleted (`topics`) nobody has to have read anything: a reader that comes with the position of its
+predecessor begins anywhere, and one that passes over a record is the finding of `polls`.
 Definitions after Jepsen's Kafka workload (`jepsen.tests.kafka`), for values that are unique per partition.
 
 Costs a few dictionary entries per record, and for records that are polled again a comparison in one C call.
@@ -42,7 +43,7 @@ from raftlog.errors import InvalidArgument
 from raftlog.types import Offset, TopicPartition
 
 BEHIND_ALL: Final = Offset(1 << 63)
-"""Where a tombstone of unknown outcome stands at most."""
+"""Where a record of unknown outcome stands at most."""
 
 
 class PartitionBook:
@@ -88,11 +89,12 @@ class PartitionBook:
         return bool(self.keys)
 
     def newest_offsets(self) -> dict[str, Offset]:
-        """Of each key of a compacted partition, as far as they are known now; `BEHIND_ALL` if it may be removed."""
+        """Of each key of a compacted partition, as far as they are known now; `BEHIND_ALL` if it may be replaced."""
+        is_read = not self.values or self.polled_end > max(self.values)
         newest: dict[str, Offset] = {}
         for value, key in self.keys.items():
             offset = self.offsets.get(value)
-            if offset is None and value in self.tombstones and self.sent[value].type != FAIL:
+            if offset is None and self.sent[value].type != FAIL and (not is_read or value in self.tombstones):
                 offset = BEHIND_ALL
             if offset is not None and offset >= newest.get(key, offset):
                 newest[key] = offset

@@ -86,6 +86,19 @@ def test_what_a_tombstone_of_unknown_outcome_may_have_removed_is_excused(outcome
     assert found[2] == "ok"
 
 
+@pytest.mark.parametrize(("outcome", "end", "fate"), [("info", 4, "excused"), ("fail", 4, "lost"), ("info", 3, "lost")])
+def test_what_a_record_behind_the_last_poll_may_have_replaced_is_excused(outcome: str, end: int, fate: str) -> None:
+    story = Story()
+    story.end_send(story.recorder.invoke(1, "send", Send(T0, (70,), keys=("a",))), 0)
+    newer = story.recorder.invoke(1, "send", Send(T0, (71,), keys=("a",)))
+    getattr(story.recorder, outcome)(newer)
+    for offset in range(2, end):
+        story.end_send(story.recorder.invoke(1, "send", Send(T0, (70 + offset,), keys=(f"b{offset}",))), offset)
+    story.poll(2, (2, 72))
+    assert FATES[fates_of(story.ops).fate[0]] == fate
+    assert ("lost-write" in judge_history(story.ops).counts) == (fate == "lost")
+
+
 def test_what_was_polled_before_it_was_sent_was_polled() -> None:
     story = Story()
     story.poll(2, (0, 70), (1, 71))
