@@ -101,8 +101,8 @@ class NodeClock:
         try:
             before = time.time()
             connection.request("GET", _PATH)
-            answer = connection.getresponse()
-            answer.read()
+            with connection.getresponse() as answer:
+                answer.read()
             after = time.time()
         except http.client.HTTPException as error:
             raise ConnectionError(f"{address} does not answer: {error!r}") from error

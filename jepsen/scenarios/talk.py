@@ -24,7 +24,8 @@ def figures(address: str) -> dict[str, float]:
     host, _, port = address.rpartition(":")
     with closing(HTTPConnection(host, int(port), timeout=ASK_S_MAX)) as connection:
         connection.request("GET", "/metrics")
-        families = text_string_to_metric_families(connection.getresponse().read().decode())
+        with connection.getresponse() as answer:
+            families = text_string_to_metric_families(answer.read().decode())
         return {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
 
 

@@ -73,8 +73,8 @@ def _metrics_of(address: str) -> str:
     connection = HTTPConnection(address, timeout=_ANSWER_S_MAX)
     try:
         connection.request("GET", "/metrics")
-        response = connection.getresponse()
-        text = response.read().decode()
+        with connection.getresponse() as response:
+            text = response.read().decode()
     except (OSError, HTTPException) as error:
         raise Unavailable(f"{address} does not show its metrics: {error}") from None
     finally:

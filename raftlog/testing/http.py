@@ -19,8 +19,8 @@ def ask(
     try:
         headers = {"Content-Type": "application/json"} if body is not None else {}
         connection.request(method, path, orjson.dumps(body) if body is not None else None, headers)
-        answer = connection.getresponse()
-        content = answer.read()
+        with connection.getresponse() as answer:  # it has the socket when the broker closes the connection
+            content = answer.read()
         return answer.status, orjson.loads(content) if content else None
     except (OSError, http.client.HTTPException, orjson.JSONDecodeError) as error:
         raise BrokerFailed(f"{method} http://{address}{path}: {error or type(error).__name__}") from error

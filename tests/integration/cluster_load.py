@@ -132,8 +132,8 @@ class Writer(threading.Thread):
         body = bytes(build_batch([b"%d" % value]))
         try:
             connection.request("POST", path, body, {"Content-Type": BATCHES})
-            answer = connection.getresponse()
-            fields: dict[str, Any] = orjson.loads(answer.read())
+            with connection.getresponse() as answer:
+                fields: dict[str, Any] = orjson.loads(answer.read())
         except (OSError, http.client.HTTPException):
             ledger.unknown.add(value)
             return False
@@ -211,8 +211,8 @@ def _records(connection: http.client.HTTPConnection, topic: str, partition: int,
 
 def _get(connection: http.client.HTTPConnection, path: str) -> Any:
     connection.request("GET", path, headers={"Accept": BINARY if "/records" in path else "application/json"})
-    answer = connection.getresponse()
-    body = answer.read()
+    with connection.getresponse() as answer:
+        body = answer.read()
     assert answer.status == 200, f"{path}: {answer.status} {body!r}"
     return orjson.loads(body)
 

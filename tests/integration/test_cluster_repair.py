@@ -90,8 +90,8 @@ class Readers:
         connection = http.client.HTTPConnection(host, int(port), timeout=20)
         while not self._over.is_set():
             connection.request("GET", self._path, headers={"Accept": BINARY})
-            answer = connection.getresponse()
-            body = answer.read()
+            with connection.getresponse() as answer:
+                body = answer.read()
             if answer.status == 200 and f'"offset":{self._offset}'.encode() in body.replace(b" ", b""):
                 self.successes += 1
             elif answer.status not in (503, 504):

@@ -57,8 +57,8 @@ class Producer(threading.Thread):
             records = [{"value": base64.b64encode(payload).decode()} for payload in payloads]
             body, kind = orjson.dumps({"records": records}), BINARY
         connection.request("POST", f"/topics/crash/partitions/{partition}", body, {"Content-Type": kind})
-        answer = connection.getresponse()
-        text = answer.read()
+        with connection.getresponse() as answer:
+            text = answer.read()
         assert answer.status == 200, text
         return int(orjson.loads(text)["offsets"][0]["offset"])
 
