@@ -159,18 +159,20 @@ class RealDisk:
         for file in files:
             assert not _own(file).is_closed, f"{file.path} was closed before its sync"
 
-        def job() -> None:
-            failure: OSError | None = None
-            try:
-                self.sync(files, directories)
-            except OSError as error:
-                if self._waits_for_descriptors and lacks_descriptors(error):
-                    self._waiting_syncs.append(job)  # a file could not be opened: no sync failed
-                    return
-                failure = error
-            self._post(lambda: done(failure))
+        self._run(partial(self._sync_and_tell, files, directories, done))
 
-        self._run(job)
+    def _sync_and_tell(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
+        """In a thread. Nothing here refers to itself: each sync would leave a circle for the garbage collector."""
+        failure: OSError | None = None
+        try:
+            self.sync(files, directories)
+        except OSError as error:
+            if self._waits_for_descriptors and lacks_descriptors(error):
+                # A file could not be opened: no sync failed.
+                self._waiting_syncs.append(partial(self._sync_and_tell, files, directories, done))
+                return
+            failure = error
+        self._post(partial(done, failure))
 
 
 class RealFile:
