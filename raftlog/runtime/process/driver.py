@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Self
 
-from raftlog.errors import CorruptBatch, DescriptorsExhausted, LogClosed, NotLeader, RaftlogError, StorageFull
+from raftlog.errors import CorruptBatch, DescriptorsExhausted, LogClosed, NotLeader, RaftlogError
 from raftlog.raft import RaftCore, Ready, ReplicaId, Restart
 from raftlog.raft.messages import AppendRequest
 from raftlog.raft.refused import RefusedMessage
@@ -30,6 +30,7 @@ from raftlog.runtime.log.opening import OpenedGroup, open_groups, open_journal
 from raftlog.runtime.process.compacting import Compacting
 from raftlog.runtime.process.creations import Creation, Creations, Joining
 from raftlog.runtime.process.descriptor_watch import DescriptorWatch
+from raftlog.runtime.process.journal_room import JournalRoom
 from raftlog.runtime.process.outbox import Outbox
 from raftlog.runtime.process.peers import PeerLiveness
 from raftlog.runtime.process.persister import Persister
@@ -44,7 +45,7 @@ from raftlog.runtime.transfer.supplying import Supplying
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll
-from raftlog.storage.shortages import descriptors_exhausted, lacks_descriptors
+from raftlog.storage.shortages import lacks_descriptors
 from raftlog.types import NodeId, Offset
 
 
@@ -99,8 +100,7 @@ class Driver:
         )
         self.room = DiskRoom(disk, data_dir, config.storage_min_free_bytes)
         self.descriptors = DescriptorWatch(disk, data_dir)
-        self._admitted_bytes = 0
-        """Proposals and appends that were taken and are not in the journal yet."""
+        self._journal_room = JournalRoom(journal, data_dir, config.large_append_bytes)
         self._is_started = False
         self._is_turn_due = False
         self._is_reluctant = False
@@ -295,24 +295,10 @@ class Driver:
             self._want_turn()
 
     def why_refused(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
-        if is_essential and self.failure is None and size_bytes < self.config.large_append_bytes:
-            return self._why_frozen()
-        return self.failure or self.journal.why_refused(self._journaled_bytes(size_bytes) + self._admitted_bytes)
-
-    def _why_frozen(self) -> RaftlogError | None:
-        """The journal's last room is for a checkpoint; everything else must wait until there is more."""
-        if not self.journal.is_reserve_low:
-            return None
-        if self.journal.lacks_descriptors:
-            return descriptors_exhausted(self.data_dir)
-        return StorageFull(f"{self.data_dir}: the disk is full; add space")
+        return self.failure or self._journal_room.why_refused(size_bytes, is_essential=is_essential)
 
     def note_admitted(self, size_bytes: int) -> None:
-        self._admitted_bytes += self._journaled_bytes(size_bytes)
-
-    def _journaled_bytes(self, size_bytes: int) -> int:
-        """What an append takes in the journal at most: a large one is there with its ids only."""
-        return min(size_bytes, self.config.large_append_bytes)
+        self._journal_room.note_admitted(size_bytes)
 
     def note_changed(self, group: Group) -> None:
         self.persister.checkpoints.note_changed(group)
@@ -359,7 +345,7 @@ class Driver:
         except RaftlogError as error:
             self.persister.stop_with(error)  # a Ready was taken and is lost
             return
-        self._admitted_bytes = 0
+        self._journal_room.end_turn()
         self._outbox.send()
         for group, ready in taken:
             self._finish(group, ready)
