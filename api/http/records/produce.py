@@ -6,7 +6,7 @@ from raftlog.api.codes import BAD_REQUEST, WRONG_CONTENT_TYPE
 from raftlog.api.http.records.large_records import PARSED_BYTES_MAX, parse_large
 from raftlog.api.http.records.ndjson_block import LINE_READERS
 from raftlog.api.http.records.new_records import parse_records
-from raftlog.api.http.records.produce_answers import DUPLICATE, records_answer
+from raftlog.api.http.records.produce_answers import DUPLICATE, one_done, records_answer
 from raftlog.api.http.records.produce_options import ProduceOptions
 from raftlog.api.http.records.stream import STREAMED, StreamedProduce
 from raftlog.api.http.server.answers import json_answer
@@ -67,14 +67,17 @@ class ProduceHandlers:
         if format_ in STREAMED:
             response = await self._streamed.produce(request, target, options, format_)
         elif (whole := self._bodies.whole(request)) is not None:
-            with HeldMemory(self._bodies.memory) as held:
-                if len(whole) > UNCHARGED_BYTES_MAX and not held.maybe_cover(len(whole)):
-                    await held.cover(len(whole), deadline_in(options.timeout_ms))
-                response = await self._produce_body(request, options, format_, ReceivedBody(whole, held))
+            if len(whole) <= UNCHARGED_BYTES_MAX:
+                response = await self._produce_small(request, options, format_, whole)
+            else:
+                with HeldMemory(self._bodies.memory) as held:
+                    if not held.maybe_cover(len(whole)):
+                        await held.cover(len(whole), deadline_in(options.timeout_ms))
+                    response = await self._produce_body(request, options, format_, ReceivedBody(whole, held))
         else:
             async with self._bodies.receive(request) as body:
                 response = await self._produce_body(request, options, format_, body)
-        if not response.prepared:
+        if options.partition is not None and not response.prepared:
             response.headers.update(self._leader(options))
         return response
 
@@ -84,23 +87,37 @@ class ProduceHandlers:
         leader = self._broker.leader_address(options.topic, options.partition)
         return {} if leader is None else {LEADER_HEADER: leader}
 
+    async def _produce_small(
+        self, request: web.BaseRequest, options: ProduceOptions, format_: Format, body: bytes
+    ) -> web.StreamResponse:
+        """As `_produce_body`, for bodies that count for no memory: those of single requests, where objects count."""
+        if format_ is Format.BATCHES:
+            return await self._produce_batches(options, body, None)
+        topic, choice, acks, timeout, _ = options
+        records, partitions, producer = parse_records(body, format_)
+        where = choice if partitions is None else _choice(choice, partitions)
+        results = await self._broker.produce_records(
+            topic, where, records, acks=acks, deadline=deadline_in(timeout), producer=producer
+        )
+        if len(results) == 1 and (done := one_done(results[0])) is not None:
+            return done
+        return await records_answer(request, results, self._leader(options))
+
     async def _produce_body(
         self, request: web.BaseRequest, options: ProduceOptions, format_: Format, body: ReceivedBody
     ) -> web.StreamResponse:
         if format_ is Format.BATCHES:
-            return await self._produce_batches(options, body)
+            return await self._produce_batches(options, body.data, body.held)
         topic, choice, acks, timeout, _ = options
         deadline = deadline_in(timeout)
         is_large = len(body.data) > PARSED_BYTES_MAX
         parsed = await parse_large(body, format_, deadline) if is_large else parse_records(body.data, format_)
         records, partitions, producer = parsed
-        if partitions is not None and choice is not None:
-            raise HttpProblem(BAD_REQUEST, "the path names the partition, so a record cannot")
         if body.held.size and not is_large:
             await body.held.cover(2 * len(body.data) + RECORD_MEMORY_BYTES * len(records), deadline)
         results = await self._broker.produce_records(
             topic,
-            choice if partitions is None else partitions,
+            choice if partitions is None else _choice(choice, partitions),
             records,
             acks=acks,
             deadline=deadline,
@@ -109,7 +126,9 @@ class ProduceHandlers:
         )
         return await records_answer(request, results, self._leader(options))
 
-    async def _produce_batches(self, options: ProduceOptions, body: ReceivedBody) -> web.Response:
+    async def _produce_batches(
+        self, options: ProduceOptions, body: bytes | bytearray, held: HeldMemory | None
+    ) -> web.Response:
         topic, partition, acks, timeout, _ = options
         if partition is None:
             raise HttpProblem(
@@ -117,9 +136,9 @@ class ProduceHandlers:
                 f"stored batches go to one partition; POST them to /topics/{topic}/partitions/{{partition}}",
             )
         deadline = deadline_in(timeout)
-        if body.held.size:
-            await body.held.cover(2 * len(body.data), deadline)  # each batch is copied, to be stamped
-        done = await self._broker.produce_batches(topic, partition, body.data, acks=acks, deadline=deadline)
+        if held is not None and held.size:
+            await held.cover(2 * len(body), deadline)  # each batch is copied, to be stamped
+        done = await self._broker.produce_batches(topic, partition, body, acks=acks, deadline=deadline)
         is_known = done.base_offset >= 0
         offset = {
             "partition": partition,
@@ -140,3 +159,10 @@ class ProduceHandlers:
         )
         response.headers[TOPIC_ID_HEADER] = str(done.topic_id)
         return response
+
+
+def _choice(choice: int | None, partitions: list[int | None]) -> list[int | None]:
+    """Those that the records name. Raises `HttpProblem` when the path names one too."""
+    if choice is not None:
+        raise HttpProblem(BAD_REQUEST, "the path names the partition, so a record cannot")
+    return partitions

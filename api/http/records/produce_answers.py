@@ -25,15 +25,21 @@ _SENT_AT_ONCE_MAX: Final = 1_000
 """An answer of more rows is written in parts of so many."""
 
 
+def one_done(result: RecordResult) -> web.Response | None:
+    """The answer to a request of one record that is stored now; None for any other result."""
+    partition, offset, error, is_duplicate = result
+    if error is None and offset is not None and not is_duplicate:
+        return answer(_ONE_DONE % (partition, offset))
+    return None
+
+
 async def records_answer(
     request: web.BaseRequest, results: Sequence[RecordResult], headers: dict[str, str]
 ) -> web.StreamResponse:
     """200 when any record is done, otherwise the status of an error, unknown before failed. An answer of very many rows
     is on its way when this returns, with these headers."""
-    if len(results) == 1:
-        partition, offset, error, is_duplicate = results[0]
-        if error is None and offset is not None and not is_duplicate:
-            return answer(_ONE_DONE % (partition, offset))
+    if len(results) == 1 and (done := one_done(results[0])) is not None:
+        return done
     errors = [result.error for result in results if result.error is not None]
     status, fields = 200, {"key_schema_id": None, "value_schema_id": None}
     retry: dict[str, str] = {}
