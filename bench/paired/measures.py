@@ -19,7 +19,9 @@ _SECONDS = 5
 _WARM_SECONDS = 1
 _DIFFERENT_BATCHES = 50
 _IMPORT = "import time; t = time.perf_counter(); import raftlog; print(time.perf_counter() - t)"
-_IMPORT_BROKER = "import time; t = time.perf_counter(); import raftlog.cli.serve.verb; print(time.perf_counter() - t)"
+_IMPORT_BROKER = (
+    "import time; t = time.perf_counter(); import raftlog.partitions.broker; print(time.perf_counter() - t)"
+)
 
 
 def run_import(tree: Tree, workspace: Workspace) -> Values:
@@ -96,11 +98,11 @@ MEASURES = (
     PairedMeasure(
         "import",
         "import",
-        f"Seconds of `import raftlog` and of `import raftlog.cli.serve.verb`, clocked inside a new interpreter, "
+        f"Seconds of `import raftlog` and of `import raftlog.partitions.broker`, clocked inside a new interpreter, "
         f"compiled before; the fastest of {_IMPORTS}, for other programs can only add to it.",
         (
             PairedFigure("library_s", "import raftlog", "s", is_lower_better=True),
-            PairedFigure("broker_s", "import raftlog.cli.serve.verb", "s", is_lower_better=True, is_required=False),
+            PairedFigure("broker_s", "import raftlog.partitions.broker", "s", is_lower_better=True, is_required=False),
         ),
         run_import,
     ),
