@@ -120,7 +120,8 @@ def values_of(address: str, topic: str) -> list[int]:
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=ANSWER_S)
     connection.request("GET", f"/topics/{topic}/partitions/0/records?offset=beginning", headers={"Accept": NDJSON})
-    found = [orjson.loads(line)["value"] for line in connection.getresponse()]
+    with connection.getresponse() as lines:
+        found = [orjson.loads(line)["value"] for line in lines]
     connection.close()
     return found
 
@@ -147,4 +148,5 @@ def test_a_tail_goes_on_over_the_death_of_the_leader(cluster: Cluster, topic: st
     found = [orjson.loads(lines.readline()) for _ in expected]
     assert [each["offset"] for each in found] == list(range(len(expected)))
     assert [each["value"] for each in found] == expected
+    lines.close()
     connection.close()

@@ -29,8 +29,8 @@ class Client:
         """Status, body and Retry-After."""
         data = None if body is None else orjson.dumps(body)
         self._connection.request(method, path, data, {"Content-Type": "application/json"})
-        answer = self._connection.getresponse()
-        return answer.status, orjson.loads(answer.read()), answer.getheader("Retry-After")
+        with self._connection.getresponse() as answer:
+            return answer.status, orjson.loads(answer.read()), answer.getheader("Retry-After")
 
     def produce(self, number: int) -> tuple[int, Any, str | None]:
         return self.ask("POST", "/topics/rolled/partitions/0", {"records": [{"value": f"{number} {VALUE}"}]})

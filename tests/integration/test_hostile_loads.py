@@ -102,8 +102,8 @@ def call(
     connection = http.client.HTTPConnection(host, int(port), timeout=ANSWER_SECONDS_MAX)
     with contextlib.closing(connection):
         connection.request(method, path, body, headers or {})
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+        with connection.getresponse() as answer:
+            return answer.status, answer.read()
 
 
 def at_each(
