@@ -61,8 +61,8 @@ def fill(address: str, topic: str, size_bytes: int = LACKS) -> None:
     connection = http.client.HTTPConnection(host, int(port), timeout=SILENCE_S)
     for _ in range(-(-size_bytes // len(BODY))):
         connection.request("POST", f"/topics/{topic}/partitions/0", BODY, {"Content-Type": BATCHES})
-        answer = connection.getresponse()
-        body = answer.read()
+        with connection.getresponse() as answer:
+            body = answer.read()
         assert answer.status == 200, body
     connection.close()
 
@@ -85,7 +85,8 @@ def fetched(cluster: Cluster, node: int, direction: str = "in") -> int:
     host, _, port = cluster.nodes[node].http.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=SILENCE_S)
     connection.request("GET", "/metrics")
-    lines = connection.getresponse().read().decode().splitlines()
+    with connection.getresponse() as answer:
+        lines = answer.read().decode().splitlines()
     connection.close()
     name = f'raftlog_catch_up_bytes_total{{direction="{direction}"}}'
     return int(float(next(line for line in lines if line.startswith(name)).split()[-1]))

@@ -63,7 +63,8 @@ def test_consumer_lag_follows_from_the_metrics_of_all_brokers(cluster: Cluster) 
         "raftlog_group_lag": known,
     }
     for node in cluster.nodes.values():
-        text = urllib.request.urlopen(f"http://{node.http}/metrics", timeout=10).read().decode()
+        with urllib.request.urlopen(f"http://{node.http}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 if sample.name in by_name and sample.labels["topic"] == topic:

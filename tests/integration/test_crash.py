@@ -71,8 +71,8 @@ def stored(address: str, partition: int) -> list[int]:
         while True:
             path = f"/topics/crash/partitions/{partition}/records?offset={len(found)}&timeout=0&max_bytes=4000000"
             connection.request("GET", path, headers={"Accept": BINARY})
-            answer = connection.getresponse()
-            records = orjson.loads(answer.read())
+            with connection.getresponse() as answer:
+                records = orjson.loads(answer.read())
             assert answer.status == 200, records
             if not records:
                 return found
@@ -114,7 +114,8 @@ def create_topic(address: str) -> None:
     config = [{"name": "segment.bytes", "value": "65536"}]
     body = orjson.dumps({"topic_name": "crash", "partitions_count": PARTITIONS, "configs": config})
     connection.request("POST", "/v3/clusters/-/topics", body, {"Content-Type": "application/json"})
-    assert connection.getresponse().status == 201
+    with connection.getresponse() as answer:
+        assert answer.status == 201
     connection.close()
 
 

@@ -41,8 +41,8 @@ def traced_broker(data: Path, trace: Path) -> Iterator[http.client.HTTPConnectio
 
 def post(connection: http.client.HTTPConnection, path: str, body: object) -> None:
     connection.request("POST", path, orjson.dumps(body), {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    text = answer.read()
+    with connection.getresponse() as answer:
+        text = answer.read()
     assert answer.status in (200, 201), text
 
 

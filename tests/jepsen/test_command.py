@@ -124,7 +124,7 @@ def test_ctrl_c_ends_every_process_and_keeps_the_history(tmp_path: Path) -> None
         assert any("pause node 1" in line for line in running.stderr), "it says what happens"
         os.kill(running.pid, signal.SIGINT)
         told, _ = running.communicate(timeout=60)
-    assert running.returncode == 130
+    assert running.returncode == 130, told
     assert "interrupted" in told
     run = one_run(tmp_path)
     assert (run / "history.jsonl").stat().st_size > 0
