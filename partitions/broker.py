@@ -275,14 +275,18 @@ class Broker:
         Raises only what concerns the whole call (`UnknownTopic`); what concerns a record or a partition is in the
         results.
         """
-        target = await self._writable(topic, deadline)
+        target = self._topics.get(topic)
+        if target is None or target.is_internal or not self.is_ready:
+            target = await self._writable(topic, deadline)
         if producer is not None:
             results = await produce_sequenced(target, partition, records, producer, acks, deadline)
         elif is_large:
             results = await produce_large(target, partition, records, acks, deadline, self._shared.wall_ms())
         else:
             results = await produce_records(target, partition, records, acks, deadline)
-        return await self._finder.put_right(results, target, deadline)
+        if target.is_deleted:
+            results = await self._finder.put_right(results, target, deadline)
+        return results
 
     async def produce_batches(
         self, topic: str, partition: int, body: Buffer, *, acks: Acks = ALL, deadline: Deadline
@@ -306,7 +310,7 @@ class Broker:
 
     async def _writable(self, name: str, deadline: Deadline) -> Topic:
         topic = await self._topic(name, deadline)
-        if topic.row.creation.is_internal:
+        if topic.is_internal:
             raise InvalidArgument(f"topic {name} is internal; only brokers write to it")
         return topic
 

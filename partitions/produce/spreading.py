@@ -25,7 +25,11 @@ async def produce_records(
         if number is None:
             number = topic.choose(record.key)
         try:
-            future = await topic.partition(number).enqueue_records(records, acks, deadline)
+            partition = topic.partition(number)
+            pending = partition.pending_records(records, acks, deadline)
+            if not partition.queue.maybe_add(pending):
+                await partition.queue.add_when_room(pending)
+            future = pending.future
             return [RecordResult(number, None if future is None else await future, None)]
         except RaftlogError as error:
             return [RecordResult(number, None, error)]

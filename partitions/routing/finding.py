@@ -56,9 +56,7 @@ class Finder:
 
     async def put_right(self, rows: list[Row], topic: Topic, deadline: Deadline) -> list[Row]:
         """Results of a topic that was found, with `why_gone` in those that say it is unknown."""
-        if self._topics.by_id(topic.row.topic_id) is not None:
-            return rows
-        if not any(isinstance(row.error, UnknownTopic) for row in rows):
+        if not topic.is_deleted or not any(isinstance(row.error, UnknownTopic) for row in rows):
             return rows
         why = await self.why_gone(topic, deadline)
         return [row._replace(error=why) if isinstance(row.error, UnknownTopic) else row for row in rows]

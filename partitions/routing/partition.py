@@ -102,13 +102,23 @@ class Partition:
         self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline
     ) -> "asyncio.Future[int] | None":
         """Queue the records; the future gets their first offset. Raises what definitely fails."""
-        self.check_keys(records)
+        pending = self.pending_records(records, acks, deadline)
+        if not self.queue.maybe_add(pending):
+            await self.queue.add_when_room(pending)
+        return pending.future
+
+    def pending_records(self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline) -> Pending:
+        """A call for `queue`. Raises what definitely fails."""
+        config = self.config
+        if config.is_compacted:
+            self.check_keys(records)
         total = 0
         for record in records:
             size = record_size(record)
-            self.check_size(size)
+            if size + HEADER_SIZE > config.max_message_bytes:
+                self.check_size(size)
             total += size
-        return (await self._enqueue(records, (), len(records), total, acks, deadline)).future
+        return self._pending(records, (), len(records), total, acks, deadline)
 
     async def enqueue_batches(
         self, batches: Sequence[bytearray], count: int, acks: Acks, deadline: Deadline
@@ -189,6 +199,21 @@ class Partition:
         deadline: Deadline,
         producers: frozenset[int] = NOBODY,
     ) -> Pending:
+        pending = self._pending(records, batches, count, size, acks, deadline, producers)
+        if not self.queue.maybe_add(pending):
+            await self.queue.add_when_room(pending)
+        return pending
+
+    def _pending(
+        self,
+        records: Sequence[NewRecord],
+        batches: Sequence[bytearray],
+        count: int,
+        size: int,
+        acks: Acks,
+        deadline: Deadline,
+        producers: frozenset[int] = NOBODY,
+    ) -> Pending:
         if size > CALL_BYTES_MAX:
             raise RecordTooLarge(
                 f"{self.name}: {size} bytes in one call are too many; {CALL_BYTES_MAX} are possible: send them in parts"
@@ -196,11 +221,7 @@ class Partition:
         if self._closed_because is not None:
             raise as_raised_again(self._closed_because)
         future = asyncio.get_running_loop().create_future() if acks else None
-        pending = Pending(records, batches, count, size, acks, deadline, future, producers)
-        queue = self.queue
-        if not queue.maybe_add(pending):
-            await queue.add_when_room(pending)
-        return pending
+        return Pending(records, batches, count, size, acks, deadline, future, producers)
 
     @property
     def queue(self) -> ProduceQueue:

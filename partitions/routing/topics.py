@@ -20,12 +20,15 @@ from raftlog.records.partitioner import Partitioner, hash_by_name
 class Topic:
     """One topic and its partitions."""
 
-    __slots__ = ("_partitioner", "config", "partitions", "row")
+    __slots__ = ("_partitioner", "config", "is_deleted", "is_internal", "partitions", "row")
 
     def __init__(
         self, row: control.TopicRow, config: TopicConfig, partitions: list[Partition], partitioner: Partitioner
     ) -> None:
         self.row, self.config, self.partitions = row, config, partitions
+        self.is_internal = row.creation.is_internal
+        """Only brokers write to it."""
+        self.is_deleted = False
         self._partitioner = partitioner
 
     @property
@@ -43,11 +46,12 @@ class Topic:
 
     def partition(self, number: int) -> Partition:
         """Raises `UnknownPartition`."""
-        if not 0 <= number < len(self.partitions):
-            raise UnknownPartition(
-                f"topic {self.name} has no partition {number}; it has partitions 0 to {len(self.partitions) - 1}"
-            )
-        return self.partitions[number]
+        partitions = self.partitions
+        if 0 <= number < len(partitions):
+            return partitions[number]
+        raise UnknownPartition(
+            f"topic {self.name} has no partition {number}; it has partitions 0 to {len(partitions) - 1}"
+        )
 
 
 class Topics:
@@ -104,6 +108,7 @@ class Topics:
 
     def _forget(self, topic: Topic) -> None:
         del self._by_id[topic.row.topic_id]
+        topic.is_deleted = True
         if self._by_name.get(topic.name) is topic:
             del self._by_name[topic.name]
         for partition in topic.partitions:
@@ -123,6 +128,9 @@ class Topics:
             return self._by_name[name]
         except KeyError:
             raise UnknownTopic(f"there is no topic {name!r}; create it first") from None
+
+    def get(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
 
     def by_id(self, topic_id: UUID) -> Topic | None:
         return self._by_id.get(topic_id)

@@ -364,7 +364,7 @@ def app_logger():
 async def test_a_log_level_for_a_while(api, app_logger, monkeypatch):
     before = (await api.get(LEVEL))[1]
     timers = []
-    handlers = next(each for each in api.server._app.router.find(LEVEL).handlers.values()).__self__
+    handlers = next(each for each in api.server._app.router.find(LEVEL).routes.values()).handler.__self__
     monkeypatch.setattr(handlers, "_restore", timers.append)
     status, shown = await api.call("PUT", LEVEL + "?level=debug")
     assert (status, shown["level"]) == (200, "debug")
@@ -379,7 +379,7 @@ async def test_the_second_change_of_a_level_goes_back_to_what_was_first(api, app
     first = app_logger.level
     for level in ("debug", "error"):
         await api.call("PUT", f"{LEVEL}?level={level}&expires=500")
-    api.server._app.router.find(LEVEL).handlers["PUT"].__self__._restore("raftlog.api.http.server.app")
+    api.server._app.router.find(LEVEL).routes["PUT"].handler.__self__._restore("raftlog.api.http.server.app")
     assert app_logger.level == first
 
 

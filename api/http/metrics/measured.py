@@ -38,7 +38,7 @@ class HttpMeasured:
         until = stopwatch()
         if isinstance(response, PacedResponse):
             until = response.began or until
-        elif not isinstance(response, web.Response):
+        elif type(response) is not web.Response and not isinstance(response, web.Response):
             kind = STREAM
         times = self.times.get(kind)
         if times is None:

@@ -1,6 +1,7 @@
 """POST of records and of stored batches. The hot path: whatever stands here runs for every single record."""
 
 from aiohttp import web
+from aiohttp.hdrs import CONTENT_TYPE
 
 from raftlog.api.codes import BAD_REQUEST, WRONG_CONTENT_TYPE
 from raftlog.api.http.records.large_records import PARSED_BYTES_MAX, parse_large
@@ -62,7 +63,7 @@ class ProduceHandlers:
 
     async def produce(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         options: ProduceOptions = target.options or _options(target)
-        format_ = content_format(header(request, "Content-Type"))
+        format_ = content_format(header(request, CONTENT_TYPE))
         response: web.StreamResponse
         if format_ in STREAMED:
             response = await self._streamed.produce(request, target, options, format_)

@@ -67,7 +67,7 @@ class HttpApp:
         self.answers = MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).answers)
         frames = broker.node.transport.receive_budget
         self.measured = HttpMeasured({"frames": frames, "requests": bodies.memory, "answers": self.answers})
-        self.router = HttpRouter()
+        self.router = HttpRouter(class_of)
         for handlers in (
             ProduceHandlers(broker, bodies, ends),
             FetchHandlers(broker, ends, self.answers),
@@ -100,10 +100,9 @@ class HttpApp:
         try:
             self.origins.check(request)
             target = self.router.find(request.raw_path)
-            handler = target.handler(request.method)
-            kind = class_of(handler)
-            if request.body_exists and not target.takes_body(request.method):
-                await self._bodies.refuse(request, target.parameters(request.method))
+            handler, takes_body, parameters, kind = target.route(request.method)
+            if not takes_body and request.body_exists:
+                await self._bodies.refuse(request, parameters or ())
             response = await handler(request, target)
         except (RaftlogError, HttpProblem) as error:
             response = self._refusal(request, error)

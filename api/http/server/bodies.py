@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 from aiohttp import StreamReader, web
+from aiohttp.hdrs import CONTENT_ENCODING
 
 from raftlog.api.codes import BAD_REQUEST, BODY_TOO_SLOW, INVALID_JSON, TOO_LARGE
 from raftlog.api.http.server.content_encoding import decoder_of
@@ -54,7 +55,7 @@ class BodyReader:
         """The body, if all of it has arrived together with the head of the request, and as it is. Raises `HttpProblem`
         413."""
         content = request.content
-        if not content.is_eof() or "Content-Encoding" in request.headers:
+        if not content.is_eof() or CONTENT_ENCODING in request.headers:
             return None
         body = content.read_nowait(-1)
         if len(body) > self.body_bytes_max:
@@ -72,7 +73,7 @@ class BodyReader:
         with HeldMemory(self.memory) as held:
             content = request.content
             body: bytes | bytearray
-            if content.is_eof() and "Content-Encoding" not in request.headers:
+            if content.is_eof() and CONTENT_ENCODING not in request.headers:
                 body = content.read_nowait(-1)
                 if len(body) > bytes_max:
                     raise _too_large(bytes_max)

@@ -18,6 +18,7 @@ from raftlog.api.http.server.answers import answer
 from raftlog.api.http.server.problems import HttpProblem, error_body
 
 _CAUSE_MAX = 200
+_RECEIVE: Final = web.RequestHandler.data_received
 
 
 class Ends:
@@ -132,7 +133,7 @@ class _Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """As aiohttp has it, but a body whose chunks turn out to be none fails for the handler that waits for more."""
-        super().data_received(data)
+        _RECEIVE(self, data)
         request = self._current_request
         if request is not None and self._messages and isinstance(self._messages[-1][0], _ErrInfo):
             body = request.content

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from aiohttp import web
+from aiohttp.hdrs import HOST, ORIGIN
+from multidict import istr
 
 from raftlog.api.codes import BAD_REQUEST, CROSS_ORIGIN, UNKNOWN_HOST
 from raftlog.api.http.server.problems import HttpProblem
@@ -20,6 +22,7 @@ from raftlog.errors import InvalidArgument
 
 _KNOWN_MAX: Final = 256
 """Values of `Host` that are remembered as accepted."""
+_SEC_FETCH_SITE: Final = istr("Sec-Fetch-Site")
 _OTHER_SITES: Final = frozenset(("cross-site", "same-site"))
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _SHOWN_MAX: Final = 80
@@ -36,16 +39,18 @@ class OriginPolicy:
 
     def check(self, request: web.BaseRequest) -> None:
         """Raises `HttpProblem`: 403 for another origin or an unknown host, 400 for what is no host."""
-        headers, host = request.headers, request.headers.get("Host")
+        headers = request.headers
+        host = headers.get(HOST)
         if host not in self._known:
             self._check_host(host or "")
         target = request.raw_path
         if not target.startswith("/") and (authority := _authority(target)):
             self._check_host(authority)
             host = authority  # RFC 9112, 3.2.2: it takes the place of the header
-        if headers.get("Sec-Fetch-Site", "").lower() in _OTHER_SITES:
-            raise _cross_origin(f"Sec-Fetch-Site is {shown(headers['Sec-Fetch-Site'])}")
-        origin = headers.get("Origin")
+        site = headers.get(_SEC_FETCH_SITE)
+        if site is not None and site.lower() in _OTHER_SITES:
+            raise _cross_origin(f"Sec-Fetch-Site is {shown(site)}")
+        origin = headers.get(ORIGIN)
         if origin is not None and not _is_same(origin, host):
             raise _cross_origin(f"Origin is {shown(origin)}, and the host is {shown(host or '')}")
 

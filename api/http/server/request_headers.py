@@ -9,7 +9,8 @@ from raftlog.api.http.server.problems import HttpProblem
 
 
 def header(request: web.BaseRequest, name: str) -> str | None:
-    """The value, or None without such a header. Raises `HttpProblem` 400 for one that is not ASCII."""
+    """The value, or None without such a header; an `istr` is found faster. Raises `HttpProblem` 400 for a value that is
+    not ASCII."""
     value = request.headers.get(name)
     if value is None or value.isascii():
         return value

@@ -5,7 +5,7 @@ arguments and parsed query at once. A pattern's segment in braces matches any on
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
@@ -20,59 +20,57 @@ _CACHED_PATH_LENGTH_MAX = 256
 _ANY = "{}"
 
 
+class Route(NamedTuple):
+    """A method of a path."""
+
+    handler: Handler
+    takes_body: bool
+    """Whether the body of a request is for the handler."""
+    parameters: Sequence[str] | None
+    """Of the query, where others are refused."""
+    kind: str
+    """What its requests are counted as."""
+
+
 class Target:
     """What one request line names. `options` is for the handler to keep what it parsed from the query."""
 
-    __slots__ = ("_node", "args", "options", "query")
+    __slots__ = ("args", "options", "query", "routes")
 
-    def __init__(self, node: "_Node", args: tuple[str, ...], query: Mapping[str, str]) -> None:
-        self._node = node
+    def __init__(self, routes: Mapping[str, Route], args: tuple[str, ...], query: Mapping[str, str]) -> None:
+        self.routes = routes
+        """By method."""
         self.args = args
         self.query = query
         self.options: Any = None
 
-    @property
-    def handlers(self) -> Mapping[str, Handler]:
-        """By method."""
-        return self._node.handlers
-
-    def handler(self, method: str) -> Handler:
-        """Raises `HttpProblem`: 405 that names the methods that are possible, 400 for a parameter that there is not."""
-        found = self._node.handlers.get(method)
+    def route(self, method: str) -> Route:
+        """Raises `HttpProblem`: 405 that names the possible methods, 400 for an unknown parameter."""
+        found = self.routes.get(method)
         if found is None:
-            allowed = ", ".join(sorted(self._node.handlers))
+            allowed = ", ".join(sorted(self.routes))
             raise HttpProblem(
                 METHOD_NOT_ALLOWED, f"method {method} is not possible here; it can be {allowed}", {"Allow": allowed}
             )
-        names = self._node.queries.get(method) if self.query else None
-        if names is not None:
-            _only(self.query, names)
+        if self.query and found.parameters is not None:
+            _only(self.query, found.parameters)
         return found
-
-    def takes_body(self, method: str) -> bool:
-        """Whether the body of a request is for the handler."""
-        return method not in self._node.bodiless
-
-    def parameters(self, method: str) -> Sequence[str]:
-        """The query parameters of a method that refuses others."""
-        return self._node.queries.get(method, ())
 
 
 class _Node:
-    __slots__ = ("bodiless", "children", "handlers", "queries")
+    __slots__ = ("children", "routes")
 
     def __init__(self) -> None:
-        self.bodiless: set[str] = set()
-        """Methods that take no body."""
         self.children: dict[str, _Node] = {}
-        self.handlers: dict[str, Handler] = {}
-        self.queries: dict[str, tuple[str, ...]] = {}
+        self.routes: dict[str, Route] = {}
 
 
 class HttpRouter:
     """Add the routes first, then `find`."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind_of: Callable[[Handler], str] = lambda handler: "") -> None:
+        """`kind_of`: what the requests of a handler are counted as."""
+        self._kind_of = kind_of
         self._root = _Node()
         self._cache: dict[str, Target] = {}
         self.routes: list[tuple[str, str]] = []
@@ -102,14 +100,12 @@ class HttpRouter:
         for segment in pattern.strip("/").split("/"):
             name = _ANY if segment.startswith("{") else segment
             node = node.children.setdefault(name, _Node())
-        assert method not in node.handlers, f"{method} {pattern} is there twice"
+        assert method not in node.routes, f"{method} {pattern} is there twice"
         methods = ("GET", "HEAD") if method == "GET" and has_head else (method,)
-        node.handlers.update(dict.fromkeys(methods, handler))
-        if not takes_body or method == "DELETE":
-            node.bodiless.add(method)
+        route = Route(handler, takes_body and method != "DELETE", query, self._kind_of(handler))
+        node.routes.update(dict.fromkeys(methods, route))
         if query is not None:
             self.queries[method, pattern] = tuple(query)
-            node.queries.update(dict.fromkeys(methods, tuple(query)))
         self.routes.append((method, pattern))
 
     def find(self, raw_path: str) -> Target:
@@ -136,9 +132,9 @@ class HttpRouter:
             if child is None:
                 raise _not_found(path)
             node = child
-        if not node.handlers:
+        if not node.routes:
             raise _not_found(path)
-        return Target(node, tuple(args), _query(query))
+        return Target(node.routes, tuple(args), _query(query))
 
 
 def _path_of(target: str) -> str:
