@@ -7,20 +7,16 @@ again, ever more rarely, until it took too long; nothing here changes anything, 
 
 import asyncio
 import contextlib
-import logging
 import threading
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from raftlog.client import BrokerClient
-from raftlog.client.backoff import BackOff
-from raftlog.client.outage import WARN_AFTER_S
-from raftlog.errors import RaftlogError, Unavailable
+from raftlog.client.outage import Outage
+from raftlog.errors import RaftlogError
 
-_log = logging.getLogger("raftlog.pipeline")
 PAUSE_S_MAX: Final = 1.0
 _T = TypeVar("_T")
 
@@ -81,43 +77,9 @@ async def _ended(client: BrokerClient) -> None:
     await client.close()
 
 
-class Patience:
-    """How long what passes is borne without progress. After a second of it the error is logged, once."""
-
-    def __init__(self, patience_s: float) -> None:
-        self._is_said = False
-        self._patience_s = patience_s
-        self._back_off = BackOff(PAUSE_S_MAX)
-        self._well_at = time.monotonic()
-
-    def progress(self) -> None:
-        """It went well."""
-        self._back_off.reset()
-        self._well_at = time.monotonic()
-        self._is_said = False
-
-    async def bear(self, error: RaftlogError) -> None:
-        """Pause after an error that passes. Raises it when that has gone on for too long, and one that does not pass at
-        once."""
-        if not isinstance(error, Unavailable):
-            raise error
-        waited_s = time.monotonic() - self._well_at
-        if waited_s >= self._patience_s:
-            raise Unavailable(f"{error} (tried for {self._patience_s:g} s)") from error
-        if waited_s >= WARN_AFTER_S and not self._is_said:
-            self._is_said = True
-            _log.warning("waiting for up to %g s: %s", self._patience_s, error)
-        await asyncio.sleep(self._back_off.next_s())
-
-
 async def patiently(attempt: Callable[[], Awaitable[_T]], patience_s: float) -> _T:
-    """What an attempt gives at last; raises as `Patience.bear`."""
-    patience = Patience(patience_s)
-    while True:
-        try:
-            return await attempt()
-        except RaftlogError as error:
-            await patience.bear(error)
+    """Return the result of the first attempt that succeeds; raises as `Outage.repeat`."""
+    return await Outage("request to the brokers", patience_s, PAUSE_S_MAX).repeat(attempt)
 
 
 async def know_all(client: BrokerClient) -> None:

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from raftlog.client import BrokerClient
 from raftlog.client.decode import checked_batches
+from raftlog.client.outage import Outage
 from raftlog.errors import OffsetOutOfRange, Unavailable, UnknownPartition, UnknownTopic
-from raftlog.pipeline.brokers.connection import BrokerConnection, Patience, know_all
+from raftlog.pipeline.brokers.connection import PAUSE_S_MAX, BrokerConnection, know_all
 from raftlog.pipeline.brokers.losses import report_loss
 from raftlog.pipeline.brokers.split import BrokerSplit
 from raftlog.pipeline.decoding import rows_of
@@ -80,17 +81,17 @@ class _Fetcher:
 
     async def next(self, client: BrokerClient) -> Chunk:
         """What comes next, as soon as there is something; moves `offset` behind it."""
-        patience = Patience(self._split.request_timeout_ms / 1000)
-        while True:
-            try:
-                chunk = await self._fetched(client)
-            except Unavailable as error:
-                await patience.bear(Unavailable(f"{self._split.name}: {error}"))
-                await know_all(client)
-            else:
-                self._bytes_wanted = self._bytes_for(chunk.size / (chunk.next_offset - self.offset))
-                self.offset = chunk.next_offset
-                return chunk
+        with Outage(self._split.name, self._split.request_timeout_ms / 1000, PAUSE_S_MAX) as outage:
+            while True:
+                try:
+                    chunk = await self._fetched(client)
+                except Unavailable as error:
+                    await outage.pause(Unavailable(f"{self._split.name}: {error}"))
+                    await know_all(client)
+                else:
+                    self._bytes_wanted = self._bytes_for(chunk.size / (chunk.next_offset - self.offset))
+                    self.offset = chunk.next_offset
+                    return chunk
 
     async def _fetched(self, client: BrokerClient) -> Chunk:
         """What one question brought; raises `Unavailable` when that is nothing and the split goes on."""

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 from raftlog.client import BrokerClient
 from raftlog.client.decode import checked_batches
+from raftlog.client.outage import Outage
 from raftlog.errors import OffsetOutOfRange
 from raftlog.pipeline.sink.identity import WriteIdentity
 from raftlog.pipeline.sink.lane import FoundBatch
-from raftlog.pipeline.sink.patience import Patience
 from raftlog.pipeline.sink.rows import digest
 from raftlog.records import BatchHeader, read_records
 from raftlog.types import Buffer, Offset, TopicPartition
@@ -29,26 +29,26 @@ class Scanned(NamedTuple):
 
 
 async def scan(
-    client: BrokerClient, place: TopicPartition, identity: WriteIdentity, start: Offset, patience: Patience
+    client: BrokerClient, place: TopicPartition, identity: WriteIdentity, start: Offset, outage: Outage
 ) -> Scanned:
     """From `start`, or from where the log begins now. Raises what fetching does, and `InvalidBatch`."""
     generations, found, at = identity.generations(), list[tuple[Offset, FoundBatch]](), start
-    async for header, batch in _batches(client, place, start, patience):
+    async for header, batch in _batches(client, place, start, outage):
         at = Offset(header.next_offset)
         generation = generations.get(header.producer_id)
         if generation is not None and header.producer_epoch == identity.producer_epoch and header.base_offset >= start:
             found.append((Offset(header.base_offset), _found(generation, header, batch)))
-    beginning = (await patience.reading(lambda: client.offsets(*place))).beginning
+    beginning = (await outage.repeat(lambda: client.offsets(*place))).beginning
     return Scanned(found, at, beginning > start)
 
 
 async def _batches(
-    client: BrokerClient, place: TopicPartition, start: Offset, patience: Patience
+    client: BrokerClient, place: TopicPartition, start: Offset, outage: Outage
 ) -> AsyncIterator[tuple[BatchHeader, Buffer]]:
     at = start
     while True:
         try:
-            fetched = await patience.reading(lambda at=at: client.fetch_batches(*place, at, max_bytes=FETCH_BYTES))  # type: ignore[misc]
+            fetched = await outage.repeat(lambda at=at: client.fetch_batches(*place, at, max_bytes=FETCH_BYTES))  # type: ignore[misc]
         except OffsetOutOfRange as error:
             if at >= error.first:
                 return  # behind the end: a new leader does not know yet how far the log goes

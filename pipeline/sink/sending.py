@@ -11,7 +11,6 @@ from raftlog.client import BrokerClient, Produced
 from raftlog.errors import DuplicateSequence, OutcomeUnknown, ProducerFenced, Unavailable
 from raftlog.pipeline.errors import InputChanged
 from raftlog.pipeline.sink.lane import ANSWERED_BEFORE, Scan, SendBatch, SinkLane
-from raftlog.pipeline.sink.patience import Patience
 from raftlog.pipeline.sink.scanning import Scanned, scan
 from raftlog.pipeline.sink.settings import SinkSettings
 from raftlog.records import build_columns
@@ -34,33 +33,35 @@ class Sending:
         self.task: asyncio.Task[None] | None = None
         """What drives it, as long as there is something to do; kept by the writer."""
         self._client, self._settings, self._lease_s, self._slots = client, settings, lease_s, slots
-        self._patience = Patience(f"writing to {lane.place}", settings.delivery_timeout_ms)
+        self._outage = settings.outage(f"writing to {lane.place}")
         self._looked_s = time.monotonic()
 
     async def run(self) -> None:
         """Until there is nothing to do. Raises what the attempt has to end with."""
-        self._patience.progressed()
-        while (do := self.lane.next(flush=self.flush)) is not None:
-            if isinstance(do, Scan):
-                await self._scan(do)
-            elif self.lane.sequence == 0 and time.monotonic() - self._looked_s > self._lease_s:
-                self.lane.look_first()
-            else:
-                await self._send(do)
+        try:
+            while (do := self.lane.next(flush=self.flush)) is not None:
+                if isinstance(do, Scan):
+                    await self._scan(do)
+                elif self.lane.sequence == 0 and time.monotonic() - self._looked_s > self._lease_s:
+                    self.lane.look_first()
+                else:
+                    await self._send(do)
+        finally:
+            self._outage.end()
         self.flush = False
 
     async def _scan(self, do: Scan) -> None:
         began_s = time.monotonic()
         found, end, is_cut = await self._scanned(do.start)
         if self.lane.scanned([batch for _, batch in found], end, is_cut=is_cut):
-            self._patience.progressed()
+            self._outage.end()
         self._looked_s = began_s
 
     async def _scanned(self, start: Offset) -> Scanned:
         place = self.lane.place
-        # Reading well is no progress in writing: it has a patience of its own.
-        patience = Patience(f"reading what {place} has of this write", self._settings.delivery_timeout_ms)
-        return await scan(self._client, place, self.lane.identity, start, patience)
+        # Reading well is no progress in writing: its outages are its own.
+        outage = self._settings.outage(f"reading what {place} has of this write")
+        return await scan(self._client, place, self.lane.identity, start, outage)
 
     async def _send(self, do: SendBatch) -> None:
         try:
@@ -68,9 +69,9 @@ class Sending:
                 produced = await self._produce(do)
         except ANSWERED_BEFORE as error:
             self.lane.refused(error)
-            await self._patience.wait(error)
+            await self._outage.pause(error if isinstance(error, OutcomeUnknown) else Unavailable(str(error)))
         except (Unavailable, OutcomeUnknown) as error:
-            await self._patience.wait(error)
+            await self._outage.pause(error)
         except ProducerFenced as error:
             raise ProducerFenced(
                 f"{self.lane.place}: a later micro-batch of this query is being written, so this attempt is one that "
@@ -79,9 +80,9 @@ class Sending:
         else:
             self.lane.sent(produced)
             if produced.is_duplicate:
-                await self._patience.wait(DuplicateSequence(f"{self.lane.place} does not show yet what it has"))
+                await self._outage.pause(DuplicateSequence(f"{self.lane.place} does not show yet what it has"))
             else:
-                self._patience.progressed()
+                self._outage.end()
 
     async def _produce(self, do: SendBatch) -> Produced:
         rows = do.rows

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from raftlog.errors import InvalidArgument
+from raftlog.client.outage import Outage
+from raftlog.errors import InvalidArgument, OutcomeUnknown, Unavailable
+from raftlog.pipeline.errors import WriteForgotten
 from raftlog.pipeline.options import Options
 from raftlog.records import Compression
 from raftlog.records.partitioner import PARTITIONERS
@@ -21,6 +23,7 @@ OPTIONS: Final = (
     "writeEpoch",
     "writeId",
 )
+PAUSE_S_MAX: Final = 1.0
 WRITE_ID_CHARS_MAX: Final = 200
 _BATCH_BYTES_MAX: Final = 64 << 20
 _RATE_MIN: Final = 0.001
@@ -44,6 +47,15 @@ class SinkSettings:
     delivery_timeout_ms: int = 120_000
     key_partitioner: str = "murmur2"
     accepts_missing_record: bool = False
+
+    def outage(self, purpose: str) -> Outage:
+        """Return the limit of attempts at one request: `deliveryTimeoutMs` without progress."""
+        return Outage(
+            f"{purpose} (limited by the option deliveryTimeoutMs)",
+            self.delivery_timeout_ms / 1000,
+            PAUSE_S_MAX,
+            lambda error: isinstance(error, Unavailable | OutcomeUnknown) and not isinstance(error, WriteForgotten),
+        )
 
 
 def sink_settings(given: Mapping[str, str], *, is_stream: bool) -> SinkSettings:

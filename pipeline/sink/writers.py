@@ -24,7 +24,6 @@ from raftlog.pipeline.plain_errors import plain_errors
 from raftlog.pipeline.sink.columns import Columns
 from raftlog.pipeline.sink.identity import WriteIdentity
 from raftlog.pipeline.sink.marks import Recorder
-from raftlog.pipeline.sink.patience import Patience
 from raftlog.pipeline.sink.planning import columns_of
 from raftlog.pipeline.sink.settings import SinkSettings, sink_settings
 from raftlog.pipeline.sink.writing import write_rows
@@ -72,13 +71,13 @@ class _Write:
         topics = {place.topic for place in ends} | ({self.settings.topic} if self.settings.topic else set())
         async with BrokerClient(self.settings.bootstrap) as client:
             recorder = Recorder(client, write_id)
-            patience = Patience("recording that a write is done", self.settings.delivery_timeout_ms)
+            outage = self.settings.outage("recording that a write is done")
             if keep:
-                await patience.reading(lambda: recorder.finish(epoch, ends, topics))
+                await outage.repeat(lambda: recorder.finish(epoch, ends, topics))
             elif ends:
                 # What is not forgotten now goes with --offsets-retention-ms.
                 with contextlib.suppress(UnknownGroup, OutcomeUnknown):
-                    await patience.reading(lambda: client.groups.delete(recorder.group))
+                    await outage.repeat(lambda: client.groups.delete(recorder.group))
 
 
 @plain_errors
@@ -166,8 +165,9 @@ def recorded_epoch(bootstrap: Sequence[str], write_id: str, timeout_ms: int = 12
 
     async def ask() -> int:
         async with BrokerClient(bootstrap) as client:
-            patience = Patience(f"reading what is recorded of the write {write_id}", timeout_ms)
-            return (await patience.reading(Recorder(client, write_id).read)).done()
+            settings = SinkSettings(tuple(bootstrap), delivery_timeout_ms=timeout_ms)
+            outage = settings.outage(f"reading what is recorded of the write {write_id}")
+            return (await outage.repeat(Recorder(client, write_id).read)).done()
 
     done = asyncio.run(ask())
     return None if done < 0 else done

@@ -15,13 +15,13 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 import pyarrow as pa
 
 from raftlog.client import BrokerClient
+from raftlog.client.outage import Outage
 from raftlog.errors import InvalidArgument, UnknownTopic
 from raftlog.pipeline.errors import WriteForgotten
 from raftlog.pipeline.sink.columns import Columns, Slice
 from raftlog.pipeline.sink.identity import WriteIdentity
 from raftlog.pipeline.sink.lane import SinkLane
 from raftlog.pipeline.sink.marks import Beginning, Marks, Recorder
-from raftlog.pipeline.sink.patience import Patience
 from raftlog.pipeline.sink.placing import Placing, by_topic
 from raftlog.pipeline.sink.sending import Sending
 from raftlog.pipeline.sink.settings import SinkSettings
@@ -56,7 +56,7 @@ def write_rows(
     """Write all rows, each once however often and by whomever this is repeated under the same identity.
 
     `run` names the execution of the driver. Raises `InvalidArgument` and `UnknownTopic` for rows that cannot be
-    written, `WriteForgotten`, `InputChanged`, and what brokers answer once patience is over; what is written stays.
+    written, `WriteForgotten`, `InputChanged`, and what brokers answer once the limit has passed; what is written stays.
     """
     with _Loop() as loop:
         writer = loop.call(_Writer.open(settings, identity, run))
@@ -98,15 +98,15 @@ class _Writer:
     async def open(cls, settings: SinkSettings, identity: WriteIdentity, run: str) -> Self:
         client = BrokerClient(settings.bootstrap)
         try:
-            patience = Patience("beginning to write", settings.delivery_timeout_ms)
-            await patience.reading(client.know_all)
+            outage = settings.outage("beginning to write")
+            await outage.repeat(client.know_all)
             recorder = Recorder(client, identity.write_id)
-            marks = await patience.reading(recorder.read)
+            marks = await outage.repeat(recorder.read)
             if not settings.accepts_missing_record:
                 recorder.check_missing(marks, identity.epoch)
             if settings.write_id is not None and settings.topic is not None and marks.done() >= identity.epoch:
                 recorder.check_topic(marks, settings.topic)
-            return cls(client, settings, identity, _Run(run, recorder, patience), marks)
+            return cls(client, settings, identity, _Run(run, recorder, outage), marks)
         except BaseException:
             await client.close()
             raise
@@ -192,7 +192,7 @@ class _Writer:
         """Raises `UnknownTopic`."""
         mine, epoch = self._mine, self._identity.epoch
         try:
-            described = await mine.patience.reading(lambda: self._client.describe_topic(name))
+            described = await mine.outage.repeat(lambda: self._client.describe_topic(name))
         except UnknownTopic as error:
             raise UnknownTopic(
                 f"{error}; a write creates no topics: raftlog topic create {name} --partitions N"
@@ -200,7 +200,7 @@ class _Writer:
         found = self._marks.beginning(name, epoch)
         if found is None:
             wanted = Beginning(mine.name, time.time_ns() // 1_000_000, described.partitions)
-            self._marks = await mine.patience.reading(lambda: mine.recorder.begin(name, epoch, wanted, self._marks))
+            self._marks = await mine.outage.repeat(lambda: mine.recorder.begin(name, epoch, wanted, self._marks))
             found = self._marks.beginning(name, epoch)
         if found is None:
             raise WriteForgotten(
@@ -240,7 +240,7 @@ class _Run(NamedTuple):
 
     name: str
     recorder: Recorder
-    patience: Patience
+    outage: Outage
 
 
 class _Topic(NamedTuple):

@@ -13,8 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 import click
 
 from raftlog.cli.options import F, option
-from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.patience import is_passing
+from raftlog.cli.outcome import CommandFailed, is_passing
 from raftlog.client import BrokerClient, NotListening
 from raftlog.client.outage import Outage
 from raftlog.errors import (
@@ -135,7 +134,7 @@ class HowFar(NamedTuple):
 async def once_ordered(ask: Callable[[], Awaitable[T]], ordered: str, look: str) -> T:
     """The first look after an order was taken. That it fails must not read as if the order had."""
     try:
-        return await _patiently(ask, FIRST_LOOK_SECONDS)
+        return await _outage(FIRST_LOOK_SECONDS).repeat(ask)
     except RaftlogError as error:
         raise CommandFailed(f"{ordered}; how far it is nobody says now ({error}): `{look}`") from None
 
@@ -146,7 +145,7 @@ async def watch(
     """Ask again and again, and show what is another than before, until it is over; without `is_over` until Ctrl-C."""
     last: T | None = None
     while True:
-        found = await _patiently(ask, PATIENCE_SECONDS)
+        found = await _outage(PATIENCE_SECONDS).repeat(ask)
         if found != last:
             show(found)
         if is_over is not None and is_over(found):
@@ -172,7 +171,7 @@ async def wait(ask: Callable[[], Awaitable[HowFar]], what: str, timeout_s: float
 
 async def _answered(ask: Callable[[], Awaitable[HowFar]], seconds: float, what: str, look: str) -> HowFar:
     try:
-        return await _patiently(ask, seconds)
+        return await _outage(seconds).repeat(ask)
     except Unavailable as error:
         raise CommandFailed(
             f"{what}: nobody says how far it is ({error}); it goes on, and `{look}` shows how far"
@@ -189,18 +188,8 @@ def _telling_that_it_goes_on(what: str, look: str) -> Iterator[None]:
         raise
 
 
-async def _patiently(ask: Callable[[], Awaitable[T]], seconds: float) -> T:
-    outage = Outage("answer of the brokers", seconds, LOOK_SECONDS)
-    try:
-        while True:
-            try:
-                return await ask()
-            except Unavailable as error:
-                if not is_passing(error):
-                    raise
-                await outage.pause(error)
-    finally:
-        outage.end()
+def _outage(seconds: float) -> Outage:
+    return Outage("answer of the brokers", seconds, LOOK_SECONDS, is_passing)
 
 
 class _SaidOnce:

@@ -18,11 +18,12 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 from types import TracebackType
 from typing import Final, Generic, Literal, Self, TypeAlias, Unpack
 
-from raftlog.client.backoff import BackOff
+from raftlog.backoff import Backoff
 from raftlog.client.consumer import Consumer
 from raftlog.client.consumer_settings import ConsumerOptions, ConsumerRecord, RebalanceListener
 from raftlog.client.conversion import Conversion
 from raftlog.client.dead_letters import DeadLetters
+from raftlog.client.outage import PAUSE_S_MIN
 from raftlog.client.producer import Producer
 from raftlog.client.progress import HandledOffsets
 from raftlog.client.serializers import DeserializationFailed, Deserializer, K, V
@@ -229,7 +230,7 @@ class HandlerLoop(Generic[K, V]):
     async def _handle(self, record: ConsumerRecord, is_ending: asyncio.Event) -> bool:
         """Call the handler until it returns; False when the partition is given up before. After the last attempt the
         record is a dead letter; raises `HandlerFailed` without a topic for these."""
-        back_off = BackOff(self._retry_pause_s_max)
+        backoff = Backoff(PAUSE_S_MIN, self._retry_pause_s_max)
         attempt = 0
         while not is_ending.is_set():
             attempt += 1
@@ -245,7 +246,7 @@ class HandlerLoop(Generic[K, V]):
                     return True
                 place = f"{record.topic}-{record.partition} offset {record.offset}"
                 _log.warning("%s: attempt %d of %d failed: %r", place, attempt, self._attempts, error)
-            await _until(is_ending, back_off.next_s())
+            await _until(is_ending, backoff.next_s())
         return False
 
     async def _call(self, record: ConsumerRecord[K, V]) -> None:

@@ -1,32 +1,43 @@
 """Repeated attempts at one request: pauses between them, one warning after a second, and a limit.
 
-with Outage("description of topic orders", limit_s=120) as outage:
-    while True:
-        try:
-            return await client.describe_topic("orders")
-        except Unavailable as error:
-            await outage.pause(error)
+outage = Outage("description of topic orders", limit_s=120)
+described = await outage.repeat(lambda: client.describe_topic("orders"))
 """
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
-from raftlog.client.backoff import PAUSE_S_MAX, BackOff
-from raftlog.errors import RaftlogError
+from raftlog.backoff import Backoff
+from raftlog.errors import RaftlogError, Unavailable
 
+PAUSE_S_MIN: Final = 0.05
+PAUSE_S_MAX: Final = 5.0
 WARN_AFTER_S: Final = 1.0
 _log = logging.getLogger("raftlog.client")
+_T = TypeVar("_T")
+
+
+def _is_unavailable(error: RaftlogError) -> bool:
+    return isinstance(error, Unavailable)
 
 
 class Outage:
     """Time without success. It begins with the `with` block or with the first failure, and ends with `end`."""
 
-    def __init__(self, purpose: str, limit_s: float | None = None, pause_s_max: float = PAUSE_S_MAX) -> None:
-        """`purpose` names the request in the warning; without a `limit_s` attempts go on for ever."""
-        self._purpose, self._limit_s = purpose, limit_s
-        self._back_off = BackOff(pause_s_max)
+    def __init__(
+        self,
+        purpose: str,
+        limit_s: float | None = None,
+        pause_s_max: float = PAUSE_S_MAX,
+        is_passing: Callable[[RaftlogError], bool] = _is_unavailable,
+    ) -> None:
+        """`purpose` names the request in the warning; without a `limit_s` attempts go on for ever. `repeat` raises at
+        once the errors that are not `is_passing`."""
+        self._purpose, self._limit_s, self._is_passing = purpose, limit_s, is_passing
+        self._backoff = Backoff(PAUSE_S_MIN, pause_s_max)
         self._began_s: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._error: RaftlogError | None = None
@@ -41,6 +52,17 @@ class Outage:
     ) -> None:
         self.end()
 
+    async def repeat(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
+        """Return the result of the first attempt that succeeds; raises as `pause`."""
+        with self:
+            while True:
+                try:
+                    return await attempt()
+                except RaftlogError as error:
+                    if not self._is_passing(error):
+                        raise
+                    await self.pause(error)
+
     async def pause(self, error: RaftlogError, pause_s_max: float | None = None) -> None:
         """Wait before the next attempt, at most `pause_s_max`. Raises `error` when the limit has passed."""
         self._error = error
@@ -50,7 +72,7 @@ class Outage:
             self.end()
             error.add_note(f"{self._purpose}: no success within {self._limit_s:g} s")
             raise error
-        pause_s = self._back_off.next_s()
+        pause_s = self._backoff.next_s()
         await asyncio.sleep(pause_s if pause_s_max is None else max(0.0, min(pause_s, pause_s_max)))
 
     def end(self) -> None:
@@ -63,7 +85,7 @@ class Outage:
             )
         self._began_s = self._timer = self._error = None
         self._is_reported = False
-        self._back_off.reset()
+        self._backoff.reset()
 
     def begin(self) -> float:
         """Start the clock unless it runs; return its beginning (seconds of the loop)."""

@@ -116,10 +116,8 @@ class SegmentedLog(ReadableLog):
         """After a failed write: drop every entry behind `index`, which was written, durably."""
         assert self.durable_index <= index <= self.last_index
         while self.active.base_index > index:
-            newest = self.active
-            self._hold(self.segments[:-1])
-            self._dirty = [segment for segment in self._dirty if segment is not newest]
-            self._unlink(newest)
+            self._dirty = [segment for segment in self._dirty if segment is not self.active]
+            self._drop_newest()
         self.active.take_back(index + 1 - self.active.base_index)
         self.disk.sync([self.active.files.log], [self.path])
 

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import uuid
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from raftlog.errors import InvalidArgument
 from raftlog.raft.messages import Heartbeat
 from raftlog.runtime.rpc import Channel, RpcConfig
 from raftlog.runtime.rpc.addresses import check_reachable, is_loopback, resolve
-from raftlog.runtime.rpc.backoff import Backoff
 from raftlog.runtime.rpc.codec import TurnDecoder
 from raftlog.runtime.rpc.complaints import Complaints
 from raftlog.runtime.rpc.endpoint import bounds_of_callers
@@ -183,18 +181,6 @@ def test_the_bulk_budget() -> None:
     assert bucket.delay_s(99.0) == 0
     bucket.take(1500)
     assert bucket.delay_s(99.0) == pytest.approx(1.0), "a pause saves up a burst and no more"
-
-
-def test_pauses_between_attempts() -> None:
-    backoff = Backoff(RpcConfig(reconnect_min_ms=100, reconnect_max_ms=1000), Random(1))
-    pauses = [backoff.next_pause_s() for _ in range(8)]
-    for pause, whole in zip(pauses, [0.1, 0.2, 0.4, 0.8, 1, 1, 1, 1], strict=True):
-        assert whole / 2 <= pause <= whole
-    assert len(set(pauses)) == len(pauses)
-    backoff.note_stood(0.5)
-    assert backoff.next_pause_s() >= 0.5, "a connection that breaks at once changes nothing"
-    backoff.note_stood(1.0)
-    assert backoff.next_pause_s() <= 0.1
 
 
 def test_complaints_are_counted_and_rarely_written(caplog: pytest.LogCaptureFixture) -> None:

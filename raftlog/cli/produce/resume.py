@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.patience import PatientReader
+from raftlog.cli.outcome import CommandFailed, is_passing
 from raftlog.cli.produce.routing import RecordLayout, router_for
+from raftlog.client import BrokerClient, Fetched, OffsetRange
 from raftlog.client.decode import checked_batches, records_from
+from raftlog.client.outage import Outage
 from raftlog.records import NewRecord, Record
 
 VERSION = 1
@@ -27,8 +28,25 @@ HEAD_BYTES = 64 * 1024
 FETCH_BYTES = 1024 * 1024
 COMPARED_MAX = 100
 """Newest stored records of each partition that are compared with the source."""
+PAUSE_SECONDS_MAX = 2.0
 STILL_SECONDS = 0.2
 """Two readings of the end offsets this far apart must agree: a request of a killed producer may still be landing."""
+
+
+class StoredRecords:
+    """Reads that are repeated while the broker is away. Each has `give_up_after_s` for itself."""
+
+    def __init__(self, client: BrokerClient, topic: str, give_up_after_s: float) -> None:
+        self._client, self.topic = client, topic
+        self._outage = Outage(f"topic {topic}", give_up_after_s, PAUSE_SECONDS_MAX, is_passing)
+
+    async def offsets(self, partition: int) -> OffsetRange:
+        return await self._outage.repeat(lambda: self._client.offsets(self.topic, partition))
+
+    async def fetch(self, partition: int, offset: int) -> Fetched:
+        return await self._outage.repeat(
+            lambda: self._client.fetch_batches(self.topic, partition, offset, timeout_ms=0, max_bytes=FETCH_BYTES)
+        )
 
 
 class ResumePoint(NamedTuple):
@@ -46,7 +64,7 @@ def source_identity(path: str) -> dict[str, Any]:
 
 
 async def begin_or_resume(
-    state_path: str, reader: PatientReader, source_path: str, layout: RecordLayout
+    state_path: str, reader: StoredRecords, source_path: str, layout: RecordLayout
 ) -> tuple[ResumePoint, int]:
     """The progress, and a descriptor that holds the state file's lock until it is closed.
 
@@ -77,7 +95,7 @@ async def begin_or_resume(
 
 
 async def verify(
-    reader: PatientReader, layout: RecordLayout, progress: ResumePoint, lines: AsyncIterator[list[bytes]]
+    reader: StoredRecords, layout: RecordLayout, progress: ResumePoint, lines: AsyncIterator[list[bytes]]
 ) -> None:
     """Compare the newest stored records of each partition with the source; raises `CommandFailed` at a difference."""
     expected = await _expected_tails(layout, progress, lines)
@@ -115,7 +133,7 @@ async def _expected_tails(
     return tails
 
 
-async def _stored(reader: PatientReader, partition: int, first: int, count: int) -> list[Record]:
+async def _stored(reader: StoredRecords, partition: int, first: int, count: int) -> list[Record]:
     beginning = (await reader.offsets(partition)).beginning
     if beginning > first:
         raise CommandFailed(
@@ -124,7 +142,7 @@ async def _stored(reader: PatientReader, partition: int, first: int, count: int)
         )
     records: list[Record] = []
     while len(records) < count:
-        fetched = await reader.fetch(partition, first + len(records), timeout_ms=0, max_bytes=FETCH_BYTES)
+        fetched = await reader.fetch(partition, first + len(records))
         before = len(records)
         for header, batch in checked_batches(fetched.body):
             records += records_from(header, batch, first + len(records))
@@ -133,11 +151,11 @@ async def _stored(reader: PatientReader, partition: int, first: int, count: int)
     return records[:count]
 
 
-async def _end_offsets(reader: PatientReader, partitions: int) -> list[int]:
+async def _end_offsets(reader: StoredRecords, partitions: int) -> list[int]:
     return [int((await reader.offsets(number)).end) for number in range(partitions)]
 
 
-async def _still_end_offsets(reader: PatientReader, partitions: int) -> list[int]:
+async def _still_end_offsets(reader: StoredRecords, partitions: int) -> list[int]:
     ends = await _end_offsets(reader, partitions)
     while True:
         await asyncio.sleep(STILL_SECONDS)

@@ -14,7 +14,6 @@ import orjson
 
 from raftlog.cli.options import bootstrap_option, json_option, option, read_separator
 from raftlog.cli.outcome import EXIT_UNKNOWN, CommandFailed, exit_code_of
-from raftlog.cli.patience import PatientReader
 from raftlog.cli.produce import resume
 from raftlog.cli.produce.routing import RecordLayout, router_for
 from raftlog.cli.produce.sending import LineSender, Records
@@ -208,7 +207,7 @@ class _ProduceRun:
         wanted = self._wanted
         if wanted.resume is None:
             return None, None
-        reader = PatientReader(client, wanted.topic, wanted.give_up_after)
+        reader = resume.StoredRecords(client, wanted.topic, wanted.give_up_after)
         progress, lock = await resume.begin_or_resume(wanted.resume, reader, wanted.files[0], layout)
         await resume.verify(reader, layout, progress, self._source(limit).lines())
         return progress, lock

@@ -1,7 +1,7 @@
 """The way to one other process over one channel: connected again and again for as long as its address is known.
 
 What is sent while there is no connection is lost (Raft messages) or refused (requests): nothing waits for a peer that
-is away. The pause between attempts grows and is random (`backoff`).
+is away. The pause between attempts grows and is random (`Backoff`).
 """
 
 import asyncio
@@ -10,9 +10,9 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from raftlog.backoff import Backoff
 from raftlog.errors import RaftlogError
 from raftlog.events import event
-from raftlog.runtime.rpc.backoff import Backoff
 from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.connecting import Address, connect, new_outgoing
 from raftlog.runtime.rpc.connection import Connection
@@ -48,7 +48,9 @@ class Peer:
         self._endpoint = endpoint
         self._node, self._channel, self._address = node, channel, address
         self._tls = tls
-        self._backoff = Backoff(endpoint.config, endpoint.random)
+        self._backoff = Backoff(
+            endpoint.config.reconnect_min_ms / 1000, endpoint.config.reconnect_max_ms / 1000, endpoint.random
+        )
         self._is_address_new = asyncio.Event()
         self._outgoing: Outgoing | None = None
         """The connection, once its handshake is done."""
@@ -139,7 +141,7 @@ class Peer:
             except (OSError, RaftlogError) as error:
                 self._note_failure(error)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._backoff.next_pause_s()):
+                async with asyncio.timeout(self._backoff.next_s()):
                     await self._is_address_new.wait()
 
     async def _connect(self) -> None:
@@ -161,7 +163,7 @@ class Peer:
             self._outgoing = None
             self._dropped += outgoing.writer.messages_dropped
             endpoint.on_connection(self._node, self._channel, False)
-        self._backoff.note_stood(loop.time() - connected_at)
+        self._backoff.reset(loop.time() - connected_at)
         lost = outgoing.gone.result() or ConnectionResetError("the other side closed the connection")
         self._last_error = _text(lost)
         self._tell("node_lost", why=self._last_error)

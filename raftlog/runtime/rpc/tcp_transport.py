@@ -17,7 +17,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.runtime.memory_budget import MemoryBudget
@@ -40,6 +40,7 @@ from raftlog.runtime.transfer.bulk import BulkRequest
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.types import NodeId
 
+_H = TypeVar("_H")
 _SWEEP_S = 1.0
 NO_PROOF = (
     "other brokers cannot tell this one from a stranger: give all of them the same --cluster-secret-file (`raftlog "
@@ -59,6 +60,19 @@ class PeerStatus(NamedTuple):
 class _Ways(NamedTuple):
     raft: Peer
     bulk: Peer
+
+
+class _Hook(Generic[_H]):
+    """An attribute of the transport that its endpoint holds under the same name."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, transport: "TcpTransport", owner: type | None = None) -> _H:
+        return getattr(transport._endpoint, self._name)  # type: ignore[no-any-return]
+
+    def __set__(self, transport: "TcpTransport", hook: _H) -> None:
+        setattr(transport._endpoint, self._name, hook)
 
 
 class TcpTransport(Transport):
@@ -93,60 +107,19 @@ class TcpTransport(Transport):
 
     # hooks
 
-    @property
-    def on_envelopes(self) -> Callable[[NodeId, Sequence[Envelope]], None]:
-        """Called with the messages of each frame and the node that sent them."""
-        return self._endpoint.on_envelopes
-
-    @on_envelopes.setter
-    def on_envelopes(self, hook: Callable[[NodeId, Sequence[Envelope]], None]) -> None:
-        self._endpoint.on_envelopes = hook
-
-    @property
-    def on_beat(self) -> Callable[[NodeId, ProcessBeat], None]:
-        """Called with each heartbeat of a process."""
-        return self._endpoint.on_beat
-
-    @on_beat.setter
-    def on_beat(self, hook: Callable[[NodeId, ProcessBeat], None]) -> None:
-        self._endpoint.on_beat = hook
-
-    @property
-    def on_connection(self) -> Callable[[NodeId, Channel, bool], None]:
-        """Called when a channel to a node is there (after its handshake), and when it is gone again."""
-        return self._endpoint.on_connection
-
-    @on_connection.setter
-    def on_connection(self, hook: Callable[[NodeId, Channel, bool], None]) -> None:
-        self._endpoint.on_connection = hook
-
-    @property
-    def on_refused(self) -> Callable[[HandshakeRefusal], None]:
-        """Called when another process refuses to talk to us."""
-        return self._endpoint.on_refused
-
-    @on_refused.setter
-    def on_refused(self, hook: Callable[[HandshakeRefusal], None]) -> None:
-        self._endpoint.on_refused = hook
-
-    @property
-    def serve(self) -> Callable[[NodeId, object], Awaitable[object]]:
-        """Answers a request: a `Call` with an `Answer`, a bulk question as `Driver.serve` does. A `RaftlogError` that
-        it raises is raised at the caller."""
-        return self._endpoint.serve
-
-    @serve.setter
-    def serve(self, hook: Callable[[NodeId, object], Awaitable[object]]) -> None:
-        self._endpoint.serve = hook
-
-    @property
-    def serve_probe(self) -> Callable[[PeerIdentity, object], Awaitable[object]]:
-        """The same for what comes over a probe, from whoever it says it is; by default as `serve` does."""
-        return self._endpoint.serve_probe
-
-    @serve_probe.setter
-    def serve_probe(self, hook: Callable[[PeerIdentity, object], Awaitable[object]]) -> None:
-        self._endpoint.serve_probe = hook
+    on_envelopes = _Hook[Callable[[NodeId, Sequence[Envelope]], None]]()
+    """Called with the messages of each frame and the node that sent them."""
+    on_beat = _Hook[Callable[[NodeId, ProcessBeat], None]]()
+    """Called with each heartbeat of a process."""
+    on_connection = _Hook[Callable[[NodeId, Channel, bool], None]]()
+    """Called when a channel to a node is there (after its handshake), and when it is gone again."""
+    on_refused = _Hook[Callable[[HandshakeRefusal], None]]()
+    """Called when another process refuses to talk to us."""
+    serve = _Hook[Callable[[NodeId, object], Awaitable[object]]]()
+    """Answers a request: a `Call` with an `Answer`, a bulk question as `Driver.serve` does. A `RaftlogError` that it
+    raises is raised at the caller."""
+    serve_probe = _Hook[Callable[[PeerIdentity, object], Awaitable[object]]]()
+    """The same for what comes over a probe, from whoever it says it is; by default as `serve` does."""
 
     @property
     def memory(self) -> PeerMemory:

@@ -1,0 +1,41 @@
+"""Outages that an attempt of a sink waits for."""
+
+import pytest
+
+from raftlog.client import outage as client_outage
+from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
+from raftlog.pipeline.errors import WriteForgotten
+from raftlog.pipeline.sink.settings import SinkSettings
+
+
+async def answered(*errors: RaftlogError) -> int:
+    """After how many attempts of something that fails like this, and then does not any more."""
+    left, attempts = list(errors), 0
+
+    async def ask() -> int:
+        nonlocal attempts
+        attempts += 1
+        if left:
+            raise left.pop(0)
+        return attempts
+
+    return await SinkSettings(("127.0.0.1:1",), delivery_timeout_ms=60_000).outage("asking").repeat(ask)
+
+
+async def test_what_failed_or_may_have_is_asked_again() -> None:
+    assert await answered() == 1
+    assert await answered(Unavailable("nobody"), OutcomeUnknown("sent, and not answered")) == 3
+
+
+async def test_what_is_forgotten_stays_so() -> None:
+    with pytest.raises(WriteForgotten):
+        await answered(WriteForgotten("no record"))
+
+
+async def test_a_wait_of_a_second_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(client_outage, "WARN_AFTER_S", 0.0)
+    assert await answered(*[Unavailable("no broker answers")] * 3) == 4
+    [warned] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warned.endswith("waiting for up to 60 s: no broker answers")
