@@ -4,7 +4,12 @@
 record batch, so one index covers `lastOffsetDelta + 1` offsets; control batches take an index but no offset.
 """
 
-from typing import NamedTuple, NewType, TypeAlias
+from typing import Final, NamedTuple, NewType, TypeAlias
+
+FEATURE_LEVEL_LEAST: Final = 1
+"""The lowest feature level at which this release runs."""
+FEATURE_LEVEL_KNOWN: Final = 1
+"""The highest feature level whose formats this release reads and writes; docs/CONTROLLER.md section 8."""
 
 NodeId = NewType("NodeId", int)
 Term = NewType("Term", int)

@@ -38,8 +38,7 @@ from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.roll import Roll, RollMember, decode_roll, encode_roll
 from raftlog.storage.rows import ROW_SIZE, unpack_rows
 from raftlog.storage.time_index import ENTRY_SIZE, SPACING_BYTES
-from raftlog.types import Offset, TopicPartition
-from tests.groups.level_two_events import event_of
+from raftlog.types import Offset
 from tests.layouts import DOCS, DOCUMENT, LAYOUTS, code_of, layout, table_after
 
 GROUP_ID = "6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60"
@@ -270,11 +269,7 @@ def test_a_control_batch_takes_no_offset_and_its_key_is_the_one_described() -> N
     assert layout("control key").decode(batch, key_at) == {"version": 0, "type": ControlKind.NO_OP}
 
 
-def test_records_of_committed_offsets_are_those_of_the_code() -> None:
-    value = event_of("g", {TopicPartition("t", 0): Offset(3)}, {"t": GROUP_ID})
-    members = [cells[0].strip("`") for cells in table_after("committed offsets")]
-    assert members == list(json.loads(value))
-    assert f'`"{json.loads(value)["kind"]}"`' in table_after("committed offsets")[0][1]
+def test_settings_of_the_topic_of_groups_are_those_of_the_code() -> None:
     section = DOCUMENT.split("## 11. ")[1].split("## 12. ")[0]
     assert f"`{OFFSETS_TOPIC}`" in section
     assert all(f"`{name}`" in section for name in OFFSETS_CONFIG)

@@ -45,13 +45,13 @@ from raftlog.errors import FormatError, InvalidArgument, RaftlogError, Unavailab
 from raftlog.partitions.addresses import canonical, parse_address
 from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapMember, BootstrapRecord
 from raftlog.partitions.controller.damaged_copy import lost_alone
-from raftlog.partitions.controller.machine import FEATURE_LEVEL_KNOWN
 from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import Node, Request
 from raftlog.partitions.node.opening import draw_uuid
 from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc import Answer, HandshakeRefused, Reason
+from raftlog.types import FEATURE_LEVEL_KNOWN
 
 _logger = logging.getLogger(__name__)
 JOIN = "control.join"

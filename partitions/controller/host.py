@@ -28,8 +28,6 @@ from raftlog.partitions.controller.introductions import Introductions
 from raftlog.partitions.controller.leader_duties import Leading
 from raftlog.partitions.controller.local_copy import LocalCopy
 from raftlog.partitions.controller.machine import (
-    FEATURE_LEVEL_KNOWN,
-    FEATURE_LEVEL_LEAST,
     Addresses,
     Command,
     ControllerState,
@@ -47,7 +45,7 @@ from raftlog.partitions.node import Node
 from raftlog.raft import Ready, ReplicaId, Role
 from raftlog.runtime.log.replica_directory import CONTROLLER
 from raftlog.runtime.replica.group import Group
-from raftlog.types import Index, NodeId, Term
+from raftlog.types import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, Index, NodeId, Term
 
 _logger = logging.getLogger(__name__)
 
@@ -269,8 +267,6 @@ class ControllerHost:
             while self.state.bootstrap is None:
                 await self._copy.reached(Index(self.state.applied_index + 1), NEVER)
             await self._register(addresses)
-        while self.state.feature_level < FEATURE_LEVEL_LEAST:  # the controller's leader raises it
-            await self._copy.reached(Index(self.state.applied_index + 1), NEVER)
         self._maybe_restore_record()
         await self._foreign_seeds.check()
         self.is_ready = True
@@ -341,7 +337,7 @@ class ControllerHost:
             identity.boot_epoch,
             self._node.settings.host_label,
             addresses,
-            1,
+            FEATURE_LEVEL_LEAST,
             FEATURE_LEVEL_KNOWN,
             replaces=replaces,
         )

@@ -16,7 +16,6 @@ from raftlog.errors import InvalidArgument, NoLeader, RaftlogError
 from raftlog.events import event
 from raftlog.partitions.controller.bootstrap_record import BootstrapFile
 from raftlog.partitions.controller.local_copy import LocalCopy
-from raftlog.partitions.controller.machine import FEATURE_LEVEL_LEAST, SetFeatureLevel
 from raftlog.partitions.controller.members import heir_of, next_change
 from raftlog.partitions.controller.proposals import CommandProposals
 from raftlog.partitions.controller.settings import MetadataSettings
@@ -115,9 +114,6 @@ class Leading:
         if state.bootstrap is None:
             await self._bootstrap()
             return
-        if state.feature_level < FEATURE_LEVEL_LEAST:
-            command = SetFeatureLevel(FEATURE_LEVEL_LEAST)
-            await self._proposals.submit(command, deadline_in(settings.attempt_ms), state.applied_index)
         change = next_change(group, state, settings.caught_up_entries, self._node.is_alive)
         heir = None if change is None else heir_of(group, change, self._node.identity.replica)
         if heir is not None:

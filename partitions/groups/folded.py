@@ -2,9 +2,8 @@
 
     next offset ≤ high watermark;   `latest` = what is on its way, or else what is folded
 
-Records of feature level 2 (`level_two`: offsets that only rise) and keyed records (`records`: the last one counts) may
-follow each other in one log. Whoever wrote a record with success puts it here instead of reading it back; what others
-appended meanwhile is read. Owned by a coordinator.
+The last record of a key counts (`records`). A record that was written here with success is put here instead of being
+read back; records that others appended meanwhile are read. Owned by a coordinator.
 """
 
 import asyncio
@@ -13,7 +12,6 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from raftlog.errors import FormatError, OffsetNotAvailable, UndecodableBatch
-from raftlog.partitions.groups.level_two import Watermark, watermarks_in
 from raftlog.partitions.groups.records import (
     GroupKey,
     GroupRecord,
@@ -25,7 +23,6 @@ from raftlog.partitions.groups.records import (
     Value,
     decode_key,
     decode_value,
-    is_keyed,
 )
 from raftlog.records import Record, read_records
 from raftlog.runtime.replica.group import Group
@@ -78,12 +75,7 @@ class Folded:
             for record in self._records(batch):
                 if record.offset < after:
                     continue
-                if record.key is not None and is_keyed(record.key):
-                    newest[record.key] = record.value
-                else:
-                    self._put_all(newest)
-                    for mark in watermarks_in(record.value):
-                        self._raise(mark, record.timestamp)
+                newest[record.key or b""] = record.value
                 after = Offset(record.offset + 1)
         self._put_all(newest)
         self.next_offset = after  # what could not be read half way is read again from its beginning
@@ -107,14 +99,6 @@ class Folded:
         for data, value in newest.items():
             key = decode_key(data)
             self._put(key, None if value is None else decode_value(key, value))
-        newest.clear()
-
-    def _raise(self, mark: Watermark, timestamp_ms: int) -> None:
-        offsets = self.offsets.setdefault(mark.group, {})
-        place = (mark.topic_id, mark.partition)
-        known = offsets.get(place)
-        if known is None or mark.offset > known.offset:
-            offsets[place] = OffsetRecord(mark.offset, -1, "", timestamp_ms)
 
     def _put(self, key: Key, value: Value | None) -> None:
         match key, value:

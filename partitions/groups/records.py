@@ -1,8 +1,7 @@
-"""Keys and values of the log `__consumer_offsets` from feature level 3 on; docs/FORMATS.md section 11 has the bytes.
+"""Keys and values of the log `__consumer_offsets`; docs/FORMATS.md section 11 has the bytes.
 
-A key names a kind and what it is about; a record without value (tombstone) ends what its key said. The events of
-feature level 2 (`level_two`) are keyed by the group's name, which never begins with a byte below 0x20; these keys
-begin with 0x00. Nothing read is trusted for its length. Written and folded by the coordinator.
+A key names a kind and what it is about; a record without value (tombstone) ends what its key said. Nothing read is
+trusted for its length. Written and folded by the coordinator.
 """
 
 from collections.abc import Mapping
@@ -110,11 +109,6 @@ def encode_key(key: Key) -> bytes:
             return _keyed(_OFFSET, [group, topic_id.bytes, partition])
         case InstanceKey(group, instance):
             return _keyed(_INSTANCE, [group, instance])
-
-
-def is_keyed(key: bytes | None) -> bool:
-    """Whether a record's key is one of these; otherwise the record is an event of feature level 2."""
-    return key is not None and key[:1] == b"\x00"
 
 
 def decode_key(data: bytes) -> Key:

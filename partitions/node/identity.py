@@ -40,7 +40,6 @@ _logger = logging.getLogger(__name__)
 
 KIND: Final = "node"
 """Kind of directory, as its meta file says."""
-_EARLIER_KIND: Final = "broker"
 START_FREE_MIB: Final = 64
 """So much room is enough for a start: files of the journal, and entries that are not in their segments yet."""
 _NOT_OURS: Final = ("lost+found",)
@@ -174,11 +173,6 @@ def _refuse_foreign(disk: Disk, path: str) -> None:
         return
     if not disk.is_directory(path):
         raise StorageError(f"the data directory {path} is a file; name a directory")
-    if _is_earlier_broker(disk, path):
-        raise FormatError(
-            f"{path} was written by an earlier version of raftlog, whose brokers this one does not read; start with an "
-            f"empty directory. What is in it can be copied: each {path}/TOPIC/PARTITION opens with raftlog.Log"
-        )
     if _has_meta(disk, path) or disk.exists(internal(path, IDENTITY)):
         return
     names = [name for name in disk.list_directory(path) if name not in (INTERNAL, *_NOT_OURS)]
@@ -186,14 +180,6 @@ def _refuse_foreign(disk: Disk, path: str) -> None:
         raise FormatError(
             f"{path} is not a raftlog data directory and is not empty (it holds {names[0]!r}); name an empty directory"
         )
-
-
-def _is_earlier_broker(disk: Disk, path: str) -> bool:
-    """Whether it is the directory of a broker from before clusters. What is wrong with any other one is said later."""
-    try:
-        return read_meta(disk, path, _EARLIER_KIND) is not None
-    except FormatError:
-        return False
 
 
 def _has_meta(disk: Disk, path: str) -> bool:

@@ -8,7 +8,6 @@ import raftlog
 from raftlog.errors import InvalidArgument, VersionConflict
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import (
-    FEATURE_LEVEL_KNOWN,
     AlterClusterConfig,
     ControllerState,
     SetFeatureLevel,
@@ -20,7 +19,7 @@ from raftlog.partitions.operations import cluster_settings
 from raftlog.partitions.operations.broker_reports import Telling
 from raftlog.partitions.operations.results import BrokerConfig, BrokerLevels, ClusterConfig, Levels
 from raftlog.partitions.results import BrokerDescription
-from raftlog.types import Index
+from raftlog.types import FEATURE_LEVEL_KNOWN, Index
 
 Brokers: TypeAlias = Callable[[Deadline], Awaitable[Sequence[BrokerDescription]]]
 

@@ -12,7 +12,7 @@ from raftlog.storage.disk import DirectoryLock, Disk, File
 from raftlog.storage.json_file import JsonFile, read_json_file, write_json
 
 INTERNAL = ".raftlog"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised when an older program could no longer read a directory."""
 FEATURE_LEVEL = 1
 """Raised when a program may write something that an older one does not know."""
@@ -128,8 +128,8 @@ def read_meta(disk: Disk, path: str, kind: str) -> JsonFile | None:
     if meta.format_version != FORMAT_VERSION or level > FEATURE_LEVEL:
         raise FormatError(
             f"{meta.path} says that the directory has format version {meta.format_version}, feature level {level}; "
-            f"this program reads format version {FORMAT_VERSION} up to feature level {FEATURE_LEVEL}: use the program "
-            "that wrote it, or a newer one"
+            f"this program reads format version {FORMAT_VERSION} up to feature level {FEATURE_LEVEL}: use the release "
+            "that wrote it, or start with an empty directory"
         )
     if meta.kind != kind:
         raise FormatError(f"{path} is the directory of a {meta.kind}, not of a {kind}")

@@ -1,4 +1,4 @@
-"""What coordinators keep and give up: instances, expiry, shorter logs, and offsets of release 0.1.0."""
+"""What coordinators keep and give up: instances, expiry, and shorter logs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -8,15 +8,12 @@ import pytest
 
 from raftlog.errors import FormatError, InvalidArgument, UnknownGroup
 from raftlog.partitions.groups.coordinator import Coordinator
-from raftlog.partitions.groups.records import is_keyed
 from raftlog.partitions.groups.service import OFFSETS_TOPIC
 from raftlog.partitions.results import ALL
 from raftlog.records import NewRecord, read_records
 from raftlog.runtime.rpc import Answer
-from raftlog.types import Offset, TopicPartition
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.brokers.members import G, Member, commit, committed, coordinator_node, soon
-from tests.groups.level_two_events import event_of
 from tests.waiting import until_told
 
 
@@ -178,28 +175,6 @@ async def records(brokers: Brokers) -> list[tuple[bytes | None, bytes | None]]:
     first, _ = await brokers[1].offsets(OFFSETS_TOPIC, 0, deadline=soon())
     found = await brokers[1].fetch(OFFSETS_TOPIC, 0, first, max_bytes=1 << 20, min_bytes=0, deadline=soon())
     return [(record.key, record.value) for batch in found.batches for record in read_records(batch)]
-
-
-async def test_offsets_that_release_0_1_0_wrote_are_read_and_stated_anew(brokers):
-    topic_id = str(brokers[1]._topics.find("t").row.topic_id)
-    await commit(brokers[1], {3: 1}, "other")  # makes the internal topic
-    for offset in (3, 9, 5):
-        event = event_of(G, {TopicPartition("t", 0): Offset(offset)}, {"t": topic_id})
-        partition = brokers[2]._topics.find(OFFSETS_TOPIC).partitions[0]
-        await (await partition.enqueue_records([NewRecord(event, G.encode())], ALL, soon()))
-    assert await committed(brokers[2]) == {("t", 0): 9}
-    assert await brokers[3].groups.names(deadline=soon()) == sorted([G, "other"])
-    for offset in range(1, 121):
-        await commit(brokers[1], {1: offset, 2: offset, 3: offset})
-    await until_told(lambda: made_shorter(brokers))
-    assert all(key is not None and is_keyed(key) for key, _ in await records(brokers))
-    expected = {("t", 0): 9, ("t", 1): 120, ("t", 2): 120, ("t", 3): 120}
-    assert await committed(brokers[3]) == expected
-    await commit(brokers[3], {0: 7})
-    assert await committed(brokers[1]) == expected
-    await brokers.stop(await coordinator_node(brokers))
-    survivor = next(iter(brokers.running.values()))
-    assert await committed(survivor) == expected
 
 
 async def test_figures_of_groups_are_bounded(brokers):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from raftlog.storage.directory import FORMAT_VERSION
 from tests.controller.brokers import brokers
 from tests.layouts import table_after
 
@@ -22,7 +23,7 @@ async def test_the_files_of_a_node_are_those_described(tmp_path: Path) -> None:
             body = json.loads(text)
             stated = body.pop("crc32c")
             assert stated == crc32c(json.dumps(body, sort_keys=True).encode())
-            assert (body["format"], body["kind"]) == (1, name)
+            assert (body["format"], body["kind"]) == (FORMAT_VERSION, name)
             described = [cells[0].strip("`") for cells in table_after(f"file: {name}")]
             assert list(body) == [*ENVELOPE, *described]
 

@@ -4,6 +4,7 @@ import asyncio
 
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.settings import BrokerSettings
+from raftlog.types import FEATURE_LEVEL_KNOWN
 
 
 async def test_the_first_command_brings_the_level_that_later_ones_are_held_to(tmp_path):
@@ -12,6 +13,6 @@ async def test_the_first_command_brings_the_level_that_later_ones_are_held_to(tm
     try:
         async with asyncio.timeout(30):
             await broker.start("127.0.0.1:1")
-        assert broker.metadata.state.feature_level == 3
+        assert broker.metadata.state.feature_level == FEATURE_LEVEL_KNOWN
     finally:
         await broker.close()

@@ -26,7 +26,6 @@ from raftlog.partitions.groups.records import (
     decode_value,
     encode_key,
     encode_value,
-    is_keyed,
 )
 from raftlog.types import Offset
 
@@ -59,7 +58,6 @@ PAIRS = st.one_of(
 @given(KEYS)
 def test_keys_come_back(key: Key) -> None:
     data = encode_key(key)
-    assert is_keyed(data)
     assert decode_key(data) == key
     assert type(decode_key(data)) is type(key)
 
@@ -75,12 +73,6 @@ def test_values_come_back(pair: tuple[Key, Value]) -> None:
 @given(KEYS, KEYS)
 def test_different_keys_have_different_bytes(one: Key, other: Key) -> None:
     assert (encode_key(one) == encode_key(other)) == (one == other and type(one) is type(other))
-
-
-def test_events_of_feature_level_2_are_told_apart() -> None:
-    assert not is_keyed(b"group")
-    assert not is_keyed(None)
-    assert not is_keyed(b"")
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,7 @@ from raftlog.partitions.groups.writer import GroupLogWriter
 from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.records import NewRecord, build_batch, read_header, read_records
 from raftlog.runtime.replica.group import Group
-from raftlog.types import Offset, Term, TopicPartition
-from tests.groups.level_two_events import event_of
+from raftlog.types import Offset, Term
 from tests.undecodable import SMALL
 
 TOPIC = UUID(int=7)
@@ -160,8 +159,7 @@ async def test_in_another_term_nothing_is_appended(desk: Desk) -> None:
 async def test_what_others_appended_is_read(desk: Desk) -> None:
     done = desk.writer.write([entry(5)])
     await turn()
-    event = event_of("g", {TopicPartition("t", 3): Offset(4)}, {"t": str(TOPIC)})
-    desk.log.by_others(NewRecord(event, b"g"))
+    desk.log.by_others(keyed(key(3), OffsetRecord(Offset(4), -1, "", NOW_MS)))
     desk.log.commit()
     await done
     assert committed(desk) == {0: 5, 3: 4}
@@ -226,16 +224,14 @@ def keyed(key: OffsetKey | GroupKey | InstanceKey, value: Any) -> NewRecord:
     return NewRecord(None if value is None else encode_value(value), encode_key(key))
 
 
-async def test_records_of_both_levels_are_folded_in_any_order(desk: Desk) -> None:
-    event = NewRecord(event_of("g", {TopicPartition("t", 0): Offset(6)}, {"t": str(TOPIC)}), b"g", NOW_MS)
-    lower = keyed(key(), OffsetRecord(Offset(3), 2, "said", NOW_MS))
-    desk.log.by_others(event, lower, event._replace(value=event.value))
+async def test_the_last_record_of_a_key_counts(desk: Desk) -> None:
+    desk.log.by_others(*(keyed(key(), OffsetRecord(Offset(number), -1, "", NOW_MS)) for number in (6, 3)))
     desk.log.by_others(keyed(InstanceKey("g", "i"), {"x": 1}), keyed(InstanceKey("g", "j"), {}))
     desk.log.by_others(keyed(key(1), OffsetRecord(Offset(4), -1, "", NOW_MS)), keyed(key(1), None))
     desk.log.by_others(keyed(InstanceKey("g", "j"), None))
     while desk.folded.next_offset < desk.log.high_watermark:
         desk.read_on()
-    assert committed(desk) == {0: 6}  # an event raises, also behind a keyed record
+    assert committed(desk) == {0: 3}
     assert desk.folded.instances == {("g", "i"): {"x": 1}}
     assert desk.folded.names() == {"g"}
 

@@ -10,7 +10,9 @@ import pytest
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.errors import DirectoryLocked, FormatError, InvalidArgument, StorageError
 from raftlog.partitions.node.identity import NodeDirectory
+from raftlog.runtime.log import sealed_file
 from raftlog.runtime.log.sealed_file import read_sealed, submit_sealed, write_sealed
+from raftlog.storage import directory
 from raftlog.storage.directory import internal, make_directory, write_meta
 from raftlog.types import NodeId
 
@@ -182,10 +184,17 @@ def test_a_sealed_file_of_another_kind_is_refused(disk: SimulatedDisk) -> None:
         read_sealed(disk, SEALED, "word")
 
 
-def test_the_directory_of_an_earlier_broker_is_refused_with_what_to_do(disk: SimulatedDisk) -> None:
-    make_directory(disk, internal(PATH))
-    write_meta(disk, PATH, "broker", {"node_id": 1})
-    before = disk.list_directory(internal(PATH))
-    with pytest.raises(FormatError, match=r"earlier version.*empty directory.*raftlog\.Log"):
+@pytest.mark.parametrize("has_meta", [True, False], ids=["meta", "meta lost"])
+def test_the_directory_of_an_earlier_format_is_refused_and_stays_as_it_is(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch, has_meta: bool
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(directory, "FORMAT_VERSION", 1)
+        earlier.setattr(sealed_file, "FORMAT_VERSION", 1)
+        opened(disk).close()
+    if not has_meta:
+        disk.unlink(internal(PATH, "meta"))
+    before = disk.snapshot()
+    with pytest.raises(FormatError, match=r"format version 1.*reads.* version 2.*empty directory"):
         opened(disk)
-    assert disk.list_directory(internal(PATH)) == before
+    assert {name: data for name, data in disk.snapshot().items() if data} == {n: d for n, d in before.items() if d}

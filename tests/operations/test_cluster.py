@@ -54,17 +54,17 @@ async def test_a_dry_run_changes_nothing(three: Brokers) -> None:
 async def test_an_upgrade_is_finished_when_all_know_the_level(three: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a release that knows one level more; brokers that do not know it keep the level where it is."""
     levels = await three[3].operations.levels(deadline=soon())
-    assert (levels.feature_level, levels.highest_known_by_all, len(levels.brokers)) == (3, 3, 3)
+    assert (levels.feature_level, levels.highest_known_by_all, len(levels.brokers)) == (1, 1, 3)
     for module in (broker_rules, cluster, host):
-        monkeypatch.setattr(module, "FEATURE_LEVEL_KNOWN", 4)
-    with pytest.raises(InvalidArgument, match=r"the brokers \[1, 2, 3\] do not know feature level 4"):
+        monkeypatch.setattr(module, "FEATURE_LEVEL_KNOWN", 2)
+    with pytest.raises(InvalidArgument, match=r"the brokers \[1, 2, 3\] do not know feature level 2"):
         await three[2].operations.finish_upgrade(deadline=soon())
     with pytest.raises(InvalidArgument, match=r"not known to the brokers \[1, 2, 3\]"):
-        await three[2].metadata.submit(SetFeatureLevel(4), soon())
+        await three[2].metadata.submit(SetFeatureLevel(2), soon())
     for number in (1, 2, 3):
         await three.stop(number)
         await three.start(number)
     levels = await three[3].operations.levels(deadline=soon())
-    assert (levels.feature_level, levels.highest_known_by_all) == (3, 4)
-    assert await three[2].operations.finish_upgrade(deadline=soon()) == 4
-    assert await three[3].operations.finish_upgrade(deadline=soon()) == 4
+    assert (levels.feature_level, levels.highest_known_by_all) == (1, 2)
+    assert await three[2].operations.finish_upgrade(deadline=soon()) == 2
+    assert await three[3].operations.finish_upgrade(deadline=soon()) == 2

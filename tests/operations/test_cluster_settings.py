@@ -50,7 +50,7 @@ def test_what_a_setting_cannot_be(name: str, value: object, said: str) -> None:
 
 
 def test_what_this_release_cannot_use_counts_as_the_default() -> None:
-    scribe = cluster(level=3)
+    scribe = cluster()
     defaults = current(scribe.state)
     assert (defaults.balancer_mode, defaults.repair_after_ms, defaults.catch_up_bytes_per_s) == (
         "continuous",

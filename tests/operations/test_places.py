@@ -28,14 +28,14 @@ def failures(scribe: Scribe, node: int) -> list[str]:
     ],
 )
 def test_as_many_hosts_as_replicas_have_to_be_left(brokers: int, draining: tuple[int, ...], failed: list[str]) -> None:
-    scribe = cluster(brokers, level=3)
+    scribe = cluster(brokers)
     scribe.tell(create("t", 1, (1, 2, 3), (2, 3, 1)))
     drain(scribe, *draining)
     assert failures(scribe, 1) == failed
 
 
 def test_a_broker_in_maintenance_keeps_what_it_has_and_is_no_place_for_more() -> None:
-    scribe = cluster(4, level=3)
+    scribe = cluster(4)
     scribe.tell(create("t", 1, (1, 2, 3)))
     scribe.tell(create("u", 2, (1, 2, 4)))
     scribe.tell(SetMaintenance(NodeId(4), disk(4), True))
@@ -44,7 +44,7 @@ def test_a_broker_in_maintenance_keeps_what_it_has_and_is_no_place_for_more() ->
 
 
 def test_it_is_said_what_is_missing_and_what_to_do() -> None:
-    scribe = cluster(3, level=3)
+    scribe = cluster(3)
     scribe.tell(create("t", 1, (1, 2, 3)))
     drain(scribe, 1)
     found = allocation_failures(scribe.state, scribe.state.groups_of(replica(1)))

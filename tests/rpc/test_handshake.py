@@ -33,7 +33,7 @@ from raftlog.runtime.rpc.handshake import (
 from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
 from raftlog.runtime.rpc.packing import pack_flat, unpack_flat
 from raftlog.runtime.transport import ProcessBeat
-from raftlog.types import NodeId
+from raftlog.types import FEATURE_LEVEL_KNOWN, NodeId
 
 DISK, OTHER_DISK = uuid.UUID(int=1), uuid.UUID(int=2)
 LIFE, OTHER_LIFE = b"life one", b"life two"
@@ -94,12 +94,12 @@ def test_another_version_is_refused_before_any_proof() -> None:
     assert judge_version(US, THEM) is None
 
 
-def test_the_first_version_can_still_be_refused_in_words() -> None:
-    fields = unpack_flat(pack_hello(THEM), 99)[:11]
-    hello = decode_hello(pack_flat([1, *fields[1:]]))
+@pytest.mark.parametrize(("version", "fields"), [(1, 11), (2, 13)])
+def test_earlier_versions_can_still_be_refused_in_words(version: int, fields: int) -> None:
+    hello = decode_hello(pack_flat([version, *unpack_flat(pack_hello(THEM), 99)[1:fields]]))
     refusal = judge_version(US, hello)
     assert refusal is not None
-    assert "version 1" in refusal.message
+    assert f"version {version}" in refusal.message
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_the_first_version_can_still_be_refused_in_words() -> None:
         (THEM, KnownPeer(boot_epoch=6, journal_sequence=100, life=OTHER_LIFE)),
         (THEM, KnownPeer(boot_epoch=7, journal_sequence=100)),
         (them(feature_level_min=1, feature_level_max=5), KnownPeer()),
-        (them(feature_level_min=3, feature_level_max=5), KnownPeer()),
+        (them(feature_level_min=FEATURE_LEVEL_KNOWN, feature_level_max=5), KnownPeer()),
         (them(feature_level_min=0, feature_level_max=1), KnownPeer()),
     ],
     ids=[
@@ -330,4 +330,4 @@ def test_memory_is_bounded_and_forgets_the_longest_unheard() -> None:
 
 
 def test_our_version_is_the_one_of_the_documents() -> None:
-    assert PROTOCOL_VERSION == 2
+    assert PROTOCOL_VERSION == 3

@@ -84,7 +84,7 @@ def test_the_handshake() -> None:
         5,
         b"host",
         1,
-        3,
+        1,
         b"",
         bytes(NONCE_SIZE),
     ]

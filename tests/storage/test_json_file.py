@@ -114,12 +114,12 @@ def test_another_version_is_refused_only_when_it_was_meant(tmp_path: Path) -> No
     path = str(tmp_path / "thing")
     write_sealed(DISK, path, "thing", {"name": "x"})
     content = Path(path).read_bytes()
-    Path(path).write_bytes(content.replace(b'"format": 1', b'"format": 3'))
+    Path(path).write_bytes(content.replace(b'"format": 2', b'"format": 3'))
     with pytest.raises(SmallFileDamaged, match="its checksum does not match"):
         read_sealed(DISK, path, "thing")
     Path(path).write_bytes(write_json({"format": 3, "kind": "thing", "name": "x"}))
     with pytest.raises(
-        FormatError, match="has format version 3; this program reads version 1: use the program"
+        FormatError, match="has format version 3; this program reads version 2: use the release"
     ) as refused:
         read_sealed(DISK, path, "thing")
     assert not isinstance(refused.value, SmallFileDamaged)

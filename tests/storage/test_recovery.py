@@ -295,13 +295,16 @@ def test_a_damaged_meta_file_without_an_entry_is_refused_and_nothing_is_changed(
     assert {name: data for name, data in f.disk.snapshot().items() if data} == {n: d for n, d in before.items() if d}
 
 
-def test_a_directory_of_another_version_is_refused_with_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_directory_of_another_version_is_refused_with_both_versions(
+    monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
     f = Fixture()
     f.log.close()
-    with monkeypatch.context() as newer:
-        newer.setattr(directory, "FORMAT_VERSION", 2)
+    with monkeypatch.context() as other:
+        other.setattr(directory, "FORMAT_VERSION", version)
         directory.write_meta(f.disk, PATH, directory.LONE_LOG, {})
-    with pytest.raises(FormatError, match=r"format version 2.*reads format version 1"):
+    with pytest.raises(FormatError, match=rf"format version {version}.*reads format version 2"):
         f.open()
 
 

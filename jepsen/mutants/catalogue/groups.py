@@ -172,13 +172,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (*_WRITER, *_COORDINATORS),
     ),
     _groups(
-        "watermark-falls-when-read",
-        "folded:Folded._raise",
-        "if known is None or mark.offset > known.offset:",
-        "if True:",
-        ("tests/groups/test_level_two.py", "tests/groups/test_writer.py", *_COORDINATORS),
-    ),
-    _groups(
         "what-was-trimmed-stays-folded",
         "folded:Folded._begin_at",
         "self.offsets.clear()",

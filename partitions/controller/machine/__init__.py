@@ -26,8 +26,6 @@ from raftlog.partitions.controller.machine.commands import (
 from raftlog.partitions.controller.machine.naming import GroupName, controller_group_id
 from raftlog.partitions.controller.machine.placement import PlacementCandidate, place
 from raftlog.partitions.controller.machine.request import (
-    FEATURE_LEVEL_KNOWN,
-    FEATURE_LEVEL_LEAST,
     CommandRequest,
     check_level,
     decode_request,
@@ -42,8 +40,6 @@ from raftlog.partitions.controller.machine.state import CommandAnswer, Controlle
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.controller.machine"
 
 __all__ = [
-    "FEATURE_LEVEL_KNOWN",
-    "FEATURE_LEVEL_LEAST",
     "Addresses",
     "AllocateProducerIds",
     "AlterClusterConfig",

@@ -14,7 +14,7 @@ from raftlog.errors import (
     UnknownBroker,
     VersionConflict,
 )
-from raftlog.partitions.controller.machine.cluster import LEVEL_OF_OPERATIONS, ClusterState
+from raftlog.partitions.controller.machine.cluster import ClusterState
 from raftlog.partitions.controller.machine.commands import (
     AllocateProducerIds,
     Bootstrap,
@@ -23,11 +23,10 @@ from raftlog.partitions.controller.machine.commands import (
     SetFeatureLevel,
     UpdateBroker,
 )
-from raftlog.partitions.controller.machine.request import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, KINDS
 from raftlog.partitions.controller.machine.rows import RegisteredBroker
 from raftlog.partitions.controller.machine.schema import NUMBER_MAX
 from raftlog.raft import ReplicaId
-from raftlog.types import Index
+from raftlog.types import FEATURE_LEVEL_KNOWN, Index
 
 
 def bootstrap(cluster: ClusterState, command: Bootstrap, index: Index) -> int:
@@ -36,8 +35,6 @@ def bootstrap(cluster: ClusterState, command: Bootstrap, index: Index) -> int:
         raise InvalidArgument(
             f"the cluster {cluster.bootstrap.cluster_id} exists already; it cannot become {command.cluster_id}"
         )
-    if command.feature_level < KINDS[Bootstrap].feature_level:
-        raise InvalidArgument(f"feature level {command.feature_level} has no controller; a cluster needs one that has")
     if cluster.bootstrap is None:
         _check_level_is_known(command.feature_level)
         cluster.bootstrap, cluster.feature_level = command, command.feature_level
@@ -52,7 +49,7 @@ def register(cluster: ClusterState, command: RegisterBroker, index: Index) -> in
     _check_levels(cluster, command)
     before = cluster.brokers.get(command.node_id)
     known = before if before is not None and before.disk_uuid == command.disk_uuid else None
-    after = _registered(command, before if cluster.feature_level >= LEVEL_OF_OPERATIONS else known, index)
+    after = _registered(command, before, index)
     if known is not None:
         _check_epoch(known, after)
         if replace(after, version=known.version) == known:
@@ -152,10 +149,9 @@ def update(cluster: ClusterState, command: UpdateBroker, index: Index) -> int:
 
 
 def remove(cluster: ClusterState, command: RemoveBroker, index: Index) -> int:
-    """The broker or absent seed goes, and its disk is retired.
+    """Remove the broker or absent seed, and retire its disk.
 
-    From feature level 3 on a broker that is there has to be draining: whoever says that it stays after all is heard,
-    though it became empty meanwhile.
+    A registered broker has to be draining: an operator may have ordered meanwhile that it stays, though it is empty.
     """
     if cluster.disk_of(command.node_id) != command.disk_uuid:
         raise UnknownBroker(f"there is no broker {command.node_id} with the disk {command.disk_uuid}")
@@ -163,7 +159,7 @@ def remove(cluster: ClusterState, command: RemoveBroker, index: Index) -> int:
     if count:
         raise ChangeRefused(f"broker {command.node_id} still has {count} replicas: move them to others first")
     broker = cluster.brokers.get(command.node_id)
-    if cluster.feature_level >= LEVEL_OF_OPERATIONS and broker is not None and not broker.is_draining:
+    if broker is not None and not broker.is_draining:
         raise ChangeRefused(f"broker {command.node_id} is not draining: decommission it first")
     cluster.retire(command.disk_uuid, command.node_id, index)
     if command.node_id in cluster.maintenance:
@@ -187,14 +183,12 @@ def allocate_producer_ids(cluster: ClusterState, command: AllocateProducerIds, i
 
 
 def set_feature_level(cluster: ClusterState, command: SetFeatureLevel, index: Index) -> int:
-    """The level rises when every broker knows the new one. Levels that every broker of this release knows need no such
-    proof: a row with less is that of a broker which has to be restarted with this release before it can come back."""
+    """Raise the level once every broker knows the new one."""
     if command.level < cluster.feature_level:
         raise InvalidArgument(f"the feature level is {cluster.feature_level}; it cannot fall to {command.level}")
     if command.level == cluster.feature_level:
         return index
-    if command.level > FEATURE_LEVEL_LEAST:
-        _check_all_know(cluster, command.level)
+    _check_all_know(cluster, command.level)
     _check_level_is_known(command.level)
     cluster.feature_level = command.level
     return index

@@ -13,7 +13,7 @@ the group's own log.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import UnknownBroker, UnknownPartition, UnknownTopic
@@ -33,9 +33,6 @@ from raftlog.partitions.controller.machine.rows import (
 from raftlog.partitions.controller.machine.table import Table
 from raftlog.raft import ReplicaId
 from raftlog.types import Index, NodeId
-
-LEVEL_OF_OPERATIONS: Final = 3
-"""From this feature level on a cluster has maintenance and settings of its own."""
 
 
 class ReplicaLoad(NamedTuple):
@@ -72,9 +69,17 @@ class ClusterState:
         self._leader_counts: Counter[ReplicaId] = Counter()
 
     def tables(self) -> tuple[Table[Any, Any], ...]:
-        """All that the feature level has, in the order of a snapshot."""
-        newer = (self.maintenance, self.settings) if self.feature_level >= LEVEL_OF_OPERATIONS else ()
-        return (self.brokers, self.retired, self.topics, self.moved, self.deleted, *newer, self.answered)
+        """In the order of a snapshot."""
+        return (
+            self.brokers,
+            self.retired,
+            self.topics,
+            self.moved,
+            self.deleted,
+            self.maintenance,
+            self.settings,
+            self.answered,
+        )
 
     # brokers
 

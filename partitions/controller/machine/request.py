@@ -6,7 +6,7 @@ for as long as its outcome is not known.
 
     basis_index < index of every entry that holds the request
 
-Decoding an unknown kind or version is a `FormatError`: a replica that meets one in its log stops, for skipping it
+Decoding an unknown kind or field is a `FormatError`: a replica that meets one in its log stops, for skipping it
 would make its state another one. Pure; called by whoever proposes, and by the replicas when they apply.
 """
 
@@ -32,41 +32,34 @@ from raftlog.partitions.controller.machine.commands import (
     check_configs,
 )
 from raftlog.partitions.controller.machine.schema import NUMBER_MAX, PARTITIONS_MAX, UUID_BYTES, pack, unpack
-from raftlog.types import Buffer, Index
+from raftlog.types import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, Buffer, Index
 
 REQUEST_FORMAT: Final = 1
-FEATURE_LEVEL_KNOWN: Final = 3
-"""The highest feature level whose commands this program can apply."""
-FEATURE_LEVEL_LEAST: Final = 3
-"""The lowest one at which brokers of this release run. The controller's leader raises a cluster whose log says less,
-and waits for no broker: one that knows less cannot connect to the others (docs/UPGRADE.md)."""
 
 
 class CommandKind(NamedTuple):
-    """How a command is told from others. Numbers are never reused; a changed command gets another version."""
+    """Number of a command, never reused, and the feature level of the cluster from which on it may be applied."""
 
     number: int
-    version: int
-    feature_level: int
-    """The cluster's level from which on it may be applied."""
+    feature_level: int = FEATURE_LEVEL_LEAST
 
 
 KINDS: Final[Mapping[type[Command], CommandKind]] = {
-    Bootstrap: CommandKind(1, 1, 2),
-    RegisterBroker: CommandKind(2, 1, 2),
-    UpdateBroker: CommandKind(3, 1, 2),
-    RemoveBroker: CommandKind(4, 1, 2),
-    CreateTopic: CommandKind(5, 1, 2),
-    DeleteTopic: CommandKind(6, 1, 2),
-    AlterTopicConfigs: CommandKind(7, 1, 2),
-    SetAssignment: CommandKind(8, 1, 2),
-    AllocateProducerIds: CommandKind(9, 1, 2),
-    SetFeatureLevel: CommandKind(10, 1, 2),
-    SetMaintenance: CommandKind(11, 1, 3),
-    AlterClusterConfig: CommandKind(12, 1, 3),
+    Bootstrap: CommandKind(1),
+    RegisterBroker: CommandKind(2),
+    UpdateBroker: CommandKind(3),
+    RemoveBroker: CommandKind(4),
+    CreateTopic: CommandKind(5),
+    DeleteTopic: CommandKind(6),
+    AlterTopicConfigs: CommandKind(7),
+    SetAssignment: CommandKind(8),
+    AllocateProducerIds: CommandKind(9),
+    SetFeatureLevel: CommandKind(10),
+    SetMaintenance: CommandKind(11),
+    AlterClusterConfig: CommandKind(12),
 }
-_BY_NUMBER: Final = {kind.number: (command, kind) for command, kind in KINDS.items()}
-_ENVELOPE: Final = (int, int, int, bytes, int, list)
+_BY_NUMBER: Final = {kind.number: command for command, kind in KINDS.items()}
+_ENVELOPE: Final = (int, int, bytes, int, list)
 
 
 class CommandRequest(NamedTuple):
@@ -93,9 +86,8 @@ def check_level(command: Command, level: int) -> None:
 def encode_request(request: CommandRequest) -> bytes:
     """The bytes to propose; raises `InvalidArgument` for topic settings that this release does not know."""
     _check_proposable(request.command)
-    kind = KINDS[type(request.command)]
-    head = [REQUEST_FORMAT, kind.number, kind.version, request.request_id.bytes, request.basis_index]
-    return pack([*head, request.command.packed()])
+    number = KINDS[type(request.command)].number
+    return pack([REQUEST_FORMAT, number, request.request_id.bytes, request.basis_index, request.command.packed()])
 
 
 def decode_request(body: Buffer) -> CommandRequest:
@@ -106,23 +98,18 @@ def decode_request(body: Buffer) -> CommandRequest:
         raise FormatError(f"a request of format {parts[0]}; this program reads format {REQUEST_FORMAT}")
     if not is_list or tuple(map(type, parts)) != _ENVELOPE:
         raise FormatError(f"a request to the controller is not a list of {len(_ENVELOPE)} fields of the right types")
-    _, number, version, request_id, basis_index, fields = parts
+    _, number, request_id, basis_index, fields = parts
     if len(request_id) != UUID_BYTES or not 0 <= basis_index <= NUMBER_MAX:
         raise FormatError(f"a request with an id of {len(request_id)} bytes and basis {basis_index}")
-    return CommandRequest(UUID(bytes=request_id), Index(basis_index), _decode_command(number, version, fields))
+    return CommandRequest(UUID(bytes=request_id), Index(basis_index), _decode_command(number, fields))
 
 
-def _decode_command(number: int, version: int, fields: Any) -> Command:
-    known = _BY_NUMBER.get(number)
-    if known is None:
+def _decode_command(number: int, fields: Any) -> Command:
+    command = _BY_NUMBER.get(number)
+    if command is None:
         raise FormatError(
             f"command {number} is not known to this program, which knows 1 to {max(_BY_NUMBER)} "
             f"and feature level {FEATURE_LEVEL_KNOWN}: run a newer release"
-        )
-    command, kind = known
-    if version != kind.version:
-        raise FormatError(
-            f"{command.__name__} of version {version}; this program reads version {kind.version}: run a newer release"
         )
     return command.unpacked(fields)
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from raftlog.errors import FormatError
 from raftlog.partitions.controller.machine.commands import Bootstrap
-from raftlog.partitions.controller.machine.request import FEATURE_LEVEL_KNOWN
 from raftlog.partitions.controller.machine.rows import (
     AnsweredRequest,
     BrokerMaintenance,
@@ -29,7 +28,7 @@ from raftlog.partitions.controller.machine.rows import (
 from raftlog.partitions.controller.machine.schema import NUMBER_MAX, SchemaRecord, pack, unpack
 from raftlog.partitions.controller.machine.state import ControllerState
 from raftlog.partitions.controller.machine.table import Table
-from raftlog.types import Index
+from raftlog.types import FEATURE_LEVEL_KNOWN, Index
 
 PAYLOAD_VERSION: Final = 1
 SUBJECT_CONTROLLER: Final = 1

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from raftlog.errors import FormatError
+from raftlog.storage.directory import FORMAT_VERSION
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.json_file import JsonFile, read_json_file, write_json
 
-FORMAT_VERSION: Final = 1
-"""Raised when an older program could no longer read such a file."""
 _NEW: Final = ".new"
 
 
@@ -70,7 +69,7 @@ def read_sealed(disk: Disk, path: str, kind: str) -> JsonFile | None:
     if found.format_version != FORMAT_VERSION:
         raise FormatError(
             f"{path} has format version {found.format_version}; this program reads version {FORMAT_VERSION}: use the "
-            "program that wrote it, or a newer one"
+            "release that wrote it, or start with an empty directory"
         )
     if found.kind != kind:
         raise FormatError(f"{path} holds {found.kind!r}, and not {kind!r}")

@@ -28,9 +28,9 @@ from uuid import UUID
 from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.runtime.rpc.frame import FrameKind, encode_frame
 from raftlog.runtime.rpc.packing import pack_flat, unpack_flat
-from raftlog.types import Buffer, NodeId
+from raftlog.types import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, Buffer, NodeId
 
-PROTOCOL_VERSION: Final = 2
+PROTOCOL_VERSION: Final = 3
 TEXT_BYTES_MAX: Final = 255
 """Of a cluster id, a host label or an address."""
 REFUSAL_BYTES_MAX: Final = 1024
@@ -64,8 +64,8 @@ class PeerIdentity(NamedTuple):
     boot_epoch: int
     journal_sequence: int
     host_label: str
-    feature_level_min: int = 1
-    feature_level_max: int = 3
+    feature_level_min: int = FEATURE_LEVEL_LEAST
+    feature_level_max: int = FEATURE_LEVEL_KNOWN
     rpc_address: str = ""
     """HOST:PORT at which others reach the process; empty while it is not known, or when it does not listen."""
 
@@ -321,15 +321,14 @@ _HELLO_TYPES: Final[tuple[_Types, ...]] = (
     _BYTES,
     _BYTES,
 )
-_FIRST_VERSION: Final = 1
-_FIRST_FIELDS: Final = 11
-"""Fields of a HELLO of version 1, the least that any version has."""
+_FIELDS_LEAST: Final = 11
+"""Fields of a HELLO of version 1, which is read to be refused."""
 
 
 def decode_hello(body: Buffer) -> Hello:
     """Raises `BadFrame`. A later version may add fields behind these; this one ignores them."""
     fields = unpack_flat(body, 2 * len(_HELLO_TYPES))
-    if len(fields) == _FIRST_FIELDS and fields[0] == _FIRST_VERSION:
+    if len(fields) == _FIELDS_LEAST and fields[0] != PROTOCOL_VERSION:
         fields += [b"", bytes(NONCE_SIZE)]
     if len(fields) < len(_HELLO_TYPES):
         raise BadFrame(f"an introduction of {len(fields)} fields; {len(_HELLO_TYPES)} are needed")

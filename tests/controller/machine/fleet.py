@@ -35,8 +35,7 @@ def replica(node: int, disk_number: int | None = None) -> ReplicaId:
 
 
 SEEDS = (replica(1), replica(2), replica(3))
-BOOTSTRAP = Bootstrap(CLUSTER_ID, SEEDS, 2, 1_000)
-BOOTSTRAP_3 = Bootstrap(CLUSTER_ID, SEEDS, 3, 1_000)
+BOOTSTRAP = Bootstrap(CLUSTER_ID, SEEDS, 1, 1_000)
 
 
 def register(
@@ -46,7 +45,7 @@ def register(
     *,
     host: str | None = None,
     port: int = 9000,
-    levels: tuple[int, int] = (1, 3),
+    levels: tuple[int, int] = (1, 1),
     draining: bool | None = None,
     replaces: int | None = None,
 ) -> RegisterBroker:
@@ -115,10 +114,10 @@ def contents(state: ControllerState) -> object:
     )
 
 
-def cluster(brokers: int = 5, level: int = 2) -> Scribe:
+def cluster(brokers: int = 5) -> Scribe:
     """Bootstrapped, and the first brokers registered."""
     scribe = Scribe()
-    scribe.tell(BOOTSTRAP_3 if level == 3 else BOOTSTRAP)
+    scribe.tell(BOOTSTRAP)
     for node in range(1, brokers + 1):
         scribe.tell(register(node))
     return scribe

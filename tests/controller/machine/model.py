@@ -7,7 +7,6 @@ import copy
 from typing import Any
 
 from raftlog.partitions.controller.machine import (
-    FEATURE_LEVEL_LEAST,
     AllocateProducerIds,
     AlterClusterConfig,
     AlterTopicConfigs,
@@ -131,8 +130,8 @@ class Model:
         levels = (command.feature_level_min, command.feature_level_max)
         told = {"epoch": command.boot_epoch, "rest": (command.host, command.addresses, levels), "levels": levels}
         old = brokers.get(node) if owner == disk else None
-        heir_of = brokers.get(node) if self.data["level"] == 3 else old
-        draining = bool(heir_of and heir_of["draining"]) if command.is_draining is None else command.is_draining
+        before = brokers.get(node)
+        draining = bool(before and before["draining"]) if command.is_draining is None else command.is_draining
         if old is not None:
             refuse(told["epoch"] < old["epoch"], "IdentityRefused")
             refuse(told["epoch"] == old["epoch"] and told["rest"] != old["rest"], "IdentityRefused")
@@ -155,9 +154,6 @@ class Model:
         refuse(level < self.data["level"], "InvalidArgument")
         if level == self.data["level"]:
             return
-        if level <= FEATURE_LEVEL_LEAST:
-            self.data["level"] = level
-            return
         brokers = self.data["brokers"]
         refuse(
             any(not low <= level <= high for low, high in (each["levels"] for each in brokers.values())),
@@ -169,7 +165,6 @@ class Model:
         self.data["level"] = level
 
     def _maintain(self, command: SetMaintenance, index: int) -> int:
-        refuse(self.data["level"] < 3, "InvalidArgument")
         self._broker(command)
         rows, node = self.data["maintenance"], command.node_id
         is_on, version = rows.get(node, (False, 0))
@@ -190,7 +185,6 @@ class Model:
         return index
 
     def _alter_cluster(self, command: AlterClusterConfig, index: int) -> int:
-        refuse(self.data["level"] < 3, "InvalidArgument")
         configs, version = self.data["settings"]
         refuse(command.expected_version not in (None, version), "VersionConflict")
         after = {name: value for name, value in configs.items() if name not in command.unset}
@@ -211,7 +205,7 @@ class Model:
         mine = (command.node_id, command.disk_uuid)
         refuse(any(mine in group for topic in self.data["topics"].values() for group in topic["now"]), "ChangeRefused")
         there = self.data["brokers"].get(command.node_id)
-        refuse(self.data["level"] == 3 and there is not None and not there["draining"], "ChangeRefused")
+        refuse(there is not None and not there["draining"], "ChangeRefused")
         self.data["brokers"].pop(command.node_id, None)
         self.data["maintenance"].pop(command.node_id, None)
         self.data["retired"][command.disk_uuid] = command.node_id

@@ -69,7 +69,7 @@ def registrations(draw: st.DrawFn) -> RegisterBroker:
         draw(st.integers(1, 4)),
         host=draw(st.sampled_from([f"host-{node}", "host-1"])),
         port=draw(st.sampled_from([9000, 9100])),
-        levels=draw(st.sampled_from([(1, 3), (1, 3), (2, 3), (1, 2), (4, 4)])),
+        levels=draw(st.sampled_from([(1, 2), (1, 2), (1, 1), (2, 2), (3, 3)])),
         draining=draw(st.sampled_from([None, None, True, False])),
         replaces=draw(st.one_of(st.none(), disks.filter(lambda other: other != number))),
     )
@@ -107,12 +107,11 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(lambda who, *what: UpdateBroker(*who, *what), identities, st.booleans(), optional_versions),
     identities.map(lambda who: RemoveBroker(*who)),
     st.builds(lambda who, *what: AllocateProducerIds(*who, *what), identities, st.integers(1, 2), st.integers(1, 9)),
-    st.builds(SetFeatureLevel, st.integers(1, 3)),
-    st.just(SetFeatureLevel(3)),
+    st.builds(SetFeatureLevel, st.integers(1, 2)),
     nodes.map(lambda node: SetMaintenance(NodeId(node), disk(node), True)),
     st.builds(lambda who, *what: SetMaintenance(*who, *what), identities, st.booleans(), optional_versions),
     cluster_alterations(),
-    st.sampled_from((BOOTSTRAP, Bootstrap(CLUSTER_ID, SEEDS[:2], 2, 1))),
+    st.sampled_from((BOOTSTRAP, Bootstrap(CLUSTER_ID, SEEDS[:2], 1, 1))),
 )
 
 

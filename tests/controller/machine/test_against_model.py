@@ -15,11 +15,13 @@ from raftlog.partitions.controller.machine import (
     ControllerState,
     GroupName,
     SnapshotReader,
+    broker_rules,
+    snapshot,
     snapshot_payloads,
     state,
 )
 from raftlog.types import Index, NodeId
-from tests.controller.machine.fleet import BOOTSTRAP, BOOTSTRAP_3, Scribe, contents, create, register, replay, replica
+from tests.controller.machine.fleet import BOOTSTRAP, Scribe, contents, create, register, replay, replica
 from tests.controller.machine.model import Model
 from tests.controller.machine.strategies import aimed, commands
 
@@ -31,14 +33,20 @@ steps = st.lists(st.tuples(commands, st.sampled_from([0] * 9 + [1, 2, 9])), min_
 
 @pytest.fixture(autouse=True, scope="module")
 def _short_memory() -> Iterator[None]:
-    with patch.object(state, "ANSWERS_MAX", ANSWERS_MAX):
+    """And of a release that knows one feature level more."""
+    with (
+        patch.object(state, "ANSWERS_MAX", ANSWERS_MAX),
+        patch.object(broker_rules, "FEATURE_LEVEL_KNOWN", 2),
+        patch.object(snapshot, "FEATURE_LEVEL_KNOWN", 2),
+    ):
         yield
 
 
-def starts(is_new: bool) -> list[Command]:
-    """The first commands of a cluster of feature level 3, or of one that was founded by an older release."""
+def starts(knows_next: bool) -> list[Command]:
+    """Return the first commands of a cluster, of a release that knows one feature level more or of this one."""
     topics = [create("a", 1, (1, 2, 3), (3, 4, 5)), create("b", 2, (4, 5))]
-    return [BOOTSTRAP_3 if is_new else BOOTSTRAP, *map(register, range(1, 6)), *topics]
+    brokers = [register(node, levels=(1, 1 + knows_next)) for node in range(1, 6)]
+    return [BOOTSTRAP, *brokers, *topics]
 
 
 def told(answer: CommandAnswer) -> object:

@@ -36,16 +36,15 @@ def test_nothing_is_done_before_the_bootstrap() -> None:
     scribe = Scribe()
     assert isinstance(scribe.refused(register(1)), Unavailable)
     assert isinstance(scribe.refused(create("t", 1)), Unavailable)
-    assert isinstance(scribe.refused(replace(BOOTSTRAP, feature_level=1)), InvalidArgument)
-    assert scribe.tell(BOOTSTRAP) == 4
-    assert scribe.tell(register(1)) == 5
+    assert scribe.tell(BOOTSTRAP) == 3
+    assert scribe.tell(register(1)) == 4
 
 
 def test_a_cluster_is_bootstrapped_once() -> None:
     scribe = cluster()
     scribe.tell(BOOTSTRAP)
     assert isinstance(scribe.refused(replace(BOOTSTRAP, cluster_id=UUID(int=9))), InvalidArgument)
-    assert isinstance(scribe.refused(Bootstrap(BOOTSTRAP.cluster_id, SEEDS[:2], 2, 1_000)), InvalidArgument)
+    assert isinstance(scribe.refused(Bootstrap(BOOTSTRAP.cluster_id, SEEDS[:2], 1, 1_000)), InvalidArgument)
     assert scribe.state.bootstrap == BOOTSTRAP
 
 
@@ -113,6 +112,7 @@ def test_a_broker_is_removed_once_it_holds_nothing() -> None:
     assert isinstance(scribe.refused(RemoveBroker(ONE, disk(1))), ChangeRefused)
     assert isinstance(scribe.refused(RemoveBroker(ONE, disk(2))), UnknownBroker)
     scribe.tell(DeleteTopic("t", topic_id(1)))
+    scribe.tell(UpdateBroker(ONE, disk(1), True))
     scribe.tell(RemoveBroker(ONE, disk(1)))
     assert isinstance(scribe.refused(RemoveBroker(ONE, disk(1))), UnknownBroker)
     assert isinstance(scribe.refused(register(1, epoch=9)), IdentityRefused)
@@ -150,38 +150,28 @@ def test_producer_ids_are_given_away_once_and_only_to_the_process_of_now() -> No
 
 def test_the_feature_level_rises_when_all_know_the_next() -> None:
     scribe = cluster()
-    assert isinstance(scribe.refused(register(6, levels=(4, 5))), InvalidArgument)
-    assert isinstance(scribe.refused(register(6, levels=(1, 1))), InvalidArgument)
-    assert isinstance(scribe.refused(SetFeatureLevel(4)), InvalidArgument)
-    assert isinstance(scribe.refused(SetFeatureLevel(1)), InvalidArgument)
-    scribe.tell(SetFeatureLevel(2))
-    scribe.tell(SetFeatureLevel(3))
+    assert isinstance(scribe.refused(register(6, levels=(2, 3))), InvalidArgument)
+    assert isinstance(scribe.refused(SetFeatureLevel(2)), InvalidArgument)
+    assert scribe.tell(SetFeatureLevel(1)) == scribe.last_index
     for node in range(1, 6):
-        scribe.tell(register(node, epoch=2, levels=(3, 4)))
-    request = scribe.request(SetFeatureLevel(4))
+        scribe.tell(register(node, epoch=2, levels=(1, 2)))
+    request = scribe.request(SetFeatureLevel(2))
     before = scribe.state.state_hash()
     with pytest.raises(FormatError, match="newer release"):
         scribe.state.apply(request, Index(scribe.last_index + 1))
     assert scribe.state.state_hash() == before, "a replica that cannot follow stops as it is"
-    with patch.object(broker_rules, "FEATURE_LEVEL_KNOWN", 4):
-        scribe.tell(SetFeatureLevel(4))
-    assert scribe.state.feature_level == 4
-    assert isinstance(scribe.refused(register(6, levels=(1, 3))), InvalidArgument)
+    with patch.object(broker_rules, "FEATURE_LEVEL_KNOWN", 2):
+        scribe.tell(SetFeatureLevel(2))
+    assert scribe.state.feature_level == 2
+    assert isinstance(scribe.refused(SetFeatureLevel(1)), InvalidArgument)
+    assert isinstance(scribe.refused(register(6, levels=(1, 1))), InvalidArgument)
 
 
 def test_a_seed_that_never_came_keeps_the_feature_level_where_it_is() -> None:
     scribe = cluster(brokers=2)
     for node in (1, 2):
-        scribe.tell(register(node, epoch=2, levels=(1, 4)))
-    with patch.object(broker_rules, "FEATURE_LEVEL_KNOWN", 4):
-        assert isinstance(scribe.refused(SetFeatureLevel(4)), ChangeRefused)
+        scribe.tell(register(node, epoch=2, levels=(1, 2)))
+    with patch.object(broker_rules, "FEATURE_LEVEL_KNOWN", 2):
+        assert isinstance(scribe.refused(SetFeatureLevel(2)), ChangeRefused)
         scribe.tell(RemoveBroker(NodeId(3), disk(3)))
-        scribe.tell(SetFeatureLevel(4))
-
-
-def test_a_level_that_all_brokers_of_this_release_know_waits_for_none() -> None:
-    scribe = cluster(brokers=2)
-    scribe.tell(register(2, epoch=2, levels=(1, 2)))
-    scribe.tell(SetFeatureLevel(3))
-    assert scribe.state.feature_level == 3
-    scribe.tell(register(2, epoch=3, levels=(1, 3)))
+        scribe.tell(SetFeatureLevel(2))

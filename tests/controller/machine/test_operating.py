@@ -1,13 +1,9 @@
-"""What operators order from feature level 3 on: maintenance, settings, and what a replaced disk keeps."""
-
-import pytest
+"""What operators order: maintenance, settings, and what a replaced disk keeps."""
 
 from raftlog.errors import ChangeRefused, InvalidArgument, UnknownBroker, VersionConflict
 from raftlog.partitions.controller.machine import (
     AlterClusterConfig,
-    Command,
     RemoveBroker,
-    SetFeatureLevel,
     SetMaintenance,
     UpdateBroker,
 )
@@ -24,18 +20,8 @@ def drain(node: int) -> UpdateBroker:
     return UpdateBroker(NodeId(node), disk(node), True)
 
 
-@pytest.mark.parametrize("command", [maintain(1), AlterClusterConfig((("balancer.mode", "off"),))])
-def test_it_has_to_wait_for_the_feature_level(command: Command) -> None:
-    scribe = cluster()
-    error = scribe.refused(command)
-    assert isinstance(error, InvalidArgument)
-    assert "finish the upgrade first" in str(error)
-    scribe.tell(SetFeatureLevel(3))
-    assert scribe.tell(command) == scribe.last_index
-
-
 def test_the_version_of_a_maintenance() -> None:
-    scribe = cluster(level=3)
+    scribe = cluster()
     assert scribe.tell(maintain(1, is_on=False)) == 0, "it never was in maintenance"
     version = scribe.tell(maintain(1, expected=0))
     assert (version, scribe.tell(maintain(1)), scribe.state.in_maintenance()) == (scribe.last_index - 1, version, [1])
@@ -46,7 +32,7 @@ def test_the_version_of_a_maintenance() -> None:
 
 
 def test_of_two_in_maintenance_no_partition_has_too_many() -> None:
-    scribe = cluster(level=3)
+    scribe = cluster()
     scribe.tell(create("t", 1, (1, 2, 3)))
     scribe.tell(create("u", 2, (1, 2, 3, 4, 5)))
     scribe.tell(create("alone", 3, (4,)))
@@ -61,27 +47,26 @@ def test_of_two_in_maintenance_no_partition_has_too_many() -> None:
 
 
 def test_half_of_the_brokers_are_too_many_and_one_may_always() -> None:
-    scribe = cluster(brokers=4, level=3)
+    scribe = cluster(brokers=4)
     scribe.tell(maintain(1))
     assert isinstance(scribe.refused(maintain(2)), ChangeRefused)
-    two = cluster(brokers=2, level=3)
+    two = cluster(brokers=2)
     two.tell(maintain(1))
     assert isinstance(two.refused(maintain(2)), ChangeRefused)
-    assert isinstance(cluster(brokers=1, level=3).refused(maintain(1)), InvalidArgument)
+    assert isinstance(cluster(brokers=1).refused(maintain(1)), InvalidArgument)
 
 
-@pytest.mark.parametrize("level", [2, 3])
-def test_f8_a_replaced_disk_stays_draining(level: int) -> None:
-    scribe = cluster(level=level)
+def test_f8_a_replaced_disk_stays_draining() -> None:
+    scribe = cluster()
     scribe.tell(drain(3))
     scribe.tell(register(3, 33, replaces=3))
-    assert scribe.state.broker(NodeId(3)).is_draining == (level == 3)
+    assert scribe.state.broker(NodeId(3)).is_draining
     scribe.tell(register(3, 33, epoch=2))
-    assert scribe.state.broker(NodeId(3)).is_draining == (level == 3)
+    assert scribe.state.broker(NodeId(3)).is_draining
 
 
 def test_f8_a_replaced_disk_stays_in_maintenance_and_a_new_broker_does_not() -> None:
-    scribe = cluster(level=3)
+    scribe = cluster()
     scribe.tell(maintain(3))
     scribe.tell(register(3, 33, replaces=3))
     assert scribe.state.in_maintenance() == [3]
@@ -92,17 +77,15 @@ def test_f8_a_replaced_disk_stays_in_maintenance_and_a_new_broker_does_not() -> 
     assert not scribe.state.is_reluctant(NodeId(3))
 
 
-@pytest.mark.parametrize("level", [2, 3])
-def test_only_a_draining_broker_is_removed(level: int) -> None:
-    scribe = cluster(level=level)
-    if level == 3:
-        assert isinstance(scribe.refused(RemoveBroker(NodeId(5), disk(5))), ChangeRefused)
-        scribe.tell(drain(5))
+def test_only_a_draining_broker_is_removed() -> None:
+    scribe = cluster()
+    assert isinstance(scribe.refused(RemoveBroker(NodeId(5), disk(5))), ChangeRefused)
+    scribe.tell(drain(5))
     scribe.tell(RemoveBroker(NodeId(5), disk(5)))
 
 
 def test_a_seed_that_never_came_is_removed_as_it_is() -> None:
-    scribe = cluster(brokers=2, level=3)
+    scribe = cluster(brokers=2)
     scribe.tell(RemoveBroker(NodeId(3), disk(3)))
     assert disk(3) in scribe.state.retired
     assert list(scribe.state.absent_seeds()) == []
@@ -113,7 +96,7 @@ def alter(scribe: Scribe, *pairs: tuple[str, str], unset: tuple[str, ...] = (), 
 
 
 def test_settings_are_set_unset_and_compared() -> None:
-    scribe = cluster(level=3)
+    scribe = cluster()
     assert alter(scribe, unset=("a",), expected=0) == 0, "nothing was ever changed"
     version = alter(scribe, ("a", "1"), ("b", "2"), expected=0)
     assert alter(scribe, ("a", "1")) == version

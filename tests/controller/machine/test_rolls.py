@@ -53,5 +53,5 @@ def test_the_controllers_group_begins_with_five_voters_at_most() -> None:
     assert configuration_of_roll(roll).voters == SEEDS
     assert (roll.created_ms, roll.settings) == (1_000, ())
     seven = tuple(map(replica, range(1, 8)))
-    configuration = configuration_of_roll(first_controller_roll(Bootstrap(CLUSTER_ID, seven, 2, 1)))
+    configuration = configuration_of_roll(first_controller_roll(Bootstrap(CLUSTER_ID, seven, 1, 1)))
     assert (configuration.voters, configuration.learners) == (seven[:5], seven[5:])

@@ -4,7 +4,6 @@ import ast
 import os
 import subprocess
 import sys
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,8 @@ from tests.controller.machine.fleet import Scribe, cluster, contents, create, di
 from tests.layouts import layout
 
 
-def busy(level: int = 2) -> Scribe:
-    scribe = cluster(level=level)
+def busy() -> Scribe:
+    scribe = cluster()
     scribe.tell(create("t", 1, (1, 2, 3), (2, 3, 4), configs={"retention.ms": "5"}))
     scribe.tell(create("u", 2))
     scribe.tell(SetAssignment(topic_id(1), 1, (replica(5), replica(1)), Index(7)))
@@ -40,9 +39,8 @@ def busy(level: int = 2) -> Scribe:
     scribe.tell(UpdateBroker(NodeId(2), disk(2), True))
     scribe.tell(register(3, 33, replaces=3))
     scribe.refused(create("t", 3))
-    if level == 3:
-        scribe.tell(SetMaintenance(NodeId(1), disk(1), True))
-        scribe.tell(AlterClusterConfig((("balancer.mode", "off"),)))
+    scribe.tell(SetMaintenance(NodeId(1), disk(1), True))
+    scribe.tell(AlterClusterConfig((("balancer.mode", "off"),)))
     return scribe
 
 
@@ -58,10 +56,9 @@ def read(fields: object) -> ControllerState:
     return restoration.finish()
 
 
-@pytest.mark.parametrize("level", [2, 3])
 @pytest.mark.parametrize("piece_bytes", [1, 7, 100, 1 << 16])
-def test_pieces_are_bounded_and_come_back(piece_bytes: int, level: int) -> None:
-    scribe = busy(level)
+def test_pieces_are_bounded_and_come_back(piece_bytes: int) -> None:
+    scribe = busy()
     payloads = list(snapshot_payloads(scribe.state, Index(77), piece_bytes))
     table = layout("snapshot")
     assert table.size == HEADER.size
@@ -77,14 +74,6 @@ def test_pieces_are_bounded_and_come_back(piece_bytes: int, level: int) -> None:
     state = restorations[-1].finish()
     assert state.state_hash() == scribe.state.state_hash()
     assert contents(state) == contents(scribe.state)
-
-
-def test_a_state_of_level_2_is_byte_for_byte_what_release_0_1_0_made_of_it() -> None:
-    """Replicas of both releases compare their hashes, and read each other's snapshots."""
-    state = busy().state
-    packed = b"".join(snapshot_payloads(state, Index(1)))
-    assert state.state_hash().hex() == "88575cf9901c4e563af9c94dd743638e"
-    assert sha256(packed).hexdigest() == "621581733f61d4a3bca280eceae7634250891bdde143517e184d13e1dd71cb7e"
 
 
 def test_pieces_show_the_state_as_it_was_when_they_were_asked_for() -> None:
@@ -151,8 +140,8 @@ def test_a_map_that_is_not_what_it_should_be_is_refused() -> None:
     changes: list[dict[str, Any]] = [
         {"version": 2},
         {"applied_index": -1},
-        {"feature_level": 4},
-        {"feature_level": 3},
+        {"feature_level": 2},
+        {"feature_level": 0},
         {"maintenance": []},
         {"next_producer_id": 1},
         {"state_hash": b"x" * 16},
@@ -175,9 +164,9 @@ def test_a_map_that_is_not_what_it_should_be_is_refused() -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.data(), st.sampled_from((2, 3)))
-def test_a_damaged_piece_never_becomes_another_state(data: st.DataObject, level: int) -> None:
-    scribe = busy(level)
+@given(st.data())
+def test_a_damaged_piece_never_becomes_another_state(data: st.DataObject) -> None:
+    scribe = busy()
     [payload] = snapshot_payloads(scribe.state, Index(9))
     damaged = bytearray(payload)
     damaged[data.draw(st.integers(HEADER.size, len(payload) - 1))] = data.draw(st.integers(0, 255))

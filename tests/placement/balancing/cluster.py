@@ -100,7 +100,7 @@ class Controller:
     state: ControllerState = field(default_factory=ControllerState)
 
     def __post_init__(self) -> None:
-        self.apply(Bootstrap(UUID(int=1), tuple(map(replica, range(1, self.seeds + 1))), 3, 0))
+        self.apply(Bootstrap(UUID(int=1), tuple(map(replica, range(1, self.seeds + 1))), 1, 0))
         for node in range(1, self.brokers + 1):
             disk = replica(node).disk_uuid
             self.apply(RegisterBroker(NodeId(node), disk, 1, f"host-{node}", Addresses("", "", ""), 1, 3))
