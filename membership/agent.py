@@ -23,7 +23,7 @@ from raftlog.membership.authentication import OVERHEAD_BYTES, AuthenticationErro
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.encoding import decode, encode, fingerprint
 from raftlog.membership.keys import GossipKeys
-from raftlog.membership.member import Address, GossipIdentity, Member
+from raftlog.membership.member import Address, GossipIdentity, GossipMember
 from raftlog.membership.messages import Message
 from raftlog.membership.refusals import Refusals
 from raftlog.membership.swim import Conflict, MemberChange, Sender, Swim
@@ -141,11 +141,11 @@ class Agent:
 
     # what there is to know and to say
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[GossipMember]:
         """All that are known, this one included, by node id."""
         return self._swim.members()
 
-    def member(self, node: NodeId) -> Member | None:
+    def member(self, node: NodeId) -> GossipMember | None:
         return self._swim.member(node)
 
     def describe(self, description: bytes) -> None:

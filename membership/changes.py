@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from raftlog.membership.member import Claim, Member, MemberState
+from raftlog.membership.member import Claim, GossipMember, MemberState
 from raftlog.types import NodeId
 
 CONFLICTS_MAX: Final = 256
@@ -18,13 +18,13 @@ class MemberChange(NamedTuple):
     node_id: NodeId
     before: MemberState | None
     after: MemberState | None
-    member: Member
+    member: GossipMember
 
 
 class Conflict(NamedTuple):
     """Another process claims a node id whose holder is up. The holder keeps it until it is dead or left."""
 
-    known: Member
+    known: GossipMember
     other: Claim
 
 

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from raftlog.membership.member import Member
+from raftlog.membership.member import GossipMember
 from raftlog.membership.messages import DigestEntry
 from raftlog.types import NodeId
 
@@ -23,7 +23,7 @@ BUCKETS: Final = 64
 _HASHED: Final = struct.Struct("<IQBQQ")
 
 
-def entry_of(member: Member) -> DigestEntry:
+def entry_of(member: GossipMember) -> DigestEntry:
     disk = int.from_bytes(hashlib.blake2b(member.disk_uuid, digest_size=8).digest())
     return DigestEntry(member.node_id, member.incarnation, int(member.state), member.about.incarnation, disk)
 
@@ -47,7 +47,7 @@ class Digest:
     def buckets(self) -> tuple[int, ...]:
         return tuple(self._buckets)
 
-    def replace(self, before: Member | None, after: Member | None) -> None:
+    def replace(self, before: GossipMember | None, after: GossipMember | None) -> None:
         """A member is known, changed, or forgotten."""
         for member in (before, after):
             if member is not None:
@@ -61,7 +61,7 @@ class Digest:
         return tuple(number for number, (mine, other) in pairs if mine != other)
 
 
-def news(mine: Iterable[Member], theirs: Iterable[DigestEntry]) -> tuple[list[NodeId], list[NodeId]]:
+def news(mine: Iterable[GossipMember], theirs: Iterable[DigestEntry]) -> tuple[list[NodeId], list[NodeId]]:
     """Of which members we know more, and of which they do; of some both (an older state, a newer description)."""
     ours = {member.node_id: entry_of(member) for member in mine}
     other = {entry.node_id: entry for entry in theirs}

@@ -9,7 +9,7 @@ from typing import Final
 
 from raftlog.membership.digest import entry_of, news
 from raftlog.membership.encoding import claim_bytes
-from raftlog.membership.member import Claim, Member
+from raftlog.membership.member import Claim, GossipMember
 from raftlog.membership.messages import ClaimRequest, DigestBuckets, DigestEntries, DigestRoot, Message
 from raftlog.membership.view import MembershipView
 from raftlog.types import NodeId
@@ -52,7 +52,7 @@ def _claims(view: MembershipView, node_ids: Iterable[NodeId], now: float) -> lis
     return list(_fitting(view.claim_about(member, now, with_about=True) for member in _known(members)))
 
 
-def _known(members: Iterable[Member | None]) -> Iterable[Member]:
+def _known(members: Iterable[GossipMember | None]) -> Iterable[GossipMember]:
     return (member for member in members if member is not None)
 
 

@@ -67,7 +67,7 @@ class About(NamedTuple):
     """Opaque here, at most 400 bytes."""
 
 
-class Member(NamedTuple):
+class GossipMember(NamedTuple):
     """What is known of a member. `about.incarnation ≤ incarnation` once all that was said has arrived."""
 
     node_id: NodeId

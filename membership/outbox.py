@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.encoding import PAYLOAD_OVERHEAD_BYTES, payload_bytes_max
-from raftlog.membership.member import Address, Claim, Member, MemberState
+from raftlog.membership.member import Address, Claim, GossipMember, MemberState
 from raftlog.membership.messages import Message
 from raftlog.membership.view import MembershipView
 from raftlog.types import NodeId
@@ -51,7 +51,7 @@ class GossipOutbox:
         streams, self._streams = self._streams, []
         return streams
 
-    def send(self, address: Address, message: Message, about: Member | None = None, now: float = 0.0) -> None:
+    def send(self, address: Address, message: Message, about: GossipMember | None = None, now: float = 0.0) -> None:
         """One message and as much news as fits; `about` is the receiver, who is told what is held against it first
         (Lifeguard: buddy system)."""
         messages = [message]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from raftlog.membership.config import SwimConfig
-from raftlog.membership.member import Address, Member
+from raftlog.membership.member import Address, GossipMember
 from raftlog.membership.messages import PingRequest
 from raftlog.types import NodeId
 
@@ -49,7 +49,7 @@ class Probes:
         self.due = math.inf
         """When the first of them has to be looked at."""
 
-    def begin(self, sequence: int, target: Member, now: float, factor: int) -> None:
+    def begin(self, sequence: int, target: GossipMember, now: float, factor: int) -> None:
         if len(self._probes) < PROBES_MAX:
             config = self._config
             silent_at, failed_at = now + config.probe_timeout_s * factor, now + config.probe_deadline_s * factor

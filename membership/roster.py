@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from random import Random
 
 from raftlog.membership.digest import Digest, bucket_of
-from raftlog.membership.member import Member, MemberState
+from raftlog.membership.member import GossipMember, MemberState
 from raftlog.types import NodeId
 
 
@@ -21,9 +21,9 @@ def ring_position(node_id: NodeId) -> int:
 class Roster:
     """This member is in it as well, and first; `up` counts it as long as it has not left."""
 
-    def __init__(self, me: Member) -> None:
+    def __init__(self, me: GossipMember) -> None:
         self.me = me.node_id
-        self._members: dict[NodeId, Member] = {}
+        self._members: dict[NodeId, GossipMember] = {}
         self._ring: list[tuple[int, NodeId]] = []
         """The others that are up, in the order of the ring."""
         self._suspects: set[NodeId] = set()
@@ -35,18 +35,18 @@ class Roster:
     def __len__(self) -> int:
         return len(self._members)
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[GossipMember]:
         return iter(self._members.values())
 
-    def get(self, node_id: NodeId) -> Member | None:
+    def get(self, node_id: NodeId) -> GossipMember | None:
         return self._members.get(node_id)
 
-    def known(self, node_id: NodeId) -> Member:
+    def known(self, node_id: NodeId) -> GossipMember:
         """One that is in it."""
         return self._members[node_id]
 
     @property
-    def myself(self) -> Member:
+    def myself(self) -> GossipMember:
         return self._members[self.me]
 
     @property
@@ -59,11 +59,11 @@ class Roster:
         """Of these, the ones that nobody suspects."""
         return self.up - len(self._suspects)
 
-    def in_buckets(self, buckets: tuple[int, ...]) -> list[Member]:
+    def in_buckets(self, buckets: tuple[int, ...]) -> list[GossipMember]:
         wanted = frozenset(buckets)
         return [member for member in self if bucket_of(member.node_id) in wanted]
 
-    def put(self, member: Member) -> None:
+    def put(self, member: GossipMember) -> None:
         """Know this of a member from now on."""
         before = self._members.get(member.node_id)
         self._members[member.node_id] = member
@@ -71,7 +71,7 @@ class Roster:
         if member.node_id != self.me:
             self._sort_in(member.node_id, None if before is None else before.state, member.state)
 
-    def forget(self, member: Member) -> None:
+    def forget(self, member: GossipMember) -> None:
         assert not member.state.is_up, f"{member} is up"
         assert member.node_id != self.me, f"{member} is this process"
         del self._members[member.node_id]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, TypeAlias
 
-from raftlog.membership.member import Claim, Member, MemberState
+from raftlog.membership.member import Claim, GossipMember, MemberState
 
 
 class Order(Enum):
@@ -68,7 +68,7 @@ TRANSITIONS: Final[Mapping[MemberState | None, Mapping[Order, Mapping[MemberStat
 """By what is known (None: nobody of that id), the order of the incarnations, and what is claimed."""
 
 
-def judge(known: Member | None, claim: Claim) -> Verdict:
+def judge(known: GossipMember | None, claim: Claim) -> Verdict:
     """What a claim about somebody else does to what is known of it."""
     if known is None:
         return TRANSITIONS[None][NEWER][claim.state]
@@ -77,7 +77,7 @@ def judge(known: Member | None, claim: Claim) -> Verdict:
     return TRANSITIONS[known.state][order(known, claim)][claim.state]
 
 
-def order(known: Member, claim: Claim) -> Order:
+def order(known: GossipMember, claim: Claim) -> Order:
     """Between two disks of one name of which the holder is gone, the greater uuid breaks a tie."""
     ours, theirs = (known.incarnation, known.disk_uuid), (claim.incarnation, claim.disk_uuid)
     if ours == theirs:

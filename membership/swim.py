@@ -18,7 +18,7 @@ from raftlog.membership import exchange
 from raftlog.membership.changes import Conflict, MemberChange
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.encoding import SEQUENCE_MAX
-from raftlog.membership.member import DESCRIPTION_BYTES_MAX, Address, Claim, GossipIdentity, Member, MemberState
+from raftlog.membership.member import DESCRIPTION_BYTES_MAX, Address, Claim, GossipIdentity, GossipMember, MemberState
 from raftlog.membership.messages import Ack, Message, Nack, Ping, PingRequest
 from raftlog.membership.outbox import GossipOutbox, OpenStream, SendDatagram
 from raftlog.membership.probes import Probe, Probes, Relays
@@ -172,11 +172,11 @@ class Swim:
 
     # what the caller takes
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[GossipMember]:
         """All that are known, this one included, by node id."""
         return sorted(self._roster)
 
-    def member(self, node_id: NodeId) -> Member | None:
+    def member(self, node_id: NodeId) -> GossipMember | None:
         """One of them."""
         return self._roster.get(node_id)
 
@@ -277,7 +277,7 @@ class Swim:
         self._probe_count += 1
         self._ping(sequence, member, now)
 
-    def _ping(self, sequence: int, member: Member, now: float) -> None:
+    def _ping(self, sequence: int, member: GossipMember, now: float) -> None:
         self._outbox.send(member.address, Ping(sequence, member.node_id, member.disk_uuid), about=member, now=now)
 
     def _ask_helpers(self, probe: Probe) -> None:

@@ -14,7 +14,7 @@ from raftlog.membership.awareness import Awareness
 from raftlog.membership.broadcasts import Broadcasts
 from raftlog.membership.changes import Conflict, Conflicts, MemberChange
 from raftlog.membership.config import SwimConfig
-from raftlog.membership.member import INCARNATION_MAX, About, Claim, GossipIdentity, Member, MemberState
+from raftlog.membership.member import INCARNATION_MAX, About, Claim, GossipIdentity, GossipMember, MemberState
 from raftlog.membership.roster import Roster
 from raftlog.membership.rounds import Rounds
 from raftlog.membership.states import Effect, judge
@@ -32,7 +32,9 @@ class MembershipView:
         self._me = me
         self._config = config
         about = About(me.first_incarnation, me.address, description)
-        self.roster = Roster(Member(me.node_id, me.disk_uuid, me.first_incarnation, MemberState.ALIVE, about, 0.0))
+        self.roster = Roster(
+            GossipMember(me.node_id, me.disk_uuid, me.first_incarnation, MemberState.ALIVE, about, 0.0)
+        )
         self.rounds = Rounds(self.roster, random)
         self.awareness = Awareness(config.awareness_max)
         self.broadcasts = Broadcasts(config.broadcasts_max)
@@ -102,7 +104,7 @@ class MembershipView:
     def retransmits_max(self) -> int:
         return self._config.retransmits_max(self.roster.up)
 
-    def claim_about(self, member: Member, now: float, *, with_about: bool) -> Claim:
+    def claim_about(self, member: GossipMember, now: float, *, with_about: bool) -> Claim:
         """What we know of a member, to be told to others."""
         suspicion = self.suspicions.get(member.node_id)
         by = self._me.node_id if suspicion is None else suspicion.first
@@ -128,12 +130,12 @@ class MembershipView:
         elif isinstance(verdict, MemberState):
             self._maybe_take(known, claim, verdict, now)
 
-    def _maybe_take(self, known: Member | None, claim: Claim, state: MemberState, now: float) -> None:
+    def _maybe_take(self, known: GossipMember | None, claim: Claim, state: MemberState, now: float) -> None:
         about = _newer_about(known, claim)
         if about is None or (known is None and not self._may_come(claim)):
             return  # not enough is said to know a new one by: an exchange of digests will
         since = now - claim.age_s if known is None or known.state is not state else known.since
-        after = Member(claim.node_id, claim.disk_uuid, claim.incarnation, state, about, since)
+        after = GossipMember(claim.node_id, claim.disk_uuid, claim.incarnation, state, about, since)
         self._put(known, after)
         if state is MemberState.SUSPECT:
             self._begin_suspicion(claim, now)
@@ -143,14 +145,14 @@ class MembershipView:
         """The dead are taken up only while others would not have forgotten them already."""
         return len(self.roster) < self._config.members_max and claim.age_s < 0.9 * self._config.reap_s
 
-    def _maybe_learn_about(self, known: Member, claim: Claim) -> None:
+    def _maybe_learn_about(self, known: GossipMember, claim: Claim) -> None:
         """What it said of itself may come later than what is said of it."""
         about = _newer_about(known, claim)
         if about is not None and about is not known.about and known.disk_uuid == claim.disk_uuid:
             self._put(known, known._replace(about=about))
             self.broadcasts.add(claim._replace(incarnation=known.incarnation, state=known.state))
 
-    def _put(self, before: Member | None, after: Member) -> None:
+    def _put(self, before: GossipMember | None, after: GossipMember) -> None:
         was = None if before is None else before.state
         self.roster.put(after)
         if before is not None and was is MemberState.SUSPECT and (after.state is not was or _is_newer(after, before)):
@@ -207,14 +209,14 @@ class MembershipView:
             self.refuted_count += 1
             self._rise(claim.incarnation)
 
-    def _hear_of_namesake(self, me: Member, claim: Claim, now: float) -> None:
+    def _hear_of_namesake(self, me: GossipMember, claim: Claim, now: float) -> None:
         """Another disk of our node id: while it is up it has the name; after that we outdo what it said."""
         if claim.state.is_up:
             self.conflicts.note(Conflict(me, claim), now)
         elif claim.incarnation >= me.incarnation:
             self._rise(claim.incarnation)
 
-    def _contest(self, me: Member, claim: Claim, now: float) -> None:
+    def _contest(self, me: GossipMember, claim: Claim, now: float) -> None:
         """We never said that. An earlier start of this disk may have, or a copy of it does: answered rarely, lest two
         outbid each other without end."""
         if claim.about is not None and claim.about.address != me.address:
@@ -244,7 +246,7 @@ class MembershipView:
     def leave(self, now: float) -> None:
         self._say_of_me(self.roster.myself._replace(state=MemberState.LEFT, since=now))
 
-    def _say_of_me(self, me: Member) -> None:
+    def _say_of_me(self, me: GossipMember) -> None:
         self.roster.put(me)
         self.broadcasts.add(Claim(me.node_id, me.disk_uuid, me.incarnation, me.state, me.node_id, 0, me.about))
 
@@ -260,7 +262,7 @@ class MembershipView:
                 self.changes.append(MemberChange(member.node_id, member.state, None, member))
 
 
-def _newer_about(known: Member | None, claim: Claim) -> About | None:
+def _newer_about(known: GossipMember | None, claim: Claim) -> About | None:
     """What holds of what the member said of itself; another disk's words do not count."""
     if known is None or known.disk_uuid != claim.disk_uuid:
         return claim.about
@@ -269,11 +271,11 @@ def _newer_about(known: Member | None, claim: Claim) -> About | None:
     return claim.about
 
 
-def _is_newer(after: Member, before: Member) -> bool:
+def _is_newer(after: GossipMember, before: GossipMember) -> bool:
     return (after.incarnation, after.disk_uuid) != (before.incarnation, before.disk_uuid)
 
 
-def _is_twin(known: Member, claim: Claim) -> bool:
+def _is_twin(known: GossipMember, claim: Claim) -> bool:
     """Two processes on copies of one disk: the same incarnation at two addresses."""
     same = known.incarnation == claim.incarnation and known.disk_uuid == claim.disk_uuid
     return same and claim.about is not None and claim.about.address != known.address

@@ -33,7 +33,7 @@ from raftlog.records import (
 from raftlog.storage.lone_log import LoneLog
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.recovery import RecoveryReport
-from raftlog.storage.verify import VerifyReport, verify_log
+from raftlog.storage.verify import LogCheck, verify_log
 from raftlog.types import Buffer, Index, Offset
 
 READ_BYTES = 1 << 20
@@ -242,7 +242,7 @@ class Log:
         with self._mutex, self._commit.whole:
             return self._log.clean()
 
-    def verify(self) -> VerifyReport:
+    def verify(self) -> LogCheck:
         """Read everything that is durable and check it: CRCs, index rows, the chain of offset and index."""
         return verify_log(self._disk, self._log.path)
 

@@ -1,6 +1,9 @@
 """What holds for the imports of the package as a whole; layers are contracts in pyproject.toml."""
 
+import ast
+import re
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 
 import grimp
 import pytest
@@ -19,3 +22,23 @@ def test_no_modules_import_each_other_in_a_circle(imports: dict[str, set[str]]) 
         TopologicalSorter(imports).prepare()
     except CycleError as error:
         pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+NAMES_USED_TWICE = 19
+"""The list in docs/ARCHITECTURE.md gives the reason of each; at most 12 are wanted."""
+
+
+def test_class_names_used_twice_have_a_written_reason() -> None:
+    root = Path(__file__).parents[1]
+    rooms = [root / room for room in ("api", "membership", "partitions", "pipeline", "raftlog")]
+    modules: dict[str, set[Path]] = {}
+    for path in {path.resolve() for room in rooms for path in room.rglob("*.py")}:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                modules.setdefault(node.name, set()).add(path)
+    twice = {name for name, paths in modules.items() if len(paths) > 1}
+    text = (root / "docs" / "ARCHITECTURE.md").read_text()
+    section = text.partition("## Names used twice")[2].partition("\n## ")[0]
+    with_reason = {name for line in section.splitlines() for name in re.findall(r"`(\w+)`", line.partition(" | ")[0])}
+    assert twice - with_reason == set(), "give these another name, or a reason in docs/ARCHITECTURE.md"
+    assert len(twice) <= NAMES_USED_TWICE

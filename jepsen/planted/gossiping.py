@@ -6,7 +6,7 @@ from jepsen.planted.bug import PlantedBug
 from jepsen.planted.patching import replace_method
 from raftlog.membership import states, view
 from raftlog.membership.broadcasts import Broadcasts
-from raftlog.membership.member import Claim, GossipIdentity, Member
+from raftlog.membership.member import Claim, GossipIdentity, GossipMember
 from raftlog.membership.states import Order, Verdict, order
 from raftlog.membership.swim import Sender, Swim
 from raftlog.membership.view import MembershipView
@@ -26,7 +26,7 @@ def ignore_incarnations() -> None:
     """The last word counts, however old it is."""
     judge = states.judge
 
-    def judge_as_newer(known: Member | None, claim: Claim) -> Verdict:
+    def judge_as_newer(known: GossipMember | None, claim: Claim) -> Verdict:
         if known is not None and order(known, claim) is Order.OLDER and known.disk_uuid == claim.disk_uuid:
             return claim.state
         return judge(known, claim)

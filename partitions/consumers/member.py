@@ -13,14 +13,14 @@ from collections.abc import Collection
 from typing import Final, Protocol
 
 from raftlog.assignors import Subscription, decode_assignment, encode_subscription
+from raftlog.assignors.member import MemberProtocol, NextStep
+from raftlog.backoff import Backoff
 from raftlog.errors import (
     LogClosed,
     NotLeader,
     RaftlogError,
     RebalanceInProgress,
-    StaleGeneration,
     Unavailable,
-    UnknownMember,
 )
 from raftlog.partitions.consumers.hosting import InstanceHost
 from raftlog.partitions.deadline import deadline_in
@@ -66,17 +66,20 @@ class InstanceMember:
     def __init__(
         self, host: InstanceHost, group: str, name: str, strategy: str, owner: MemberListener, member_id: str
     ) -> None:
-        self.member_id = member_id
+        self._state = MemberProtocol(member_id)
         self.identity: MemberIdentity | None = None
         self.problem: RaftlogError | None = None
         """Why it is no member, as long as that lasts."""
         self.settled = asyncio.Event()
         """It has its assignment, or a problem."""
         self._host, self._group, self._name, self._strategy, self._owner = host, group, name, strategy, owner
-        self._generation = -1
-        """Of the last assignment."""
         self._wants_others = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"member {group}/{name}")
+
+    @property
+    def member_id(self) -> str:
+        """Empty where the group does not know it."""
+        return self._state.member_id
 
     def subscription_changed(self) -> None:
         """Join again: the instance wants other topics."""
@@ -102,35 +105,32 @@ class InstanceMember:
             )
 
     async def _run(self) -> None:
-        pause_s = _PAUSE_S[0]
+        backoff = Backoff(*_PAUSE_S)
         while True:
             try:
                 await self._take_part()
             except (NotLeader, LogClosed):
                 return  # the next coordinator goes on
-            except RebalanceInProgress:
-                pass
-            except (UnknownMember, StaleGeneration) as error:
-                if isinstance(error, UnknownMember):
-                    self.member_id = ""
-                await self._lose()
             except RaftlogError as error:
-                _logger.debug("%s/%s is no member now: %s", self._group, self._name, error)
-                pause_s = await self._have(error, pause_s)
-                continue
+                step = self._state.refused(error)
+                if step is NextStep.LOST:
+                    await self._lose()
+                elif step is not NextStep.REJOIN:
+                    _logger.debug("%s/%s is no member now: %s", self._group, self._name, error)
+                    await self._fail(error, backoff)
+                    continue
             except Exception:
                 _logger.exception("%s/%s failed and begins anew", self._group, self._name)
                 failure = Unavailable(f"consumer instance {self._name} failed; the broker's log says why")
-                pause_s = await self._have(failure, pause_s)
+                await self._fail(failure, backoff)
                 continue
-            pause_s = _PAUSE_S[0]
+            backoff.reset()
 
-    async def _have(self, problem: RaftlogError, pause_s: float) -> float:
-        """Whoever waits is told the problem; how long to pause after the next one."""
+    async def _fail(self, problem: RaftlogError, backoff: Backoff) -> None:
+        """Report the problem to all waiters, and pause."""
         self.problem = problem
         self.settled.set()
-        await self._pause(pause_s)
-        return min(2 * pause_s, _PAUSE_S[1])
+        await self._pause(backoff.next_s())
 
     async def _take_part(self) -> None:
         """One generation, to its end."""
@@ -149,12 +149,12 @@ class InstanceMember:
         joined = await coordinator.join(join, deadline=deadline)
         assert isinstance(joined, Joined), f"{self._name} did not ask for an id alone"
         if joined.member_id != self.member_id:
-            self.member_id = joined.member_id
+            self._state.member_id = joined.member_id
             await self._owner.became_member(joined.member_id)
         synced = await coordinator.sync(Sync(self._group, self.member_id, joined.generation), deadline=deadline)
-        keep = joined.generation in (self._generation, self._generation + 1)
+        keep = joined.generation in (self._state.generation, self._state.generation + 1)
         self.identity = MemberIdentity(self.member_id, joined.generation)
-        self._generation = joined.generation
+        self._state.joined(self.member_id, joined.generation)
         await self._owner.assigned(decode_assignment(synced.assignment).partitions, keep=keep)
         self.problem = None
         self.settled.set()
@@ -189,7 +189,7 @@ class InstanceMember:
                 await asyncio.gather(heartbeat, change, return_exceptions=True)
 
     async def _lose(self) -> None:
-        self.identity, self._generation = None, -1
+        self.identity = None
         self.settled.clear()
         await self._owner.lost()
 

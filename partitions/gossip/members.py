@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import FormatError
-from raftlog.membership.member import Member
+from raftlog.membership.member import GossipMember
 from raftlog.partitions.controller.machine import RegisteredBroker
 from raftlog.partitions.gossip.description import BrokerLoad, Description, decode
 from raftlog.types import NodeId
@@ -32,7 +32,7 @@ class ClusterMember(NamedTuple):
     load: BrokerLoad | None
 
 
-def description_of(member: Member) -> Description | None:
+def description_of(member: GossipMember) -> Description | None:
     """What a member tells of itself; None when it cannot be read."""
     try:
         return decode(member.description)
@@ -40,7 +40,9 @@ def description_of(member: Member) -> Description | None:
         return None
 
 
-def combined(rows: Iterable[RegisteredBroker], members: Mapping[NodeId, Member], now: float) -> list[ClusterMember]:
+def combined(
+    rows: Iterable[RegisteredBroker], members: Mapping[NodeId, GossipMember], now: float
+) -> list[ClusterMember]:
     """Everybody that is registered or gossips, by node id."""
     registered = {row.node_id: row for row in rows}
     return [
@@ -49,7 +51,7 @@ def combined(rows: Iterable[RegisteredBroker], members: Mapping[NodeId, Member],
     ]
 
 
-def _combined(node: NodeId, row: RegisteredBroker | None, member: Member | None, now: float) -> ClusterMember:
+def _combined(node: NodeId, row: RegisteredBroker | None, member: GossipMember | None, now: float) -> ClusterMember:
     told = None if member is None else description_of(member)
     known = ("", "", "", "") if row is None else (row.addresses.http, row.addresses.rpc, row.addresses.gossip, row.host)
     said = ("", "", "", "") if told is None else (told.http, told.rpc, told.gossip, told.host_label)

@@ -23,7 +23,7 @@ from raftlog.events import event
 from raftlog.membership.agent import FAREWELL_S_MAX, Agent, AgentCounters
 from raftlog.membership.authentication import Speaker
 from raftlog.membership.keys import GossipKeys
-from raftlog.membership.member import Member, MemberState
+from raftlog.membership.member import GossipMember, MemberState
 from raftlog.membership.swim import Conflict, MemberChange
 from raftlog.membership.wire import Wire
 from raftlog.partitions.addresses import Address
@@ -211,7 +211,7 @@ class Gossip:
         told = description_of(member)
         return None if told is None else _address(told.rpc)
 
-    def _member(self, node: NodeId) -> Member | None:
+    def _member(self, node: NodeId) -> GossipMember | None:
         return None if self._agent is None else self._agent.member(node)
 
     # what is told

@@ -18,7 +18,7 @@ from raftlog.pipeline.verifying.journals import Said
 from raftlog.pipeline.verifying.planning import LogSeen, SegmentSeen
 from raftlog.pipeline.verifying.report import PartitionVerdict, Problems
 from raftlog.pipeline.verifying.walking import SegmentFile
-from raftlog.storage.verify import SegmentReport, VerifyReport, join_segments
+from raftlog.storage.verify import LogCheck, SegmentReport, join_segments
 
 DIFFERENCES_MAX: Final = 10
 """Told of one partition."""
@@ -111,7 +111,7 @@ class Verdict(NamedTuple):
     """On one partition."""
 
     partition: PartitionVerdict
-    reports: tuple[VerifyReport, ...]
+    reports: tuple[LogCheck, ...]
 
 
 class Judge:
@@ -165,7 +165,7 @@ class Judge:
         assert report is not None, f"{segment.file.log} was not judged"
         return report
 
-    def _log(self, log: LogSeen, problems: Problems) -> VerifyReport:
+    def _log(self, log: LogSeen, problems: Problems) -> LogCheck:
         there = [each for each in map(self._report, log.segments) if each is not None]
         report = join_segments(log.path, log.checkpoint, there)
         judged = (self._segments.get((log.path, segment.file.base)) for segment in log.segments)
@@ -262,7 +262,7 @@ class Judge:
         return end
 
 
-def _journal_problems(log: LogSeen, said: Said, report: VerifyReport, next_index: int) -> Iterator[str]:
+def _journal_problems(log: LogSeen, said: Said, report: LogCheck, next_index: int) -> Iterator[str]:
     """Where files do not begin or end as the journal says."""
     first = report.first_offset if said.journaled_from is None else min(report.first_offset, said.journaled_from)
     if report.segments and first > said.log_start:

@@ -16,7 +16,7 @@ from raftlog.client.consumer_settings import ConsumerSettings, RebalanceListener
 from raftlog.client.fetching import Fetching
 from raftlog.client.group_answers import CommittedOffset
 from raftlog.client.handing import Handing
-from raftlog.client.membership import Assigned, GroupMember
+from raftlog.client.membership import Assigned, GroupSession
 from raftlog.client.metadata import Metadata
 from raftlog.client.outage import Outage
 from raftlog.errors import InvalidArgument, OutcomeUnknown, Unavailable
@@ -42,7 +42,7 @@ class Assigning:
         self._topics: tuple[str, ...] = ()
         self._pattern: re.Pattern[str] | None = None
         self._matched: frozenset[str] = frozenset()
-        self._member: GroupMember | None = None
+        self._member: GroupSession | None = None
         self._joining: asyncio.Task[Assigned] | None = None
         self._outage = Outage("topics of the consumer", settings.give_up_after_s)
         self._is_manual = self._is_outdated = False
@@ -66,7 +66,7 @@ class Assigning:
         if self._commits is not None:
             if self._member is None:
                 woken = self._fetching.arrived.set
-                self._member = GroupMember(self._client, self._metadata, self._settings, woken)
+                self._member = GroupSession(self._client, self._metadata, self._settings, woken)
                 self._commits.member = self._member
             self._member.rejoin()
 
@@ -160,7 +160,7 @@ class Assigning:
         self._matched = self._metadata.matching
         return tuple(sorted(self._matched))
 
-    async def _join(self, member: GroupMember) -> Assigned:
+    async def _join(self, member: GroupSession) -> Assigned:
         self._outage.begin()
         while True:
             try:

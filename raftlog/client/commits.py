@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from raftlog.client.broker import BrokerClient
-from raftlog.client.membership import Assigned, GroupMember
+from raftlog.client.membership import Assigned, GroupSession
 from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.types import Offset, TopicPartition
 
@@ -22,7 +22,7 @@ class Commits:
 
     def __init__(self, client: BrokerClient, group: str, processed: Callable[[], Positions]) -> None:
         self._client, self._group, self._processed = client, group, processed
-        self.member: GroupMember | None = None
+        self.member: GroupSession | None = None
         self._committed: dict[TopicPartition, Offset] = {}
         self._order = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None

@@ -21,6 +21,7 @@ from raftlog.assignors import (
     encode_assignment,
     encode_subscription,
 )
+from raftlog.assignors.member import MemberProtocol, NextStep
 from raftlog.client.broker import BrokerClient
 from raftlog.client.consumer_settings import ConsumerSettings
 from raftlog.client.group_answers import CommittedOffset, Joined, Membership
@@ -47,7 +48,7 @@ Assigned: TypeAlias = Mapping[TopicPartition, Offset | None]
 """What a generation gave, with the offsets that are committed for it; None: nothing is."""
 
 
-class GroupMember:
+class GroupSession:
     """`woken` is called when one of `needs_join`, `is_lost`, `fatal` changes."""
 
     def __init__(
@@ -56,12 +57,11 @@ class GroupMember:
         assert settings.group is not None, "a member has a group"
         self._group: str = settings.group
         self._client, self._metadata, self._settings, self._woken = client, metadata, settings, woken
-        self._member_id = ""
+        self._state = MemberProtocol()
         self._beating: asyncio.Task[None] | None = None
         self._owned: tuple[TopicPartition, ...] = ()
         self._counts: dict[str, int] = {}
         """Partitions of the topics that this leader assigned."""
-        self.current: Membership | None = None
         self.needs_join = True
         self.is_lost = False
         self.fatal: RaftlogError | None = None
@@ -70,16 +70,14 @@ class GroupMember:
     async def join(self, topics: Sequence[str]) -> Assigned:
         """A new generation, however long the others take; raises what makes it impossible."""
         await self._stop_beating()
-        generation = self.current.generation if self.current is not None else -1
         self.needs_join, self.is_lost = False, False
         with Outage(f"joining consumer group {self._group}", self._settings.give_up_after_s) as outage:
             while True:
                 try:
-                    partitions = await self._join_once(topics, generation)
+                    partitions = await self._join_once(topics)
                     break
                 except (UnknownMember, StaleGeneration) as error:
-                    self._forget(error)
-                    generation = -1
+                    self._state.refused(error)
                 except (Unavailable, OutcomeUnknown) as error:
                     await outage.pause(error)
             self._owned = partitions
@@ -93,9 +91,9 @@ class GroupMember:
 
     def required(self) -> Membership:
         """Who commits; raises `UnknownMember` while it belongs to no generation."""
-        if self.current is None:
+        if self._state.generation < 0:
             raise UnknownMember(f"this consumer is not a member of the group {self._group} now; poll to join it")
-        return self.current
+        return Membership(self._state.member_id, self._state.generation, self._settings.instance_id)
 
     def note_topics(self) -> None:
         """Topics were looked at anew: the leader makes a generation when one has other partitions."""
@@ -112,46 +110,46 @@ class GroupMember:
 
     def note(self, error: RaftlogError) -> None:
         """What a commit or a heartbeat was refused for may be about the membership."""
-        if isinstance(error, RebalanceInProgress):
+        step = self._state.refused(error)
+        if step is NextStep.REJOIN:
             self.needs_join = True
-        elif isinstance(error, UnknownMember | StaleGeneration):
-            self._forget(error)
+        elif step is NextStep.LOST:
             self.needs_join = self.is_lost = True
-        elif not isinstance(error, Unavailable | OutcomeUnknown):
+        elif step is NextStep.FATAL:
             self.fatal = error
         self._woken()
 
     async def leave(self) -> None:
         """A dynamic member leaves at once; a static one stays until its session ends, for its restart (KIP-345)."""
         await self._stop_beating()
-        if self._member_id and self._settings.instance_id is None:
+        if self._state.member_id and self._settings.instance_id is None:
             with contextlib.suppress(RaftlogError):  # it is gone, or will be by its silence
-                await self._client.groups.leave(self._group, [(self._member_id, None)], timeout_ms=LEAVE_MS)
-        self._member_id, self.current = "", None
+                await self._client.groups.leave(self._group, [(self._state.member_id, None)], timeout_ms=LEAVE_MS)
+        self._state = MemberProtocol()
 
     # below
 
-    async def _join_once(self, topics: Sequence[str], generation: int) -> tuple[TopicPartition, ...]:
-        settings = self._settings
+    async def _join_once(self, topics: Sequence[str]) -> tuple[TopicPartition, ...]:
+        settings, generation = self._settings, self._state.generation
         owned = self._owned if generation >= 0 else ()
         subscription = encode_subscription(Subscription(tuple(sorted(topics)), None, owned, generation))
         joined = await self._client.groups.join(
             self._group,
             dict.fromkeys(settings.assignors, subscription),
-            member_id=self._member_id,
+            member_id=self._state.member_id,
             instance_id=settings.instance_id,
             client_id=settings.client_id,
             session_timeout_ms=settings.session_timeout_ms,
             rebalance_timeout_ms=settings.rebalance_timeout_ms,
         )
-        self._member_id = joined.member_id
+        self._state.member_id = joined.member_id
         member = Membership(joined.member_id, joined.generation, settings.instance_id)
         self._counts = {}
         assignments = await self._assign(joined) if joined.is_leader else None
         synced = await self._client.groups.sync(
             self._group, member, assignments, timeout_ms=settings.rebalance_timeout_ms
         )
-        self.current = member
+        self._state.joined(member.member_id, member.generation)
         self.last_poll_s = time.monotonic()
         self._beating = asyncio.create_task(self._beat(member))
         return decode_assignment(synced.assignment).partitions
@@ -199,11 +197,6 @@ class GroupMember:
         await self.leave()
         self.needs_join = self.is_lost = True
         self._woken()
-
-    def _forget(self, error: RaftlogError) -> None:
-        if isinstance(error, UnknownMember):
-            self._member_id = ""
-        self.current = None
 
     async def _stop_beating(self) -> None:
         if self._beating is not None:

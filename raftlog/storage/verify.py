@@ -28,7 +28,7 @@ _CHUNK_BYTES = 4 << 20
 
 
 @dataclass(slots=True)
-class VerifyReport:
+class LogCheck:
     """What was read and what is wrong with it; `tail_bytes` is no error."""
 
     segments: int = 0
@@ -82,7 +82,7 @@ class SegmentReport:
     problems: tuple[CorruptBatch, ...] = ()
 
 
-def verify_log(disk: Disk, path: str) -> VerifyReport:
+def verify_log(disk: Disk, path: str) -> LogCheck:
     """Check the log in directory `path`; raises `OSError`."""
     while True:
         report = _verify_listed(disk, path)
@@ -90,7 +90,7 @@ def verify_log(disk: Disk, path: str) -> VerifyReport:
             return report  # otherwise retention took all that were listed, and others have come
 
 
-def _verify_listed(disk: Disk, path: str) -> VerifyReport:
+def _verify_listed(disk: Disk, path: str) -> LogCheck:
     checkpoint = read_checkpoint(disk, path)  # first: it never vouches for more than is read afterwards
     return join_segments(path, checkpoint, _verified_segments(disk, path, segment_bases(disk, path)))
 
@@ -106,7 +106,7 @@ def _verified_segments(disk: Disk, path: str, bases: list[int]) -> list[SegmentR
 def verify_segment(disk: Disk, path: str, base: int, newer: int | None) -> SegmentReport:
     """Check one segment by itself; `newer` is the base offset of the next one. Raises `OSError`."""
     segment = open_for_reading(disk, path, base)
-    report = VerifyReport()
+    report = LogCheck()
     try:
         # Before the roll is read: the roll of a new segment may be written in between.
         is_blank = segment.files.log.size() == segment.files.index.size() == 0
@@ -131,9 +131,9 @@ def verify_segment(disk: Disk, path: str, base: int, newer: int | None) -> Segme
     )
 
 
-def join_segments(path: str, checkpoint: Checkpoint | None, segments: Sequence[SegmentReport]) -> VerifyReport:
+def join_segments(path: str, checkpoint: Checkpoint | None, segments: Sequence[SegmentReport]) -> LogCheck:
     """The verdict on a log whose segments, in their order, were checked one by one; pure."""
-    report = VerifyReport()
+    report = LogCheck()
     expected_offset: int | None = None
     expected_index: int | None = None
     for segment in segments:
@@ -165,7 +165,7 @@ def join_segments(path: str, checkpoint: Checkpoint | None, segments: Sequence[S
     return report
 
 
-def _report(report: VerifyReport, path: str, base: int, why: str) -> None:
+def _report(report: LogCheck, path: str, base: int, why: str) -> None:
     file = f"{path}/{segment_stem(base)}{LOG_SUFFIX}"
     report.problems.append(CorruptBatch(file, Position(0), Offset(base), why))
 
@@ -194,7 +194,7 @@ def _set_base_index(segment: Segment, roll: Roll | None) -> None:
         segment.base_index = unpack_row(packed).index
 
 
-def _verify_batches(segment: Segment, report: VerifyReport, end_offset: int | None) -> None:
+def _verify_batches(segment: Segment, report: LogCheck, end_offset: int | None) -> None:
     for stored in walk_segment(segment, end_offset):
         if (
             stored.why

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from raftlog.membership.member import About, Address, Member, MemberState
+from raftlog.membership.member import About, Address, GossipMember, MemberState
 from raftlog.partitions.controller.machine import Addresses, RegisteredBroker
 from raftlog.partitions.gossip.description import BrokerLoad, Description, encode
 from raftlog.partitions.gossip.members import combined
@@ -30,9 +30,9 @@ def row(node: int = 1, **changes: Any) -> RegisteredBroker:
 
 def member(
     node: int = 1, disk: UUID = DISK, description: bytes | None = None, state: MemberState = MemberState.ALIVE
-) -> Member:
+) -> GossipMember:
     told = encode(TOLD) if description is None else description
-    return Member(NodeId(node), disk.bytes, 9, state, About(9, Address("g", 3), told), 100.0)
+    return GossipMember(NodeId(node), disk.bytes, 9, state, About(9, Address("g", 3), told), 100.0)
 
 
 def test_who_is_registered_and_gossips_is_shown_with_both() -> None:

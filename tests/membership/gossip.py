@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 
 from raftlog.membership.config import SwimConfig
-from raftlog.membership.member import About, Address, Claim, GossipIdentity, Member, MemberState
+from raftlog.membership.member import About, Address, Claim, GossipIdentity, GossipMember, MemberState
 from raftlog.membership.messages import Message
 from raftlog.membership.swim import OpenStream, SendDatagram, Sender, Swim
 from raftlog.types import NodeId
@@ -43,8 +43,8 @@ def claim(
     return Claim(NodeId(node), on or disk(node), incarnation, state, NodeId(by), age_s, words)
 
 
-def member(node: int, state: MemberState, incarnation: int) -> Member:
-    return Member(NodeId(node), disk(node), incarnation, state, about(incarnation, node), 0.0)
+def member(node: int, state: MemberState, incarnation: int) -> GossipMember:
+    return GossipMember(NodeId(node), disk(node), incarnation, state, about(incarnation, node), 0.0)
 
 
 def first(node: int, boot: int = 1) -> int:

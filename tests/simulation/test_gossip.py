@@ -13,7 +13,7 @@ from jepsen.simulation.kept_seeds import KeptSeed, kept_seeds
 from jepsen.simulation.outcome import Outcome
 from jepsen.simulation.report import failure_text
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.membership.member import About, Address, Member, MemberState
+from raftlog.membership.member import About, Address, GossipMember, MemberState
 from raftlog.membership.swim import MemberChange
 from raftlog.types import NodeId
 
@@ -77,7 +77,7 @@ def change(
 ) -> MemberChange:
     uuid = node.to_bytes(8) + disk.to_bytes(8)
     about = About(incarnation, Address("10.0.0.1", 1), b"")
-    return MemberChange(NodeId(node), before, after, Member(NodeId(node), uuid, incarnation, after, about, 0.0))
+    return MemberChange(NodeId(node), before, after, GossipMember(NodeId(node), uuid, incarnation, after, about, 0.0))
 
 
 def watching(loss: float = 0.05) -> Watch:

@@ -223,31 +223,32 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _client(
         "lost-member-goes-on",
-        "membership:GroupMember.note",
+        "membership:GroupSession.note",
         "self.needs_join = self.is_lost = True",
         "self.needs_join = True",
         _GROUP,
     ),
     _client(
         "rebalance-unheard",
-        "membership:GroupMember.note",
+        "membership:GroupSession.note",
         "            self.needs_join = True\n        elif",
         "            pass\n        elif",
         _GROUP,
     ),
     _client(
         "silent-member-stays",
-        "membership:GroupMember._beat",
+        "membership:GroupSession._beat",
         "if time.monotonic() - self.last_poll_s > self._settings.max_poll_interval_ms / 1000:",
         "if False:",
         _GROUP,
     ),
-    _client(
-        "unknown-member-keeps-its-id",
-        "membership:GroupMember._forget",
+    Mutant(
+        "client-unknown-member-keeps-its-id",
+        "raftlog/assignors/member.py",
+        "MemberProtocol.refused",
         "if isinstance(error, UnknownMember):",
         "if False:",
-        _GROUP,
+        ("tests/assignors/test_member.py",),
     ),
     # reading
     _client(

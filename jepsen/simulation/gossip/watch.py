@@ -18,7 +18,7 @@ from jepsen.simulation.gossip.options import GossipOptions
 from jepsen.simulation.gossip.process import Process
 from jepsen.simulation.gossip.world import World
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.membership.member import Member, MemberState
+from raftlog.membership.member import GossipMember, MemberState
 from raftlog.membership.swim import MemberChange
 from raftlog.types import NodeId
 
@@ -35,7 +35,7 @@ class Watch:
         """Changes to a state, over all views."""
         self.deaths: dict[tuple[NodeId, int], float] = {}
         """By process and life: how long after its end the last one that knew it found it dead."""
-        self._newest: dict[tuple[NodeId, int, NodeId], Member] = {}
+        self._newest: dict[tuple[NodeId, int, NodeId], GossipMember] = {}
         """What each life believes of each member."""
 
     # every change
@@ -66,7 +66,7 @@ class Watch:
         ):
             self.deaths[process.node_id, process.life] = self.world.now - process.ended_at
 
-    def _judge_order(self, process: Process, member: Member) -> None:
+    def _judge_order(self, process: Process, member: GossipMember) -> None:
         key = (process.node_id, process.life, member.node_id)
         before = self._newest.get(key)
         self._newest[key] = member
@@ -77,12 +77,12 @@ class Watch:
         if member.incarnation == before.incarnation and member.state < before.state:
             self._condemn("state-not-allowed", process, member)
 
-    def _is_well(self, member: Member) -> bool:
+    def _is_well(self, member: GossipMember) -> bool:
         """It is there, and has been for long enough that all could hear of it."""
         rested_s = self.world.now - self._process(member.node_id).resumed_at
         return rested_s > PERIODS_MAX * self.world.config.period_s and self._is_there(member)
 
-    def _is_there(self, member: Member) -> bool:
+    def _is_there(self, member: GossipMember) -> bool:
         process = self._process(member.node_id)
         of_this_life = member.disk_uuid == process.disk_uuid and member.incarnation >= process.first_incarnation
         return process.runs and not process.has_left and of_this_life
@@ -156,7 +156,7 @@ class Watch:
             return "left"
         return f"up, life {process.life}" if process.is_up else "dead"
 
-    def _condemn(self, name: str, observer: Process, member: Member | None, **numbers: object) -> NoReturn:
+    def _condemn(self, name: str, observer: Process, member: GossipMember | None, **numbers: object) -> NoReturn:
         member = member and member._replace(about=member.about._replace(description=b""))
         raise PropertyBroken(
             name, {"seen_by": observer.name, "at": round(self.world.now, 3), "member": member, **numbers}

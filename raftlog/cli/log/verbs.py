@@ -22,7 +22,7 @@ from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.recovery import read_roll, segment_bases
 from raftlog.storage.repair import RepairReport, repair_log
 from raftlog.storage.segment import open_for_reading
-from raftlog.storage.verify import VerifyReport, verify_log
+from raftlog.storage.verify import LogCheck, verify_log
 
 
 @click.group()
@@ -112,7 +112,7 @@ def verify(directories: tuple[str, ...], compares: bool, as_json: bool) -> None:
         raise CommandFailed(f"{empty[0]} has no segment left; restore it from a copy")
 
 
-def _verified_json(path: str, report: VerifyReport) -> dict[str, Any]:
+def _verified_json(path: str, report: LogCheck) -> dict[str, Any]:
     return {
         "path": path,
         "sound": report.is_sound and report.segments > 0,
@@ -127,7 +127,7 @@ def _verified_json(path: str, report: VerifyReport) -> dict[str, Any]:
     }
 
 
-def _verified_table(reports: dict[str, VerifyReport]) -> Table:
+def _verified_table(reports: dict[str, LogCheck]) -> Table:
     table = Table("log", "segments", "batches", "records", "bytes", "offsets", "state", box=None, header_style="bold")
     for path, report in reports.items():
         state = times(len(report.problems), "problem") if report.problems else "sound"

@@ -1,0 +1,54 @@
+"""A member of a consumer group without I/O: its identity, and the next step after each refusal of the coordinator.
+
+    join → sync → heartbeats → REJOIN (a rebalance began) → join …
+                             → LOST   (the group went on without it) → join as a new member or in a new generation
+                             → RETRY  (no coordinator for now, or no answer) → the same request
+                             → FATAL  (a refusal that lasts, such as another protocol or a fenced instance)
+
+Clients drive it over HTTP (`raftlog.client.membership`), consumer instances inside the coordinator's process
+(`raftlog.partitions.consumers.member`).
+"""
+
+from enum import Enum
+
+from raftlog.errors import (
+    OutcomeUnknown,
+    RaftlogError,
+    RebalanceInProgress,
+    StaleGeneration,
+    Unavailable,
+    UnknownMember,
+)
+
+
+class NextStep(Enum):
+    """See the module."""
+
+    REJOIN = "rejoin"
+    LOST = "lost"
+    RETRY = "retry"
+    FATAL = "fatal"
+
+
+class MemberProtocol:
+    """`member_id` is empty before the first join and after the coordinator has forgotten it; `generation` is -1 while
+    the member has no assignment."""
+
+    def __init__(self, member_id: str = "") -> None:
+        self.member_id = member_id
+        self.generation = -1
+
+    def joined(self, member_id: str, generation: int) -> None:
+        """The coordinator has answered a join, and then a sync."""
+        self.member_id, self.generation = member_id, generation
+
+    def refused(self, error: RaftlogError) -> NextStep:
+        """Return the next step after an error of the coordinator; forgets the identity that it does not know."""
+        if isinstance(error, RebalanceInProgress):
+            return NextStep.REJOIN
+        if isinstance(error, UnknownMember | StaleGeneration):
+            if isinstance(error, UnknownMember):
+                self.member_id = ""
+            self.generation = -1
+            return NextStep.LOST
+        return NextStep.RETRY if isinstance(error, Unavailable | OutcomeUnknown) else NextStep.FATAL
