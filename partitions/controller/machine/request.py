@@ -75,10 +75,10 @@ def check_level(command: Command, level: int) -> None:
 
     Before it is proposed, for a replica of an older release that met it in its log would have to stop.
     """
-    kind = KINDS[type(command)]
-    if level < kind.feature_level:
+    needed = max(KINDS[type(command)].feature_level, command.level_needed())
+    if level < needed:
         raise InvalidArgument(
-            f"{type(command).__name__} needs feature level {kind.feature_level}; the cluster runs at {level}: "
+            f"{type(command).__name__} needs feature level {needed}; the cluster runs at {level}: "
             "finish the upgrade first (`raftlog cluster upgrade --finish`)"
         )
 

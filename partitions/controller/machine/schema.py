@@ -1,7 +1,8 @@
 """How the controller's values stand in MessagePack, and what each may be.
 
 A record is a frozen dataclass whose fields are `Annotated` with a `Shape`; it is packed as the list of its fields, in
-their order. A record that breaks a rule cannot be made at all, so whoever holds one need not look again.
+their order, without those at the end that have their defaults. So a record without values for later fields has the
+bytes, and the hash, that earlier releases give it. A record that breaks a rule cannot be made at all.
 
     unpack(pack(record)) = record,   and the same record gives the same bytes everywhere
 
@@ -11,16 +12,16 @@ commands, the rows of the state and its snapshots are made of these.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import lru_cache
-from typing import Annotated, Any, Generic, Self, TypeVar, get_type_hints
+from typing import Annotated, Any, Generic, NamedTuple, Self, TypeVar, get_type_hints
 from uuid import UUID
 
 import msgpack  # type: ignore[import-untyped]  # it has no annotations
 
 from raftlog.errors import FormatError, InvalidArgument
 from raftlog.raft import ReplicaId
-from raftlog.types import Buffer, Index, NodeId
+from raftlog.types import FEATURE_LEVEL_LEAST, Buffer, Index, NodeId
 
 T = TypeVar("T")
 NUMBER_MAX = (1 << 63) - 1
@@ -241,49 +242,88 @@ Placement = Annotated[
 FeatureLevel = Annotated[int, whole("feature level", 1, 65_535)]
 
 
+class SchemaField(NamedTuple):
+    """A field of a record. One that was added later has a default, and the feature level from which on it is written
+    as second annotation: `Annotated[str, text("rack", 0, 255), 2] = ""`."""
+
+    name: str
+    shape: Shape[Any]
+    default: Any
+    level: int
+
+    def is_left_out(self, record: Any) -> bool:
+        """Whether the record has the default here."""
+        return self.default is not MISSING and bool(getattr(record, self.name) == self.default)
+
+
 class SchemaRecord:
     """Base of frozen dataclasses with annotated fields. Making one raises `InvalidArgument` when it breaks a rule."""
 
     __slots__ = ()
 
     def __post_init__(self) -> None:
-        for name, shape in shapes(type(self)):
+        for field in schema_fields(type(self)):
             try:
-                shape.check(getattr(self, name))
+                field.shape.check(getattr(self, field.name))
             except Misfit as error:
-                raise InvalidArgument(f"{type(self).__name__}: {name}: {error}") from None
+                raise InvalidArgument(f"{type(self).__name__}: {field.name}: {error}") from None
         self.rules()
 
     def rules(self) -> None:
         """What must hold between fields; raises `InvalidArgument`."""
 
     def packed(self) -> list[Any]:
-        """The fields, ready for MessagePack."""
-        return [shape.pack(getattr(self, name)) for name, shape in shapes(type(self))]
+        """Return the fields, ready for MessagePack, without those at the end that have their defaults."""
+        wanted = schema_fields(type(self))
+        count = len(wanted)
+        while count and wanted[count - 1].is_left_out(self):
+            count -= 1
+        return [field.shape.pack(getattr(self, field.name)) for field in wanted[:count]]
+
+    def level_needed(self) -> int:
+        """Return the feature level that all replicas must know before these fields are written."""
+        needed = FEATURE_LEVEL_LEAST
+        for field in schema_fields(type(self)):
+            value = getattr(self, field.name)
+            if isinstance(value, SchemaRecord):
+                needed = max(needed, value.level_needed())
+            if field.level > needed and not field.is_left_out(self):
+                needed = field.level
+        return needed
 
     @classmethod
     def unpacked(cls, raw: Any) -> Self:
-        """The record of these fields; raises `FormatError`."""
-        wanted = shapes(cls)
-        if type(raw) is not list or len(raw) != len(wanted):
-            size = f"{len(raw)} fields" if type(raw) is list else "no list"
-            raise FormatError(f"{cls.__name__} has {len(wanted)} fields; what was read has {size}")
+        """Return the record of these fields, with defaults for those that miss at the end; raises `FormatError`.
+
+        An unknown field is refused: a replica that left it out would make its state another one.
+        """
+        wanted = schema_fields(cls)
+        if type(raw) is not list:
+            raise FormatError(f"{cls.__name__} cannot be read: it is no list")
+        if len(raw) > len(wanted):
+            raise FormatError(
+                f"{cls.__name__} has {len(wanted)} fields in this release, and {len(raw)} here: run a newer release"
+            )
+        if len(raw) < len(wanted) and wanted[len(raw)].default is MISSING:
+            raise FormatError(f"{cls.__name__} cannot be read: its field {wanted[len(raw)].name} is missing")
         try:
-            return cls(*(shape.unpack(value) for (_, shape), value in zip(wanted, raw, strict=True)))
+            return cls(*(field.shape.unpack(value) for field, value in zip(wanted, raw, strict=False)))
         except (Misfit, InvalidArgument) as error:
             raise FormatError(f"{cls.__name__} cannot be read: {error}") from None
 
 
-_SHAPES: dict[type[Any], tuple[tuple[str, Shape[Any]], ...]] = {}
+_FIELDS: dict[type[Any], tuple[SchemaField, ...]] = {}
 
 
-def shapes(record: type[Any]) -> tuple[tuple[str, Shape[Any]], ...]:
-    """Names and shapes of a record's fields, in their order."""
-    found = _SHAPES.get(record)
+def schema_fields(record: type[Any]) -> tuple[SchemaField, ...]:
+    """Return the fields of a record, in their order."""
+    found = _FIELDS.get(record)
     if found is None:
-        hints = get_type_hints(record, include_extras=True)
-        found = tuple((field.name, hints[field.name].__metadata__[0]) for field in fields(record))
-        _SHAPES[record] = found
+        notes = {name: hint.__metadata__ for name, hint in get_type_hints(record, include_extras=True).items()}
+        found = _FIELDS[record] = tuple(
+            SchemaField(field.name, notes[field.name][0], field.default, (*notes[field.name], FEATURE_LEVEL_LEAST)[1])
+            for field in fields(record)
+        )
     return found
 
 

@@ -26,7 +26,7 @@ from raftlog.partitions.controller.machine.rows import (
     TopicRow,
 )
 from raftlog.partitions.controller.machine.schema import NUMBER_MAX, SchemaRecord, pack, unpack
-from raftlog.partitions.controller.machine.state import ControllerState
+from raftlog.partitions.controller.machine.state import STATE_NUMBERS, ControllerState
 from raftlog.partitions.controller.machine.table import Table
 from raftlog.types import FEATURE_LEVEL_KNOWN, Index
 
@@ -40,7 +40,6 @@ HEADER: Final = struct.Struct(">BBBIQ")
 _LIST_HEADER: Final = struct.Struct(">BI")
 _LIST_32: Final = 0xDD
 _MAP_OF_NONE: Final = 0x80
-_NUMBERS: Final = ("applied_index", "forgotten_index", "feature_level", "next_producer_id")
 _ROWS: Final[dict[str, tuple[type[SchemaRecord], Callable[[Any], Any]]]] = {
     "brokers": (RegisteredBroker, lambda row: row.node_id),
     "retired_disks": (RetiredDisk, lambda row: row.disk_uuid),
@@ -62,10 +61,8 @@ def snapshot_payloads(state: ControllerState, roll_index: Index, piece_bytes: in
 
 def _frozen(state: ControllerState) -> dict[str, Any]:
     """The map, with rows that are still records: copying references is all that has to be done at once."""
-    numbers = {name: getattr(state, name) for name in _NUMBERS}
-    bootstrap = None if state.bootstrap is None else state.bootstrap.packed()
-    rows = {table.name: list(table) for table in state.tables()}
-    return {"version": MAP_VERSION, **numbers, "bootstrap": bootstrap, **rows, "state_hash": state.state_hash()}
+    rows = {table.name: list(table) for table in state.tables() if len(table)}
+    return {"version": MAP_VERSION, **state.scalars(), **rows, "state_hash": state.state_hash()}
 
 
 def _parts(frozen: dict[str, Any]) -> Iterator[bytes]:
@@ -145,14 +142,15 @@ class Restoration:
         self._state = ControllerState()
         _set_numbers(self._state, fields)
         lists = [table.name for table in self._state.tables()]
-        if fields.keys() != {"version", *_NUMBERS, "bootstrap", *lists, "state_hash"}:
+        unknown = fields.keys() - {"version", *STATE_NUMBERS, "bootstrap", *lists, "state_hash"}
+        if unknown:
             raise FormatError(
-                f"the controller's snapshot has not the fields of one of feature level {self._state.feature_level}"
+                f"the controller's snapshot has the unknown fields {sorted(map(str, unknown))}: run a newer release"
             )
-        self._state_hash = fields["state_hash"]
-        if fields["bootstrap"] is not None:
+        self._state_hash = fields.get("state_hash")
+        if "bootstrap" in fields:
             self._state.bootstrap = Bootstrap.unpacked(fields["bootstrap"])
-        self._rows = chain.from_iterable(_entered(self._state, name, fields[name]) for name in lists)
+        self._rows = chain.from_iterable(_entered(self._state, name, fields.get(name, [])) for name in lists)
 
     def step(self, rows: int = ROWS_PER_STEP) -> ControllerState | None:
         """Take so many rows; the state, once that was all of them. Raises `FormatError`."""
@@ -174,8 +172,8 @@ class Restoration:
 
 
 def _set_numbers(state: ControllerState, fields: dict[str, Any]) -> None:
-    for name in _NUMBERS:
-        value = fields.get(name)
+    for name in STATE_NUMBERS:
+        value = fields.get(name, 0)
         if type(value) is not int or not 0 <= value <= NUMBER_MAX:
             raise FormatError(f"the controller's snapshot has {name} {value!r}")
         setattr(state, name, value)

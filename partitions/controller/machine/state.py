@@ -40,6 +40,8 @@ from raftlog.partitions.controller.machine.schema import pack
 from raftlog.partitions.controller.machine.table import DIGEST_BYTES
 from raftlog.types import Index
 
+STATE_NUMBERS: Final = ("applied_index", "forgotten_index", "feature_level", "next_producer_id")
+"""All of the state that is a number."""
 ANSWERS_MAX: Final = 4096
 """Requests whose answers are remembered. The same in all replicas: another number needs another feature level."""
 
@@ -140,10 +142,13 @@ class ControllerState(ClusterState):
 
     def state_hash(self) -> bytes:
         """16 bytes, equal for equal states; takes the same short time for large ones."""
-        numbers = [self.applied_index, self.forgotten_index, self.feature_level, self.next_producer_id]
-        bootstrap = None if self.bootstrap is None else self.bootstrap.packed()
-        packed = pack([numbers, bootstrap, [table.digest for table in self.tables()]])
-        return blake2b(packed, digest_size=DIGEST_BYTES).digest()
+        found = {**self.scalars(), **{table.name: table.digest for table in self.tables() if len(table)}}
+        return blake2b(pack(found), digest_size=DIGEST_BYTES).digest()
+
+    def scalars(self) -> dict[str, Any]:
+        """Return all that is no table, by name, without what is 0 or missing: later releases can have more of it."""
+        numbers = {name: getattr(self, name) for name in STATE_NUMBERS if getattr(self, name)}
+        return numbers if self.bootstrap is None else {**numbers, "bootstrap": self.bootstrap.packed()}
 
 
 def _too_old(request: CommandRequest, forgotten_index: Index) -> OutcomeUnknown:

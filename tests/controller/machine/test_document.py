@@ -8,8 +8,9 @@ import msgpack  # type: ignore[import-untyped]  # it has no annotations
 from raftlog.partitions.controller.machine import GroupName, encode_request, rows, snapshot_payloads
 from raftlog.partitions.controller.machine.errors import NUMBERS
 from raftlog.partitions.controller.machine.request import KINDS
-from raftlog.partitions.controller.machine.schema import SchemaRecord, shapes
+from raftlog.partitions.controller.machine.schema import SchemaRecord, schema_fields
 from raftlog.partitions.controller.machine.snapshot import HEADER
+from raftlog.partitions.controller.machine.state import STATE_NUMBERS
 from raftlog.types import Index
 from tests.controller.machine.fleet import BOOTSTRAP, cluster, topic_id
 from tests.layouts import DOCS, table_after
@@ -29,7 +30,7 @@ def test_every_record_is_described_field_by_field() -> None:
     assert described == [record.__name__ for record in records()]
     for record in records():
         described_fields = [cells[:2] for cells in table_after(f"record: {record.__name__}", DOCUMENT)]
-        assert described_fields == [[name, shape.name] for name, shape in shapes(record)]
+        assert described_fields == [[field.name, field.shape.name] for field in schema_fields(record)]
 
 
 def test_kinds_and_errors_are_those_of_the_code() -> None:
@@ -42,9 +43,11 @@ def test_kinds_and_errors_are_those_of_the_code() -> None:
 def test_the_envelope_and_the_map_are_those_of_the_code() -> None:
     scribe = cluster()
     [payload] = snapshot_payloads(scribe.state, Index(1))
-    assert [cells[0] for cells in table_after("snapshot map", DOCUMENT)] == list(
-        msgpack.unpackb(payload[HEADER.size :])
-    )
+    documented = [cells[0] for cells in table_after("snapshot map", DOCUMENT)]
+    tables = [table.name for table in scribe.state.tables()]
+    assert documented == ["version", *STATE_NUMBERS, "bootstrap", *tables, "state_hash"]
+    written = list(msgpack.unpackb(payload[HEADER.size :]))
+    assert written == [name for name in documented if name in written]
     assert len(table_after("request", DOCUMENT)) == len(msgpack.unpackb(encode_request(scribe.request(BOOTSTRAP))))
 
 

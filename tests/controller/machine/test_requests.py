@@ -46,9 +46,9 @@ def test_the_same_request_gives_the_same_bytes_whatever_its_objects_are() -> Non
     assert encode_request(CREATION._replace(command=other)) == encode_request(CREATION)
     assert encode_request(CREATION).hex() == (
         "950105c4100000000000000000000000000000000703"
-        "96a174c41000000000000000000000000000007001"
+        "95a174c41000000000000000000000000000007001"
         "9293" + "".join(f"920{node}c410{0xD000 + node:032x}" for node in (1, 2, 3)) + "92930001029301020091"
-        "92ac726574656e74696f6e2e6d73a135cd1388c2"
+        "92ac726574656e74696f6e2e6d73a135cd1388"
     )
 
 

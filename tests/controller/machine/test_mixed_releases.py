@@ -1,0 +1,141 @@
+"""Replicas of this release and of a next one, whose SetMaintenance has a field more, apply the same log."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
+from unittest.mock import patch
+
+import pytest
+
+from raftlog.errors import FormatError, InvalidArgument
+from raftlog.partitions.controller.machine import (
+    ControllerState,
+    SetFeatureLevel,
+    SetMaintenance,
+    SnapshotReader,
+    broker_rules,
+    cluster,
+    decode_request,
+    encode_request,
+    request,
+    snapshot,
+    snapshot_payloads,
+    state,
+)
+from raftlog.partitions.controller.machine.cluster import ClusterState
+from raftlog.partitions.controller.machine.rows import BrokerMaintenance
+from raftlog.partitions.controller.machine.schema import text
+from raftlog.types import Index, NodeId
+from tests.controller.machine import fleet
+from tests.controller.machine.fleet import Scribe, create, disk, register
+
+REASON = text("reason", 0, 255)
+
+
+@dataclass(frozen=True, slots=True)
+class NextMaintenance(SetMaintenance):
+    reason: Annotated[str, REASON, 2] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NextRow(BrokerMaintenance):
+    reason: Annotated[str, REASON, 2] = ""
+
+
+def next_rule(controller: ClusterState, command: Any, index: Index) -> int:
+    controller.maintenance.put(NextRow(command.node_id, command.is_on, index, command.reason))
+    return index
+
+
+@contextmanager
+def next_release() -> Iterator[None]:
+    """Run with the code of a release that knows level 2, at which a maintenance can have a reason."""
+    kind = request.KINDS[SetMaintenance]
+    with ExitStack() as stack:
+        for room in (broker_rules, snapshot):
+            stack.enter_context(patch.object(room, "FEATURE_LEVEL_KNOWN", 2))
+        stack.enter_context(patch.dict(request.KINDS, {NextMaintenance: kind}))
+        stack.enter_context(patch.dict(request._BY_NUMBER, {kind.number: NextMaintenance}))
+        stack.enter_context(patch.dict(state._RULES, {NextMaintenance: next_rule}))
+        stack.enter_context(patch.object(cluster, "BrokerMaintenance", NextRow))
+        stack.enter_context(patch.dict(snapshot._ROWS, {"maintenance": (NextRow, snapshot._ROWS["maintenance"][1])}))
+        yield
+
+
+@contextmanager
+def this_release() -> Iterator[None]:
+    yield
+
+
+Release = Callable[[], AbstractContextManager[None]]
+
+
+def mixed_log(level: int, reason: str = "") -> list[tuple[Index, bytes]]:
+    """Return the log of a cluster at a level, written by the next release; it ends with a maintenance."""
+    with next_release():
+        scribe = Scribe()
+        scribe.tell(fleet.BOOTSTRAP)
+        for node in range(1, 6):
+            scribe.tell(register(node, levels=(1, level)))
+        scribe.tell(create("t", 1))
+        if level > 1:
+            scribe.tell(SetFeatureLevel(level))
+        command = NextMaintenance(NodeId(2), disk(2), True, reason=reason)
+        made = scribe.request(command)
+        scribe.log.append((Index(scribe.last_index + 1), encode_request(made)))
+    return scribe.log
+
+
+def applied(log: list[tuple[Index, bytes]], release: Release) -> tuple[ControllerState, list[bytes]]:
+    """Apply a log with the code of a release; return the state and its hash after each entry."""
+    with release():
+        replica, hashes = ControllerState(), []
+        for index, body in log:
+            replica.apply(decode_request(body), index)
+            hashes.append(replica.state_hash())
+        return replica, hashes
+
+
+def test_without_the_new_field_both_releases_have_the_same_state_and_snapshot() -> None:
+    log = mixed_log(1)
+    ours, our_hashes = applied(log, this_release)
+    theirs, their_hashes = applied(log, next_release)
+    assert our_hashes == their_hashes
+    assert ours.in_maintenance() == theirs.in_maintenance() == [2]
+    pieces = list(snapshot_payloads(ours, Index(1)))
+    with next_release():
+        assert list(snapshot_payloads(theirs, Index(1))) == pieces
+    for release in (this_release, next_release):
+        with release():
+            restoration = SnapshotReader().take(pieces[0])
+            assert restoration is not None
+            assert restoration.finish().state_hash() == our_hashes[-1]
+
+
+def test_the_new_field_is_not_written_below_its_level() -> None:
+    log = mixed_log(1, "new disk")
+    replica, _ = applied(log[:-1], next_release)
+    with next_release():
+        made = decode_request(log[-1][1])
+        with pytest.raises(InvalidArgument, match=r"needs feature level 2.*finish the upgrade first"):
+            request.check_level(made.command, replica.feature_level)
+        refused = replica.apply(made, log[-1][0])
+    assert isinstance(refused.error, InvalidArgument), "also where it stands in the log"
+    assert replica.in_maintenance() == []
+
+
+def test_a_replica_that_does_not_know_a_field_stops_and_the_others_go_on() -> None:
+    log = mixed_log(2, "new disk")
+    theirs, hashes = applied(log, next_release)
+    assert len(set(hashes)) == len(log)
+    assert theirs.maintenance[2] == NextRow(NodeId(2), True, log[-1][0], "new disk")
+    with pytest.raises(FormatError, match="SetMaintenance has 4 fields in this release, and 5 here: run a newer"):
+        decode_request(log[-1][1])
+    with next_release():
+        [piece] = snapshot_payloads(theirs, Index(1))
+        restoration = SnapshotReader().take(piece)
+        assert restoration is not None
+        assert restoration.finish().state_hash() == hashes[-1]
+    with pytest.raises(FormatError, match="run a newer release"):
+        SnapshotReader().take(piece)
