@@ -38,7 +38,8 @@ from raftlog.partitions.placement.moves import Leaving, Moves
 from raftlog.partitions.placement.recovery import Recovered, Recovering
 from raftlog.partitions.produce import GivenIds, Producers
 from raftlog.partitions.produce.large_calls import produce_large
-from raftlog.partitions.produce.spreading import PartitionChoice, produce_records, produce_sequenced
+from raftlog.partitions.produce.shares import PartitionChoice
+from raftlog.partitions.produce.spreading import produce_records, produce_sequenced
 from raftlog.partitions.produce.streams import ProduceStream
 from raftlog.partitions.results import (
     ALL,

@@ -6,18 +6,18 @@ broker.
 """
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.produce.pending import record_size
+from raftlog.partitions.produce.shares import PartitionChoice
 from raftlog.partitions.results import Acks, RecordResult
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic
 from raftlog.records import HEADER_SIZE, BatchBuilder, NewRecord
 from raftlog.runtime.slices import in_slices
 
-PartitionChoice: TypeAlias = int | Sequence[int | None] | None
 _STEP_RECORDS: Final = 64
 _STEP_BYTES: Final = 16 * 1024
 """After so many bytes, or records, others may run: hashing a key takes 50 ns a byte."""

@@ -1,18 +1,16 @@
 """One produce call: its records are spread over partitions, queued there in their order, and answered together."""
 
-import asyncio
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.produce.pending import record_size
+from raftlog.partitions.produce.shares import PartitionChoice, QueuedShare, records_at, spread
 from raftlog.partitions.results import Acks, ProducerSequence, RecordResult
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic
 from raftlog.records import NewRecord
-
-PartitionChoice: TypeAlias = int | Sequence[int | None] | None
+from raftlog.types import Offset
 
 
 async def produce_records(
@@ -35,10 +33,14 @@ async def produce_records(
             return [RecordResult(number, None, error)]
     results: list[RecordResult | None] = [None] * len(records)
     queued = []
-    for number, places in _spread(topic, choice, records).items():
+    for number, places in spread(topic, choice, records).items():
         queued.append(await _queue(topic, number, places, records, results, acks, deadline))
-    for share in queued:
-        await share.collect(results)
+    for each in queued:
+        number, places, offset, refusal = await each.settled()
+        for place in places:
+            results[place] = RecordResult(number, offset, refusal)
+            if offset is not None:
+                offset = Offset(offset + 1)
     return [result for result in results if result is not None]
 
 
@@ -73,46 +75,6 @@ async def produce_sequenced(
     return [RecordResult(number, done.base_offset + at, None, done.is_duplicate) for at in range(len(records))]
 
 
-def _spread(topic: Topic, choice: PartitionChoice, records: Sequence[NewRecord]) -> dict[int, Sequence[int]]:
-    """Places of the records by partition, in the order in which each partition is first named."""
-    if type(choice) is int:
-        return {choice: range(len(records))}
-    if choice is None:
-        if len(topic.partitions) == 1:
-            return {0: range(len(records))}
-        choice = [None] * len(records)
-    places: dict[int, list[int]] = {}
-    for place, (record, number) in enumerate(zip(records, choice, strict=True)):  # type: ignore[arg-type]
-        chosen = topic.choose(record.key) if number is None else number
-        places.setdefault(chosen, []).append(place)
-    return dict(places)
-
-
-class _PartitionShare:
-    """What one partition got of a call."""
-
-    __slots__ = ("future", "number", "places")
-
-    def __init__(self, number: int, places: Sequence[int], future: "asyncio.Future[int] | None") -> None:
-        self.number, self.places, self.future = number, places, future
-
-    async def collect(self, results: list[RecordResult | None]) -> None:
-        number = self.number
-        if self.future is None:
-            for place in self.places:
-                results[place] = RecordResult(number, None, None)
-            return
-        try:
-            offset = await self.future
-        except RaftlogError as error:
-            for place in self.places:
-                results[place] = RecordResult(number, None, error)
-            return
-        for place in self.places:
-            results[place] = RecordResult(number, offset, None)
-            offset += 1
-
-
 async def _queue(
     topic: Topic,
     number: int,
@@ -121,19 +83,17 @@ async def _queue(
     results: list[RecordResult | None],
     acks: Acks,
     deadline: Deadline,
-) -> _PartitionShare:
+) -> QueuedShare:
     """Queue one partition's share; records that cannot be stored get their result at once."""
     try:
         partition = topic.partition(number)
         places = _without_unstorable(partition, number, places, records, results)
         if not places:
-            return _PartitionShare(number, (), None)
-        some = records if len(places) == len(records) else [records[place] for place in places]
-        return _PartitionShare(number, places, await partition.enqueue_records(some, acks, deadline))
+            return QueuedShare(number, (), None)
+        some = records_at(places, records)
+        return QueuedShare(number, places, await partition.enqueue_records(some, acks, deadline))
     except RaftlogError as error:
-        for place in places:
-            results[place] = RecordResult(number, None, error)
-        return _PartitionShare(number, (), None)
+        return QueuedShare(number, places, None, error)
 
 
 def _without_unstorable(

@@ -8,34 +8,18 @@ for a single record but its bytes. A share is all or nothing; shares of one bloc
 Blocks come in their order when each is handed over after the answer to the one before. Used by `api`.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import NamedTuple, Self, TypeAlias
+from typing import NamedTuple, Self
 
 from raftlog.config import TopicConfig
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.produce.pending import RECORD_OVERHEAD_BYTES, record_size
+from raftlog.partitions.produce.shares import QueuedShare, Share, Streamed, records_at, spread
 from raftlog.partitions.results import Acks
 from raftlog.partitions.routing.partition import CALL_BYTES_MAX
 from raftlog.partitions.routing.topics import Topic
 from raftlog.records import HEADER_SIZE, NewRecord, build_batch
-from raftlog.types import Offset
-
-Streamed: TypeAlias = bytes | NewRecord
-"""A record, or the value of one that has nothing else."""
-
-
-class Share(NamedTuple):
-    """What became of one partition's records of a block; `base_offset` is None when it failed, and with `acks=0`.
-
-    `places` are their places in the block.
-    """
-
-    partition: int
-    places: Sequence[int]
-    base_offset: Offset | None
-    error: RaftlogError | None
 
 
 class StreamBounds(NamedTuple):
@@ -52,13 +36,6 @@ class StreamBounds(NamedTuple):
             min(config.max_message_bytes, CALL_BYTES_MAX) - HEADER_SIZE - RECORD_OVERHEAD_BYTES,
             min(CALL_BYTES_MAX, config.segment_bytes // 2),
         )
-
-
-class _Queued(NamedTuple):
-    number: int
-    places: Sequence[int]
-    future: "asyncio.Future[int] | None"
-    error: RaftlogError | None
 
 
 class ProduceStream:
@@ -90,28 +67,12 @@ class ProduceStream:
         """
         now_ms = self._wall_ms()
         queued = []
-        for number, places in _spread(self._topic, self._partition, records, named).items():
-            some = records if len(places) == len(records) else [records[place] for place in places]
+        choice = named if self._partition is None else self._partition
+        for number, places in spread(self._topic, choice, records).items():
+            some = records_at(places, records)
             queued.append(await _queue(self._topic, number, places, some, acks, deadline, now_ms))
-        shares = [await _settled(each) for each in queued]
+        shares = [await each.settled() for each in queued]
         return await self._put_right(shares, self._topic, deadline)
-
-
-def _spread(
-    topic: Topic, partition: int | None, records: Sequence[Streamed], named: Sequence[int | None] | None
-) -> dict[int, Sequence[int]]:
-    """Places by partition, in the order in which each partition is first named."""
-    if partition is None and len(topic.partitions) == 1 and named is None:
-        partition = 0
-    if partition is not None:
-        return {partition: range(len(records))}
-    places: dict[int, list[int]] = {}
-    for place, record in enumerate(records):
-        number = None if named is None else named[place]
-        if number is None:
-            number = topic.choose(None if type(record) is bytes else record.key)  # type: ignore[union-attr]
-        places.setdefault(number, []).append(place)
-    return dict(places)
 
 
 async def _queue(
@@ -122,7 +83,7 @@ async def _queue(
     acks: Acks,
     deadline: Deadline,
     now_ms: int,
-) -> _Queued:
+) -> QueuedShare:
     try:
         target = topic.partition(number)
         sizes = [_size(record) for record in records]
@@ -134,8 +95,8 @@ async def _queue(
         ]
         future = await target.enqueue_batches(batches, len(records), acks, deadline)
     except RaftlogError as error:
-        return _Queued(number, places, None, error)
-    return _Queued(number, places, future, None)
+        return QueuedShare(number, places, None, error)
+    return QueuedShare(number, places, future)
 
 
 def _size(record: Streamed) -> int:
@@ -151,12 +112,3 @@ def _parts(records: Sequence[Streamed], sizes: Sequence[int], bound: int) -> Ite
             begin, filled = place, 0
         filled += size
     yield list(records[begin:])
-
-
-async def _settled(queued: _Queued) -> Share:
-    if queued.future is None:
-        return Share(queued.number, queued.places, None, queued.error)
-    try:
-        return Share(queued.number, queued.places, Offset(await queued.future), None)
-    except RaftlogError as error:
-        return Share(queued.number, queued.places, None, error)

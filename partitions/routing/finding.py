@@ -11,7 +11,7 @@ from uuid import UUID
 from raftlog.errors import RaftlogError, Unavailable, UnknownTopic
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.produce.streams import Share
+from raftlog.partitions.produce.shares import Share
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import RecordResult
 from raftlog.partitions.routing.partition import Partition

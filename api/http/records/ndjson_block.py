@@ -18,7 +18,7 @@ from raftlog.api.http.records.large_records import PARSED_BYTES_MAX, large_line
 from raftlog.api.http.records.line_splitter import LineSplitter
 from raftlog.api.http.server.held_memory import RECORD_MEMORY_BYTES
 from raftlog.api.http.server.problems import HttpProblem
-from raftlog.partitions.produce.streams import Streamed
+from raftlog.partitions.produce.shares import Streamed
 from raftlog.records import NewRecord
 from raftlog.records.json_record import Encode, json_text, partition_of, read_record, text_or_json
 from raftlog.records.json_slices import check_json

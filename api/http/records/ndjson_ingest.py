@@ -22,7 +22,8 @@ from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.streamed_body import StreamedBody
 from raftlog.errors import RaftlogError, Unavailable
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.produce.streams import ProduceStream, Share
+from raftlog.partitions.produce.shares import Share
+from raftlog.partitions.produce.streams import ProduceStream
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.runtime.slices import in_slices
 

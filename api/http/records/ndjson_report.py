@@ -19,7 +19,7 @@ from raftlog.api.http.server.media import Format
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import header
 from raftlog.errors import RaftlogError
-from raftlog.partitions.produce.streams import Share
+from raftlog.partitions.produce.shares import Share
 
 logger = logging.getLogger(__name__)
 

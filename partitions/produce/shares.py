@@ -1,0 +1,72 @@
+"""The shares of a produce call: the places of its records by partition, and the outcome of each partition's append.
+
+    records → spread → one share for each partition → queued → settled
+
+Shares succeed and fail apart. Used by calls of a few records (`spreading`) and by streams (`streams`).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from raftlog.errors import RaftlogError
+from raftlog.partitions.routing.topics import Topic
+from raftlog.records import NewRecord
+from raftlog.types import Offset
+
+Streamed: TypeAlias = bytes | NewRecord
+"""A record, or the value of one that has nothing else."""
+AnyRecord = TypeVar("AnyRecord", NewRecord, Streamed)
+PartitionChoice: TypeAlias = int | Sequence[int | None] | None
+"""One partition for all records, or one for each; None chooses by the key."""
+
+
+class Share(NamedTuple):
+    """The outcome of one partition's records; `base_offset` is None when it failed, and with `acks=0`.
+
+    `places` are their places in the call.
+    """
+
+    partition: int
+    places: Sequence[int]
+    base_offset: Offset | None
+    error: RaftlogError | None
+
+
+class QueuedShare(NamedTuple):
+    """A share whose records are queued; `future` is None when they could not be, and with `acks=0`."""
+
+    partition: int
+    places: Sequence[int]
+    future: "asyncio.Future[int] | None"
+    error: RaftlogError | None = None
+
+    async def settled(self) -> Share:
+        """Wait for the append."""
+        partition, places, future, error = self
+        if future is None:
+            return Share(partition, places, None, error)
+        try:
+            return Share(partition, places, Offset(await future), None)
+        except RaftlogError as failed:
+            return Share(partition, places, None, failed)
+
+
+def spread(topic: Topic, choice: PartitionChoice, records: Sequence[Streamed]) -> dict[int, Sequence[int]]:
+    """Places of the records by partition, in the order in which each partition is first named."""
+    if choice is None and len(topic.partitions) == 1:
+        choice = 0
+    if type(choice) is int:
+        return {choice: range(len(records))}
+    places: dict[int, list[int]] = {}
+    for place, record in enumerate(records):
+        number = None if choice is None else choice[place]  # type: ignore[index]
+        if number is None:
+            number = topic.choose(None if type(record) is bytes else record.key)  # type: ignore[union-attr]
+        places.setdefault(number, []).append(place)
+    return dict(places)
+
+
+def records_at(places: Sequence[int], records: Sequence[AnyRecord]) -> Sequence[AnyRecord]:
+    """The records of a share."""
+    return records if len(places) == len(records) else [records[place] for place in places]
