@@ -128,7 +128,8 @@ class ProduceQueue:
 
     def maybe_add(self, pending: Pending) -> bool:
         """Queue the call if there is room for it; raises when the queue is closed."""
-        self._check_open()
+        if self._closed_because is not None:
+            raise as_raised_again(self._closed_because)
         own, shared = self._budgets
         if not own.maybe_take(pending.size):
             return False
@@ -148,16 +149,10 @@ class ProduceQueue:
         except BaseException:
             own.give(pending.size)
             raise
-        try:
-            self._check_open()
-        except BaseException:
-            self._release(pending.size)
-            raise
-        self._add(pending)
-
-    def _check_open(self) -> None:
         if self._closed_because is not None:
+            self._release(pending.size)
             raise as_raised_again(self._closed_because)
+        self._add(pending)
 
     def _add(self, pending: Pending) -> None:
         self._counters.produces += 1

@@ -20,7 +20,7 @@ from raftlog.records.partitioner import Partitioner, hash_by_name
 class Topic:
     """One topic and its partitions."""
 
-    __slots__ = ("_partitioner", "config", "is_deleted", "is_internal", "partitions", "row")
+    __slots__ = ("choose", "config", "is_deleted", "is_internal", "partitions", "row")
 
     def __init__(
         self, row: control.TopicRow, config: TopicConfig, partitions: list[Partition], partitioner: Partitioner
@@ -29,7 +29,8 @@ class Topic:
         self.is_internal = row.creation.is_internal
         """Only brokers write to it."""
         self.is_deleted = False
-        self._partitioner = partitioner
+        self.choose = partitioner.choose
+        """The partition for a record with this key, or for the next one without a key."""
 
     @property
     def name(self) -> str:
@@ -39,10 +40,6 @@ class Topic:
     def overrides(self) -> Mapping[str, str]:
         """Its own settings."""
         return dict(self.row.configs)
-
-    def choose(self, key: bytes | None) -> int:
-        """The partition for a record with this key."""
-        return self._partitioner.choose(key)
 
     def partition(self, number: int) -> Partition:
         """Raises `UnknownPartition`."""

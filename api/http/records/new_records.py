@@ -7,6 +7,8 @@ producer says `"producer_id"`, `"producer_epoch"` and `"sequence"`, that of the 
 
 from typing import Any, Final, NamedTuple
 
+import orjson
+
 from raftlog.api.codes import BAD_REQUEST, EMPTY_REQUEST, INVALID_JSON, TOO_LARGE
 from raftlog.api.http.json_fields import INT32_MAX, INT64_MAX, JsonFields
 from raftlog.api.http.server.bodies import json_object
@@ -33,7 +35,12 @@ class ParsedRecords(NamedTuple):
 
 def parse_records(body: bytes | bytearray, format_: Format) -> ParsedRecords:
     """Raises `HttpProblem` 422, and 400 for numbers of a producer that cannot be."""
-    parsed = json_object(body)
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        parsed = None
+    if type(parsed) is not dict:
+        parsed = json_object(body)  # raises and says why
     producer = producer_of(parsed) if len(parsed) > 1 else None
     records = RecordList(format_)
     records.add_all(parsed.get("records"))
@@ -69,7 +76,8 @@ class RecordList:
         """More records, as JSON objects. Raises `HttpProblem` 422 and 413."""
         if type(objects) is not list:
             raise HttpProblem(INVALID_JSON, 'the body has no list "records"')
-        self._check_count(len(objects))
+        if len(self._records) + len(objects) > RECORDS_MAX:
+            raise _too_many(len(self._records) + len(objects))
         encode, parsed = self.encode, self._records
         for record in objects:
             try:
@@ -86,7 +94,8 @@ class RecordList:
 
     def add(self, record: NewRecord, partition: int | None) -> None:
         """One more. Raises `HttpProblem` 413."""
-        self._check_count(1)
+        if len(self._records) == RECORDS_MAX:
+            raise _too_many(RECORDS_MAX + 1)
         self._append(record, partition)
 
     def result(self) -> tuple[list[NewRecord], list[int | None] | None]:
@@ -102,7 +111,6 @@ class RecordList:
         if self._partitions is not None:
             self._partitions.append(partition)
 
-    def _check_count(self, more: int) -> None:
-        count = len(self._records) + more
-        if count > RECORDS_MAX:
-            raise HttpProblem(TOO_LARGE, f"{count} records or more in one request; send at most {RECORDS_MAX} at once")
+
+def _too_many(count: int) -> HttpProblem:
+    return HttpProblem(TOO_LARGE, f"{count} records or more in one request; send at most {RECORDS_MAX} at once")
