@@ -32,7 +32,7 @@ from raftlog.partitions.results import (
 )
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic, Topics
-from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc import Answer, row_of
 from raftlog.types import NodeId
 
 _DESCRIBE: Final = "view.partitions"
@@ -45,6 +45,8 @@ _ASKED_AT_ONCE: Final = 4_000
 _SLICE: Final = 64
 """Replicas described in one turn of the loop."""
 _DOWN: Final = "no answer"
+_ROW_FIELDS: Final = 10
+"""Known fields of a partition's row in an answer; later releases may have more behind them."""
 LEADERLESS_S: Final = 1.5
 """A partition without a leader for longer is unhealthy. A hand-over takes less, and two elections of 0.6 s."""
 
@@ -172,7 +174,7 @@ class ClusterView:
                 return rows  # it is down, as far as this view goes
             for key, row in zip(header, answer.value, strict=True):
                 if row is not None:
-                    rows[key] = row
+                    rows[key] = row[:_ROW_FIELDS]
         return rows
 
     async def _locals(self, partitions: Sequence[Partition]) -> list[list[Any] | None]:
@@ -362,7 +364,7 @@ def _partition(partition: Partition, row: list[Any] | None, *, is_belief: bool =
     if in_sync is None:
         believed = leader if is_belief else None
         return PartitionDescription(partition.number, believed, replicas, (), problem, damaged=dict(damaged))
-    behind = [ReplicaLag(*lag) for lag in lags]
+    behind = [row_of(ReplicaLag, lag) for lag in lags]
     return PartitionDescription(
         partition.number,
         leader,

@@ -435,7 +435,7 @@ def met_at(view: StartView, address: str) -> StartView:
 def view_of(replica: ReplicaId, cluster_id: str | None, raw: Any) -> StartView:
     """What `StartView.packed` packed; raises `FormatError`."""
     match raw:
-        case [str(phase), str(address), [*seeds], record, [*members]] if phase in _PHASES and all(
+        case [str(phase), str(address), [*seeds], record, [*members], *_] if phase in _PHASES and all(
             type(seed) is str for seed in seeds
         ):
             return StartView(

@@ -250,7 +250,7 @@ class CommandProposals:
 
 def _decided_of(answer: Answer) -> Decided:
     match answer.value:
-        case [int(index), int(value), fields]:
+        case [int(index), int(value), fields, *_]:
             error = None if fields is None else from_fields(fields)
             return Decided(Index(index), ControllerAnswer(value, error))
     raise OutcomeUnknown("the controller's leader gave an answer that cannot be read")

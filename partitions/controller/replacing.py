@@ -225,6 +225,6 @@ def _said(said: _DiskReport | None) -> Answer | None:
 
 def _said_of(answer: Answer) -> _DiskReport:
     match answer.value:
-        case [str(verdict), str(why)] if verdict in (each.value for each in _Verdict):
+        case [str(verdict), str(why), *_] if verdict in (each.value for each in _Verdict):
             return _DiskReport(_Verdict(verdict), why)
     raise NoLeader("a member gave an answer that cannot be read")

@@ -3,8 +3,9 @@
     msgpack list   [http, rpc, gossip, host label, rack, version, load]
     load           [replicas, leaders, bytes of the disk free, in all, bytes of records a second]
 
-Whoever reads it takes a list that is longer, for a later release may add to it. Nothing of it decides anything: who
-belongs to the cluster, and at which address, the controller's state says. Called by the room's service.
+Both lists grow at their end: a reader ignores fields that it does not know, and gives missing numbers of the load and
+all behind the version its default. Nothing of it decides anything: the controller's state says which brokers
+belong to the cluster, and at which addresses. Called by the room's service.
 """
 
 from typing import Any, Final, NamedTuple
@@ -73,9 +74,10 @@ def decode(encoded: bytes) -> Description:
     except ValueError as error:  # all of msgpack's errors are
         raise FormatError(f"a description that cannot be read: {type(error).__name__}") from None
     match fields:
-        case [str(http), str(rpc), str(gossip), str(host), str(rack), str(version), [*load], *_]:
-            numbers = load[: len(BrokerLoad._fields)]
-            if len(numbers) == len(BrokerLoad._fields) and all(map(_is_number, numbers)):
+        case [str(http), str(rpc), str(gossip), str(host), str(rack), str(version), *behind]:
+            load = behind[0] if behind else []
+            numbers = load[: len(BrokerLoad._fields)] if type(load) is list else [None]
+            if all(map(_is_number, numbers)):
                 return Description(http, rpc, gossip, host, rack, version, BrokerLoad(*numbers))
     raise FormatError("a description that is none")
 

@@ -11,7 +11,7 @@ from raftlog.errors import RaftlogError
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import Node, Request
-from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc import Answer, row_of
 from raftlog.types import NodeId
 
 _BROKER: Final = "operations.broker"
@@ -59,9 +59,9 @@ class Telling:
             answer = (await self._node.ask(node, _BROKER, None, (), until)).value
         except RaftlogError:
             return None
-        if type(answer) is not list or tuple(map(type, answer)) != _TYPES:
+        if type(answer) is not list or tuple(map(type, answer[: len(_TYPES)])) != _TYPES:
             return None
-        return BrokerReport(*answer)
+        return row_of(BrokerReport, answer)
 
     async def _serve(self, request: Request) -> Answer:
         return Answer(list(await self._told()))

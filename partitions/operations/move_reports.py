@@ -25,7 +25,7 @@ from raftlog.partitions.placement.moves import Moves, is_reached
 from raftlog.raft import ReplicaId, Role
 from raftlog.raft.ready import FollowerStatus
 from raftlog.runtime.replica.group import Group
-from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc import Answer, row_of
 from raftlog.types import Index, NodeId
 
 _MOVES: Final = "operations.moves"
@@ -136,7 +136,7 @@ class Watching:
             if node == self._me:
                 return await self._said(index, until)
             match (await self._node.ask(node, _MOVES, [index], (), until)).value:
-                case [[*rows], bytes(led)]:
+                case [[*rows], bytes(led), *_]:
                     return _Said([_read(row) for row in rows], led)
             return None
         except (RaftlogError, TypeError):
@@ -230,8 +230,8 @@ def bounded(moves: Sequence[Move]) -> list[Move]:
 def _read(row: Any) -> _Told:
     """Raises `TypeError` for what another broker must not say."""
     match row:
-        case [bytes(), bool(), int(), [*_], [*_], int(), [*lags], None | str()] if all(
-            type(lag) is list and len(lag) == 3 for lag in lags
+        case [bytes(), bool(), int(), [*_], [*_], int(), [*lags], None | str(), *_] if all(
+            type(lag) is list and len(lag) >= 3 for lag in lags
         ):
-            return _Told(*row)
+            return row_of(_Told, row)
     raise TypeError(f"{row!r} tells of no move")

@@ -9,7 +9,7 @@ side is `serving`. Called by partitions and the broker.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 from raftlog.errors import NoLeader, NotLeader, OutcomeUnknown, RaftlogError
@@ -28,8 +28,8 @@ FETCH = "data.fetch"
 OFFSETS = "data.offsets"
 TIMESTAMP = "data.timestamp"
 TRIM = "data.trim"
-APPENDED, APPENDED_BEFORE = 4, 5
-"""Numbers in the answer to a produce; one more, which says nothing, when all of it was appended before."""
+APPENDED: Final = 4
+"""Numbers in the answer to a produce; a 1 behind them when all of it was appended before."""
 _PAUSE_S = 0.05
 """Between two looks at a partition whose leader cannot be reached."""
 _GRACE_S = 1.0
@@ -164,9 +164,8 @@ class PartitionRouter:
             partition.failed, partition.hint = leader, None
             raise
         partition.failed = None
-        is_duplicate = type(answer.value) is list and len(answer.value) == APPENDED_BEFORE
-        base, after, epoch, high_watermark, *_ = numbers_of(answer, APPENDED_BEFORE if is_duplicate else APPENDED)
-        return ReplicaAppended(Offset(base), Offset(after), epoch, Offset(high_watermark), is_duplicate)
+        base, after, epoch, high_watermark, is_duplicate = numbers_of(answer, APPENDED, 0)
+        return ReplicaAppended(Offset(base), Offset(after), epoch, Offset(high_watermark), is_duplicate == 1)
 
     async def read(
         self, node: NodeId, name: str, partition: RoutedPartition, header: Mapping[str, Any], deadline: Deadline
@@ -188,9 +187,14 @@ class PartitionRouter:
             self.forwarding -= 1
 
 
-def numbers_of(answer: Answer, count: int) -> list[int]:
-    """The numbers that another node answered; raises `OutcomeUnknown` when it answered something else."""
+def numbers_of(answer: Answer, count: int, *defaults: int) -> list[int]:
+    """Return the first `count` numbers of an answer and those behind them, which have `defaults` where they miss.
+
+    Fields behind those are of a later release, and ignored. Raises `OutcomeUnknown` for another answer.
+    """
     value = answer.value
-    if type(value) is not list or len(value) != count or any(type(each) is not int for each in value):
-        raise OutcomeUnknown("another node answered something that cannot be read; does it run another release?")
-    return value
+    if type(value) is list and len(value) >= count:
+        numbers = [*value, *defaults[len(value) - count :]][: count + len(defaults)]
+        if all(type(each) is int for each in numbers):
+            return numbers
+    raise OutcomeUnknown("another node answered something that cannot be read; does it run another release?")

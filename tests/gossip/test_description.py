@@ -41,14 +41,19 @@ def test_a_longer_one_of_a_later_release_is_read() -> None:
     assert decode(msgpack.packb(fields)) == PLAIN
 
 
+def test_missing_fields_get_their_defaults() -> None:
+    assert decode(msgpack.packb([*PLAIN[:-1]])) == PLAIN._replace(load=BrokerLoad())
+    assert decode(msgpack.packb([*PLAIN[:-1], [1, 2]])) == PLAIN._replace(load=BrokerLoad(1, 2))
+
+
 @pytest.mark.parametrize(
     "fields",
     [
         None,
         [],
         {"http": "a:1"},
-        [*PLAIN[:-1]],
-        [*PLAIN[:-1], [1, 2]],
+        [*PLAIN[:5]],
+        [*PLAIN[:-1], 7],
         [*PLAIN[:-1], [1, 2, 3, 4, -2]],
         [*PLAIN[:-1], [1, 2, 3, 4, True]],
         [1, *PLAIN[1:-1], list(PLAIN.load)],

@@ -115,9 +115,9 @@ class BrokerProgress:
 def _told(value: Any) -> HeldReplicas:
     """Raises `Unavailable` for what cannot be read."""
     try:
-        held, moving, arrived, led = value
+        held, moving, arrived, led, *_ = value
         return HeldReplicas(
-            held, {key: Way(tuple(missing), tuple(former)) for key, missing, former in moving}, arrived, led
+            held, {key: Way(tuple(missing), tuple(former)) for key, missing, former, *_ in moving}, arrived, led
         )
     except (TypeError, ValueError):
         raise Unavailable("an answer about moving partitions that cannot be read") from None

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from raftlog.errors import Unavailable
 from raftlog.partitions.placement.balancing.layout import BrokerMode
+from raftlog.runtime.rpc import row_of
 from raftlog.types import NodeId
 
 NAMES_MAX: Final = 5
@@ -57,8 +58,8 @@ class BalancerReport(NamedTuple):
 def report_of(value: Any) -> BalancerReport:
     """Out of an answer; raises `Unavailable` for what cannot be read."""
     try:
-        *rest, misplaced = value
-        return BalancerReport._make([*rest, [Misplaced(*each) for each in misplaced]])
+        report = row_of(BalancerReport, value)
+        return report._replace(misplaced=[row_of(Misplaced, each) for each in report.misplaced])
     except (TypeError, ValueError):
         raise Unavailable("a report of the balancer that cannot be read; brokers may run other releases") from None
 

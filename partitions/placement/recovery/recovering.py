@@ -88,7 +88,7 @@ class Recovering:
             answer = await self._ask(replica.node_id, _GIVE_UP, [key], deadline)
             kept += [f"node {replica.node_id}: {path}" for path in answer]
         term = max(each.term for each in standings.values() if isinstance(each, ReplicaStanding))
-        lost, bytes_in = await self._ask(node, _GO_ON, [key, term], deadline)
+        lost, bytes_in, *_ = await self._ask(node, _GO_ON, [key, term], deadline)
         kept += [f"node {node}: {path}" for path in bytes_in]
         ranges = tuple((int(first), int(end)) for first, end in lost)
         return Recovered(standings, unreachable, plan, True, ranges, tuple(kept))

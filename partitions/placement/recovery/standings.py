@@ -7,6 +7,7 @@ from uuid import UUID
 from raftlog.errors import OutcomeUnknown
 from raftlog.raft import EntryId, ReplicaId, Role
 from raftlog.runtime.replica.group import Group
+from raftlog.runtime.rpc import row_of
 from raftlog.types import Index, NodeId, Term
 
 
@@ -102,9 +103,9 @@ def packed(standing: ReplicaStanding | Absent) -> list[Any]:
 def unpacked(raw: Any) -> ReplicaStanding | Absent:
     """Raises `OutcomeUnknown` for an answer that cannot be read."""
     try:
-        if len(raw) == len(Absent._fields):
+        if len(raw) < len(ReplicaStanding._fields):
             return Absent(_replicas([raw[0]])[0], bool(raw[1]))
-        replica, term, leads, leader, last, floor, start, end, voters, outgoing, damage, lost = raw
+        replica, term, leads, leader, last, floor, start, end, voters, outgoing, damage, lost, *_ = raw
         return ReplicaStanding(
             _replicas([replica])[0],
             int(term),
@@ -117,7 +118,7 @@ def unpacked(raw: Any) -> ReplicaStanding | Absent:
             _replicas(voters),
             _replicas(outgoing),
             damage,
-            None if lost is None else tuple(LostEntry(*each) for each in lost),
+            None if lost is None else tuple(row_of(LostEntry, each) for each in lost),
         )
     except (TypeError, ValueError) as error:
         raise OutcomeUnknown(f"an answer about a replica that cannot be read: {error}") from None

@@ -5,7 +5,7 @@ which makes `Call`s; status pages. The driver knows only `raftlog.runtime.transp
 """
 
 from raftlog.runtime.rpc.authentication import Credentials, credentials_of
-from raftlog.runtime.rpc.calls import Answer, Call
+from raftlog.runtime.rpc.calls import Answer, Call, row_of
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.errors import (
     BadFrame,
@@ -47,4 +47,5 @@ __all__ = [
     "check_host",
     "credentials_of",
     "load_tls",
+    "row_of",
 ]

@@ -114,22 +114,22 @@ def found_of(request: BulkRequest, answer: Answer) -> BulkFound:
     """What was found; raises `FormatError` when the answer does not belong to the question."""
     try:
         match request, answer.value:
-            case LogAsked(), [_, _, _, _, *files] if _are_log(answer.value, files) and len(answer.payload) == 1:
+            case LogAsked(), [_, _, _, _, *files] if _are_numbers(answer.value[:5], 4 + len(files[:1])):
                 index, term, base_offset, first_term = answer.value[:4]
                 first = StoredEntry(Index(index + 1), Term(first_term), bytes(answer.payload[0]))
-                return LogFound(EntryId(Index(index), Term(term)), Offset(base_offset), first, *files)
-            case FilesAsked(), [*numbers, bytes(bases)] if _are_numbers(numbers, 6):
-                boot_epoch, generation, below, index, term, log_start = numbers
+                return LogFound(EntryId(Index(index), Term(term)), Offset(base_offset), first, *files[:1])
+            case FilesAsked(), [_, _, _, _, _, _, bytes(bases), *_] if _are_numbers(answer.value[:6], 6):
+                boot_epoch, generation, below, index, term, log_start = answer.value[:6]
                 offsets = tuple(map(Offset, unpack_numbers("q", bases, len(bases) // 8)))
                 boundary = EntryId(Index(index), Term(term))
                 return FilesFound((boot_epoch, generation), Offset(below), boundary, Offset(log_start), offsets)
             case PieceAsked(), True:
                 return PieceFound(tuple(map(bytes, answer.payload)))
-            case EntriesAsked(), [bytes(indices), bytes(terms)]:
+            case EntriesAsked(), [bytes(indices), bytes(terms), *_]:
                 return EntriesFound(_stored_entries(indices, terms, answer.payload))
             case AppendAsked(), None:
                 return LogsPart()
-            case AppendAsked(), [committed, last_index, bytes(terms)] if _are_numbers([committed, last_index], 2):
+            case AppendAsked(), [committed, last_index, bytes(terms), *_] if _are_numbers([committed, last_index], 2):
                 entries = _entries_behind(request.after.index, terms, answer.payload)
                 return AppendFound(Index(committed), Index(last_index), entries)
     except (BadFrame, InvalidBatch, ValueError, IndexError) as error:
@@ -152,10 +152,6 @@ def _entries_behind(index: int, terms: bytes, batches: Sequence[Buffer]) -> tupl
         entry_of(Index(at), Term(term), batch)
         for at, (term, batch) in enumerate(zip(unpacked, batches, strict=True), index + 1)
     )
-
-
-def _are_log(numbers: Sequence[Any], files: Sequence[Any]) -> bool:
-    return _are_numbers(numbers, len(numbers)) and len(files) <= 1
 
 
 def _are_numbers(values: Sequence[Any], count: int) -> bool:

@@ -4,12 +4,14 @@
     ANSWER    [correlation, header value, sizes]                          likewise
     FAILURE   [correlation, error]                                        see `failures`
 
+A reader of an answer ignores fields behind those that it knows; a request with an unknown field is refused.
+
 `correlation` numbers the requests of a connection. Sizes are four bytes for each piece. Time travels as what remains of
 it, never as a clock reading. What is large belongs into the payload, where it is not copied into msgpack.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.runtime.rpc.columns import pack_numbers, unpack_numbers
@@ -21,6 +23,7 @@ from raftlog.runtime.rpc.frame import HEAD_SIZE, Frame, FrameKind, encode_frame
 from raftlog.runtime.rpc.packing import pack_value, unpack_value
 from raftlog.types import Buffer
 
+Row = TypeVar("Row", bound=NamedTuple)
 _SIZE_BYTES = 4
 _NUMBER_MAX = (1 << 63) - 1
 
@@ -75,11 +78,21 @@ def decode_answer(frame: Frame, config: RpcConfig) -> tuple[int, Answer | Raftlo
     """Correlation, and what came of the request; raises `BadFrame`."""
     body = unpack_value(frame.body, config.list_items_max)
     match body:
-        case [int(correlation), value, bytes(sizes)] if frame.kind is FrameKind.ANSWER and _is_number(correlation):
+        case [int(correlation), value, bytes(sizes), *_] if frame.kind is FrameKind.ANSWER and _is_number(correlation):
             return correlation, Answer(value, _pieces(frame.payload, sizes))
-        case [int(correlation), fields] if frame.kind is FrameKind.FAILURE and _is_number(correlation):
+        case [int(correlation), fields, *_] if frame.kind is FrameKind.FAILURE and _is_number(correlation):
             return correlation, from_fields(fields)
     raise BadFrame("an answer that cannot be read")
+
+
+def row_of(make: type[Row], value: Any) -> Row:
+    """Make a tuple type from a list in an answer; raise `TypeError`.
+
+    Unknown fields at the end are ignored, and missing ones get their defaults. Only answers are read in this way.
+    """
+    if type(value) is not list:
+        raise TypeError(f"a {make.__name__} that is no list")
+    return make(*value[: len(make._fields)])
 
 
 def _is_number(value: int) -> bool:

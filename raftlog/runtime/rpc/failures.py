@@ -66,7 +66,7 @@ def as_fields(error: RaftlogError) -> list[Any]:
 def from_fields(value: Any) -> RaftlogError:
     """The error; raises `BadFrame` when it is none."""
     match value:
-        case [str(name), bool(is_unknown), [*arguments]]:
+        case [str(name), bool(is_unknown), [*arguments], *_]:
             pass
         case _:
             raise BadFrame("a failure that cannot be read")
@@ -75,11 +75,10 @@ def from_fields(value: Any) -> RaftlogError:
         error_type = OutcomeUnknown if is_unknown else Unavailable
     fields = _FIELDS.get(error_type)
     if fields is not None:
-        if len(arguments) != len(fields) or any(
-            type(argument) is not wanted for argument, (_, wanted) in zip(arguments, fields, strict=True)
-        ):
+        known = arguments[: len(fields)]
+        if tuple(map(type, known)) != tuple(wanted for _, wanted in fields):
             raise BadFrame(f"a failure {name} with other arguments than it has")
-        return error_type(*arguments)
+        return error_type(*known)
     message = " ".join(argument for argument in arguments if type(argument) is str)
     if error_type is NotLeader:
         return NotLeader(message, _leader(arguments[1:]))
@@ -95,7 +94,7 @@ def _leader(arguments: list[Any]) -> ReplicaId | None:
     match arguments:
         case []:
             return None
-        case [int(node_id), bytes(disk_uuid)] if len(disk_uuid) == 16:
+        case [int(node_id), bytes(disk_uuid), *_] if len(disk_uuid) == 16:
             return ReplicaId(NodeId(node_id), UUID(bytes=disk_uuid))
         case _:
             raise BadFrame("a failure NotLeader with a leader that cannot be read")

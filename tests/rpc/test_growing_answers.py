@@ -1,0 +1,119 @@
+"""Answers of later releases have fields at their end that this one does not know; earlier ones have fewer."""
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from raftlog.errors import OffsetOutOfRange, OutcomeUnknown
+from raftlog.partitions.controller.first_start import view_of
+from raftlog.partitions.controller.proposals import _decided_of
+from raftlog.partitions.controller.replacing import _said_of
+from raftlog.partitions.operations.move_reports import _read, _Told
+from raftlog.partitions.placement.balancing.progress import _told
+from raftlog.partitions.placement.balancing.report import BalancerReport, Misplaced, report_of
+from raftlog.partitions.placement.recovery.standings import LostEntry, ReplicaStanding, packed, unpacked
+from raftlog.partitions.routing.router import numbers_of
+from raftlog.raft import EntryId, ReplicaId
+from raftlog.runtime.rpc import Answer, RpcConfig
+from raftlog.runtime.rpc.bulk_codec import answer_of, found_of
+from raftlog.runtime.rpc.calls import decode_answer
+from raftlog.runtime.rpc.failures import as_fields, from_fields
+from raftlog.runtime.rpc.frame import Frame, FrameKind
+from raftlog.runtime.rpc.packing import pack_value
+from raftlog.runtime.transfer.bulk import (
+    AppendAsked,
+    AppendFound,
+    BulkRequest,
+    EntriesAsked,
+    EntriesFound,
+    FilesAsked,
+    FilesFound,
+    LogAsked,
+    LogFound,
+    StoredEntry,
+)
+from raftlog.types import Index, NodeId, Offset, Term
+
+GROUP = uuid.UUID(int=5).bytes
+ME = ReplicaId(NodeId(1), uuid.UUID(int=9))
+LAST = EntryId(Index(6), Term(2))
+LOG = LogFound(LAST, Offset(10), StoredEntry(Index(7), Term(3), b"a roll"), 2)
+MISPLACED = Misplaced("t", 0, 3, "no host")
+REPORT = BalancerReport("ready", "continuous", [], [3], 1.5, 0, 2, ["why"], [MISPLACED])
+STANDING = ReplicaStanding(
+    ME,
+    Term(3),
+    True,
+    NodeId(1),
+    LAST,
+    LAST,
+    Offset(0),
+    Offset(9),
+    (ME,),
+    (),
+    None,
+    (LostEntry(Offset(1), Offset(2), "bad"),),
+)
+TOLD = _Told(b"g", True, 3, [1], [2], 100, [[2, 5, 7]], None)
+
+
+@pytest.mark.parametrize(
+    ("decode", "row"),
+    [
+        (report_of, REPORT.packed()),
+        (unpacked, packed(STANDING)),
+        (_read, list(TOLD)),
+        (_told, [3, [[b"g", [1], [2]]], [b"h"], b""]),
+        (lambda row: _decided_of(Answer(row)), [7, 5, None]),
+        (lambda row: _said_of(Answer(row)), ["later", "it answers"]),
+        (lambda row: view_of(ME, None, row), ["empty", "a:1", ["a:1"], None, []]),
+        (lambda row: numbers_of(Answer(row), 2), [1, 2]),
+        (lambda row: str(from_fields(row)), as_fields(OffsetOutOfRange(Offset(1), Offset(2), Offset(3)))),
+    ],
+)
+def test_unknown_fields_of_an_answer_are_ignored(decode: Callable[[Any], object], row: list[Any]) -> None:
+    assert decode([*row, "later", {"x": 1}]) == decode(row)
+
+
+@pytest.mark.parametrize(
+    ("request_", "found"),
+    [
+        (LogAsked(GROUP), LOG),
+        (EntriesAsked(GROUP, Index(7), Index(7), 9), EntriesFound((StoredEntry(Index(7), Term(2), b"x"),))),
+        (AppendAsked(GROUP, Term(3), 4, LAST, 9), AppendFound(Index(6), Index(6), ())),
+        (FilesAsked(GROUP, Offset(9)), FilesFound((1, 2), Offset(9), LAST, Offset(0), (Offset(0), Offset(4)))),
+    ],
+)
+def test_unknown_fields_of_a_bulk_answer_are_ignored(request_: BulkRequest, found: object) -> None:
+    answer = answer_of(found)
+    assert found_of(request_, answer) == found
+    assert found_of(request_, answer._replace(value=[*answer.value, b"later", 9])) == found
+
+
+def test_missing_numbers_get_their_defaults() -> None:
+    assert numbers_of(Answer([1, 2]), 2, 0) == [1, 2, 0]
+    assert numbers_of(Answer([1, 2, 1]), 2, 0) == [1, 2, 1]
+    assert numbers_of(Answer([1, 2, 1, "later"]), 2, 0) == [1, 2, 1]
+    for wrong in ([1], [1, "2"], [1, 2, None], None, 3):
+        with pytest.raises(OutcomeUnknown):
+            numbers_of(Answer(wrong), 2, 0)
+
+
+def test_unknown_fields_of_a_log_that_is_not_compacted() -> None:
+    found = LOG._replace(files=0)
+    assert found_of(LogAsked(GROUP), answer_of(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"), [(FrameKind.ANSWER, [1, "x", b""]), (FrameKind.FAILURE, [1, ["Overloaded", False, ["x"]]])]
+)
+def test_unknown_fields_of_the_frame_are_ignored(kind: FrameKind, fields: list[Any]) -> None:
+    config = RpcConfig()
+
+    def read(row: list[Any]) -> str:
+        body = pack_value(row, config.header_bytes_max, config.list_items_max)
+        return repr(decode_answer(Frame(kind, memoryview(body), b""), config))
+
+    assert read([*fields, 7]) == read(fields)
