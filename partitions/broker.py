@@ -17,13 +17,14 @@ from raftlog.partitions.cluster_view import ClusterView
 from raftlog.partitions.consumers import Consumers
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import Addresses
+from raftlog.partitions.coordinator.maintenance import CoordinatorMaintenance
+from raftlog.partitions.coordinator.router import ClusterParts
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.gossip.cluster_map import ClusterMap, Picture
 from raftlog.partitions.gossip.load import LoadMeter
 from raftlog.partitions.gossip.members import ClusterMember
 from raftlog.partitions.gossip.service import Gossip
-from raftlog.partitions.groups.housekeeping import GroupHousekeeping
 from raftlog.partitions.groups.service import Groups
 from raftlog.partitions.groups.surroundings import GroupSurroundings
 from raftlog.partitions.housekeeping import Housekeeping
@@ -113,17 +114,8 @@ class Broker:
             node, metadata, self._topics, self._router, self._moves, self.balancer, self._view.brokers
         )
         around = GroupSurroundings.of(settings, metadata, self._topics, self._finder, self.counters, surroundings)
-        self.groups = Groups(
-            node,
-            metadata,
-            self._topics,
-            self._finder,
-            self._router,
-            self._reader,
-            self._changes,
-            around,
-            self._check_ready,
-        )
+        parts = ClusterParts(node, metadata, self._topics, self._finder, self._router, self._changes, self._check_ready)
+        self.groups = Groups(parts, self._reader, around, settings.offsets_partitions)
         self.producers = Producers(node, metadata)
         self.opener = BatchOpener(settings.opened_bytes_max)
         """Of batches whose records are counted or become JSON."""
@@ -131,7 +123,7 @@ class Broker:
         self._housekeeping = Housekeeping(
             node,
             self._assignments,
-            GroupHousekeeping(self.groups.coordinators, around),
+            CoordinatorMaintenance(self.groups.coordinators, settings.metadata_growth_bytes_max),
             settings.retention_interval_s,
             surroundings.wall_ms,
         )

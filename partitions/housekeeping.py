@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable
 
 from raftlog.errors import RaftlogError
+from raftlog.partitions.coordinator.maintenance import CoordinatorMaintenance
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.groups.housekeeping import GroupHousekeeping
 from raftlog.partitions.node import Node
 from raftlog.partitions.placement.assignments.assignments import Assignments
 
@@ -26,11 +26,11 @@ class Housekeeping:
         self,
         node: Node,
         assignments: Assignments,
-        groups: GroupHousekeeping,
+        coordinators: CoordinatorMaintenance,
         interval_s: float,
         wall_ms: Callable[[], int],
     ) -> None:
-        self._node, self._assignments, self._groups = node, assignments, groups
+        self._node, self._assignments, self._coordinators = node, assignments, coordinators
         self._interval_s, self._wall_ms = interval_s, wall_ms
         self._task: asyncio.Task[None] | None = None
 
@@ -41,7 +41,7 @@ class Housekeeping:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        await self._groups.stop()
+        await self._coordinators.stop()
 
     async def _run(self) -> None:
         while not self._node.ended.done():
@@ -58,4 +58,4 @@ class Housekeeping:
             replica.keep_house(now_ms)
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
-        await self._groups.keep()
+        self._coordinators.begin()

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from raftlog.partitions.consumers.polling import RecordReader
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.groups.coordinator import Coordinator
+from raftlog.partitions.groups.coordinator import GroupCoordinator
 from raftlog.partitions.groups.results import CommittedOffset, MemberIdentity, OffsetCommit
 from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.types import TopicPartition
@@ -52,7 +52,7 @@ class ReadBounds(NamedTuple):
 class InstanceHost(NamedTuple):
     """One for each coordinator."""
 
-    coordinator: Coordinator
+    coordinator: GroupCoordinator
     """Where instances are members and their records are kept."""
     offsets: CommittedOffsets
     reader: RecordReader

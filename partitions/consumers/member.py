@@ -25,8 +25,7 @@ from raftlog.errors import (
 from raftlog.partitions.consumers.hosting import InstanceHost
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups import records
-from raftlog.partitions.groups.requests import GroupHeartbeat, Join, Joined, Leave, MemberToLeave, Sync
-from raftlog.partitions.groups.results import MemberIdentity
+from raftlog.partitions.groups.results import GroupHeartbeat, Join, Joined, Leave, MemberIdentity, MemberToLeave, Sync
 from raftlog.types import TopicPartition
 
 _logger = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from raftlog.partitions.consumers.instance import Instance
 from raftlog.partitions.consumers.settings import InstanceSettings, check_name
 from raftlog.partitions.consumers.stored import StoredInstance, from_record
 from raftlog.partitions.deadline import Deadline, DeadlineSweep, deadline_in
-from raftlog.partitions.groups.coordinator import Coordinator
+from raftlog.partitions.groups.coordinator import GroupCoordinator
 
 _logger = logging.getLogger(__name__)
 
@@ -38,10 +38,10 @@ Key = tuple[str, str]
 class Registry:
     """`host_of` makes what instances of a coordinator stand on."""
 
-    def __init__(self, host_of: Callable[[Coordinator], InstanceHost], instances_max: int, idle_ms: int) -> None:
+    def __init__(self, host_of: Callable[[GroupCoordinator], InstanceHost], instances_max: int, idle_ms: int) -> None:
         self._host_of, self._instances_max, self._idle_s = host_of, instances_max, idle_ms / 1000
-        self._hosts: dict[Coordinator, InstanceHost] = {}
-        self._instances: dict[Coordinator, dict[Key, Instance]] = {}
+        self._hosts: dict[GroupCoordinator, InstanceHost] = {}
+        self._instances: dict[GroupCoordinator, dict[Key, Instance]] = {}
         self._coming: set[Key] = set()
         """Being created."""
         self._sweep: DeadlineSweep | None = None
@@ -63,7 +63,7 @@ class Registry:
 
     # coordinators
 
-    def began(self, coordinator: Coordinator) -> None:
+    def began(self, coordinator: GroupCoordinator) -> None:
         """Go on with what its log says, whatever the bound."""
         self._hosts[coordinator] = self._host_of(coordinator)
         self._instances[coordinator] = {}
@@ -73,7 +73,7 @@ class Registry:
             except FormatError as error:
                 _logger.error("%s/%s is not usable here: %s", group, name, error)
 
-    def ended(self, coordinator: Coordinator) -> None:
+    def ended(self, coordinator: GroupCoordinator) -> None:
         """Another one has them now."""
         self._hosts.pop(coordinator, None)
         for instance in self._instances.pop(coordinator, {}).values():
@@ -85,7 +85,7 @@ class Registry:
         for instance in self:
             instance.interrupt()
 
-    def _begin(self, coordinator: Coordinator, group: str, name: str, stored: StoredInstance) -> None:
+    def _begin(self, coordinator: GroupCoordinator, group: str, name: str, stored: StoredInstance) -> None:
         instance = Instance(self._hosts[coordinator], group, name, stored)
         self._instances[coordinator][group, name] = instance
         if self.is_stopping:
@@ -96,7 +96,7 @@ class Registry:
     # instances
 
     @asynccontextmanager
-    async def using(self, coordinator: Coordinator, group: str, name: str) -> AsyncIterator[Instance]:
+    async def using(self, coordinator: GroupCoordinator, group: str, name: str) -> AsyncIterator[Instance]:
         """The instance, which is not idle meanwhile. Raises `UnknownConsumer`."""
         loop = asyncio.get_running_loop()
         instance = self._find(coordinator, group, name)
@@ -106,7 +106,7 @@ class Registry:
         finally:
             instance.users, instance.used_at = instance.users - 1, loop.time()
 
-    def _find(self, coordinator: Coordinator, group: str, name: str) -> Instance:
+    def _find(self, coordinator: GroupCoordinator, group: str, name: str) -> Instance:
         instances = self._instances.get(coordinator)
         if instances is None:
             raise NotLeader(f"the coordinator of group {group} is another broker")
@@ -119,7 +119,7 @@ class Registry:
             ) from None
 
     async def create(
-        self, coordinator: Coordinator, group: str, name: str, settings: InstanceSettings, deadline: Deadline
+        self, coordinator: GroupCoordinator, group: str, name: str, settings: InstanceSettings, deadline: Deadline
     ) -> None:
         """Raises `InvalidConsumer`, `ConsumerExists`, `Overloaded`."""
         check_name(name)
@@ -143,7 +143,7 @@ class Registry:
             self._coming.discard(key)
 
     async def delete(
-        self, coordinator: Coordinator, instance: Instance, *, is_wanted: bool, deadline: Deadline
+        self, coordinator: GroupCoordinator, instance: Instance, *, is_wanted: bool, deadline: Deadline
     ) -> None:
         """Take it out of its group, and forget it."""
         gone = UnknownConsumer(f"the consumer instance {instance.name!r} of group {instance.group!r} was deleted")
@@ -173,7 +173,7 @@ class Registry:
                 earliest = Deadline(min(earliest, idle_at))
         return earliest
 
-    async def _delete_idle(self, coordinator: Coordinator, instance: Instance) -> None:
+    async def _delete_idle(self, coordinator: GroupCoordinator, instance: Instance) -> None:
         try:
             await self.delete(coordinator, instance, is_wanted=False, deadline=deadline_in(_DELETING_MS))
             _logger.info("%s/%s was not used for %g s and is deleted", instance.group, instance.name, self._idle_s)

@@ -1,7 +1,7 @@
-"""What instances are asked and answer. Values only; called by the HTTP face."""
+"""Requests and answers of consumer instances. Values only; called by the HTTP face."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from raftlog.types import Buffer, Offset, TopicPartition
 
@@ -92,3 +92,68 @@ class CommittedHere(NamedTuple):
     partition: int
     offset: int
     metadata: str
+
+
+# requests at the coordinator, each of the instance that it names first
+
+
+class InstanceNamed(NamedTuple):
+    group: str
+    name: str
+
+
+class CreateInstance(NamedTuple):
+    """`settings` by their names, as they are stored."""
+
+    group: str
+    name: str
+    settings: dict[str, Any]
+
+
+class Subscribe(NamedTuple):
+    """With a pattern no topics."""
+
+    group: str
+    name: str
+    topics: tuple[str, ...]
+    pattern: str | None
+
+
+class Assign(NamedTuple):
+    group: str
+    name: str
+    partitions: list[TopicPartition]
+
+
+class Seek(NamedTuple):
+    group: str
+    name: str
+    positions: list[Chosen]
+
+
+class InstancePoll(NamedTuple):
+    """A poll of the same `poll_id` takes the last one back. `formats` that its answer may have."""
+
+    group: str
+    name: str
+    poll_id: str
+    wait_ms: int
+    max_bytes: int
+    formats: list[str]
+
+
+class CommitConsumed(NamedTuple):
+    """`consumed`: None for all that was delivered."""
+
+    group: str
+    name: str
+    consumed: list[Consumed] | None
+    is_waited_for: bool
+
+
+class CommittedOf(NamedTuple):
+    """`partitions`: None for those that the instance reads."""
+
+    group: str
+    name: str
+    partitions: list[TopicPartition] | None

@@ -10,39 +10,47 @@ the same records. `broker.consumers` is the one instance of a process. Called by
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from raftlog.config import MIB
 from raftlog.errors import UnknownConsumer, UnknownGroup
-from raftlog.partitions.consumers import requests
+from raftlog.partitions.consumers import operations
 from raftlog.partitions.consumers.hosting import InstanceHost, ReadBounds
 from raftlog.partitions.consumers.patterns import TopicPattern
 from raftlog.partitions.consumers.polling import RecordReader
 from raftlog.partitions.consumers.registry import Registry
-from raftlog.partitions.consumers.requests import InstanceRequests, delivery_of, rows
 from raftlog.partitions.consumers.results import (
+    Assign,
     Chosen,
+    CommitConsumed,
     CommitOutcome,
     CommittedHere,
+    CommittedOf,
     Consumed,
+    CreateInstance,
+    InstanceNamed,
+    InstancePoll,
     PollDelivery,
+    Seek,
+    Subscribe,
     Subscribed,
 )
 from raftlog.partitions.consumers.settings import check_name, read_settings
 from raftlog.partitions.controller.machine.naming import check_topic_name
+from raftlog.partitions.coordinator.operation import CoordinatorOperation
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.groups.coordinator import Coordinator
+from raftlog.partitions.groups.coordinator import GroupCoordinator
 from raftlog.partitions.groups.names import check_group
 from raftlog.partitions.groups.service import Groups
-from raftlog.partitions.groups.wire import value_of
 from raftlog.partitions.routing.finding import Finder
 from raftlog.partitions.routing.topics import Topics
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.batch_opener import BatchOpener
-from raftlog.runtime.rpc import Answer
 from raftlog.types import TopicPartition
 
+_A = TypeVar("_A")
+_Q = TypeVar("_Q", bound=tuple[Any, ...])
 _PIECE_MS = 5_000
 """A poll is asked in pieces of this length, so that one that may wait for long follows its coordinator."""
 _FINDING_MS = 5_000
@@ -71,9 +79,9 @@ class Consumers:
         self._registry = Registry(self._host_of, settings.consumer_instances_max, settings.consumer_instance_timeout_ms)
         self._following: asyncio.Task[None] | None = None
         self._has_news = False
-        groups.follow(self)
-        for name, handler in InstanceRequests(self._registry).handlers.items():
-            groups.serve(name, handler)
+        groups.coordinators.follow(self)
+        self._router = groups.router
+        self._router.register(operations.INSTANCE_OPERATIONS, self._registry)
 
     def __len__(self) -> int:
         """Instances that live in this process."""
@@ -81,11 +89,11 @@ class Consumers:
 
     # what the broker tells
 
-    def coordinator_began(self, coordinator: Coordinator) -> None:
+    def coordinator_began(self, coordinator: GroupCoordinator) -> None:
         """See `coordinators.Follower`."""
         self._registry.began(coordinator)
 
-    def coordinator_ended(self, coordinator: Coordinator) -> None:
+    def coordinator_ended(self, coordinator: GroupCoordinator) -> None:
         """See `coordinators.Follower`."""
         self._registry.ended(coordinator)
 
@@ -113,7 +121,7 @@ class Consumers:
         if self._following is not None:
             self._following.cancel()
 
-    def _host_of(self, coordinator: Coordinator) -> InstanceHost:
+    def _host_of(self, coordinator: GroupCoordinator) -> InstanceHost:
         return InstanceHost(coordinator, self._groups, self._reader, self._catalogue, self._bounds)
 
     # instances
@@ -122,12 +130,12 @@ class Consumers:
         """Raises `InvalidConsumer`, `ConsumerExists`, `Overloaded` when as many live at the coordinator as may."""
         check_group(group)
         check_name(name)
-        header = {"name": name, "settings": read_settings(settings).as_mapping()}
-        await self._groups.ask(requests.CREATE, group, header, deadline=deadline, is_repeatable=False, creates=True)
+        asked = CreateInstance(group, name, dict(read_settings(settings).as_mapping()))
+        await self._router.call(operations.CREATE, group, asked, deadline, creates=True)
 
     async def delete(self, group: str, name: str, *, deadline: Deadline) -> None:
         """Leave the group; with auto-commit, what was delivered is committed."""
-        await self._ask(requests.DELETE, group, name, {}, deadline, is_repeatable=False)
+        await self._call(operations.DELETE, InstanceNamed(group, name), deadline)
 
     async def subscribe(
         self, group: str, name: str, topics: Sequence[str], pattern: str | None, *, deadline: Deadline
@@ -138,32 +146,30 @@ class Consumers:
             TopicPattern(pattern)
         for topic in topics:
             check_topic_name(topic)
-        await self._ask(requests.SUBSCRIBE, group, name, {"topics": sorted(set(topics)), "pattern": pattern}, deadline)
+        asked = Subscribe(group, name, tuple(sorted(set(topics))), pattern)
+        await self._call(operations.SUBSCRIBE, asked, deadline)
 
     async def subscription(self, group: str, name: str, *, deadline: Deadline) -> Subscribed:
         """The topics that it is subscribed to, no matter whether they exist."""
-        topics, pattern = value_of(await self._ask(requests.SUBSCRIPTION, group, name, {}, deadline))
-        return Subscribed(topics, pattern)
+        return await self._call(operations.SUBSCRIPTION, InstanceNamed(group, name), deadline)
 
     async def unsubscribe(self, group: str, name: str, *, deadline: Deadline) -> None:
         """Let go of a subscription or assignment."""
-        await self._ask(requests.UNSUBSCRIBE, group, name, {}, deadline)
+        await self._call(operations.UNSUBSCRIBE, InstanceNamed(group, name), deadline)
 
     async def assign(
         self, group: str, name: str, partitions: Collection[TopicPartition], *, deadline: Deadline
     ) -> None:
         """Partitions by hand, in place of those before; the group knows nothing of it. Raises `ConsumerState`."""
-        await self._ask(requests.ASSIGN, group, name, {"partitions": rows(sorted(set(partitions)))}, deadline)
+        await self._call(operations.ASSIGN, Assign(group, name, sorted(set(partitions))), deadline)
 
     async def assignment(self, group: str, name: str, *, deadline: Deadline) -> list[TopicPartition]:
         """What it reads now: assigned by hand or by its group."""
-        found = value_of(await self._ask(requests.ASSIGNMENT, group, name, {}, deadline))
-        return [TopicPartition(topic, number) for topic, number in found]
+        return await self._call(operations.ASSIGNMENT, InstanceNamed(group, name), deadline)
 
     async def seek(self, group: str, name: str, positions: Sequence[Chosen], *, deadline: Deadline) -> None:
         """Go on elsewhere in some partitions, all or none. Raises `ConsumerState` for one that is not its own."""
-        chosen = [[*each.partition, *each[1:]] for each in positions]
-        await self._ask(requests.SEEK, group, name, {"positions": chosen}, deadline)
+        await self._call(operations.SEEK, Seek(group, name, list(positions)), deadline)
 
     async def poll(
         self, group: str, name: str, *, wait_ms: int, max_bytes: int, formats: Collection[str]
@@ -175,9 +181,8 @@ class Consumers:
         """
         while True:
             piece_ms = min(wait_ms, _PIECE_MS)
-            header = {"id": self._poll_id(), "wait": piece_ms, "max_bytes": max_bytes, "formats": list(formats)}
-            deadline = deadline_in(piece_ms + _FINDING_MS)
-            delivery = delivery_of(await self._ask(requests.POLL, group, name, header, deadline))
+            asked = InstancePoll(group, name, self._poll_id(), piece_ms, max_bytes, list(formats))
+            delivery = await self._call(operations.POLL, asked, deadline_in(piece_ms + _FINDING_MS))
             wait_ms = min(wait_ms - piece_ms, delivery.may_wait_ms)
             if wait_ms <= 0 or self._registry.is_stopping:
                 return delivery
@@ -197,36 +202,20 @@ class Consumers:
     ) -> list[CommitOutcome]:
         """Commit behind these records, or with None behind all that were delivered. Raises `ConsumerState` when none
         of them is in a partition of its own."""
-        header = {
-            "consumed": None if consumed is None else [[*each.partition, *each[1:]] for each in consumed],
-            "wait": is_waited_for,
-        }
-        answer = await self._ask(requests.COMMIT, group, name, header, deadline, is_repeatable=False)
-        return [CommitOutcome(*row) for row in value_of(answer)]
+        asked = CommitConsumed(group, name, None if consumed is None else list(consumed), is_waited_for)
+        return await self._call(operations.COMMIT, asked, deadline)
 
     async def committed(
         self, group: str, name: str, partitions: Collection[TopicPartition] | None, *, deadline: Deadline
     ) -> list[CommittedHere]:
         """What the group has committed in these partitions, or in those that the instance reads."""
-        header = {"partitions": None if partitions is None else rows(list(partitions))}
-        return [
-            CommittedHere(*row) for row in value_of(await self._ask(requests.COMMITTED, group, name, header, deadline))
-        ]
+        asked = CommittedOf(group, name, None if partitions is None else list(partitions))
+        return await self._call(operations.COMMITTED, asked, deadline)
 
-    async def _ask(
-        self,
-        request: str,
-        group: str,
-        name: str,
-        header: Mapping[str, Any],
-        deadline: Deadline,
-        *,
-        is_repeatable: bool = True,
-    ) -> Answer:
+    async def _call(self, operation: CoordinatorOperation[_Q, _A], asked: _Q, deadline: Deadline) -> _A:
+        group, name, *_ = asked
         try:
-            return await self._groups.ask(
-                request, group, {"name": name, **header}, deadline=deadline, is_repeatable=is_repeatable
-            )
+            return await self._router.call(operation, group, asked, deadline)
         except UnknownGroup:
             raise UnknownConsumer(f"there is no consumer instance {name!r} in group {group!r}; create it") from None
 

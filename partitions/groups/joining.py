@@ -23,9 +23,10 @@ from raftlog.errors import (
 )
 from raftlog.partitions.groups.assigning import subscribes_alike
 from raftlog.partitions.groups.bounds import GroupSettings
+from raftlog.partitions.groups.effects import Token
 from raftlog.partitions.groups.membership import ConsumerGroup, Kept, Member, metadata_bytes
 from raftlog.partitions.groups.rebalancing import GIVEN, Rebalancing
-from raftlog.partitions.groups.requests import Join, MemberIdGiven, Token
+from raftlog.partitions.groups.results import Join, MemberIdGiven
 from raftlog.partitions.groups.states import ConsumerGroupState
 
 TEXT_MAX: Final = 255

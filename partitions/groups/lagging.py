@@ -8,10 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from raftlog.assignors import decode_assignment
 from raftlog.errors import InvalidArgument, Unavailable
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.groups import requests
 from raftlog.partitions.groups.results import (
     CommittedOffset,
     MemberDescription,
@@ -28,27 +26,6 @@ from raftlog.types import Offset, TopicPartition
 _AT_ONCE: Final = 64
 _T = TypeVar("_T")
 _UNKNOWN: Final = OffsetRange(Offset(-1), Offset(-1))
-
-
-def members_of(described: requests.GroupDescription) -> list[MemberDescription]:
-    """The members with what they were assigned, as far as it can be read."""
-    return [
-        MemberDescription(
-            member.member_id, member.instance_id, member.client_id, member.client_host, _assigned(member.assignment)
-        )
-        for member in described.members
-    ]
-
-
-def _assigned(assignment: bytes) -> Mapping[str, Sequence[int]]:
-    found: dict[str, list[int]] = {}
-    try:
-        partitions = decode_assignment(assignment).partitions if assignment else ()
-    except InvalidArgument:
-        return {}  # of another protocol than consumers'
-    for topic, number in sorted(partitions):
-        found.setdefault(topic, []).append(number)
-    return found
 
 
 class GroupLagging:

@@ -25,24 +25,12 @@ from raftlog.errors import (
 )
 from raftlog.partitions.groups.assigning import assigned_counts
 from raftlog.partitions.groups.bounds import GroupSettings
+from raftlog.partitions.groups.effects import Alive, Effect, Ticket, Token
 from raftlog.partitions.groups.joining import Joining, member_of
 from raftlog.partitions.groups.membership import ConsumerGroup, Kept, Member
 from raftlog.partitions.groups.rebalancing import GIVEN, PHASE, SESSION, WAIT, Rebalancing, TimerKey
 from raftlog.partitions.groups.records import GroupRecord
-from raftlog.partitions.groups.requests import (
-    Alive,
-    Effect,
-    GroupDescription,
-    GroupHeartbeat,
-    Join,
-    Leave,
-    Left,
-    MemberDescription,
-    MemberToLeave,
-    Sync,
-    Ticket,
-    Token,
-)
+from raftlog.partitions.groups.results import GroupHeartbeat, Join, Leave, Left, MemberToLeave, Sync
 from raftlog.partitions.groups.states import ConsumerGroupState, Event
 
 
@@ -142,17 +130,17 @@ class Machine:
             self._timers.set((WAIT, group.name, member.member_id), now + wait_ms / 1000)
 
     def leave(self, token: Token, leave: Leave, now: float) -> None:
-        """Answered `Left` at once, with an error for each member that could not leave."""
+        """Answered at once with a `Left` for each member, in their order."""
         group = self._groups.get(leave.group)
-        told = tuple((each, self._leave(group, each)) for each in leave.members)
+        left = tuple(Left(*each, self._leave(group, each)) for each in leave.members)
         if group is not None:
-            if any(error is None for _, error in told) and group.state not in (
+            if any(each.error is None for each in left) and group.state not in (
                 ConsumerGroupState.EMPTY,
                 ConsumerGroupState.DEAD,
             ):
                 self._rebalancing.members_left(group, now)
             self._rebalancing.forget_unused(group)
-        self._rebalancing.answer(token, Left(told))
+        self._rebalancing.answer(token, left)
 
     def _leave(self, group: ConsumerGroup | None, leaving: MemberToLeave) -> RaftlogError | None:
         try:
@@ -273,32 +261,9 @@ class Machine:
 
     # for whoever looks
 
-    def describe(self, group: str) -> GroupDescription | None:
+    def group(self, name: str) -> ConsumerGroup | None:
         """None for a group that never had members, or whose record is gone."""
-        found = self._groups.get(group)
-        if found is None:
-            return None
-        members = tuple(
-            MemberDescription(
-                each.member_id,
-                each.instance_id,
-                each.client_id,
-                each.client_host,
-                each.metadata(found.protocol),
-                each.assignment if found.state is ConsumerGroupState.STABLE else b"",
-            )
-            for each in found.members.values()
-        )
-        return GroupDescription(
-            group,
-            found.state.value,
-            found.protocol_type,
-            found.protocol,
-            found.generation,
-            found.leader,
-            members,
-            found.changed_ms,
-        )
+        return self._groups.get(name)
 
     def names(self) -> list[str]:
         """Groups that are here, sorted."""

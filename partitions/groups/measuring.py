@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
-from raftlog.partitions.groups.coordinators import Coordinators
-from raftlog.partitions.groups.folded import Place
+from raftlog.partitions.groups.coordinator import GroupCoordinator
 from raftlog.partitions.groups.records import OffsetRecord
+from raftlog.partitions.groups.results import Place
 from raftlog.partitions.groups.states import ConsumerGroupState
 from raftlog.types import Offset
 
@@ -47,18 +47,18 @@ EndOf = Callable[[Place], tuple[str, Offset | None] | None]
 """Name of the topic, and the offset after the last committed record that is known here; None for a deleted topic."""
 
 
-async def look_at_groups(coordinators: Coordinators, end_of: EndOf, lags_max: int) -> GroupFigures:
+async def look_at_groups(coordinators: Iterable[GroupCoordinator], end_of: EndOf, lags_max: int) -> GroupFigures:
     """Look through all groups; others have the loop meanwhile."""
     by_state = Counter({state.value: 0 for state in ConsumerGroupState if state is not ConsumerGroupState.DEAD})
     members = 0
     lags: list[GroupLag] = []
     left_out = 0
     for coordinator in coordinators:
-        names = sorted(coordinator.folded.names().union(coordinator.machine.names()))
+        names = coordinator.group_names()
         for number, group in enumerate(names, 1):
-            described = coordinator.machine.describe(group)
-            by_state[ConsumerGroupState.EMPTY.value if described is None else described.state] += 1
-            members += 0 if described is None else len(described.members)
+            found = coordinator.machine.group(group)
+            by_state[(ConsumerGroupState.EMPTY if found is None else found.state).value] += 1
+            members += 0 if found is None else len(found.members)
             offsets = coordinator.folded.offsets.get(group, {})
             shown = list(islice(offsets.items(), lags_max - len(lags)))
             lags += _lags(group, shown, end_of)

@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
+from raftlog.partitions.groups.effects import Ticket, Token
 from raftlog.partitions.groups.records import GroupRecord, MemberRecord, Protocol
-from raftlog.partitions.groups.requests import Join, Joined, JoinedMember, Ticket, Token
+from raftlog.partitions.groups.results import Join, Joined, JoinedMember
 from raftlog.partitions.groups.states import ConsumerGroupState
 
 

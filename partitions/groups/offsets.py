@@ -4,20 +4,20 @@
     without a member       a watermark that only rises, for groups without members
 
 Both are decided against what is on its way into the log already, and appended in the same turn, so the log has them in
-the order of the decisions. Owned by a coordinator's requests; called by `serving` and housekeeping.
+the order of the decisions. Owned by a coordinator; called by its operations.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
 from raftlog.assignors import decode_subscription
 from raftlog.errors import GroupFull, GroupNotEmpty, InvalidArgument, RaftlogError, UnknownGroup, UnknownTopic
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.groups.folded import Folded, GroupEntry, Place
+from raftlog.partitions.groups.folded import FoldedGroups, GroupEntry
 from raftlog.partitions.groups.machine import Machine
 from raftlog.partitions.groups.records import METADATA_BYTES_MAX, OffsetKey, OffsetRecord
-from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
+from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit, Place
 from raftlog.partitions.groups.surroundings import GroupSurroundings
 from raftlog.partitions.replica import Replica
 
@@ -30,7 +30,7 @@ class OffsetsPort(Protocol):
     """What offsets need of their coordinator."""
 
     replica: Replica
-    folded: Folded
+    folded: FoldedGroups
     machine: Machine
 
     @property
@@ -58,11 +58,11 @@ class OffsetsPort(Protocol):
         """Wait until all appends under way are committed; False when there were none."""
         ...
 
-    async def written(self, entries: list[GroupEntry], deadline: Deadline) -> None:
+    async def written(self, entries: Sequence[GroupEntry], deadline: Deadline) -> None:
         """Append these, and wait until they are committed."""
         ...
 
-    async def delete(self, group: str, *, deadline: Deadline) -> None:
+    async def delete(self, group: str, deadline: Deadline) -> None:
         """Delete a group that has or had members."""
         ...
 
@@ -152,7 +152,9 @@ class Offsets:
             known = self._folded.latest_offset(OffsetKey(group, *place))
             if known is not None:
                 before[place] = int(known.offset)
-        entries = [GroupEntry(*each) for each in self._to_be_committed(group, moved, only_rises=False)]
+        entries: list[GroupEntry] = [
+            GroupEntry(*each) for each in self._to_be_committed(group, moved, only_rises=False)
+        ]
         await self._coordinator.written(entries, deadline)
         return before
 
@@ -164,10 +166,10 @@ class Offsets:
         """Forget a group with all that it committed. Raises `UnknownGroup` and `GroupNotEmpty`."""
         await self._coordinator.current(deadline)
         self._check_empty(group)
-        if self._coordinator.machine.describe(group) is not None:
-            await self._coordinator.delete(group, deadline=deadline)
+        if self._coordinator.machine.group(group) is not None:
+            await self._coordinator.delete(group, deadline)
             return
-        entries = [GroupEntry(key, None) for key in self._folded.latest_offsets(group)]
+        entries: list[GroupEntry] = [GroupEntry(key, None) for key in self._folded.latest_offsets(group)]
         if not entries:
             raise UnknownGroup(f"there is no group {group!r}")
         await self._coordinator.written(entries, deadline)
@@ -178,17 +180,19 @@ class Offsets:
         await self._coordinator.current(deadline)
         self._check_not_subscribed(group, topic)
         found = self._folded.latest_offsets(group)
-        if not found and self._coordinator.machine.describe(group) is None:
+        if not found and self._coordinator.machine.group(group) is None:
             raise UnknownGroup(f"there is no group {group!r}")
         keys = [key for key in found if key.topic_id == topic_id]
         await self._coordinator.written([GroupEntry(key, None) for key in keys], deadline)
         return [key.partition for key in keys]
 
     def _check_not_subscribed(self, group: str, topic: str) -> None:
-        described = self._coordinator.machine.describe(group)
-        for member in () if described is None else described.members:
+        found = self._coordinator.machine.group(group)
+        if found is None:
+            return
+        for member in found.members.values():
             try:
-                is_wanted = topic in decode_subscription(member.subscription).topics
+                is_wanted = topic in decode_subscription(member.metadata(found.protocol)).topics
             except InvalidArgument:
                 is_wanted = True  # of another protocol: nobody knows what it reads
             if is_wanted:

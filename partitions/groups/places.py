@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.groups.folded import Place
 from raftlog.partitions.groups.records import OffsetRecord
-from raftlog.partitions.groups.results import CommittedOffset
+from raftlog.partitions.groups.results import CommittedOffset, Place
 from raftlog.partitions.routing.finding import Finder
 from raftlog.partitions.routing.topics import Topics
 from raftlog.types import TopicPartition

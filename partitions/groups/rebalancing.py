@@ -14,9 +14,10 @@ from typing import Final, Literal
 from raftlog.errors import FencedInstance, NotLeader, RaftlogError, RebalanceInProgress, UnknownMember
 from raftlog.partitions.groups.assigning import assign_members, counts_of_topics
 from raftlog.partitions.groups.bounds import GroupSettings
+from raftlog.partitions.groups.effects import Alive, Deleted, Effect, GroupAnswer, Result, Store, Ticket, Token
 from raftlog.partitions.groups.membership import ConsumerGroup, Kept, Member
 from raftlog.partitions.groups.records import GroupRecord
-from raftlog.partitions.groups.requests import Alive, Deleted, Effect, GroupAnswer, Result, Store, Synced, Ticket, Token
+from raftlog.partitions.groups.results import Synced
 from raftlog.partitions.groups.states import ConsumerGroupState, Event, after
 from raftlog.partitions.groups.timers import Timers
 

@@ -1,10 +1,131 @@
-"""What the façade of groups answers, and what it is asked. Values only; called by every face of the broker."""
+"""Requests and answers of consumer groups, each declared once: for faces, between brokers and for the machine.
+
+Requests have just these fields; answers may have more where a later release made them. Times are milliseconds.
+"""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
+
+import msgspec
 
 from raftlog.errors import RaftlogError
+from raftlog.partitions.groups.records import Protocol
 from raftlog.types import Offset, TopicPartition
+
+Place: TypeAlias = tuple[UUID, int]
+"""A partition by its topic's uuid."""
+
+
+class GroupResult(msgspec.Struct, frozen=True, array_like=True):
+    """An answer."""
+
+
+# membership (Kafka's classic protocol)
+
+
+class Join(NamedTuple):
+    """JoinGroup. `member_id` "" asks for one (then `instance_id` may name a static member, KIP-345)."""
+
+    group: str
+    member_id: str
+    protocols: tuple[Protocol, ...]
+    """In the order of preference."""
+    protocol_type: str = "consumer"
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    session_timeout_ms: int = 10_000
+    rebalance_timeout_ms: int = 60_000
+    can_lead: bool = True
+    """False (`assigned_by` "broker"): it never leads; its protocols must be assignors that the coordinator has."""
+    requires_known_id: bool = False
+    """KIP-394, JoinGroup from v4 on: a dynamic member without id is only given one, and joins with it."""
+    can_skip_assignment: bool = False
+    """KIP-814, JoinGroup from v9 on: understands `Joined.skip_assignment`."""
+
+
+class JoinedMember(GroupResult, frozen=True):
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+    """Of the chosen protocol."""
+
+
+class Joined(GroupResult, frozen=True, tag=True):
+    """The join phase is over, and its generation is stored."""
+
+    member_id: str
+    generation: int
+    protocol: str
+    leader: str
+    """"": the coordinator assigns by itself."""
+    members: tuple[JoinedMember, ...]
+    """Only to the leader."""
+    protocol_type: str = "consumer"
+    skip_assignment: bool = False
+    """To a static leader that came back: the assignment stands; it leads, but assigns nothing now (KIP-814)."""
+
+
+class MemberIdGiven(GroupResult, frozen=True, tag=True):
+    """Kafka's MEMBER_ID_REQUIRED: join again with this id before the session timeout."""
+
+    member_id: str
+
+
+class Sync(NamedTuple):
+    """SyncGroup. `assignments` by member id, from the leader; the others' is ignored."""
+
+    group: str
+    member_id: str
+    generation: int
+    instance_id: str | None = None
+    assignments: tuple[tuple[str, bytes], ...] = ()
+    protocol_type: str | None = None
+    protocol: str | None = None
+    """Checked when given (SyncGroup from v5 on)."""
+
+
+class Synced(GroupResult, frozen=True):
+    """The generation's assignments are stored."""
+
+    assignment: bytes
+    generation: int
+    protocol: str
+    protocol_type: str = "consumer"
+
+
+class GroupHeartbeat(NamedTuple):
+    """With `wait_ms`, answered when the group begins to rebalance, or after `wait_ms` or half the session timeout."""
+
+    group: str
+    member_id: str
+    generation: int
+    instance_id: str | None = None
+    wait_ms: int = 0
+
+
+class MemberToLeave(NamedTuple):
+    """A static member can be named by its instance id alone (`member_id` "")."""
+
+    member_id: str
+    instance_id: str | None = None
+
+
+class Leave(NamedTuple):
+    group: str
+    members: tuple[MemberToLeave, ...]
+
+
+class Left(GroupResult, frozen=True):
+    """Result of one member that leaves; `error` is None once it is out (`UnknownMember`, `FencedInstance`)."""
+
+    member_id: str
+    instance_id: str | None
+    error: RaftlogError | None
+
+
+# offsets
 
 
 class OffsetCommit(NamedTuple):
@@ -32,7 +153,33 @@ class MemberIdentity(NamedTuple):
     instance_id: str | None = None
 
 
-class MemberDescription(NamedTuple):
+class CommitOffsets(NamedTuple):
+    """Offsets of a group that a coordinator commits; `member`: None without one."""
+
+    group: str
+    offsets: dict[Place, OffsetCommit]
+    member: MemberIdentity | None
+
+
+class OffsetMove(NamedTuple):
+    """Offsets of a group without members that are moved, backwards too."""
+
+    group: str
+    offsets: dict[Place, int]
+
+
+class TopicOffsets(NamedTuple):
+    """What a group committed in one topic."""
+
+    group: str
+    topic: str
+    topic_id: UUID
+
+
+# looking at groups
+
+
+class MemberDescription(GroupResult, frozen=True):
     """One member. `assignment`: what it may read, by topic, sorted; empty while the group rebalances."""
 
     member_id: str
@@ -42,7 +189,7 @@ class MemberDescription(NamedTuple):
     assignment: Mapping[str, Sequence[int]]
 
 
-class GroupListing(NamedTuple):
+class GroupListing(GroupResult, frozen=True, order=True):
     """One row of the list of groups. `state` as Kafka names it: Empty, PreparingRebalance, CompletingRebalance, Stable.
 
     `protocol_type`: `consumer`, or empty for a group that only ever committed offsets.
@@ -58,7 +205,7 @@ class GroupListing(NamedTuple):
     """Node id of the broker that coordinates it; −1: not known."""
 
 
-class GroupDescription(NamedTuple):
+class GroupDescription(GroupResult, frozen=True):
     """One group. `protocol`: the assignor that was chosen, such as `range`; empty without members."""
 
     group: str
@@ -111,14 +258,6 @@ class OffsetReset(NamedTuple):
     before: int
     after: int
     clamped: bool
-
-
-class Left(NamedTuple):
-    """What became of one member that leaves; `error` is None once it is out."""
-
-    member_id: str
-    instance_id: str | None
-    error: RaftlogError | None
 
 
 Committed = Mapping[TopicPartition, CommittedOffset]

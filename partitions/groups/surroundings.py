@@ -28,10 +28,7 @@ class GroupSurroundings:
     places: TopicPlaces
     is_deleted: Callable[[UUID], bool]
     """Whether the topic of this uuid was deleted, as far as known here."""
-    offsets_partitions: int
     offsets_retention_ms: int
-    growth_bytes_max: int
-    """How much a log grows before everything in it is stated anew."""
 
     @classmethod
     def of(
@@ -52,7 +49,5 @@ class GroupSurroundings:
             lambda name: len(topics.find(name).partitions) if name in topics else None,
             TopicPlaces(finder, topics),
             lambda topic_id: topic_id in metadata.state.deleted,
-            settings.offsets_partitions,
             settings.offsets_retention_ms,
-            settings.metadata_growth_bytes_max,
         )

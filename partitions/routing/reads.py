@@ -5,10 +5,7 @@ A long poll is asked in pieces, so that it follows a change of leader. Called by
 """
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
 
-from raftlog.errors import OutcomeUnknown, RaftlogError
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import Node
 from raftlog.partitions.replica import Replica
@@ -99,30 +96,12 @@ class Reader:
 
     async def delete_before(self, target: Partition, offset: int, deadline: Deadline) -> Offset:
         """See `Broker.delete_records`. Unlike a read it has happened perhaps once any attempt got no answer."""
-        lost: list[OutcomeUnknown] = []
-
-        async def noted(attempt: Coroutine[Any, Any, Offset]) -> Offset:
-            try:
-                return await attempt
-            except OutcomeUnknown as error:
-                lost.append(error)
-                raise
 
         async def here(replica: Replica) -> Offset:
-            return await noted(replica.delete_before(offset, deadline))
+            return await replica.delete_before(offset, deadline)
 
         async def there(node: NodeId) -> Offset:
-            return await noted(self._deleted_at(node, target, offset, deadline))
+            [start] = numbers_of(await self._router.read(node, TRIM, target, {"before": offset}, deadline), 1)
+            return Offset(start)
 
-        try:
-            return await self._router.call(target, deadline, here, there)
-        except RaftlogError as error:
-            if lost and error.outcome == "failed":
-                raise OutcomeUnknown(
-                    f"the records below {offset} may be gone ({lost[-1]}); ask again ({error})"
-                ) from error
-            raise
-
-    async def _deleted_at(self, node: NodeId, target: Partition, offset: int, deadline: Deadline) -> Offset:
-        [start] = numbers_of(await self._router.read(node, TRIM, target, {"before": offset}, deadline), 1)
-        return Offset(start)
+        return await self._router.call(target, deadline, here, there, only_reads=False)

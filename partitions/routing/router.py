@@ -106,27 +106,45 @@ class PartitionRouter:
         deadline: Deadline,
         here: Callable[[Replica], Awaitable[T]],
         there: Callable[[NodeId], Awaitable[T]],
+        *,
+        is_repeatable: bool = True,
+        only_reads: bool = True,
     ) -> T:
-        """Ask the leader to read something. Raises `NoLeader` when none was found before the deadline.
+        """Ask the leader. Raises `NoLeader` when none was found before the deadline.
+
+        An answer that was lost is asked for again if that `is_repeatable`; unless the request `only_reads`, every error
+        after it is an `OutcomeUnknown`.
 
         The last attempt, when nobody leads as far as the replica here knows, asks that one: what is committed there can
         be read without a leader, though there may be more.
         """
         loop = asyncio.get_running_loop()
-        while True:
-            leader, replica = self.leader_of(partition), partition.replica
-            is_over = loop.time() >= deadline
-            try:
-                if leader is not None and leader != self.me:
-                    return await there(leader)
-                if replica is None or (leader is None and not is_over):
-                    why = partition.why_no_leader() if is_over else None
-                    raise why or NotLeader(f"{partition.name}: no leader is known")
-                return await here(replica)
-            except (NotLeader, NotConnected, OutcomeUnknown) as error:
-                if is_over:
-                    raise NoLeader(f"{partition.name}: no leader answered before the deadline ({error})") from None
-                await self._after(partition, leader, error, deadline)
+        lost: OutcomeUnknown | None = None
+        try:
+            while True:
+                leader, replica = self.leader_of(partition), partition.replica
+                is_over = loop.time() >= deadline
+                try:
+                    if leader is not None and leader != self.me:
+                        return await there(leader)
+                    if replica is None or (leader is None and not is_over):
+                        why = partition.why_no_leader() if is_over else None
+                        raise why or NotLeader(f"{partition.name}: no leader is known")
+                    return await here(replica)
+                except (NotLeader, NotConnected, OutcomeUnknown) as error:
+                    if isinstance(error, OutcomeUnknown):
+                        lost = error
+                        if not is_repeatable:
+                            raise
+                    if is_over:
+                        raise NoLeader(f"{partition.name}: no leader answered before the deadline ({error})") from None
+                    await self._after(partition, leader, error, deadline)
+        except RaftlogError as error:
+            if lost is None or only_reads or error is lost:
+                raise
+            raise OutcomeUnknown(
+                f"an attempt whose answer was lost may have succeeded ({lost}); then: {error}"
+            ) from None
 
     async def _after(
         self, partition: RoutedPartition, asked: NodeId | None, error: RaftlogError, deadline: Deadline

@@ -6,8 +6,17 @@ from raftlog.assignors import Subscription, decode_assignment, encode_assignment
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.records import Protocol
-from raftlog.partitions.groups.requests import GroupHeartbeat, Join, Joined, Leave, MemberToLeave, Sync
-from raftlog.partitions.groups.results import Left, MemberIdentity, OffsetCommit
+from raftlog.partitions.groups.results import (
+    GroupHeartbeat,
+    Join,
+    Joined,
+    Leave,
+    Left,
+    MemberIdentity,
+    MemberToLeave,
+    OffsetCommit,
+    Sync,
+)
 from raftlog.types import Offset, TopicPartition
 from tests.brokers.conftest import Brokers
 
@@ -101,10 +110,10 @@ async def committed(broker: Broker, group: str = G) -> dict[tuple[str, int], int
 async def coordinator_node(brokers: Brokers, group: str = G) -> int:
     """Which of the running brokers coordinates the group, once one does."""
     asked = next(iter(brokers.running.values()))
-    await asked.groups.partition_for(group, soon())
+    await asked.groups.router.partition_for(group, soon())
     await asked.groups.committed(group, deadline=soon())
     for number, broker in brokers.running.items():
-        partition = await broker.groups.partition_for(group, soon())
+        partition = await broker.groups.router.partition_for(group, soon())
         if partition.replica is not None and partition.replica.is_leader:
             return number
     raise AssertionError("nobody coordinates it any more")

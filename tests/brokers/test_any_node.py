@@ -18,7 +18,7 @@ from raftlog.errors import (
     UnknownTopic,
 )
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.groups.coordinator import Coordinator
+from raftlog.partitions.groups.coordinator import GroupCoordinator
 from raftlog.partitions.groups.results import OffsetCommit
 from raftlog.partitions.groups.service import OFFSETS_TOPIC
 from raftlog.partitions.placement.assignments import assignments
@@ -248,7 +248,7 @@ async def test_the_answer_to_a_commit_shows_all_that_was_answered_before_and_ask
         found = await commit(broker, "g", {("t", number): number})
         assert found == expected, f"the answer of node {1 + number % 3}"
         if number == 2:
-            monkeypatch.setattr(Coordinator, "current", _no_read_index)
+            monkeypatch.setattr(GroupCoordinator, "current", _no_read_index)
 
 
 async def _no_read_index(coordinator, deadline):

@@ -2,16 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from raftlog.errors import FormatError, InvalidArgument, UnknownGroup
-from raftlog.partitions.groups.coordinator import Coordinator
+from raftlog.partitions.coordinator.operation import CoordinatorOperation
+from raftlog.partitions.groups.coordinator import GroupCoordinator
 from raftlog.partitions.groups.service import OFFSETS_TOPIC
 from raftlog.partitions.results import ALL
 from raftlog.records import NewRecord, read_records
-from raftlog.runtime.rpc import Answer
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.brokers.members import G, Member, commit, committed, coordinator_node, soon
 from tests.waiting import until_told
@@ -31,38 +31,37 @@ async def brokers(tmp_path) -> AsyncIterator[Brokers]:
         yield three
 
 
-async def coordinator(brokers: Brokers) -> Coordinator:
+async def coordinator(brokers: Brokers) -> GroupCoordinator:
     broker = brokers[await coordinator_node(brokers)]
-    return broker.groups.coordinator_of(G)
+    return broker.groups.router.coordinator_of(G)
 
 
 async def keep_house(brokers: Brokers) -> None:
     """Let every broker do what it does now and then, to its end."""
     for broker in brokers.running.values():
-        groups = broker._housekeeping._groups
-        await groups.keep()
-        if groups._task is not None:
-            await groups._task
+        maintenance = broker._housekeeping._coordinators
+        maintenance.begin()
+        await maintenance._task
 
 
 class Noting:
     """Lives beside coordinators."""
 
     def __init__(self) -> None:
-        self.began: list[tuple[Coordinator, Mapping[Any, Any]]] = []
-        self.ended: list[Coordinator] = []
+        self.began: list[tuple[GroupCoordinator, Mapping[Any, Any]]] = []
+        self.ended: list[GroupCoordinator] = []
 
-    def coordinator_began(self, coordinator: Coordinator) -> None:
+    def coordinator_began(self, coordinator: GroupCoordinator) -> None:
         self.began.append((coordinator, dict(coordinator.instances)))
 
-    def coordinator_ended(self, coordinator: Coordinator) -> None:
+    def coordinator_ended(self, coordinator: GroupCoordinator) -> None:
         self.ended.append(coordinator)
 
 
 async def test_instances_are_there_for_whoever_coordinates_next(brokers):
     followers = {number: Noting() for number in brokers.running}
     for number, broker in brokers.running.items():
-        broker.groups.follow(followers[number])
+        broker.groups.coordinators.follow(followers[number])
     await commit(brokers[1], {0: 1})
     first = await coordinator(brokers)
     await first.store_instance(G, "i", {"format": "binary", "raw": b"\0"}, deadline=soon())
@@ -78,23 +77,25 @@ async def test_instances_are_there_for_whoever_coordinates_next(brokers):
     assert followers[gone].ended == [first]
     ((began, instances),) = followers[second].began
     assert instances == {(G, "i"): {"format": "binary", "raw": b"\0"}}
-    assert began is brokers[second].groups.coordinator_of(G)
+    assert began is brokers[second].groups.router.coordinator_of(G)
+
+
+class Asked(NamedTuple):
+    group: str
+    x: int
 
 
 async def test_requests_of_others_are_served_at_the_coordinator(brokers):
-    async def answers(coordinator: Coordinator, header: Any, deadline: float) -> Answer:
-        return Answer([header["group"], header["x"], coordinator.replica.is_leader], (b"large",))
+    async def answers(coordinator: GroupCoordinator, asked: Asked, deadline: float) -> tuple[str, int, bool]:
+        return asked.group, asked.x, coordinator.replica.is_leader
 
+    operation = CoordinatorOperation("consumers.test", answers, Asked, tuple[str, int, bool])
     for broker in brokers.running.values():
-        broker.groups.serve("consumers.test", answers)
+        broker.groups.router.register([operation])
     with pytest.raises(UnknownGroup):
-        await brokers[1].groups.ask("consumers.test", G, {"x": 1}, deadline=soon(), is_repeatable=True)
+        await brokers[1].groups.router.call(operation, G, Asked(G, 1), soon())
     for broker in brokers.running.values():
-        answer = await broker.groups.ask(
-            "consumers.test", G, {"x": 1}, deadline=soon(), is_repeatable=True, creates=True
-        )
-        assert answer.value == [G, 1, True]
-        assert [bytes(piece) for piece in answer.payload] == [b"large"]
+        assert await broker.groups.router.call(operation, G, Asked(G, 1), soon(), creates=True) == (G, 1, True)
 
 
 def set_clock(brokers: Brokers, wall_ms: int) -> None:
@@ -202,7 +203,7 @@ async def test_figures_of_groups_are_bounded(brokers):
 async def test_a_log_of_a_later_release_is_refused_and_not_guessed_at(brokers):
     await commit(brokers[1], {0: 1})
     node = await coordinator_node(brokers)
-    partition = await brokers[1].groups.partition_for(G, soon())
+    partition = await brokers[1].groups.router.partition_for(G, soon())
     future = await partition.enqueue_records([NewRecord(b"?", b"\0\x7f?")], ALL, soon())
     assert future is not None
     await future

@@ -24,9 +24,15 @@ from raftlog.errors import (
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups import service
-from raftlog.partitions.groups.coordinator import Coordinator
-from raftlog.partitions.groups.requests import GroupHeartbeat, Leave, MemberToLeave
-from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit, ResetTo
+from raftlog.partitions.groups.coordinator import GroupCoordinator
+from raftlog.partitions.groups.results import (
+    GroupHeartbeat,
+    Leave,
+    MemberIdentity,
+    MemberToLeave,
+    OffsetCommit,
+    ResetTo,
+)
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import OffsetRange
 from raftlog.partitions.settings import BrokerSettings
@@ -94,7 +100,7 @@ async def test_heartbeats_that_are_more_than_may_wait_are_answered_soon(topic, m
     monkeypatch.setattr(topic[1].node, "pause", pause)
     await member.heartbeat(wait_ms=5_000)
     assert len(paused) == 1
-    coordinator = topic[await coordinator_node(topic)].groups.coordinator_of(G)
+    coordinator = topic[await coordinator_node(topic)].groups.router.coordinator_of(G)
     assert not coordinator._waiting
 
 
@@ -270,15 +276,15 @@ async def test_a_lost_answer_to_a_watermark_is_asked_for_again(topic, monkeypatc
 async def test_nobody_is_refused_by_a_coordinator_that_may_have_been_deposed(topic, monkeypatch):
     member = Member((await others(topic))[0])
     await member.begin()
-    confirm, doubts = Coordinator.confirm, []
+    confirm, doubts = GroupCoordinator.confirm, []
 
-    async def doubts_once(self: Coordinator, deadline: Deadline) -> None:
+    async def doubts_once(self: GroupCoordinator, deadline: Deadline) -> None:
         if not doubts:
             doubts.append(self)
             raise NotLeader("another one leads, as it turns out")
         await confirm(self, deadline)
 
-    monkeypatch.setattr(Coordinator, "confirm", doubts_once)
+    monkeypatch.setattr(GroupCoordinator, "confirm", doubts_once)
     stranger = MemberIdentity("stranger", 1)
     for refused in (
         lambda: commit(member.broker, {0: 1}, member=stranger),
@@ -374,7 +380,8 @@ async def test_groups_and_what_they_committed_can_be_deleted(topic):
     assert await topic[1].groups.names(deadline=soon()) == [G]
     await topic[1].groups.delete(G, deadline=soon())
     await commit(topic[1], {0: 1}, "simple")
-    assert [row[:6] for row in await topic[3].groups.listings(deadline=soon())] == [("simple", "Empty", "", "", 0, 0)]
+    [row] = await topic[3].groups.listings(deadline=soon())
+    assert (row.group, row.state, row.protocol_type, row.generation, row.members) == ("simple", "Empty", "", 0, 0)
     await topic[2].groups.delete("simple", deadline=soon())
     assert await topic[1].groups.names(deadline=soon()) == []
     with pytest.raises(UnknownGroup):

@@ -4,6 +4,7 @@ import asyncio
 from itertools import count
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from raftlog.assignors import encode_assignment
@@ -11,6 +12,7 @@ from raftlog.errors import (
     ConsumerState,
     InvalidArgument,
     NotLeader,
+    OutcomeUnknown,
     Overloaded,
     RebalanceInProgress,
     StaleGeneration,
@@ -20,17 +22,17 @@ from raftlog.errors import (
 )
 from raftlog.partitions.consumers import committing
 from raftlog.partitions.consumers.hosting import InstanceHost, ReadBounds
+from raftlog.partitions.consumers.operations import POLL
 from raftlog.partitions.consumers.registry import Registry
-from raftlog.partitions.consumers.requests import POLL, InstanceRequests
-from raftlog.partitions.consumers.results import Chosen, Consumed
+from raftlog.partitions.consumers.results import Chosen, Consumed, InstancePoll, Moved, PollDelivery, RecordPiece
 from raftlog.partitions.consumers.settings import read_settings
 from raftlog.partitions.consumers.stored import from_record
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.groups.requests import Joined, Synced
-from raftlog.partitions.groups.results import CommittedOffset, MemberIdentity
+from raftlog.partitions.groups.results import CommittedOffset, Joined, MemberIdentity, Synced
 from raftlog.partitions.results import Fetched, OffsetRange
 from raftlog.records import NewRecord, build_batch, read_records, stamp
 from raftlog.runtime.batch_opener import BatchOpener
+from raftlog.runtime.rpc import Answer
 from raftlog.types import Offset, Term, TopicPartition
 from tests.waiting import until
 
@@ -81,6 +83,9 @@ class FakeCoordinator:
             self.instances.pop((group, name), None)
         else:
             self.instances[group, name] = record
+
+    async def ready(self, deadline):
+        pass
 
     async def confirm(self, deadline):
         self.confirmed += 1
@@ -357,30 +362,31 @@ async def test_a_record_that_cannot_be_read_leaves_the_others(world):
 
 
 async def test_a_deposed_coordinator_says_nothing_of_instances(world):
-    handler = InstanceRequests(world.registry).handlers[POLL]
-    header = {"group": G, "name": "made elsewhere", "id": "1", "wait": 0, "max_bytes": 1, "formats": ["json"]}
+    asked = InstancePoll(G, "made elsewhere", "1", 0, 1, ["json"])
     with pytest.raises(UnknownConsumer):
-        await handler(world.coordinator, header, soon())
+        await POLL.serve(world.registry, world.coordinator, asked, soon())
     assert world.coordinator.confirmed == 1
     world.coordinator.is_deposed = True
     with pytest.raises(NotLeader):
-        await handler(world.coordinator, header, soon())
+        await POLL.serve(world.registry, world.coordinator, asked, soon())
 
 
 @pytest.mark.parametrize(
-    "header",
-    [
-        {"id": "1", "wait": 0, "max_bytes": 1, "formats": "json"},
-        {"id": "1", "wait": "0", "max_bytes": 1, "formats": []},
-        {"id": "1", "max_bytes": 1, "formats": []},
-        {"wait": 0, "max_bytes": 1, "formats": []},
-    ],
+    "fields",
+    [[G, C, "1", 0, 1, "json"], [G, C, "1", "0", 1, []], [G, C, "1", 0, 1], [G, C, "1", 0, 1, [], 2], {"group": G}],
 )
-async def test_requests_that_cannot_be_read_are_refused(world, header):
-    await world.instance()
-    handler = InstanceRequests(world.registry).handlers[POLL]
-    with pytest.raises(InvalidArgument):
-        await handler(world.coordinator, {"group": G, "name": C, **header}, soon())
+def test_requests_that_cannot_be_read_are_refused(fields):
+    with pytest.raises(InvalidArgument, match="does the other broker run another release"):
+        POLL.unpack_request(msgspec.msgpack.encode(fields))
+
+
+def test_deliveries_travel_with_their_batches_as_they_are():
+    pieces = [RecordPiece("t", number, Offset(1), Offset(3), [b"x"] * number) for number in range(3)]
+    moved = [Moved("t", 0, -1, None, Offset(0), Offset(9))]
+    delivery = PollDelivery("binary", pieces, moved, 7)
+    assert POLL.unpack_answer(POLL.pack_answer(delivery)) == delivery
+    with pytest.raises(OutcomeUnknown, match="cannot be read"):
+        POLL.unpack_answer(Answer(None, (msgspec.msgpack.encode(["binary"]),)))
 
 
 async def test_the_broker_that_stops_lets_nobody_wait(world):

@@ -7,23 +7,10 @@ from typing import Any, TypeVar
 from raftlog.assignors import Subscription, encode_subscription
 from raftlog.errors import RaftlogError
 from raftlog.partitions.groups.bounds import GroupSettings
+from raftlog.partitions.groups.effects import Alive, GroupAnswer, Result, Store, Token
 from raftlog.partitions.groups.machine import Machine
 from raftlog.partitions.groups.records import GroupRecord, Protocol
-from raftlog.partitions.groups.requests import (
-    Alive,
-    GroupAnswer,
-    GroupHeartbeat,
-    Join,
-    Joined,
-    Leave,
-    Left,
-    MemberToLeave,
-    Result,
-    Store,
-    Sync,
-    Synced,
-    Token,
-)
+from raftlog.partitions.groups.results import GroupHeartbeat, Join, Joined, Leave, Left, MemberToLeave, Sync, Synced
 
 R = TypeVar("R", bound=Result | RaftlogError)
 G = "readers"
@@ -129,12 +116,12 @@ class Desk:
         self.effects()
         return token
 
-    def leave(self, *members: str | MemberToLeave) -> Left:
+    def leave(self, *members: str | MemberToLeave) -> tuple[Left, ...]:
         token = self.token()
         leaving = tuple(MemberToLeave(each) if isinstance(each, str) else each for each in members)
         self.machine.leave(token, Leave(G, leaving), self.now)
         self.effects()
-        return self.said(token, Left)
+        return self.said(token, tuple)
 
     def delete(self, group: str = G) -> Token:
         token = self.token()
@@ -163,18 +150,18 @@ class Desk:
 
     @property
     def state(self) -> str:
-        found = self.machine.describe(G)
-        return "" if found is None else found.state
+        found = self.machine.group(G)
+        return "" if found is None else found.state.value
 
     @property
     def generation(self) -> int:
-        found = self.machine.describe(G)
+        found = self.machine.group(G)
         assert found is not None
         return found.generation
 
     def members(self) -> list[str]:
-        found = self.machine.describe(G)
-        return [] if found is None else [each.member_id for each in found.members]
+        found = self.machine.group(G)
+        return [] if found is None else list(found.members)
 
     # whole rounds
 

@@ -4,7 +4,7 @@ import pytest
 
 from raftlog.assignors import decode_assignment
 from raftlog.errors import RebalanceInProgress
-from raftlog.partitions.groups.requests import Joined, Synced
+from raftlog.partitions.groups.results import Joined, Synced
 from raftlog.types import TopicPartition
 from tests.groups.desk import Desk, protocols
 

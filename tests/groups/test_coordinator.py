@@ -8,12 +8,11 @@ from uuid import UUID
 import pytest
 
 from raftlog.errors import GroupFull, NotLeader, Unavailable, UnknownTopic
+from raftlog.partitions.coordinator.maintenance import CoordinatorMaintenance
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.bounds import GroupSettings
-from raftlog.partitions.groups.coordinator import Coordinator
-from raftlog.partitions.groups.folded import Place
-from raftlog.partitions.groups.housekeeping import GroupHousekeeping
+from raftlog.partitions.groups.coordinator import GroupCoordinator
 from raftlog.partitions.groups.records import (
     GroupKey,
     GroupRecord,
@@ -24,7 +23,7 @@ from raftlog.partitions.groups.records import (
     encode_key,
     encode_value,
 )
-from raftlog.partitions.groups.results import OffsetCommit
+from raftlog.partitions.groups.results import OffsetCommit, Place
 from raftlog.partitions.groups.surroundings import GroupSurroundings
 from raftlog.records import NewRecord
 from raftlog.types import Offset
@@ -66,7 +65,7 @@ class World:
 
     def __init__(self, growth_bytes_max: int = 1 << 30, max_groups: int = 10) -> None:
         self.replica: Any = Replica()
-        self.now_ms = 1_000_000
+        self.now_ms, self.growth_bytes_max = 1_000_000, growth_bytes_max
         places: Any = None
         self.around = GroupSurroundings(
             settings=GroupSettings(max_groups=max_groups),
@@ -76,11 +75,9 @@ class World:
             partitions_of=lambda name: 1,
             places=places,
             is_deleted=lambda topic_id: topic_id == DELETED,
-            offsets_partitions=1,
             offsets_retention_ms=RETENTION_MS,
-            growth_bytes_max=growth_bytes_max,
         )
-        self.coordinator = Coordinator(self.replica, self.around, lambda coordinator: coordinator.end())
+        self.coordinator = GroupCoordinator(self.replica, self.around, lambda coordinator: coordinator.end())
 
     def stored(self, key: OffsetKey | GroupKey, value: Value) -> None:
         """It stands in the log before the coordinator loads."""
@@ -94,14 +91,14 @@ class World:
     async def expire(self) -> list[Place]:
         """Let the housekeeping look once; what stays committed."""
         coordinators: Any = [self.coordinator]
-        housekeeping = GroupHousekeeping(coordinators, self.around)
-        await housekeeping.keep()
+        maintenance = CoordinatorMaintenance(coordinators, self.growth_bytes_max)
+        maintenance.begin()
         for _ in range(3):
             await turns()
             if self.replica.waiting:
                 self.replica.commit()
         await turns()
-        await housekeeping.stop()
+        await maintenance.stop()
         return sorted(self.coordinator.offsets.of("g"))
 
 
@@ -240,7 +237,7 @@ async def test_groups_without_offsets_are_forgotten_when_their_members_have_left
     has_members(world, 1, 10 * RETENTION_MS, "f")
     has_members(world, 0, RETENTION_MS, "g")
     assert await world.coordinator.load()
-    describe = world.coordinator.machine.describe
+    describe = world.coordinator.machine.group
     await world.expire()
     assert describe("g") is not None
     world.now_ms += 1

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from raftlog.errors import NotLeader
-from raftlog.partitions.groups.coordinator import Coordinator
-from raftlog.partitions.groups.coordinators import Coordinators
+from raftlog.partitions.coordinator.coordinators import Coordinators
+from raftlog.partitions.groups.coordinator import GroupCoordinator
 from tests.groups.test_coordinator import Replica, World, turns
 
 
@@ -15,13 +15,13 @@ class Follower:
     """Remembers which coordinators began and ended."""
 
     def __init__(self) -> None:
-        self.began: list[Coordinator] = []
-        self.ended: list[Coordinator] = []
+        self.began: list[GroupCoordinator] = []
+        self.ended: list[GroupCoordinator] = []
 
-    def coordinator_began(self, coordinator: Coordinator) -> None:
+    def coordinator_began(self, coordinator: GroupCoordinator) -> None:
         self.began.append(coordinator)
 
-    def coordinator_ended(self, coordinator: Coordinator) -> None:
+    def coordinator_ended(self, coordinator: GroupCoordinator) -> None:
         self.ended.append(coordinator)
 
 
@@ -53,8 +53,9 @@ class Bench:
 
     def __init__(self) -> None:
         node: Any = Node()
+        around = World().around
         self.node = node
-        self.coordinators = Coordinators(node, World().around)
+        self.coordinators = Coordinators(node, lambda replica, failed: GroupCoordinator(replica, around, failed))
         self.follower = Follower()
         self.coordinators.follow(self.follower)
         partition: Any = Partition()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from raftlog.assignors import encode_assignment
 from raftlog.errors import (
     GroupNotEmpty,
     InconsistentProtocol,
@@ -12,7 +13,10 @@ from raftlog.errors import (
     UnknownMember,
 )
 from raftlog.partitions.groups.bounds import GroupSettings
-from raftlog.partitions.groups.requests import Alive, Deleted, Joined, MemberIdGiven, Synced
+from raftlog.partitions.groups.effects import Alive, Deleted
+from raftlog.partitions.groups.operations import describe_group
+from raftlog.partitions.groups.results import GroupDescription, Joined, MemberIdGiven, Synced
+from raftlog.types import TopicPartition
 from tests.groups.desk import REBALANCE_S, SESSION_S, Desk, protocols
 
 # sync
@@ -247,7 +251,7 @@ def test_who_leaves_is_out_at_once_and_the_others_hear_of_it() -> None:
     one, two, three = desk.stable(3)
     beat = desk.heartbeat(one.member_id, 1, wait_ms=5000)
     left = desk.leave(two.member_id, "somebody", three.member_id, two.member_id)
-    assert [type(error) for _, error in left.members] == [type(None), UnknownMember, type(None), UnknownMember]
+    assert [type(each.error) for each in left] == [type(None), UnknownMember, type(None), UnknownMember]
     desk.said(beat, RebalanceInProgress)
     assert desk.members() == [one.member_id]
     assert desk.again([one])[0].generation == 2
@@ -265,13 +269,13 @@ def test_nobody_who_is_no_member_disturbs_a_group() -> None:
     desk.stable(2)
     desk.leave("somebody")
     assert desk.state == "Stable"
-    assert Desk().leave("somebody").members[0][1] is not None
+    assert Desk().leave("somebody")[0].error is not None
 
 
 def test_a_given_id_can_be_given_back() -> None:
     desk = Desk()
     given = desk.said(desk.join(requires_known_id=True), MemberIdGiven)
-    assert desk.leave(given.member_id).members[0][1] is None
+    assert desk.leave(given.member_id)[0].error is None
     assert desk.machine.names() == []
 
 
@@ -364,18 +368,30 @@ def test_a_deletion_that_nobody_waits_for_happens_all_the_same() -> None:
 
 def test_what_is_described() -> None:
     desk = Desk()
-    one, two = desk.stable(2, client_id="c", client_host="h")
-    found = desk.machine.describe("readers")
-    assert found is not None
-    assert found[1:6] == ("Stable", "consumer", "range", 1, one.member_id)
-    assert found.members[0].assignment == found.members[0].member_id.encode()
-    assert found.members[1][2:5] == ("c", "h", protocols()[0].metadata)
-    assert found.changed_ms == 1_000_000 + desk.now * 1000
-    desk.join(two.member_id, protocols=protocols("u"))
-    described = desk.machine.describe("readers")
-    assert described is not None
-    assert all(each.assignment == b"" for each in described.members)
-    assert desk.machine.describe("nobody") is None
+    leader, other = desk.form(2, client_id="c", client_host="h")
+    desk.sync(other.member_id, 1)
+    desk.sync(leader.member_id, 1, {other.member_id: encode_assignment([TopicPartition("t", 3)])})
+
+    def described() -> GroupDescription:
+        found = desk.machine.group("readers")
+        assert found is not None
+        assert found.changed_ms == 1_000_000 + desk.now * 1000
+        return describe_group(found)
+
+    found = described()
+    assert (found.state, found.protocol_type, found.protocol, found.generation) == ("Stable", "consumer", "range", 1)
+    assert found.leader == leader.member_id
+    assert {(each.member_id, each.client_id, each.client_host) for each in found.members} == {
+        (leader.member_id, "c", "h"),
+        (other.member_id, "c", "h"),
+    }
+    assert {each.member_id: each.assignment for each in found.members} == {
+        leader.member_id: {},
+        other.member_id: {"t": [3]},
+    }
+    desk.join(other.member_id, protocols=protocols("u"))
+    assert [each.assignment for each in described().members] == [{}, {}]
+    assert desk.machine.group("nobody") is None
 
 
 def test_a_storm_of_50_members_ends_in_one_generation_with_all_of_them() -> None:

@@ -12,7 +12,7 @@ from raftlog.errors import (
 )
 from raftlog.partitions.groups.bounds import GroupSettings
 from raftlog.partitions.groups.records import Protocol
-from raftlog.partitions.groups.requests import Joined, MemberIdGiven, Synced
+from raftlog.partitions.groups.results import Joined, MemberIdGiven, Synced
 from tests.groups.desk import HOLD_S, REBALANCE_S, SESSION_S, Desk, protocols
 
 

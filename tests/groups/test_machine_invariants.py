@@ -10,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from raftlog.assignors import ASSIGNORS, decode_assignment, decode_subscription, encode_assignment
 from raftlog.errors import NotLeader, OutcomeUnknown, Overloaded, RaftlogError
-from raftlog.partitions.groups.requests import Joined, MemberToLeave, Synced, Token
+from raftlog.partitions.groups.effects import Token
+from raftlog.partitions.groups.results import Joined, MemberToLeave, Synced
 from raftlog.types import TopicPartition
 from tests.groups.desk import REBALANCE_S, SESSION_S, Desk, G, protocols
 
@@ -66,8 +67,8 @@ class Members(RuleBasedStateMachine):
             self.answers_are_of_stored_generations()
 
     def all_join(self, topics: tuple[str, ...], can_lead: bool) -> None:
-        found = self.desk.machine.describe(G)
-        for each in found.members if found is not None else ():
+        found = self.desk.machine.group(G)
+        for each in list(found.members.values()) if found is not None else ():
             token = self.desk.join(
                 each.member_id, instance_id=each.instance_id, can_lead=can_lead, protocols=protocols(*topics)
             )
@@ -108,7 +109,7 @@ class Members(RuleBasedStateMachine):
             self.desk.commit(joined.member_id, joined.generation, instance)
         except RaftlogError:
             return
-        found = self.desk.machine.describe(G)
+        found = self.desk.machine.group(G)
         assert found is not None
         assert joined.generation == found.generation
         assert joined.member_id in self.desk.members()

@@ -3,7 +3,8 @@
 import pytest
 
 from raftlog.errors import FencedInstance, RebalanceInProgress, UnknownMember
-from raftlog.partitions.groups.requests import Alive, Joined, MemberToLeave, Synced
+from raftlog.partitions.groups.effects import Alive
+from raftlog.partitions.groups.results import Joined, MemberToLeave, Synced
 from raftlog.types import TopicPartition
 from tests.groups.desk import REBALANCE_S, SESSION_S, Desk, protocols
 
@@ -91,7 +92,7 @@ def test_the_older_process_is_fenced() -> None:
     desk.said(desk.join(two.member_id, instance_id="s1"), FencedInstance)
     with pytest.raises(FencedInstance):
         desk.commit(two.member_id, 1, "s1")
-    error = desk.leave(MemberToLeave(two.member_id, "s1")).members[0][1]
+    error = desk.leave(MemberToLeave(two.member_id, "s1"))[0].error
     assert isinstance(error, FencedInstance)
     desk.said(desk.heartbeat(two.member_id, 1), UnknownMember)
     desk.said(desk.heartbeat(back.member_id, 1, instance_id="s1"), Alive)
@@ -165,7 +166,7 @@ def test_an_operator_removes_a_static_member_by_its_instance_id() -> None:
     desk = Desk()
     one, two = static(desk)
     told = desk.leave(MemberToLeave("", "s1"), MemberToLeave("", "s9"))
-    assert [error is None for _, error in told.members] == [True, False]
+    assert [each.error is None for each in told] == [True, False]
     assert desk.members() == [one.member_id]
     desk.said(desk.heartbeat(two.member_id, 1), UnknownMember)
 

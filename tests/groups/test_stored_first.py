@@ -3,7 +3,8 @@
 import pytest
 
 from raftlog.errors import NotLeader, OutcomeUnknown, Overloaded, RebalanceInProgress, StaleGeneration, UnknownMember
-from raftlog.partitions.groups.requests import Alive, Joined, Synced
+from raftlog.partitions.groups.effects import Alive
+from raftlog.partitions.groups.results import Joined, Synced
 from tests.groups.desk import HOLD_S, REBALANCE_S, SESSION_S, Desk, protocols
 
 LOST = OutcomeUnknown("another leads before it was committed")

@@ -8,8 +8,9 @@ from uuid import UUID
 import pytest
 
 from raftlog.errors import FormatError, InvalidArgument, NotLeader, OutcomeUnknown, Overloaded
-from raftlog.partitions.groups import writer as writing
-from raftlog.partitions.groups.folded import Folded, GroupEntry
+from raftlog.partitions.coordinator import log as writing
+from raftlog.partitions.coordinator.log import LogWriter
+from raftlog.partitions.groups.folded import FoldedGroups, GroupEntry
 from raftlog.partitions.groups.records import (
     INSTANCE_BYTES_MAX,
     GroupKey,
@@ -19,7 +20,6 @@ from raftlog.partitions.groups.records import (
     encode_key,
     encode_value,
 )
-from raftlog.partitions.groups.writer import GroupLogWriter
 from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.records import NewRecord, build_batch, read_header, read_records
 from raftlog.runtime.replica.group import Group
@@ -83,8 +83,8 @@ class Log:
 class Desk:
     def __init__(self) -> None:
         self.log = Log()
-        self.folded = Folded("log")
-        self.writer = GroupLogWriter(cast(Replica, self.log), Term(3), self.folded, lambda: NOW_MS, self.reach)
+        self.folded = FoldedGroups("log")
+        self.writer = LogWriter(cast(Replica, self.log), Term(3), self.folded, lambda: NOW_MS, self.reach)
 
     def reach(self, appended: ReplicaAppended) -> bool:
         while self.folded.next_offset < appended.base_offset:

@@ -24,8 +24,7 @@ from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.records import Protocol
-from raftlog.partitions.groups.requests import GroupHeartbeat, Join, Joined, Leave, MemberToLeave, Sync
-from raftlog.partitions.groups.results import Left
+from raftlog.partitions.groups.results import GroupHeartbeat, Join, Joined, Leave, Left, MemberToLeave, Sync
 
 T = TypeVar("T")
 
@@ -79,8 +78,8 @@ class GroupMembershipHandlers:
                 "protocol": joined.protocol,
                 "leader": joined.leader,
                 "members": [
-                    {"member_id": member_id, "instance_id": instance_id, "metadata": _text(metadata)}
-                    for member_id, instance_id, metadata in joined.members
+                    {"member_id": each.member_id, "instance_id": each.instance_id, "metadata": _text(each.metadata)}
+                    for each in joined.members
                 ],
             },
         )

@@ -71,8 +71,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "disk-write-in-another-term",
-        "partitions/groups/writer.py",
-        "GroupLogWriter.leads",
+        "partitions/coordinator/log.py",
+        "LogWriter.leads",
         " and replica.group.core.term == self._term",
         "",
         ("tests/groups/test_writer.py",),

@@ -1,4 +1,4 @@
-"""Mutants of consumer groups (`raftlog/partitions/groups`): generations, fences, what is stored first, commits."""
+"""Mutants of consumer groups and their coordinators: generations, fences, what is stored first, commits."""
 
 from typing import Final
 
@@ -19,9 +19,10 @@ _COORDINATORS: Final = ("tests/brokers/test_group_coordinators.py",)
 
 
 def _groups(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
-    """`place` is module:function."""
+    """`place` is module:function, or room/module:function where the room is another one than `groups`."""
     module, _, function = place.partition(":")
-    return Mutant(f"groups-{name}", f"raftlog/partitions/groups/{module}.py", function, old, new, tests, equivalent)
+    path = module if "/" in module else f"groups/{module}"
+    return Mutant(f"groups-{name}", f"raftlog/partitions/{path}.py", function, old, new, tests, equivalent)
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -156,31 +157,33 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         _MACHINE,
     ),
     # the log of a coordinator
-    _groups("flush-after-the-leadership", "writer:GroupLogWriter._flush", "if not self.leads():", "if False:", _WRITER),
+    _groups(
+        "flush-after-the-leadership", "coordinator/log:LogWriter._flush", "if not self.leads():", "if False:", _WRITER
+    ),
     _groups(
         "barrier-in-front-of-the-newest",
-        "writer:GroupLogWriter.barrier",
+        "coordinator/log:LogWriter.barrier",
         "turn = self._given or self._newest",
         "turn = self._given",
         (*_WRITER, *_COMMITS),
     ),
     _groups(
         "folded-out-of-order",
-        "writer:GroupLogWriter._ended",
+        "coordinator/log:LogWriter._ended",
         "if is_next:",
         "if True:",
         (*_WRITER, *_COORDINATORS),
     ),
     _groups(
         "what-was-trimmed-stays-folded",
-        "folded:Folded._begin_at",
+        "folded:FoldedGroups.clear",
         "self.offsets.clear()",
         "pass",
         (*_WRITER, *_COORDINATORS),
     ),
     _groups(
         "appends-under-way-forgotten",
-        "writer:GroupLogWriter.write",
+        "coordinator/log:LogWriter.write",
         "        self._folded.expect(entries)\n",
         "",
         _COORDINATOR,
@@ -245,7 +248,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _groups(
         "members-refused-by-a-deposed-coordinator",
-        "coordinator:Coordinator._ask",
+        "coordinator:GroupCoordinator._ask",
         "await self.confirm(deadline)",
         "pass",
         (*_COMMITS, *_COORDINATORS),
@@ -259,7 +262,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _groups(
         "current-without-quorum",
-        "coordinator:Coordinator.current",
+        "coordinator/coordinator:PartitionCoordinator.current",
         "await self.replica.offsets(True, deadline)",
         "pass",
         (*_COMMITS, *_COORDINATORS),
@@ -281,70 +284,70 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # housekeeping
     _groups(
         "offsets-of-deleted-topics-stay",
-        "housekeeping:GroupHousekeeping._expired",
+        "expiry:GroupExpiry._expired",
         "if self._around.is_deleted(key.topic_id)",
         "if False",
         _COORDINATOR,
     ),
     _groups(
         "expire-a-group-with-members",
-        "housekeeping:GroupHousekeeping._expired",
-        "coordinator.machine.has_members(group) or not offsets",
+        "expiry:GroupExpiry._expired",
+        "self._machine.has_members(group) or not offsets",
         "not offsets",
         _COORDINATOR,
     ),
     _groups(
         "expire-by-the-oldest-commit",
-        "housekeeping:GroupHousekeeping._expired",
+        "expiry:GroupExpiry._expired",
         "newest = max(",
         "newest = min(",
         _COORDINATOR,
     ),
     _groups(
         "expire-by-commits-alone",
-        "housekeeping:GroupHousekeeping._expired",
-        "max(newest, self._empty_since(coordinator, group))",
+        "expiry:GroupExpiry._expired",
+        "max(newest, self._empty_since(group))",
         "newest",
         _COORDINATOR,
     ),
     _groups(
         "expire-by-members-alone",
-        "housekeeping:GroupHousekeeping._expired",
-        "max(newest, self._empty_since(coordinator, group))",
-        "self._empty_since(coordinator, group)",
+        "expiry:GroupExpiry._expired",
+        "max(newest, self._empty_since(group))",
+        "self._empty_since(group)",
         _COORDINATOR,
     ),
     _groups(
         "forget-a-group-with-members",
-        "housekeeping:GroupHousekeeping._is_forgotten",
-        " or coordinator.machine.has_members(group)",
+        "expiry:GroupExpiry._is_forgotten",
+        " or self._machine.has_members(group)",
         "",
         _COORDINATOR,
     ),
     _groups(
         "forget-an-empty-group-at-once",
-        "housekeeping:GroupHousekeeping._is_forgotten",
-        " and self._is_past(self._empty_since(coordinator, group))",
+        "expiry:GroupExpiry._is_forgotten",
+        " and self._is_past(self._empty_since(group))",
         "",
         _COORDINATOR,
     ),
     _groups(
         "trim-what-was-stated-anew",
-        "housekeeping:GroupHousekeeping._shorten",
+        "coordinator/maintenance:CoordinatorMaintenance._shorten",
         "propose_trim(begin)",
         "propose_trim(coordinator.folded.next_offset)",
         _COORDINATOR,
     ),
     _groups(
         "state-anew-for-ever",
-        "housekeeping:GroupHousekeeping._shorten",
+        "coordinator/maintenance:CoordinatorMaintenance._shorten",
         "coordinator.stated_bytes = _size(coordinator)",
         "pass",
         _COORDINATOR,
     ),
     _groups(
         "trim-before-it-is-stated",
-        "housekeeping:GroupHousekeeping._shorten",
+        "coordinator/maintenance:CoordinatorMaintenance._shorten",
         "await self._state(coordinator, some)",
         "pass",
         (*_COMMITS, *_COORDINATORS),
@@ -352,45 +355,49 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # coordinators of a process
     _groups(
         "coordinator-of-an-earlier-replica",
-        "coordinators:Coordinators.look",
+        "coordinator/coordinators:Coordinators.look",
         "known.replica is not replica or ",
         "",
         _COORDINATOR_LIST,
     ),
     _groups(
-        "coordinator-after-the-end", "coordinators:Coordinators.look", " and not self._is_closed", "", _COORDINATOR_LIST
+        "coordinator-after-the-end",
+        "coordinator/coordinators:Coordinators.look",
+        " and not self._is_closed",
+        "",
+        _COORDINATOR_LIST,
     ),
     _groups(
         "loading-coordinator-is-listed",
-        "coordinators:Coordinators.__iter__",
+        "coordinator/coordinators:Coordinators.__iter__",
         " if coordinator.is_loaded",
         "",
         _COORDINATOR_LIST,
     ),
     _groups(
         "earlier-coordinator-ends-a-later-one",
-        "coordinators:Coordinators._renew",
+        "coordinator/coordinators:Coordinators._renew",
         "if self._active.get(partition) is coordinator:",
         "if partition in self._active:",
         _COORDINATOR_LIST,
     ),
     _groups(
         "end-without-a-beginning",
-        "coordinators:Coordinators._end",
+        "coordinator/coordinators:Coordinators._end",
         "if coordinator.is_loaded:",
         "if True:",
         _COORDINATOR_LIST,
     ),
     _groups(
         "beginning-without-a-load",
-        "coordinators:Coordinators._load",
+        "coordinator/coordinators:Coordinators._load",
         "if await coordinator.load():",
         "if not await coordinator.load() or True:",
         _COORDINATOR_LIST,
     ),
     _groups(
         "partition-watched-twice",
-        "coordinators:Coordinators.watch",
+        "coordinator/coordinators:Coordinators.watch",
         "if partition not in self._watched:",
         "if True:",
         _COORDINATOR_LIST,

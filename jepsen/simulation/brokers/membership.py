@@ -34,8 +34,17 @@ from raftlog.assignors import (
 from raftlog.errors import FencedInstance, RaftlogError, RebalanceInProgress, StaleGeneration, UnknownMember
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.groups.records import Protocol
-from raftlog.partitions.groups.requests import GroupHeartbeat, Join, Joined, Leave, MemberToLeave, Sync, Synced
-from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
+from raftlog.partitions.groups.results import (
+    GroupHeartbeat,
+    Join,
+    Joined,
+    Leave,
+    MemberIdentity,
+    MemberToLeave,
+    OffsetCommit,
+    Sync,
+    Synced,
+)
 from raftlog.types import Offset, TopicPartition
 
 REBALANCE_TIMEOUT_MS: Final = 3_000

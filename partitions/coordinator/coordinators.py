@@ -1,56 +1,59 @@
-"""The coordinators of a process: one for each partition of `__consumer_offsets` that is led here, for each term.
+"""The coordinators of a process: one for each partition of an internal topic that is led here, for each term.
 
     the replica leads, in a term      ⇒  a coordinator loads;      it leads no more, or in another term  ⇒  it is ended
 
 Follows the replicas' Readys, so a coordinator ends in the turn after its leadership, and until then its writer refuses.
-Called by the service and by housekeeping.
+Called by the router and by maintenance.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from raftlog.errors import NotLeader
-from raftlog.partitions.groups.coordinator import Coordinator
-from raftlog.partitions.groups.surroundings import GroupSurroundings
+from raftlog.partitions.coordinator.coordinator import PartitionCoordinator
 from raftlog.partitions.node import Node
+from raftlog.partitions.replica import Replica
 from raftlog.partitions.routing.partition import Partition
 from raftlog.raft import Ready, ReplicaId
 from raftlog.runtime.replica.group import Group
 
+C = TypeVar("C", bound=PartitionCoordinator[Any])
+S = TypeVar("S", bound=PartitionCoordinator[Any], contravariant=True)
 
-class CoordinatorObserver(Protocol):
-    """Who lives beside coordinators, such as consumer instances."""
 
-    def coordinator_began(self, coordinator: Coordinator) -> None:
-        """It has loaded, and serves: `coordinator.instances` has what was stored."""
+class CoordinatorObserver(Protocol[S]):
+    """What lives beside coordinators, such as consumer instances."""
 
-    def coordinator_ended(self, coordinator: Coordinator) -> None:
+    def coordinator_began(self, coordinator: S) -> None:
+        """It has loaded, and serves: `coordinator.folded` has what was stored."""
+
+    def coordinator_ended(self, coordinator: S) -> None:
         """It serves no more: another broker does. Everything that belongs to it is to be forgotten."""
 
 
-class Coordinators:
-    """See the module."""
+class Coordinators(Generic[C]):
+    """`make` a coordinator of a replica; it takes as well what to call when it has to be loaded anew."""
 
-    def __init__(self, node: Node, around: GroupSurroundings) -> None:
-        self._node, self._around = node, around
-        self._followers: list[CoordinatorObserver] = []
+    def __init__(self, node: Node, make: Callable[[Replica, Callable[[C], None]], C]) -> None:
+        self._node, self._make = node, make
+        self._followers: list[CoordinatorObserver[C]] = []
         self._watched: dict[Partition, None] = {}
-        self._active: dict[Partition, Coordinator] = {}
-        self._tasks: dict[Coordinator, asyncio.Task[None]] = {}
+        self._active: dict[Partition, C] = {}
+        self._tasks: dict[C, asyncio.Task[None]] = {}
         self._is_closed = False
 
-    def __iter__(self) -> Iterator[Coordinator]:
+    def __iter__(self) -> Iterator[C]:
         """Those that serve."""
         return (coordinator for coordinator in list(self._active.values()) if coordinator.is_loaded)
 
-    def follow(self, follower: CoordinatorObserver) -> None:
+    def follow(self, follower: CoordinatorObserver[C]) -> None:
         """Tell it when coordinators begin and end."""
         self._followers.append(follower)
 
     def watch(self, partitions: list[Partition]) -> None:
-        """These are the partitions that groups are kept in; called again with the same."""
+        """These are the partitions of the internal topic; called again with the same."""
         for partition in partitions:
             if partition not in self._watched:
                 self._watched[partition] = None
@@ -62,14 +65,17 @@ class Coordinators:
         for coordinator in self:
             coordinator.topics_changed()
 
-    def of(self, partition: Partition) -> Coordinator:
+    def of(self, partition: Partition) -> C:
         """Raises `NotLeader`; it may be loading still."""
+        coordinator = self._active.get(partition)
+        if coordinator is not None and coordinator.replica is partition.replica and coordinator.leads():
+            return coordinator
         self.look(partition)
         coordinator = self._active.get(partition)
         if coordinator is None:
             replica = partition.replica
             leader = None if replica is None else replica.group.core.leader
-            raise NotLeader(f"{partition.name}: the groups' coordinator is another broker", leader)
+            raise NotLeader(f"{partition.name}: its coordinator is another broker", leader)
         return coordinator
 
     def _stepped(self, partition: Partition, group: Group, ready: Ready) -> None:
@@ -84,19 +90,19 @@ class Coordinators:
             self._end(partition, replica.group.core.leader if replica is not None else None)
             known = None
         if known is None and replica is not None and not self._is_closed:
-            coordinator = Coordinator(replica, self._around, partial(self._renew, partition))
+            coordinator = self._make(replica, partial(self._renew, partition))
             if coordinator.leads():
                 self._active[partition] = coordinator
-                task = self._node.keep_up(self._load(coordinator), f"loading groups of {partition.name}")
+                task = self._node.keep_up(self._load(coordinator), f"loading {partition.name}")
                 self._tasks[coordinator] = task
                 task.add_done_callback(lambda _: self._tasks.pop(coordinator, None))
 
-    async def _load(self, coordinator: Coordinator) -> None:
+    async def _load(self, coordinator: C) -> None:
         if await coordinator.load():
             for follower in self._followers:
                 follower.coordinator_began(coordinator)
 
-    def _renew(self, partition: Partition, coordinator: Coordinator) -> None:
+    def _renew(self, partition: Partition, coordinator: C) -> None:
         """It cannot go on: another one reads the log from its beginning."""
         if self._active.get(partition) is coordinator:
             self._end(partition, None)

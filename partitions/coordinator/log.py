@@ -8,11 +8,10 @@ for is said to everybody in it: none of it happened. Owned by a coordinator.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from raftlog.errors import NotLeader, Overloaded, RaftlogError
-from raftlog.partitions.groups.folded import Folded, GroupEntry
-from raftlog.partitions.groups.records import encode_key, encode_value
+from raftlog.partitions.coordinator.folded import FoldedLog, LogEntry
 from raftlog.partitions.produce.pending import as_raised_again, record_size
 from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.partitions.results import ALL
@@ -25,13 +24,13 @@ _BATCH_BYTES: Final = 512 * 1024
 
 
 class _Given(NamedTuple):
-    entries: Sequence[GroupEntry]
+    entries: Sequence[LogEntry[Any, Any]]
     records: Sequence[NewRecord]
     size: int
     done: "asyncio.Future[None]"
 
 
-class GroupLogWriter:
+class LogWriter:
     """`reach(appended)` lets `folded` read what others appended before an append of ours that is committed, and says
     whether ours is the next to be folded then: it may have been read as well, or something may be in the way."""
 
@@ -39,7 +38,7 @@ class GroupLogWriter:
         self,
         replica: Replica,
         term: Term,
-        folded: Folded,
+        folded: FoldedLog[Any, Any],
         wall_ms: Callable[[], int],
         reach: Callable[[ReplicaAppended], bool],
     ) -> None:
@@ -57,18 +56,18 @@ class GroupLogWriter:
         replica = self._replica
         return replica.is_leader and replica.group.core.term == self._term and not replica.group.is_closed
 
-    def write(self, entries: Sequence[GroupEntry]) -> "asyncio.Future[None]":
+    def write(self, entries: Sequence[LogEntry[Any, Any]]) -> "asyncio.Future[None]":
         """Append these at the end of the turn; done when they are committed.
 
         Raises `InvalidArgument` for what cannot be encoded, `Overloaded` and `NotLeader`: nothing happens. The future
         fails as an append does.
         """
-        records = [NewRecord(None if value is None else encode_value(value), encode_key(key)) for key, value in entries]
+        records = [self._folded.encode(entry) for entry in entries]
         size = sum(map(record_size, records))
         if not self.leads():
             raise self._lost()
         if self._size and self._size + size > PENDING_BYTES_MAX:
-            raise Overloaded(f"{self._replica.name}: {self._size} bytes of groups wait for their commit; come again")
+            raise Overloaded(f"{self._replica.name}: {self._size} bytes wait for their commit; come again")
         if not self._given:
             self._loop.call_soon(self._flush)
         done: asyncio.Future[None] = self._loop.create_future()
@@ -88,9 +87,7 @@ class GroupLogWriter:
         return done
 
     def _lost(self) -> NotLeader:
-        return NotLeader(
-            f"{self._replica.name}: the groups' coordinator is another broker", self._replica.group.core.leader
-        )
+        return NotLeader(f"{self._replica.name}: its coordinator is another broker", self._replica.group.core.leader)
 
     def _flush(self) -> None:
         given, self._given = self._given, []

@@ -1,0 +1,170 @@
+"""Operations of consumer instances at the coordinator of their group: the registry, one line each.
+
+docs/REPLICATION.md names them. Called through `coordinator.router` by the service, here or for another broker.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from raftlog.errors import OutcomeUnknown, RequestError
+from raftlog.partitions.consumers.instance import Instance
+from raftlog.partitions.consumers.registry import Registry
+from raftlog.partitions.consumers.results import (
+    Assign,
+    CommitConsumed,
+    CommitOutcome,
+    CommittedHere,
+    CommittedOf,
+    CreateInstance,
+    InstanceNamed,
+    InstancePoll,
+    Moved,
+    PollDelivery,
+    RecordPiece,
+    Seek,
+    Subscribe,
+    Subscribed,
+)
+from raftlog.partitions.consumers.settings import read_settings
+from raftlog.partitions.coordinator.operation import CoordinatorOperation
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.groups.coordinator import GroupCoordinator
+from raftlog.runtime.rpc import Answer
+from raftlog.types import Offset, TopicPartition
+
+A = TypeVar("A")
+Q = TypeVar("Q", InstanceNamed, Subscribe, Assign, Seek, InstancePoll, CommitConsumed, CommittedOf)
+
+
+def _at(
+    serve: Callable[[Instance, Q, Deadline], Awaitable[A]], *, is_confirmed: bool = False
+) -> Callable[[Registry, GroupCoordinator, Q, Deadline], Awaitable[A]]:
+    """Serve at the instance that the request names. `is_confirmed`: no other coordinator knows more."""
+
+    async def served(registry: Registry, coordinator: GroupCoordinator, asked: Q, deadline: Deadline) -> A:
+        async with _confirmed(coordinator, deadline), registry.using(coordinator, *asked[:2]) as instance:
+            answer = await serve(instance, asked, deadline)
+            if is_confirmed:
+                await coordinator.confirm(deadline)
+            return answer
+
+    return served
+
+
+@asynccontextmanager
+async def _confirmed(coordinator: GroupCoordinator, deadline: Deadline) -> AsyncIterator[None]:
+    """A deposed coordinator that does not know it yet must not say what its instances cannot do: another one may have
+    made, changed or deleted them."""
+    await coordinator.ready(deadline)
+    try:
+        yield
+    except RequestError:
+        await coordinator.confirm(deadline)
+        raise
+
+
+async def _create(registry: Registry, coordinator: GroupCoordinator, asked: CreateInstance, deadline: Deadline) -> None:
+    async with _confirmed(coordinator, deadline):
+        settings = read_settings(asked.settings)
+        await registry.create(coordinator, asked.group, asked.name, settings, deadline)
+
+
+async def _delete(registry: Registry, coordinator: GroupCoordinator, asked: InstanceNamed, deadline: Deadline) -> None:
+    async with _confirmed(coordinator, deadline), registry.using(coordinator, *asked) as instance:
+        await registry.delete(coordinator, instance, is_wanted=True, deadline=deadline)
+
+
+async def _subscribe(instance: Instance, asked: Subscribe, deadline: Deadline) -> None:
+    await instance.subscribe(asked.topics, asked.pattern, deadline)
+
+
+async def _subscription(instance: Instance, _: InstanceNamed, __: Deadline) -> Subscribed:
+    return instance.subscribed
+
+
+async def _unsubscribe(instance: Instance, _: InstanceNamed, deadline: Deadline) -> None:
+    await instance.unsubscribe(deadline)
+
+
+async def _assign(instance: Instance, asked: Assign, deadline: Deadline) -> None:
+    await instance.assign(asked.partitions, deadline)
+
+
+async def _assignment(instance: Instance, _: InstanceNamed, __: Deadline) -> list[TopicPartition]:
+    return list(instance.assignment)
+
+
+async def _seek(instance: Instance, asked: Seek, deadline: Deadline) -> None:
+    await instance.seek(asked.positions, deadline)
+
+
+async def _poll(instance: Instance, asked: InstancePoll, _: Deadline) -> PollDelivery:
+    return await instance.poll(asked.poll_id, asked.wait_ms, asked.max_bytes, asked.formats)
+
+
+async def _commit(instance: Instance, asked: CommitConsumed, deadline: Deadline) -> list[CommitOutcome]:
+    return await instance.commit(asked.consumed, is_waited_for=asked.is_waited_for, deadline=deadline)
+
+
+async def _committed(instance: Instance, asked: CommittedOf, deadline: Deadline) -> list[CommittedHere]:
+    return await instance.committed(asked.partitions, deadline)
+
+
+class _PollOperation(CoordinatorOperation[InstancePoll, PollDelivery]):
+    """The batches of an answer travel as they are."""
+
+    def pack_answer(self, answer: PollDelivery) -> Answer:
+        pieces = [[*piece[:-1], len(piece.batches)] for piece in answer.pieces]
+        head = msgspec.msgpack.encode([answer.format, pieces, answer.moved, answer.may_wait_ms])
+        return Answer(None, (head, *(batch for piece in answer.pieces for batch in piece.batches)))
+
+    def unpack_answer(self, answer: Answer) -> PollDelivery:
+        try:
+            head, *payload = answer.payload
+            format_, described, moved, may_wait_ms = _DELIVERIES.decode(head)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise OutcomeUnknown(f"another broker's answer to {self.name!r} cannot be read: {error}") from None
+        batches = iter(payload)
+        pieces = [
+            RecordPiece(topic, number, offset, end, list(islice(batches, count)))
+            for topic, number, offset, end, count in described
+        ]
+        return PollDelivery(format_, pieces, moved, may_wait_ms)
+
+
+_DELIVERIES: Final = msgspec.msgpack.Decoder(tuple[str, list[tuple[str, int, Offset, Offset, int]], list[Moved], int])
+CREATE: Final = CoordinatorOperation("consumers.create", _create, CreateInstance, is_repeatable=False)
+DELETE: Final = CoordinatorOperation("consumers.delete", _delete, InstanceNamed, is_repeatable=False)
+SUBSCRIBE: Final = CoordinatorOperation("consumers.subscribe", _at(_subscribe), Subscribe)
+SUBSCRIPTION: Final = CoordinatorOperation(
+    "consumers.subscription", _at(_subscription, is_confirmed=True), InstanceNamed, Subscribed
+)
+UNSUBSCRIBE: Final = CoordinatorOperation("consumers.unsubscribe", _at(_unsubscribe), InstanceNamed)
+ASSIGN: Final = CoordinatorOperation("consumers.assign", _at(_assign), Assign)
+ASSIGNMENT: Final = CoordinatorOperation(
+    "consumers.assignment", _at(_assignment, is_confirmed=True), InstanceNamed, list[TopicPartition]
+)
+SEEK: Final = CoordinatorOperation("consumers.seek", _at(_seek), Seek)
+POLL: Final = _PollOperation("consumers.poll", _at(_poll), InstancePoll)
+COMMIT: Final = CoordinatorOperation(
+    "consumers.commit", _at(_commit), CommitConsumed, list[CommitOutcome], is_repeatable=False
+)
+COMMITTED: Final = CoordinatorOperation("consumers.committed", _at(_committed), CommittedOf, list[CommittedHere])
+
+INSTANCE_OPERATIONS: Final[tuple[CoordinatorOperation[Any, Any], ...]] = (
+    CREATE,
+    DELETE,
+    SUBSCRIBE,
+    SUBSCRIPTION,
+    UNSUBSCRIBE,
+    ASSIGN,
+    ASSIGNMENT,
+    SEEK,
+    POLL,
+    COMMIT,
+    COMMITTED,
+)

@@ -1,0 +1,203 @@
+"""The coordinator of one partition of an internal topic that is led here, for one term of its leader.
+
+    loading   its log is folded up to an entry of this leader's own term: everybody waits, or hears `CoordinatorLoading`
+    serving   its machine decides, and its log follows
+    over      the leadership or the term is lost: whoever waits is told `NotLeader`, and everything is dropped
+
+What the machine decides is appended in the order in which that was decided, by the replica of this leader and in its
+term (`log`). A subclass has the machine. Made and ended by `coordinators`.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from raftlog.errors import (
+    CoordinatorLoading,
+    DeadlineExceeded,
+    FormatError,
+    NotLeader,
+    Overloaded,
+    RaftlogError,
+)
+from raftlog.partitions.coordinator.folded import FoldedLog, LogEntry
+from raftlog.partitions.coordinator.log import LogWriter
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.replica import Replica, ReplicaAppended
+from raftlog.raft import ReplicaId
+from raftlog.types import Term
+
+_logger = logging.getLogger(__name__)
+F = TypeVar("F", bound=FoldedLog[Any, Any])
+_LOOK_MS: Final = 2_000
+_PAUSE_MS: Final = 50
+"""Between two attempts to load."""
+
+
+class PartitionCoordinator(ABC, Generic[F]):
+    """See the module. `failed` is called when it cannot go on with what it has, and has to be loaded anew."""
+
+    def __init__(self, replica: Replica, folded: F, wall_ms: Callable[[], int], failed: Callable[[Any], None]) -> None:
+        self.replica = replica
+        self.term: Term = replica.group.core.term
+        self.folded = folded
+        self.is_loaded = False
+        self.stated_bytes = 0
+        """Size of the log when everything was stated anew last."""
+        self.problem: FormatError | None = None
+        """What cannot be read in its log by this release."""
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+        self.writer = LogWriter(replica, self.term, folded, wall_ms, self._reach)
+        self.leads = self.writer.leads
+        """Whether this replica leads, in the term of this coordinator."""
+        self._over: NotLeader | None = None
+        self._readiness: asyncio.Future[None] = self._loop.create_future()
+
+    # the machine
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Take over what is folded; it serves from now on."""
+
+    @abstractmethod
+    def stop(self, error: NotLeader) -> None:
+        """Fail everything that waits for the machine, and drop it."""
+
+    @abstractmethod
+    def topics_changed(self) -> None:
+        """There are other topics than before, or other partitions of them."""
+
+    @abstractmethod
+    async def expire(self) -> None:
+        """Append tombstones for what expired."""
+
+    @abstractmethod
+    def is_kept(self, key: Any) -> bool:
+        """Whether a key is worth stating when the log is made shorter."""
+
+    # its life
+
+    @property
+    def is_over(self) -> bool:
+        """Whether another one takes its place."""
+        return self._over is not None
+
+    async def load(self) -> bool:
+        """Fold the log, in slices, and begin; false when it is over before it began."""
+        while not self.is_over and self.leads():
+            try:
+                await self.replica.offsets(False, deadline_in(_LOOK_MS))
+                await self.folded.catch_up(self.replica.group)
+            except FormatError as error:
+                self.problem = error
+                self._readiness.set_result(None)
+                _logger.error("%s cannot be read, and waits for a newer release: %s", self.replica.name, error)
+                return False
+            except RaftlogError as error:
+                _logger.debug("%s cannot be read yet: %s", self.replica.name, error)
+                await asyncio.sleep(_PAUSE_MS / 1000)
+            else:
+                if self.is_over or not self.leads():
+                    return False
+                self.is_loaded = True
+                self.begin()
+                self._readiness.set_result(None)
+                return True
+        return False
+
+    def end(self, leader: ReplicaId | None = None) -> None:
+        """Another one takes its place, at `leader` as far as known."""
+        if self._over is not None:
+            return
+        self._over = self._elsewhere(leader)
+        self.stop(self._over)
+        if not self._readiness.done():
+            self._readiness.set_result(None)
+
+    def _elsewhere(self, leader: object) -> NotLeader:
+        return NotLeader(f"{self.replica.name}: its coordinator is another broker", leader)
+
+    async def ready(self, deadline: Deadline) -> None:
+        """Wait until it serves. Raises `NotLeader`, `CoordinatorLoading`, and `FormatError` for a log of a newer
+        release."""
+        if not self._readiness.done():
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await asyncio.shield(self._readiness)
+            except TimeoutError:
+                pass
+        self.check()
+
+    def check(self) -> None:
+        """Raises what `ready` raises."""
+        if self._over is not None:
+            raise self._elsewhere(self._over.leader)
+        if self.problem is not None:
+            raise FormatError(str(self.problem))
+        if not self.is_loaded:
+            raise CoordinatorLoading(f"{self.replica.name}: its coordinator still reads its log; ask again")
+        if not self.leads():
+            raise self._elsewhere(self.replica.group.core.leader)
+
+    def _reach(self, appended: ReplicaAppended) -> bool:
+        folded, group = self.folded, self.replica.group
+        try:
+            while folded.next_offset < appended.base_offset:
+                folded.read_on(group)
+            if folded.next_offset == appended.base_offset:
+                return True
+            while folded.next_offset < appended.next_offset:
+                folded.read_on(group)
+        except RaftlogError as error:
+            _logger.warning("%s has to be read anew: %s", self.replica.name, error)
+            self._loop.call_soon(self._failed, self)
+        return False
+
+    # its log
+
+    async def written(self, entries: Sequence[LogEntry[Any, Any]], deadline: Deadline) -> None:
+        """Append these, and wait until they are committed. Raises what an append raises, and `DeadlineExceeded`."""
+        if entries:
+            await self._done(self.writer.write(entries), deadline)
+
+    async def settled(self, deadline: Deadline) -> bool:
+        """Wait until what is on its way into the log is committed; raises like `written`. False: nothing was."""
+        barrier = self.writer.barrier()
+        if barrier is None:
+            return False
+        await self._done(barrier, deadline)
+        return True
+
+    async def _done(self, done: "asyncio.Future[None]", deadline: Deadline) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await done
+        except TimeoutError:
+            raise DeadlineExceeded(f"{self.replica.name}: appended, and not committed before the deadline") from None
+
+    async def confirm(self, deadline: Deadline) -> None:
+        """Make sure that no other coordinator knows more, before somebody is refused by what this one believes.
+
+        A deposed one that has not heard of it may think that a member is gone, or fenced, that goes on elsewhere.
+        Raises `NotLeader` and `OffsetNotAvailable`.
+        """
+        await self.replica.offsets(True, deadline)
+        self.check()
+
+    async def current(self, deadline: Deadline) -> None:
+        """Wait until everything is folded that was answered before this call, by whichever coordinator."""
+        await self.ready(deadline)
+        await self.replica.offsets(True, deadline)
+        await self.catch_up(deadline)
+
+    async def catch_up(self, deadline: Deadline) -> None:
+        """Fold what is committed here."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self.folded.catch_up(self.replica.group)
+        except TimeoutError:
+            raise Overloaded(f"{self.replica.name}: its log is being read, and the deadline passed") from None
+        self.check()

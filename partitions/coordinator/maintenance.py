@@ -1,0 +1,73 @@
+"""What coordinators do by themselves now and then: expire entries, and make their logs shorter.
+
+    shorter    everything is stated anew, then what lies before is trimmed (docs/adr/0016)
+
+Expiry is a committed tombstone like an operator's, so every later coordinator agrees; only the leader decides. In
+slices. Called by the broker's housekeeping.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from raftlog.errors import RaftlogError
+from raftlog.partitions.coordinator.coordinator import PartitionCoordinator
+from raftlog.partitions.coordinator.folded import LogEntry
+from raftlog.partitions.deadline import deadline_in
+
+_logger = logging.getLogger(__name__)
+_SLICE: Final = 500
+"""Keys stated in one turn of the loop."""
+_WRITE_MS: Final = 30_000
+
+
+class CoordinatorMaintenance:
+    """`growth_bytes_max`: how much a log grows before everything in it is stated anew."""
+
+    def __init__(self, coordinators: Iterable[PartitionCoordinator[Any]], growth_bytes_max: int) -> None:
+        self._coordinators, self._growth_bytes_max = coordinators, growth_bytes_max
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Look at every coordinator here once, unless that goes on already; it goes on behind."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="maintenance of coordinators")
+
+    async def stop(self) -> None:
+        """Go on with nothing."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        for coordinator in self._coordinators:
+            try:
+                await coordinator.expire()
+                if _size(coordinator) - coordinator.stated_bytes > self._growth_bytes_max:
+                    await self._shorten(coordinator)
+            except (RaftlogError, TimeoutError) as error:
+                _logger.warning("%s: maintenance is tried again: %s", coordinator.replica.name, error)
+
+    async def _shorten(self, coordinator: PartitionCoordinator[Any]) -> None:
+        """State everything again, then let go of what lies before."""
+        await coordinator.catch_up(deadline_in(_WRITE_MS))
+        begin = coordinator.folded.next_offset
+        keys = iter(list(coordinator.folded.keys()))
+        while some := list(islice(keys, _SLICE)):
+            async with asyncio.timeout(_WRITE_MS / 1000):
+                await self._state(coordinator, some)
+        group = coordinator.replica.group
+        await group.roll_now()
+        await group.propose_trim(begin)
+        coordinator.stated_bytes = _size(coordinator)
+
+    def _state(self, coordinator: PartitionCoordinator[Any], keys: Sequence[Any]) -> "asyncio.Future[None]":
+        """Append what the keys say by now, in one turn with looking at it."""
+        said = [LogEntry(key, coordinator.folded.latest(key)) for key in keys if coordinator.is_kept(key)]
+        return coordinator.writer.write([entry for entry in said if entry.value is not None])
+
+
+def _size(coordinator: PartitionCoordinator[Any]) -> int:
+    return coordinator.replica.describe().size_bytes

@@ -1,0 +1,97 @@
+"""Typed operations of coordinators: one line each for name, function that serves it, request and answer.
+
+At a coordinator in this process the function is called with the request itself. Between brokers request and answer are
+packed by their types: what does not have its shape is refused, and answers may carry fields that are not known here.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from raftlog.errors import InvalidArgument, OutcomeUnknown, RaftlogError
+from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc.failures import as_fields, from_fields
+from raftlog.types import Buffer
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+PACKED_BYTES_MAX: Final = 16 << 20
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, RaftlogError):
+        return as_fields(value)
+    raise NotImplementedError(f"{type(value).__name__} does not travel between brokers")
+
+
+def _made(kind: type, fields: Any) -> Any:
+    assert issubclass(kind, RaftlogError), f"{kind.__name__} does not travel between brokers"
+    return from_fields(fields)
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_plain, uuid_format="bytes")
+_MALFORMED: Final = (msgspec.MsgspecError, RecursionError, ValueError)
+
+
+class CoordinatorOperation(Generic[Q, A]):
+    """`serve` takes the coordinator, the request and the deadline, after what it is bound to when it is registered.
+
+    `is_repeatable`: sent again when the answer was lost, which otherwise raises `OutcomeUnknown`. `only_reads`: a lost
+    answer leaves nothing unknown.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        serve: Callable[..., Awaitable[A]],
+        request: type[Q],
+        answer: Any = None,
+        *,
+        is_repeatable: bool = True,
+        only_reads: bool = False,
+    ) -> None:
+        self.name, self.serve = name, serve
+        self.is_repeatable, self.only_reads = is_repeatable, only_reads
+        self._request, self._answer = request, answer
+
+    @cached_property
+    def _requests(self) -> "msgspec.msgpack.Decoder[Q]":
+        return msgspec.msgpack.Decoder(self._request)
+
+    @cached_property
+    def _answers(self) -> "msgspec.msgpack.Decoder[A]":
+        return msgspec.msgpack.Decoder(self._answer, dec_hook=_made)
+
+    def pack_request(self, request: Q) -> bytes:
+        """Raises `InvalidArgument` for one that is too large to travel."""
+        return _packed(request)
+
+    def unpack_request(self, packed: Buffer) -> Q:
+        """Raises `InvalidArgument`."""
+        try:
+            return self._requests.decode(packed)
+        except _MALFORMED as error:
+            raise InvalidArgument(
+                f"a request {self.name!r} that cannot be read ({error}); does the other broker run another release?"
+            ) from None
+
+    def pack_answer(self, answer: A) -> Answer:
+        """Raises `InvalidArgument` for one that is too large to travel."""
+        return Answer(None, (_packed(answer),))
+
+    def unpack_answer(self, answer: Answer) -> A:
+        """Raises `OutcomeUnknown`."""
+        try:
+            (piece,) = answer.payload
+            return self._answers.decode(piece)
+        except _MALFORMED as error:
+            raise OutcomeUnknown(f"another broker's answer to {self.name!r} cannot be read: {error}") from None
+
+
+def _packed(value: object) -> bytes:
+    packed = _ENCODER.encode(value)
+    if len(packed) > PACKED_BYTES_MAX:
+        raise InvalidArgument(f"{len(packed)} bytes cannot travel between brokers; the bound is {PACKED_BYTES_MAX}")
+    return packed

@@ -1,0 +1,190 @@
+"""From any broker to the coordinator of a key: a direct call when it is in this process, one hop when it is not.
+
+Every request names the internal topic by its uuid and the partition, as `routing.serving` does. What was definitely
+refused because another broker coordinates is asked again there; what was lost is asked again only where that is the
+same. Called by the faces of the machine (`groups.service`, `consumers.service`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final, Generic, NamedTuple
+from uuid import UUID
+
+from raftlog.errors import InvalidArgument, NotLeader, RaftlogError
+from raftlog.partitions.controller import ControllerHost
+from raftlog.partitions.coordinator.coordinators import C, Coordinators
+from raftlog.partitions.coordinator.operation import A, CoordinatorOperation, Q
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.node import Node
+from raftlog.partitions.node.requests import Request
+from raftlog.partitions.replica import Replica
+from raftlog.partitions.routing.finding import Finder
+from raftlog.partitions.routing.partition import Partition
+from raftlog.partitions.routing.router import PartitionRouter
+from raftlog.partitions.routing.topics import Topic, Topics
+from raftlog.partitions.topic_changes import TopicChanges
+from raftlog.records.partitioner import murmur2
+from raftlog.runtime.rpc import Answer
+from raftlog.types import NodeId
+
+WAIT_MS_MAX: Final = 600_000
+
+
+class InternalTopic(NamedTuple):
+    """Topic that keeps the log of a machine. It is made with the first key."""
+
+    name: str
+    partitions: int
+    config: Mapping[str, str]
+    check_key: Callable[[str], None]
+    """Raises `InvalidArgument` for a key that cannot be."""
+    unknown: Callable[[str], RaftlogError]
+    """The error for a key while there is no such topic."""
+
+
+class ClusterParts(NamedTuple):
+    """The parts of a broker that a router uses."""
+
+    node: Node
+    metadata: ControllerHost
+    topics: Topics
+    finder: Finder
+    router: PartitionRouter
+    changes: TopicChanges
+    check_ready: Callable[[], None]
+    """Raises `Unavailable` while the broker starts or stops."""
+
+
+class CoordinatorRouter(Generic[C]):
+    """One for each internal topic in a process."""
+
+    def __init__(self, parts: ClusterParts, topic: InternalTopic, coordinators: Coordinators[C]) -> None:
+        self._parts, self._topic, self._coordinators = parts, topic, coordinators
+        self._topics, self._router, self._check_ready = parts.topics, parts.router, parts.check_ready
+        self._serving: dict[str, Callable[..., Any]] = {}
+
+    def register(self, operations: Iterable[CoordinatorOperation[Any, Any]], *bound: object) -> None:
+        """Serve these, here and for other brokers; their functions take `bound` before the coordinator."""
+        for operation in operations:
+            self._serving[operation.name] = partial(operation.serve, *bound) if bound else operation.serve
+            self._parts.node.on_request(operation.name, partial(self._serve, operation))
+
+    async def call(
+        self,
+        operation: CoordinatorOperation[Q, A],
+        key: str,
+        request: Q,
+        deadline: Deadline,
+        *,
+        is_repeatable: bool | None = None,
+        creates: bool = False,
+    ) -> A:
+        """Have `operation` served at the key's coordinator, which is found again until the deadline.
+
+        Raises what it raises, `NoLeader` when there is none until the deadline, and `OutcomeUnknown` for an answer that
+        was lost. `creates`: the internal topic is made when it is missing; otherwise there is no such key.
+        """
+        if creates:
+            partition = await self.partition_for(key, deadline)
+        else:
+            self._topic.check_key(key)
+            if not await self.has_topic(deadline):
+                raise self._topic.unknown(key)
+            partition = self.partition_of(key)
+        return await self.call_at(operation, partition, key, request, deadline, is_repeatable)
+
+    async def call_at(
+        self,
+        operation: CoordinatorOperation[Q, A],
+        partition: Partition,
+        key: str,
+        request: Q,
+        deadline: Deadline,
+        is_repeatable: bool | None = None,
+    ) -> A:
+        """The same at the coordinator of a partition; `key` may be empty."""
+
+        async def here(_: Replica) -> A:
+            served: A = await self._serving[operation.name](self._coordinators.of(partition), request, deadline)
+            return served
+
+        async def there(node: NodeId) -> A:
+            packed = operation.pack_request(request)
+            answer = await self._router.read(node, operation.name, partition, {"key": key, "is": packed}, deadline)
+            return operation.unpack_answer(answer)
+
+        return await self._router.call(
+            partition,
+            deadline,
+            here,
+            there,
+            is_repeatable=operation.is_repeatable if is_repeatable is None else is_repeatable,
+            only_reads=operation.only_reads,
+        )
+
+    async def _serve(self, operation: CoordinatorOperation[Any, Any], request: Request) -> Answer:
+        match request.header:
+            case [bytes(topic_id), int(number), int(wait_ms), {"key": str(key), "is": bytes(packed)}] if (
+                len(topic_id) == 16
+            ):
+                topic = self._topics.by_id(UUID(bytes=topic_id))
+                if topic is None or not 0 <= number < len(topic.partitions):
+                    raise NotLeader(f"there is no replica of partition {number} of the topic {topic_id.hex()} here")
+                partition = topic.partitions[number]
+                if not key or _partition_of(topic, key) is partition:
+                    asked = operation.unpack_request(packed)
+                    deadline = deadline_in(min(max(wait_ms, 0), WAIT_MS_MAX))
+                    served = self._serving[operation.name](self._coordinators.of(partition), asked, deadline)
+                    return operation.pack_answer(await served)
+        raise InvalidArgument(
+            f"a request {operation.name!r} that cannot be read; does the other broker run another release?"
+        )
+
+    # the internal topic
+
+    async def has_topic(self, deadline: Deadline) -> bool:
+        """Another node may have made it just now, for a request that was answered."""
+        self._check_ready()
+        if self._topic.name in self._topics:
+            return True
+        await self._parts.metadata.barrier(deadline)
+        return self._topic.name in self._topics
+
+    async def partition_for(self, key: str, deadline: Deadline) -> Partition:
+        """The partition whose leader coordinates the key; the internal topic is made when it is missing."""
+        self._check_ready()
+        self._topic.check_key(key)
+        topic = self._topics.named(self._topic.name)
+        if topic is None:
+            topic = await self._parts.changes.ensure_internal(*self._topic[:3], deadline)
+        return _partition_of(topic, key)
+
+    def partition_of(self, key: str) -> Partition:
+        """The same of a topic that is there."""
+        return _partition_of(self._topics.find(self._topic.name), key)
+
+    def partitions(self) -> list[Partition]:
+        """All of them; none while there is no topic."""
+        topic = self._topics.named(self._topic.name)
+        return [] if topic is None else topic.partitions
+
+    def coordinator_id(self, partition: Partition) -> int:
+        """Node id of its leader; −1: not known."""
+        leader = self._router.leader_of(partition)
+        return -1 if leader is None else int(leader)
+
+    def leader_address(self, key: str) -> str | None:
+        """Where clients reach the coordinator, when that is another broker."""
+        if self._topic.name not in self._topics:
+            return None
+        return self._parts.finder.address_of_leader(self.partition_of(key))
+
+    def coordinator_of(self, key: str) -> C:
+        """Of a key that is coordinated here. Raises `NotLeader` and `CoordinatorLoading`."""
+        coordinator = self._coordinators.of(self.partition_of(key))
+        coordinator.check()
+        return coordinator
+
+
+def _partition_of(topic: Topic, key: str) -> Partition:
+    return topic.partitions[(murmur2(key.encode()) & 0x7FFFFFFF) % len(topic.partitions)]

@@ -1,0 +1,61 @@
+"""Expiry of what groups of a coordinator committed.
+
+    expired    a group without members whose newest commit, and whose last member, lie longer back than the retention
+
+By the clock of the leader: a group that committed by a clock ahead of ours stays. In slices. Owned by a coordinator.
+"""
+
+import asyncio
+from typing import Final
+
+from raftlog.partitions.coordinator.folded import LogEntry
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.groups.offsets import OffsetsPort
+from raftlog.partitions.groups.records import OffsetKey
+from raftlog.partitions.groups.surroundings import GroupSurroundings
+
+_SLICE: Final = 500
+"""Groups looked at in one turn of the loop."""
+_WRITE_MS: Final = 30_000
+
+
+class GroupExpiry:
+    """Of one coordinator."""
+
+    def __init__(self, coordinator: OffsetsPort, around: GroupSurroundings) -> None:
+        self._coordinator, self._around = coordinator, around
+        self._folded, self._machine = coordinator.folded, coordinator.machine
+
+    async def run(self) -> None:
+        """Look at every group once."""
+        names = sorted(self._folded.names())
+        for number, group in enumerate(names, 1):
+            keys = self._expired(group)
+            if keys:
+                self._around.counters.group_expired += len(keys)
+                await self._coordinator.written([LogEntry(key, None) for key in keys], deadline_in(_WRITE_MS))
+            if self._is_forgotten(group):
+                await self._coordinator.delete(group, deadline_in(_WRITE_MS))
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+
+    def _expired(self, group: str) -> list[OffsetKey]:
+        offsets = self._folded.latest_offsets(group)
+        deleted = [key for key in offsets if self._around.is_deleted(key.topic_id)]
+        if self._machine.has_members(group) or not offsets:
+            return deleted
+        newest = max(record.committed_ms for record in offsets.values())
+        return list(offsets) if self._is_past(max(newest, self._empty_since(group))) else deleted
+
+    def _is_forgotten(self, group: str) -> bool:
+        """Whether a group that had members has neither members nor offsets any more."""
+        if self._machine.group(group) is None or self._machine.has_members(group):
+            return False
+        return not self._folded.latest_offsets(group) and self._is_past(self._empty_since(group))
+
+    def _empty_since(self, group: str) -> int:
+        found = self._machine.group(group)
+        return 0 if found is None else found.changed_ms
+
+    def _is_past(self, at_ms: int) -> bool:
+        return self._around.wall_ms() - at_ms > self._around.offsets_retention_ms

@@ -1,0 +1,139 @@
+"""Operations of a group's coordinator: the registry, one line each, and what looks through whole coordinators.
+
+docs/REPLICATION.md names them. Called through `coordinator.router`, here or for another broker.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from raftlog.assignors import decode_assignment
+from raftlog.errors import InvalidArgument
+from raftlog.partitions.coordinator.operation import CoordinatorOperation
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.groups.coordinator import GroupCoordinator
+from raftlog.partitions.groups.membership import ConsumerGroup
+from raftlog.partitions.groups.records import OffsetRecord
+from raftlog.partitions.groups.results import (
+    CommitOffsets,
+    GroupDescription,
+    GroupHeartbeat,
+    GroupListing,
+    Join,
+    Joined,
+    Leave,
+    Left,
+    MemberDescription,
+    MemberIdGiven,
+    OffsetMove,
+    Place,
+    Sync,
+    Synced,
+    TopicOffsets,
+)
+from raftlog.partitions.groups.states import ConsumerGroupState
+
+_SLICE: Final = 64
+"""Groups that are looked at in one turn of the loop."""
+_NOT_KNOWN: Final = -1
+
+
+async def _describe(coordinator: GroupCoordinator, group: str, deadline: Deadline) -> GroupDescription | None:
+    await coordinator.current(deadline)
+    found = coordinator.machine.group(group)
+    if found is None:
+        if group not in coordinator.folded.offsets:
+            return None
+        return GroupDescription(group, "Empty", "", "", 0, "", (), _NOT_KNOWN, is_simple=True)
+    return describe_group(found)
+
+
+def describe_group(group: ConsumerGroup) -> GroupDescription:
+    """Describe a group that has or had members; the asking broker sets the coordinator's node id."""
+    members = [
+        MemberDescription(
+            each.member_id, each.instance_id, each.client_id, each.client_host, _assigned(group, each.assignment)
+        )
+        for each in group.members.values()
+    ]
+    state, kind, generation = group.state.value, group.protocol_type, group.generation
+    return GroupDescription(
+        group.name, state, kind, group.protocol, generation, group.leader, members, _NOT_KNOWN, is_simple=False
+    )
+
+
+def _assigned(group: ConsumerGroup, assignment: bytes) -> Mapping[str, Sequence[int]]:
+    """What a member may read, as far as it can be read."""
+    found: dict[str, list[int]] = {}
+    try:
+        is_assigned = assignment and group.state is ConsumerGroupState.STABLE
+        partitions = decode_assignment(assignment).partitions if is_assigned else ()
+    except InvalidArgument:
+        return {}  # of another protocol than consumers'
+    for topic, number in sorted(partitions):
+        found.setdefault(topic, []).append(number)
+    return found
+
+
+async def _list(coordinator: GroupCoordinator, _: None, deadline: Deadline) -> list[GroupListing]:
+    await coordinator.current(deadline)
+    rows = []
+    for number, name in enumerate(coordinator.group_names(), 1):
+        group = coordinator.machine.group(name)
+        if group is None:
+            rows.append(GroupListing(name, "Empty", "", "", 0, 0, _NOT_KNOWN))
+        else:
+            kind, state, members = group.protocol_type, group.state.value, len(group.members)
+            rows.append(GroupListing(name, state, kind, group.protocol, group.generation, members, _NOT_KNOWN))
+        if number % _SLICE == 0:
+            await asyncio.sleep(0)
+    return rows
+
+
+async def _commit(coordinator: GroupCoordinator, asked: CommitOffsets, deadline: Deadline) -> dict[Place, OffsetRecord]:
+    return await coordinator.offsets.commit(*asked, deadline)
+
+
+async def _committed(coordinator: GroupCoordinator, group: str, deadline: Deadline) -> dict[Place, OffsetRecord]:
+    return await coordinator.offsets.committed(group, deadline)
+
+
+async def _delete(coordinator: GroupCoordinator, group: str, deadline: Deadline) -> None:
+    await coordinator.offsets.delete_group(group, deadline)
+
+
+async def _delete_offsets(coordinator: GroupCoordinator, asked: TopicOffsets, deadline: Deadline) -> list[int]:
+    return await coordinator.offsets.delete_topic(*asked, deadline)
+
+
+async def _reset(coordinator: GroupCoordinator, asked: OffsetMove, deadline: Deadline) -> dict[Place, int]:
+    return await coordinator.offsets.reset(*asked, deadline)
+
+
+_G = GroupCoordinator
+_OFFSETS: Final = dict[Place, OffsetRecord]
+JOIN: Final = CoordinatorOperation("groups.join", _G.join, Join, Joined | MemberIdGiven)
+SYNC: Final = CoordinatorOperation("groups.sync", _G.sync, Sync, Synced)
+HEARTBEAT: Final = CoordinatorOperation("groups.heartbeat", _G.heartbeat, GroupHeartbeat)
+LEAVE: Final = CoordinatorOperation("groups.leave", _G.leave, Leave, tuple[Left, ...])
+COMMIT: Final = CoordinatorOperation("groups.commit", _commit, CommitOffsets, _OFFSETS, is_repeatable=False)
+OFFSETS: Final = CoordinatorOperation("groups.offsets", _committed, str, _OFFSETS, only_reads=True)
+DESCRIBE: Final = CoordinatorOperation("groups.describe", _describe, str, GroupDescription | None, only_reads=True)
+LIST: Final = CoordinatorOperation("groups.list", _list, type(None), list[GroupListing], only_reads=True)
+DELETE: Final = CoordinatorOperation("groups.delete", _delete, str, is_repeatable=False)
+DELETE_OFFSETS: Final = CoordinatorOperation("groups.delete_offsets", _delete_offsets, TopicOffsets, list[int])
+RESET: Final = CoordinatorOperation("groups.reset", _reset, OffsetMove, dict[Place, int], is_repeatable=False)
+
+GROUP_OPERATIONS: Final[tuple[CoordinatorOperation[Any, Any], ...]] = (
+    JOIN,
+    SYNC,
+    HEARTBEAT,
+    LEAVE,
+    COMMIT,
+    OFFSETS,
+    DESCRIBE,
+    LIST,
+    DELETE,
+    DELETE_OFFSETS,
+    RESET,
+)
