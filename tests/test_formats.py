@@ -29,7 +29,7 @@ from raftlog.records import (
     read_header,
     split_batches,
 )
-from raftlog.runtime.rpc.bulk_codec import NAMES
+from raftlog.runtime.rpc.frames.bulk_codec import NAMES
 from raftlog.storage.checkpoint import SLOT_SIZE, CheckpointFile
 from raftlog.storage.directory import FEATURE_LEVEL, FORMAT_VERSION, internal, make_directory, write_meta
 from raftlog.storage.gap import GAP, GAP_VERSION, REASON_COMPACTED, REASON_LOST

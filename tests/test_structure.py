@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -42,3 +43,30 @@ def test_class_names_used_twice_have_a_written_reason() -> None:
     with_reason = {name for line in section.splitlines() for name in re.findall(r"`(\w+)`", line.partition(" | ")[0])}
     assert twice - with_reason == set(), "give these another name, or a reason in docs/ARCHITECTURE.md"
     assert len(twice) <= NAMES_USED_TWICE
+
+
+ONE_IDEA = {"raftlog/raft", "raftlog/storage", "membership", "partitions/groups"}
+"""Folders of one idea have up to 35 modules."""
+
+
+def test_no_folder_is_too_full() -> None:
+    root = Path(__file__).parents[1]
+    modules = Counter(
+        str(path.parent.relative_to(root))
+        for room in ("api", "jepsen", "membership", "partitions", "pipeline", "raftlog")
+        for path in (root / room).rglob("*.py")
+        if path.resolve() == path
+    )
+    full = {folder: count for folder, count in modules.items() if count > (35 if folder in ONE_IDEA else 25)}
+    assert not full, "give these rooms"
+
+
+def test_no_module_is_too_long() -> None:
+    root = Path(__file__).parents[1]
+    long = {}
+    for room in ("api", "jepsen", "membership", "partitions", "pipeline", "raftlog"):
+        for path in (root / room).rglob("*.py"):
+            count = path.read_text().count("\n")
+            if count > 500:
+                long[str(path.resolve().relative_to(root))] = count
+    assert not long, "split these along an idea"

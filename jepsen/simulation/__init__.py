@@ -9,15 +9,15 @@ writes and reads, `nemesis` and `faults` do harm, `properties` and `promises` wa
 that all comes right, `run` does one seed. `python -m jepsen.simulation` runs many.
 """
 
-from jepsen.simulation.clock import NodeClock
-from jepsen.simulation.forbidden import RealInputOutput
-from jepsen.simulation.links import LinkConditions
-from jepsen.simulation.loop import Deadlock, Livelock, VirtualLoop
-from jepsen.simulation.network import Drop, SimulatedNetwork
+from jepsen.simulation.network.links import LinkConditions
+from jepsen.simulation.network.network import Drop, SimulatedNetwork
+from jepsen.simulation.network.streams import Stream
+from jepsen.simulation.network.switchboard import StreamTimes
 from jepsen.simulation.node import Node, Process
-from jepsen.simulation.streams import Stream
-from jepsen.simulation.switchboard import StreamTimes
 from jepsen.simulation.trace import Trace
+from jepsen.simulation.virtual_time.clock import NodeClock
+from jepsen.simulation.virtual_time.forbidden import RealInputOutput
+from jepsen.simulation.virtual_time.loop import Deadlock, Livelock, VirtualLoop
 
 __all__ = [
     "Deadlock",

@@ -16,18 +16,18 @@ from random import Random
 from typing import Final
 
 from jepsen.checkers import Op, Panel, Recorder
-from jepsen.simulation.clock import NodeClock
-from jepsen.simulation.loop import VirtualLoop
 from jepsen.simulation.machine import Machine
-from jepsen.simulation.network import SimulatedNetwork
+from jepsen.simulation.nemesis.sync_delays import UnorderedDelays
+from jepsen.simulation.network.network import SimulatedNetwork
+from jepsen.simulation.network.wiring import SimulatedTransport
 from jepsen.simulation.node import Node, Process
 from jepsen.simulation.options import Options, generator
 from jepsen.simulation.properties import GroupProperties, Now, Recovered, Replica
-from jepsen.simulation.sync_delays import UnorderedDelays
 from jepsen.simulation.timed_disk import TimedDisk
 from jepsen.simulation.trace import Trace
 from jepsen.simulation.verdicts import PropertyBroken
-from jepsen.simulation.wiring import SimulatedTransport
+from jepsen.simulation.virtual_time.clock import NodeClock
+from jepsen.simulation.virtual_time.loop import VirtualLoop
 from raftlog.errors import CorruptBatch
 from raftlog.raft import Configuration, Entry, Ready, ReplicaId, Role
 from raftlog.raft.messages import VoteResponse

@@ -13,9 +13,9 @@ from typing import Final
 from jepsen.checkers import Assign, Poll
 from jepsen.checkers.history import ASSIGN, POLL
 from jepsen.simulation.cluster import Cluster, GroupPlan
-from jepsen.simulation.links import SECOND_NS
 from jepsen.simulation.machine import Machine
-from jepsen.simulation.nemesis import Nemesis
+from jepsen.simulation.nemesis.nemesis import Nemesis
+from jepsen.simulation.network.links import SECOND_NS
 from jepsen.simulation.replicas import are_level, compare_files, scrub
 from jepsen.simulation.verdicts import PropertyBroken
 from jepsen.simulation.workload import PATIENCE_MS, Workload, decode

@@ -13,11 +13,11 @@ from functools import partial
 from random import Random
 from typing import Protocol
 
-from jepsen.simulation.loop import VirtualLoop
+from jepsen.simulation.network.wiring import SimulatedTransport
 from jepsen.simulation.node import Node, Process, State
 from jepsen.simulation.options import generator
 from jepsen.simulation.timed_disk import TimedDisk
-from jepsen.simulation.wiring import SimulatedTransport
+from jepsen.simulation.virtual_time.loop import VirtualLoop
 from raftlog.errors import JournalDamaged, RaftlogError, StorageError, Unavailable
 from raftlog.raft import Ready, ReplicaId
 from raftlog.runtime.config import DriverConfig

@@ -16,10 +16,10 @@ from contextvars import Context, ContextVar, copy_context
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, TypeVarTuple
 
-from jepsen.simulation.clock import NodeClock
+from jepsen.simulation.virtual_time.clock import NodeClock
 
 if TYPE_CHECKING:  # tasks know their process, and a process holds back handles
-    from jepsen.simulation.tasks import VirtualHandle, VirtualTask
+    from jepsen.simulation.virtual_time.tasks import VirtualHandle, VirtualTask
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -13,9 +13,9 @@ from random import Random
 from typing import Final
 
 from jepsen.simulation.cluster import Cluster, GroupPlan
-from jepsen.simulation.harm import Harm
-from jepsen.simulation.links import MILLISECOND_NS, SECOND_NS
 from jepsen.simulation.machine import Machine
+from jepsen.simulation.nemesis.harm import Harm
+from jepsen.simulation.network.links import MILLISECOND_NS, SECOND_NS
 from jepsen.simulation.options import Fault
 from raftlog.errors import RaftlogError
 from raftlog.raft import Configuration, ConfigurationChange, ReplicaId

@@ -10,7 +10,7 @@ from enum import Enum
 from random import Random
 from typing import Final
 
-from jepsen.simulation.links import MICROSECOND_NS, MILLISECOND_NS, LinkConditions
+from jepsen.simulation.network.links import MICROSECOND_NS, MILLISECOND_NS, LinkConditions
 from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from jepsen.simulation.loop import VirtualLoop
 from jepsen.simulation.verdicts import PropertyBroken
+from jepsen.simulation.virtual_time.loop import VirtualLoop
 
 TIMELINE_LINES = 60
 

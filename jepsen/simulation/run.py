@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.convergence import Convergence
-from jepsen.simulation.nemesis import Nemesis
+from jepsen.simulation.nemesis.nemesis import Nemesis
 from jepsen.simulation.options import Options, Scenario, draw
 from jepsen.simulation.outcome import Failure, Outcome, failure_of, logging_to_timeline, shape_of
 from jepsen.simulation.scenarios import Script

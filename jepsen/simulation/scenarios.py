@@ -8,11 +8,11 @@ from random import Random
 from typing import Final
 
 from jepsen.simulation.cluster import Cluster, GroupPlan
-from jepsen.simulation.links import SECOND_NS
 from jepsen.simulation.machine import Machine
-from jepsen.simulation.nemesis import Nemesis
+from jepsen.simulation.nemesis.nemesis import Nemesis
+from jepsen.simulation.network.links import SECOND_NS
+from jepsen.simulation.network.shapes import isolated
 from jepsen.simulation.options import Scenario
-from jepsen.simulation.shapes import isolated
 from jepsen.simulation.verdicts import PropertyBroken
 from jepsen.simulation.workload import Workload
 from raftlog.types import Term

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from jepsen.simulation.disk.simulated_disk import PendingSync, SimulatedDisk
 from jepsen.simulation.disk.simulated_faults import PAGE_BYTES, Directory, DirectoryJournal
-from jepsen.simulation.loop import VirtualLoop
+from jepsen.simulation.nemesis.sync_delays import UnorderedDelays, is_of_segment
 from jepsen.simulation.node import Process
-from jepsen.simulation.sync_delays import UnorderedDelays, is_of_segment
+from jepsen.simulation.virtual_time.loop import VirtualLoop
 from raftlog.storage.disk import File, SyncDone
 
 

@@ -16,8 +16,8 @@ from typing import Final
 from jepsen.checkers import Assign, Fetched, ListOffsets, OffsetRange, Op, Poll, Send
 from jepsen.checkers.history import ASSIGN, LIST, POLL, SEND
 from jepsen.simulation.cluster import Cluster, GroupPlan
-from jepsen.simulation.links import MILLISECOND_NS
 from jepsen.simulation.machine import Machine
+from jepsen.simulation.network.links import MILLISECOND_NS
 from jepsen.simulation.properties import Replica
 from raftlog.errors import CorruptBatch, OffsetOutOfRange, RaftlogError
 from raftlog.raft import ReplicaId, Role

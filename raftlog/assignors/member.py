@@ -5,7 +5,7 @@
                              → RETRY  (no coordinator for now, or no answer) → the same request
                              → FATAL  (a refusal that lasts, such as another protocol or a fenced instance)
 
-Clients drive it over HTTP (`raftlog.client.membership`), consumer instances inside the coordinator's process
+Clients drive it over HTTP (`raftlog.client.consumers.group_session`), instances inside the coordinator's process
 (`raftlog.partitions.consumers.member`).
 """
 

@@ -17,9 +17,9 @@ from raftlog.client.answers import (
     TopicView,
 )
 from raftlog.client.broker import BrokerClient
-from raftlog.client.consumer import Consumer
-from raftlog.client.consumer_settings import ConsumerRecord, RebalanceListener
-from raftlog.client.delivery import Delivered, Delivery
+from raftlog.client.consumers.consumer import Consumer
+from raftlog.client.consumers.consumer_settings import ConsumerRecord, RebalanceListener
+from raftlog.client.consumers.handler_loop import HandlerFailed, HandlerLoop, RejectRecord
 from raftlog.client.failures import NotListening
 from raftlog.client.group_answers import (
     CommittedOffset,
@@ -34,8 +34,8 @@ from raftlog.client.group_answers import (
     Synced,
 )
 from raftlog.client.groups import GroupClient
-from raftlog.client.handler_loop import HandlerFailed, HandlerLoop, RejectRecord
-from raftlog.client.producer import Producer
+from raftlog.client.producers.delivery import Delivered, Delivery
+from raftlog.client.producers.producer import Producer
 from raftlog.client.serializers import (
     DeserializationFailed,
     Deserializer,

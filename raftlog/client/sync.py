@@ -15,12 +15,12 @@ from typing import Generic, Literal, Self, Unpack
 
 from raftlog import client as asynchronous
 from raftlog.client.answers import BrokerDescription, ClusterHealth, OffsetRange, TopicDescription
-from raftlog.client.consumer import POLL_MS, Offsets, Place, Starts
-from raftlog.client.consumer_settings import ConsumerRecord, GroupConsumerOptions, RebalanceListener
-from raftlog.client.delivery import Delivered
+from raftlog.client.consumers.consumer import POLL_MS, Offsets, Place, Starts
+from raftlog.client.consumers.consumer_settings import ConsumerRecord, GroupConsumerOptions, RebalanceListener
 from raftlog.client.group_answers import CommittedOffset
 from raftlog.client.loop_thread import LoopThread, start_client
-from raftlog.client.producer_settings import ProducerOptions
+from raftlog.client.producers.delivery import Delivered
+from raftlog.client.producers.producer_settings import ProducerOptions
 from raftlog.client.serializers import Deserializer, K, Serializer, V
 from raftlog.records import NewRecord
 from raftlog.types import Offset, TopicPartition

@@ -3,7 +3,7 @@
 from typing import Final
 
 from raftlog.runtime.rpc.errors import BadFrame
-from raftlog.runtime.rpc.frame import FrameBound, FrameKind, FrameReader
+from raftlog.runtime.rpc.frames.frame import FrameBound, FrameKind, FrameReader
 from raftlog.runtime.rpc.handshake import decode_hello
 
 _HELLO_BYTES_MAX: Final = 4096

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from raftlog.client.commits import Commits
+from raftlog.client.consumers.commits import Commits
 from raftlog.errors import Unavailable
 from raftlog.types import Offset, TopicPartition
 

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from raftlog.client import Consumer, ConsumerRecord, Fetched, RebalanceListener
-from raftlog.client.reading import FetchedRecords
+from raftlog.client.consumers.fetched_records import FetchedRecords
 from raftlog.errors import (
     InvalidArgument,
     InvalidBatch,

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from raftlog.client.answers import Fetched
-from raftlog.client.fetching import Fetching
+from raftlog.client.consumers.fetcher import Fetching
 from raftlog.records import build_batch, stamp
 from raftlog.types import Offset, Term, TopicPartition
 

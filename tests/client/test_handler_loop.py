@@ -18,7 +18,7 @@ from raftlog.client import (
     RejectRecord,
     deserialize_json,
 )
-from raftlog.client.progress import HandledOffsets
+from raftlog.client.consumers.handled_offsets import HandledOffsets
 from raftlog.errors import InvalidArgument
 from raftlog.types import Offset, TopicPartition
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from raftlog.client.answers import Produced, ProducerIdentity
-from raftlog.client.delivery import Delivery
-from raftlog.client.identities import Identities
-from raftlog.client.producer_lane import SEQUENCES, ProducerLane
-from raftlog.client.producer_settings import SEQUENCE_WINDOW, ProducerSettings
+from raftlog.client.producers.delivery import Delivery
+from raftlog.client.producers.identities import Identities
+from raftlog.client.producers.producer_lane import SEQUENCES, ProducerLane
+from raftlog.client.producers.producer_settings import SEQUENCE_WINDOW, ProducerSettings
 from raftlog.errors import DuplicateSequence, InvalidBatch, OutcomeUnknown, RaftlogError, Unavailable, UnknownProducer
 from raftlog.records import BatchHeader, Compression, read_header
 from raftlog.types import Offset, TopicPartition

@@ -26,8 +26,8 @@ from raftlog.api.maelstrom.settings import RPC
 from raftlog.raft import ReplicaId
 from raftlog.raft.messages import AppendRequest, Heartbeat
 from raftlog.runtime.rpc.calls import decode_call
-from raftlog.runtime.rpc.codec import TurnDecoder
-from raftlog.runtime.rpc.frame import Frame, FrameBound, FrameKind, FrameReader
+from raftlog.runtime.rpc.frames.codec import TurnDecoder
+from raftlog.runtime.rpc.frames.frame import Frame, FrameBound, FrameKind, FrameReader
 from raftlog.testing import starting
 from raftlog.types import NodeId
 from tests.waiting import WITHIN_S

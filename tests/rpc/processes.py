@@ -21,7 +21,7 @@ from raftlog.runtime.rpc import (
 )
 from raftlog.runtime.rpc.authentication import ProvingSide, decode_proof, encode_proof, transcript_of
 from raftlog.runtime.rpc.endpoint import bounds_of_callers
-from raftlog.runtime.rpc.frame import Frame, FrameKind, FrameReader
+from raftlog.runtime.rpc.frames.frame import Frame, FrameKind, FrameReader
 from raftlog.runtime.rpc.handshake import (
     NONCE_SIZE,
     PROTOCOL_VERSION,

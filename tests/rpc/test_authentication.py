@@ -20,11 +20,11 @@ from raftlog.runtime.rpc.authentication import (
     encode_proof,
     transcript_of,
 )
-from raftlog.runtime.rpc.codec import encode_beat, encode_turn
 from raftlog.runtime.rpc.errors import BadFrame
-from raftlog.runtime.rpc.frame import HEAD_SIZE, FrameKind
+from raftlog.runtime.rpc.frames.codec import encode_beat, encode_turn
+from raftlog.runtime.rpc.frames.frame import HEAD_SIZE, FrameKind
+from raftlog.runtime.rpc.frames.packing import pack_flat
 from raftlog.runtime.rpc.handshake import Hello, encode_hello, encode_refusal, pack_hello, pack_refusal
-from raftlog.runtime.rpc.packing import pack_flat
 from raftlog.types import NodeId
 from tests.rpc.loops import on_both_loops
 from tests.rpc.messages import heartbeat

@@ -15,10 +15,10 @@ from raftlog.raft import Entry, EntryId, EntryKind, Message, ReplicaId
 from raftlog.raft.messages import AppendRequest
 from raftlog.runtime.log.control_entries import no_op_batch
 from raftlog.runtime.rpc import RpcConfig
-from raftlog.runtime.rpc.codec import TurnDecoder, decode_beat, encode_beat, encode_turn, size_of
 from raftlog.runtime.rpc.endpoint import bounds_of_callers
 from raftlog.runtime.rpc.errors import BadFrame
-from raftlog.runtime.rpc.frame import (
+from raftlog.runtime.rpc.frames.codec import TurnDecoder, decode_beat, encode_beat, encode_turn, size_of
+from raftlog.runtime.rpc.frames.frame import (
     CHECKED_SIZE,
     FRAME_VERSION,
     HEAD_SIZE,
@@ -27,8 +27,8 @@ from raftlog.runtime.rpc.frame import (
     FrameReader,
     encode_frame,
 )
+from raftlog.runtime.rpc.frames.packing import pack_flat
 from raftlog.runtime.rpc.handshake import Channel
-from raftlog.runtime.rpc.packing import pack_flat
 from raftlog.runtime.transport import Envelope, ProcessBeat
 from raftlog.types import Index, NodeId, Term
 from tests.rpc.messages import BY_TYPE, ME, RECEIVERS, append, heartbeat, turns, turns_of

@@ -17,11 +17,11 @@ from raftlog.partitions.placement.recovery.standings import LostEntry, ReplicaSt
 from raftlog.partitions.routing.router import numbers_of
 from raftlog.raft import EntryId, ReplicaId
 from raftlog.runtime.rpc import Answer, RpcConfig
-from raftlog.runtime.rpc.bulk_codec import answer_of, found_of
 from raftlog.runtime.rpc.calls import decode_answer
 from raftlog.runtime.rpc.failures import as_fields, from_fields
-from raftlog.runtime.rpc.frame import Frame, FrameKind
-from raftlog.runtime.rpc.packing import pack_value
+from raftlog.runtime.rpc.frames.bulk_codec import answer_of, found_of
+from raftlog.runtime.rpc.frames.frame import Frame, FrameKind
+from raftlog.runtime.rpc.frames.packing import pack_value
 from raftlog.runtime.transfer.bulk import (
     AppendAsked,
     AppendFound,

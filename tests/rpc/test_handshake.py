@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.runtime.rpc.errors import BadFrame
-from raftlog.runtime.rpc.frame import HEAD_SIZE
+from raftlog.runtime.rpc.frames.frame import HEAD_SIZE
+from raftlog.runtime.rpc.frames.packing import pack_flat, unpack_flat
 from raftlog.runtime.rpc.handshake import (
     NONCE_SIZE,
     NUMBER_MAX,
@@ -31,7 +32,6 @@ from raftlog.runtime.rpc.handshake import (
     pack_hello,
 )
 from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
-from raftlog.runtime.rpc.packing import pack_flat, unpack_flat
 from raftlog.runtime.transport import ProcessBeat
 from raftlog.types import FEATURE_LEVEL_KNOWN, NodeId
 

@@ -11,7 +11,14 @@ from raftlog.config import MIB
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.runtime.rpc import Answer, Call
 from raftlog.runtime.rpc.accepted import AcceptedConnection
-from raftlog.runtime.rpc.frame import HEAD_SIZE, LARGE_BYTES_FIRST, FrameBound, FrameKind, FrameReader, encode_frame
+from raftlog.runtime.rpc.frames.frame import (
+    HEAD_SIZE,
+    LARGE_BYTES_FIRST,
+    FrameBound,
+    FrameKind,
+    FrameReader,
+    encode_frame,
+)
 from raftlog.runtime.rpc.handshake import Hello
 from tests.rpc.loops import on_both_loops
 from tests.rpc.processes import QUICK, Process, Raw, cluster, hello_of, identity_of, running

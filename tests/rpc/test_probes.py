@@ -19,7 +19,7 @@ from raftlog.runtime.rpc import (
     PeerIdentity,
     Reason,
 )
-from raftlog.runtime.rpc.frame import HEAD_SIZE
+from raftlog.runtime.rpc.frames.frame import HEAD_SIZE
 from raftlog.runtime.rpc.handshake import Channel, decode_refusal, encode_refusal
 from raftlog.types import NodeId
 from tests.rpc.loops import on_both_loops

@@ -10,9 +10,9 @@ import pytest
 from raftlog.config import KIB
 from raftlog.errors import OutcomeUnknown, Overloaded, RaftlogError
 from raftlog.runtime.rpc import Answer, Call, RpcConfig
-from raftlog.runtime.rpc.bulk_codec import call_of
 from raftlog.runtime.rpc.calls import decode_answer, encode_call
-from raftlog.runtime.rpc.frame import FrameKind, kind_of
+from raftlog.runtime.rpc.frames.bulk_codec import call_of
+from raftlog.runtime.rpc.frames.frame import FrameKind, kind_of
 from raftlog.runtime.rpc.serving import Serving
 from raftlog.runtime.transfer.bulk import LogAsked
 from raftlog.types import NodeId

@@ -12,8 +12,8 @@ import pytest
 
 from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc import Call, Channel, RpcConfig
-from raftlog.runtime.rpc.codec import encode_beat, encode_turn
-from raftlog.runtime.rpc.frame import FrameKind, encode_frame
+from raftlog.runtime.rpc.frames.codec import encode_beat, encode_turn
+from raftlog.runtime.rpc.frames.frame import FrameKind, encode_frame
 from raftlog.runtime.rpc.handshake import HandshakeRefusal, Hello, Reason, encode_hello, encode_refusal, pack_hello
 from raftlog.runtime.transport import Envelope
 from raftlog.types import NodeId

@@ -18,8 +18,8 @@ from raftlog.runtime.rpc import (
     RpcConfig,
     TcpTransport,
 )
-from raftlog.runtime.rpc.codec import TurnDecoder, encode_beat
-from raftlog.runtime.rpc.frame import FrameKind
+from raftlog.runtime.rpc.frames.codec import TurnDecoder, encode_beat
+from raftlog.runtime.rpc.frames.frame import FrameKind
 from raftlog.runtime.rpc.listener import check_stalls
 from raftlog.runtime.transfer.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound, StoredEntry
 from raftlog.types import Index, NodeId, Offset, Term

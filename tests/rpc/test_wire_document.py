@@ -14,9 +14,9 @@ from raftlog.raft.messages import Heartbeat
 from raftlog.runtime.rpc import Answer, Call, Channel, HandshakeRefusal, PeerIdentity, Reason, RpcConfig, credentials_of
 from raftlog.runtime.rpc.authentication import ProvingSide, encode_proof, transcript_of
 from raftlog.runtime.rpc.calls import encode_answer, encode_call, encode_failure
-from raftlog.runtime.rpc.codec import _LAYOUTS, encode_beat, encode_turn
 from raftlog.runtime.rpc.failures import _FIELDS
-from raftlog.runtime.rpc.frame import FRAME_VERSION, HEAD_SIZE, MAGIC, FrameKind
+from raftlog.runtime.rpc.frames.codec import _LAYOUTS, encode_beat, encode_turn
+from raftlog.runtime.rpc.frames.frame import FRAME_VERSION, HEAD_SIZE, MAGIC, FrameKind
 from raftlog.runtime.rpc.handshake import (
     LIFE_SIZE,
     NONCE_SIZE,

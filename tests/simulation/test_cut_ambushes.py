@@ -7,12 +7,12 @@ from click.testing import CliRunner
 
 from jepsen.simulation import VirtualLoop
 from jepsen.simulation.__main__ import main
-from jepsen.simulation.cut_ambushes import CutAmbushes
 from jepsen.simulation.machine import Machine
+from jepsen.simulation.nemesis.cut_ambushes import CutAmbushes
+from jepsen.simulation.nemesis.sync_delays import UnorderedDelays
 from jepsen.simulation.options import draw, generator
 from jepsen.simulation.report import failure_text, repeat_command
 from jepsen.simulation.run import simulate
-from jepsen.simulation.sync_delays import UnorderedDelays
 from jepsen.simulation.timed_disk import TimedDisk
 from raftlog.runtime.process.large_appends import LargeAppends
 from raftlog.runtime.replica.group import Group

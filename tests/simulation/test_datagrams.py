@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from jepsen.simulation import LinkConditions, Node, SimulatedNetwork, VirtualLoop
-from jepsen.simulation.links import MILLISECOND_NS
-from jepsen.simulation.shapes import bridge, halves, isolated, majorities_ring, one_way, split
+from jepsen.simulation.network.links import MILLISECOND_NS
+from jepsen.simulation.network.shapes import bridge, halves, isolated, majorities_ring, one_way, split
 
 STEADY = LinkConditions(delay_min_ns=MILLISECOND_NS, delay_max_ns=MILLISECOND_NS)
 

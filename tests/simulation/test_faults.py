@@ -7,8 +7,8 @@ import pytest
 
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.convergence import Convergence
-from jepsen.simulation.harm import Harm
-from jepsen.simulation.nemesis import Nemesis
+from jepsen.simulation.nemesis.harm import Harm
+from jepsen.simulation.nemesis.nemesis import Nemesis
 from jepsen.simulation.options import DRIVER_FAULTS, Fault, Options, Scenario, draw
 from jepsen.simulation.workload import Workload
 from raftlog.raft import Configuration

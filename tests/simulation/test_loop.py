@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jepsen.simulation import Deadlock, Livelock, NodeClock, RealInputOutput, VirtualLoop
-from jepsen.simulation import loop as loop_module
-from jepsen.simulation.loop import to_ns
+from jepsen.simulation.virtual_time import loop as loop_module
+from jepsen.simulation.virtual_time.loop import to_ns
 
 
 def test_sleeping_takes_virtual_time_only(loop: VirtualLoop) -> None:

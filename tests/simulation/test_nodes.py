@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from jepsen.simulation import Node, NodeClock, VirtualLoop
-from jepsen.simulation.clock import WALL_START_NS
+from jepsen.simulation.virtual_time.clock import WALL_START_NS
 
 
 class Diary:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jepsen.simulation import LinkConditions, Node, SimulatedNetwork, Stream, VirtualLoop
-from jepsen.simulation.links import MILLISECOND_NS
+from jepsen.simulation.network.links import MILLISECOND_NS
 
 LOSSY = LinkConditions(loss=0.3)
 

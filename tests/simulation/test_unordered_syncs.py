@@ -7,8 +7,8 @@ import pytest
 from jepsen.simulation import VirtualLoop
 from jepsen.simulation.brokers.founding import draw as draw_founding
 from jepsen.simulation.brokers.options import draw as draw_brokers
+from jepsen.simulation.nemesis.sync_delays import SLOWNESS, UnorderedDelays
 from jepsen.simulation.options import draw
-from jepsen.simulation.sync_delays import SLOWNESS, UnorderedDelays
 from jepsen.simulation.timed_disk import TimedDisk
 
 DELAY_NS = 1_000_000

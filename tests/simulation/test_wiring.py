@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from jepsen.simulation import Node, SimulatedNetwork, VirtualLoop
+from jepsen.simulation.network.wiring import SimulatedTransport, frozen
 from jepsen.simulation.options import generator
-from jepsen.simulation.wiring import SimulatedTransport, frozen
 from raftlog.errors import Unavailable
 from raftlog.raft import Entry, EntryId, EntryKind, ReplicaId
 from raftlog.raft.messages import AppendRequest

@@ -13,7 +13,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from jepsen.simulation import LinkConditions, Node, NodeClock, SimulatedNetwork, Stream, VirtualLoop
-from jepsen.simulation.shapes import bridge, halves, majorities_ring
+from jepsen.simulation.network.shapes import bridge, halves, majorities_ring
 
 WILD = LinkConditions(loss=0.1, duplicate=0.1, reorder=0.2, bytes_per_s=1_000_000)
 

@@ -314,7 +314,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # what a peer may say
     _rpc(
         "messages-in-another-name",
-        "codec:TurnDecoder._decode",
+        "/runtime/rpc/frames/codec:TurnDecoder._decode",
         "if sender is not peer and sender != peer:",
         "if False:",
         _PROOFS,

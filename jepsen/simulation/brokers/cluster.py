@@ -17,7 +17,7 @@ from jepsen.simulation.brokers.machine import Machine as AnyMachine
 from jepsen.simulation.brokers.options import BrokerOptions
 from jepsen.simulation.brokers.site import Site
 from jepsen.simulation.brokers.transport import SECRET
-from jepsen.simulation.network import SimulatedNetwork
+from jepsen.simulation.network.network import SimulatedNetwork
 from jepsen.simulation.node import Process
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.config import TopicConfig

@@ -13,16 +13,16 @@ from typing import Final
 from uuid import UUID
 
 from jepsen.checkers import Send
-from jepsen.simulation.brokers.administering import Topic
-from jepsen.simulation.brokers.clients import Known
 from jepsen.simulation.brokers.cluster import BrokerCluster
-from jepsen.simulation.brokers.draining import Drain
-from jepsen.simulation.brokers.membership import out_of_step
 from jepsen.simulation.brokers.nemesis import Nemesis
 from jepsen.simulation.brokers.settling import Settling
-from jepsen.simulation.brokers.workload import Workload
+from jepsen.simulation.brokers.workload.administrators import Topic
+from jepsen.simulation.brokers.workload.clients import Known
+from jepsen.simulation.brokers.workload.final_drain import Drain
+from jepsen.simulation.brokers.workload.group_members import out_of_step
+from jepsen.simulation.brokers.workload.workload import Workload
 from jepsen.simulation.convergence import describe
-from jepsen.simulation.links import SECOND_NS
+from jepsen.simulation.network.links import SECOND_NS
 from jepsen.simulation.replicas import are_level, compare_files, scrub
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.partitions.broker import Broker

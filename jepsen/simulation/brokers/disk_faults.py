@@ -22,9 +22,9 @@ from jepsen.simulation.brokers.harm import Damage, Harm
 from jepsen.simulation.brokers.machine import DATA_DIR
 from jepsen.simulation.brokers.small_files import flip, lose
 from jepsen.simulation.disk.simulated_faults import PAGE_BYTES
-from jepsen.simulation.file_damage import Wrongness, damage_file, damage_journal
-from jepsen.simulation.links import SECOND_NS
-from jepsen.simulation.machine_faults import FAULT_S, MachineFaults
+from jepsen.simulation.nemesis.file_damage import Wrongness, damage_file, damage_journal
+from jepsen.simulation.nemesis.machine_faults import FAULT_S, MachineFaults
+from jepsen.simulation.network.links import SECOND_NS
 from jepsen.simulation.options import Fault
 from jepsen.simulation.timed_disk import Image, TimedDisk
 from raftlog.partitions.node.remembered_peers import PEERS

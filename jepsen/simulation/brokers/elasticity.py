@@ -1,7 +1,7 @@
 """How elastic the cluster of a run is: who joins it, what its operators order, and who dies meanwhile.
 
 Drawn from the seed by a generator of its own. Half of the runs have nothing of it (`NONE`), the others some kinds of
-orders; what each does is in `operating`.
+orders; what each does is in `workload.operators`.
 """
 
 from dataclasses import dataclass

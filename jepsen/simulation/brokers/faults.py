@@ -8,10 +8,10 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from jepsen.simulation import shapes
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
 from jepsen.simulation.brokers.disk_faults import DiskFaults
-from jepsen.simulation.links import SECOND_NS
+from jepsen.simulation.network import shapes
+from jepsen.simulation.network.links import SECOND_NS
 from jepsen.simulation.options import Fault
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from jepsen.simulation.brokers.machine import DATA_DIR, RPC, RPC_PORT, Machine
 from jepsen.simulation.brokers.site import Site
-from jepsen.simulation.links import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, LinkConditions
-from jepsen.simulation.machine_faults import MachineFaults
+from jepsen.simulation.nemesis.machine_faults import MachineFaults
+from jepsen.simulation.network.links import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, LinkConditions
 from jepsen.simulation.options import Fault, draw_link, generator, shown
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.errors import RaftlogError

@@ -16,11 +16,11 @@ from random import Random
 from typing import Final
 
 from jepsen.simulation.brokers.wires import address_of
-from jepsen.simulation.links import SECOND_NS, LinkConditions
-from jepsen.simulation.loop import VirtualLoop
-from jepsen.simulation.network import SimulatedNetwork
+from jepsen.simulation.network.links import SECOND_NS, LinkConditions
+from jepsen.simulation.network.network import SimulatedNetwork
+from jepsen.simulation.network.streams import Stream as NetworkStream
 from jepsen.simulation.node import Node, Process
-from jepsen.simulation.streams import Stream as NetworkStream
+from jepsen.simulation.virtual_time.loop import VirtualLoop
 from raftlog.membership.wire import DATAGRAM_BYTES_MAX, STREAM_S_MAX, STREAMS_MAX, Address, GossipStream, StreamEnd
 
 GOSSIP_PORT: Final = 7001

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
-from jepsen.simulation.file_damage import Wrongness
+from jepsen.simulation.nemesis.file_damage import Wrongness
 from jepsen.simulation.node import Node
 from raftlog.partitions.controller.machine import GroupName
 from raftlog.raft import Configuration, ReplicaId

@@ -1,6 +1,6 @@
 """What befalls the brokers: a rough start perhaps, then periods with faults and quiet ones, and an end where all heals.
 
-A supervisor starts what is down. What each fault does is in `faults`, what operators order meanwhile in `operating`.
+A supervisor starts what is down. What each fault does is in `faults`, what operators order in `workload.operators`.
 """
 
 from random import Random
@@ -8,9 +8,9 @@ from typing import Final
 
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
 from jepsen.simulation.brokers.faults import Faults
-from jepsen.simulation.brokers.operating import Operator, Taken
 from jepsen.simulation.brokers.striking import MembersAmbush
-from jepsen.simulation.links import MILLISECOND_NS, SECOND_NS
+from jepsen.simulation.brokers.workload.operators import Operator, Taken
+from jepsen.simulation.network.links import MILLISECOND_NS, SECOND_NS
 from jepsen.simulation.options import Fault
 from raftlog.types import NodeId
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from jepsen.simulation.brokers.elasticity import NONE as NO_ELASTICITY
 from jepsen.simulation.brokers.elasticity import Elasticity, draw_elasticity
-from jepsen.simulation.brokers.uses import Uses, draw_once, draw_uses, with_small_tables
-from jepsen.simulation.links import MICROSECOND_NS, MILLISECOND_NS, LinkConditions
+from jepsen.simulation.brokers.workload.uses import Uses, draw_once, draw_uses, with_small_tables
+from jepsen.simulation.network.links import MICROSECOND_NS, MILLISECOND_NS, LinkConditions
 from jepsen.simulation.options import KIB, Fault, draw_link, generator, shown
 from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig

@@ -12,7 +12,7 @@ from collections import deque
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from jepsen.simulation.links import SECOND_NS
+from jepsen.simulation.network.links import SECOND_NS
 from jepsen.simulation.properties import GroupProperties, Replica
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.partitions.controller import ControllerHost

@@ -12,7 +12,7 @@ from jepsen.simulation.brokers.convergence import Convergence
 from jepsen.simulation.brokers.nemesis import Nemesis
 from jepsen.simulation.brokers.options import BrokerOptions, draw, draw_keeping, draw_sharing
 from jepsen.simulation.brokers.site import Site, SiteOptions
-from jepsen.simulation.brokers.workload import Workload
+from jepsen.simulation.brokers.workload.workload import Workload
 from jepsen.simulation.outcome import Failure, Outcome, failure_of, logging_to_timeline, shape_of
 from jepsen.simulation.verdicts import PropertyBroken, insist
 

@@ -5,7 +5,7 @@
     not-decommissioned  one that can be spared is empty and removed within the bound
     leads-in-maintenance, leaders-uneven, replicas-uneven
     no-rest, restless   changes come to an end; and then no assignment, no member and no leader changes any more
-    order-lost          (`operating`)
+    order-lost          (`workload.operators`)
 
 Called by `convergence`, in two parts: before replicas are compared, and afterwards.
 """
@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any, Final
 
 from jepsen.simulation.brokers.cluster import BrokerCluster
-from jepsen.simulation.brokers.operating import Taken
-from jepsen.simulation.links import SECOND_NS
+from jepsen.simulation.brokers.workload.operators import Taken
+from jepsen.simulation.network.links import SECOND_NS
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker

@@ -15,14 +15,14 @@ from jepsen.simulation.brokers.gossip_wire import Ways
 from jepsen.simulation.brokers.machine import Machine
 from jepsen.simulation.brokers.watch import Watch
 from jepsen.simulation.brokers.wires import WiredLoop
-from jepsen.simulation.clock import NodeClock
-from jepsen.simulation.links import SECOND_NS, LinkConditions
-from jepsen.simulation.network import SimulatedNetwork
+from jepsen.simulation.nemesis.sync_delays import UnorderedDelays
+from jepsen.simulation.network.links import SECOND_NS, LinkConditions
+from jepsen.simulation.network.network import SimulatedNetwork
 from jepsen.simulation.options import generator
 from jepsen.simulation.properties import Replica
-from jepsen.simulation.sync_delays import UnorderedDelays
 from jepsen.simulation.timed_disk import TimedDisk
 from jepsen.simulation.trace import Trace
+from jepsen.simulation.virtual_time.clock import NodeClock
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.node import Node, Surroundings
 from raftlog.types import NodeId

@@ -8,7 +8,7 @@ from random import Random
 from typing import Final
 
 from jepsen.simulation.brokers.faults import Faults
-from jepsen.simulation.links import SECOND_NS
+from jepsen.simulation.network.links import SECOND_NS
 from jepsen.simulation.properties import Replica
 from raftlog.raft import Configuration
 

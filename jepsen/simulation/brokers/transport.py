@@ -5,7 +5,7 @@ from random import Random
 from typing import Final, cast
 
 from jepsen.simulation.brokers.wires import ListeningPort
-from jepsen.simulation.network import SimulatedNetwork
+from jepsen.simulation.network.network import SimulatedNetwork
 from jepsen.simulation.node import Process
 from raftlog.cluster_secret import ClusterSecret
 from raftlog.runtime.rpc import PeerIdentity, RpcConfig, TcpTransport, credentials_of

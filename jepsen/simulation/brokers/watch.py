@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 from jepsen.simulation.brokers.orders import Orders
 from jepsen.simulation.cluster import newest_entries
-from jepsen.simulation.loop import VirtualLoop
 from jepsen.simulation.node import Node as Computer
 from jepsen.simulation.properties import GroupProperties, Now, Recovered, Replica
 from jepsen.simulation.verdicts import PropertyBroken
+from jepsen.simulation.virtual_time.loop import VirtualLoop
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import ControllerState
 from raftlog.raft import Configuration, Entry, Ready, ReplicaId, Restart, Role

@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from jepsen.simulation.loop import VirtualLoop
-from jepsen.simulation.network import SimulatedNetwork
+from jepsen.simulation.network.network import SimulatedNetwork
+from jepsen.simulation.network.streams import Stream
 from jepsen.simulation.node import Node, Process
-from jepsen.simulation.streams import Stream
+from jepsen.simulation.virtual_time.loop import VirtualLoop
 from raftlog.types import Buffer
 
 HIGH_BYTES: Final = 64 * 1024

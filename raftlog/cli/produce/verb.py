@@ -21,7 +21,7 @@ from raftlog.cli.produce.source import InputSource
 from raftlog.cli.produce.summary import Summary
 from raftlog.cli.serve import collector
 from raftlog.client import BrokerClient, Producer
-from raftlog.client.producer_settings import BATCH_BYTES_MAX, Acks
+from raftlog.client.producers.producer_settings import BATCH_BYTES_MAX, Acks
 from raftlog.errors import RaftlogError, RequestError
 from raftlog.records import Compression, NewRecord
 from raftlog.records.partitioner import PARTITIONERS

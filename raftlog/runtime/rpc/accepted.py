@@ -22,11 +22,11 @@ from raftlog.runtime.rpc.authentication import (
     encode_proof,
     transcript_of,
 )
-from raftlog.runtime.rpc.codec import TurnDecoder, decode_beat
 from raftlog.runtime.rpc.connection import Connection
 from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_callers
 from raftlog.runtime.rpc.errors import BadFrame, HandshakeRefused
-from raftlog.runtime.rpc.frame import Frame, FrameKind
+from raftlog.runtime.rpc.frames.codec import TurnDecoder, decode_beat
+from raftlog.runtime.rpc.frames.frame import Frame, FrameKind
 from raftlog.runtime.rpc.handshake import (
     Channel,
     HandshakeRefusal,

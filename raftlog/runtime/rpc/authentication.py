@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple
 
 from raftlog.cluster_secret import ClusterSecret
 from raftlog.runtime.rpc.errors import BadFrame
-from raftlog.runtime.rpc.frame import FrameKind, encode_frame
+from raftlog.runtime.rpc.frames.frame import FrameKind, encode_frame
+from raftlog.runtime.rpc.frames.packing import pack_flat, unpack_flat
 from raftlog.runtime.rpc.handshake import HandshakeRefusal, Hello, Reason
-from raftlog.runtime.rpc.packing import pack_flat, unpack_flat
 from raftlog.types import Buffer
 
 _PURPOSE: Final = b"raftlog rpc handshake 2"

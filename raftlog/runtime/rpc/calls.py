@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from raftlog.errors import InvalidArgument, RaftlogError
-from raftlog.runtime.rpc.columns import pack_numbers, unpack_numbers
 from raftlog.runtime.rpc.config import RpcConfig
-from raftlog.runtime.rpc.entries import slices
 from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.runtime.rpc.failures import as_fields, from_fields
-from raftlog.runtime.rpc.frame import HEAD_SIZE, Frame, FrameKind, encode_frame
-from raftlog.runtime.rpc.packing import pack_value, unpack_value
+from raftlog.runtime.rpc.frames.columns import pack_numbers, unpack_numbers
+from raftlog.runtime.rpc.frames.entries import slices
+from raftlog.runtime.rpc.frames.frame import HEAD_SIZE, Frame, FrameKind, encode_frame
+from raftlog.runtime.rpc.frames.packing import pack_value, unpack_value
 from raftlog.types import Buffer
 
 Row = TypeVar("Row", bound=NamedTuple)

@@ -13,7 +13,7 @@ from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.runtime.rpc.authentication import certified_nodes
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.errors import BadFrame
-from raftlog.runtime.rpc.frame import Frame, FrameBound, FrameReader, joined
+from raftlog.runtime.rpc.frames.frame import Frame, FrameBound, FrameReader, joined
 from raftlog.types import Buffer
 
 _KEEPALIVE: Final = (

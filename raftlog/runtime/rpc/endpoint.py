@@ -12,7 +12,7 @@ from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.runtime.rpc.authentication import Credentials
 from raftlog.runtime.rpc.complaints import Complaints
 from raftlog.runtime.rpc.config import RpcConfig
-from raftlog.runtime.rpc.frame import FrameBound, FrameKind
+from raftlog.runtime.rpc.frames.frame import FrameBound, FrameKind
 from raftlog.runtime.rpc.handshake import (
     LIFE_SIZE,
     NONCE_SIZE,

@@ -26,8 +26,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from raftlog.runtime.rpc.errors import BadFrame
-from raftlog.runtime.rpc.frame import FrameKind, encode_frame
-from raftlog.runtime.rpc.packing import pack_flat, unpack_flat
+from raftlog.runtime.rpc.frames.frame import FrameKind, encode_frame
+from raftlog.runtime.rpc.frames.packing import pack_flat, unpack_flat
 from raftlog.types import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, Buffer, NodeId
 
 PROTOCOL_VERSION: Final = 3

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Sequence
 
 from raftlog.raft.messages import Heartbeat, HeartbeatResponse
-from raftlog.runtime.rpc.codec import encode_beat, encode_turn, size_of
 from raftlog.runtime.rpc.config import RpcConfig
-from raftlog.runtime.rpc.frame import FrameKind, kind_of
+from raftlog.runtime.rpc.frames.codec import encode_beat, encode_turn, size_of
+from raftlog.runtime.rpc.frames.frame import FrameKind, kind_of
 from raftlog.runtime.rpc.traffic import Flow
 from raftlog.runtime.transport import Envelope, ProcessBeat
 from raftlog.types import Buffer

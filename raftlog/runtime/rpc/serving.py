@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from raftlog.errors import InvalidArgument, OutcomeUnknown, Overloaded, RaftlogError
-from raftlog.runtime.rpc.bulk_codec import answer_of, request_of
 from raftlog.runtime.rpc.calls import Answer, Call, decode_call, encode_answer, encode_failure
 from raftlog.runtime.rpc.endpoint import Endpoint
-from raftlog.runtime.rpc.frame import Frame
+from raftlog.runtime.rpc.frames.bulk_codec import answer_of, request_of
+from raftlog.runtime.rpc.frames.frame import Frame
 from raftlog.types import Buffer, NodeId
 
 

@@ -23,13 +23,13 @@ from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.runtime.rpc.addresses import check_reachable, resolve
 from raftlog.runtime.rpc.authentication import Credentials
-from raftlog.runtime.rpc.bulk_codec import call_of, found_of
 from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.connecting import Address, connect, new_outgoing
 from raftlog.runtime.rpc.connection import Connection
 from raftlog.runtime.rpc.endpoint import Endpoint
 from raftlog.runtime.rpc.errors import HandshakeRefused, NotConnected
+from raftlog.runtime.rpc.frames.bulk_codec import call_of, found_of
 from raftlog.runtime.rpc.handshake import Channel, HandshakeRefusal, PeerIdentity
 from raftlog.runtime.rpc.listener import Listener, check_stalls
 from raftlog.runtime.rpc.memory import PeerMemory

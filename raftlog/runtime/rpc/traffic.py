@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from raftlog.raft.messages import Heartbeat
-from raftlog.runtime.rpc.codec import MESSAGE_TYPES
-from raftlog.runtime.rpc.frame import FrameKind
+from raftlog.runtime.rpc.frames.codec import MESSAGE_TYPES
+from raftlog.runtime.rpc.frames.frame import FrameKind
 from raftlog.runtime.transport import Envelope
 
 NOTICE: Final = "commit_notice"

@@ -8,8 +8,8 @@ from jepsen.simulation.brokers.convergence import Convergence
 from jepsen.simulation.brokers.elasticity import NONE
 from jepsen.simulation.brokers.nemesis import Nemesis
 from jepsen.simulation.brokers.options import BrokerOptions, draw
-from jepsen.simulation.brokers.workload import Workload
-from jepsen.simulation.links import MILLISECOND_NS, LinkConditions
+from jepsen.simulation.brokers.workload.workload import Workload
+from jepsen.simulation.network.links import MILLISECOND_NS, LinkConditions
 from jepsen.simulation.options import Fault
 from raftlog.types import NodeId
 

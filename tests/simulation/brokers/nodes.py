@@ -6,8 +6,8 @@ from typing import Any
 
 from jepsen.simulation.brokers.machine import DATA_DIR, RPC, RPC_PORT, Machine
 from jepsen.simulation.brokers.wires import WiredLoop
-from jepsen.simulation.links import LinkConditions
-from jepsen.simulation.network import SimulatedNetwork
+from jepsen.simulation.network.links import LinkConditions
+from jepsen.simulation.network.network import SimulatedNetwork
 from jepsen.simulation.options import generator
 from jepsen.simulation.timed_disk import TimedDisk
 from raftlog.partitions.node import Node, NodeSettings, Surroundings

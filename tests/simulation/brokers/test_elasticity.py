@@ -8,9 +8,9 @@ import pytest
 
 from jepsen.simulation.brokers.cluster import Machine
 from jepsen.simulation.brokers.elasticity import NONE, Elasticity, Order
-from jepsen.simulation.brokers.operating import Taken
 from jepsen.simulation.brokers.options import GossipOptions
 from jepsen.simulation.brokers.settling import Settling
+from jepsen.simulation.brokers.workload.operators import Taken
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.controller.machine import GroupName

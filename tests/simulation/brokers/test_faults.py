@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jepsen.simulation.brokers.draining import Drain
+from jepsen.simulation.brokers.workload.final_drain import Drain
 from jepsen.simulation.options import Fault
 from tests.simulation.brokers.at_work import World
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from jepsen.simulation.brokers.options import BrokerOptions, draw, draw_keeping
-from jepsen.simulation.brokers.values import Values
+from jepsen.simulation.brokers.workload.values import Values
 from raftlog.types import TopicPartition
 
 

@@ -5,8 +5,8 @@ from uuid import UUID
 import pytest
 
 from jepsen.simulation.brokers.watch import Watch
-from jepsen.simulation.loop import VirtualLoop
 from jepsen.simulation.verdicts import PropertyBroken
+from jepsen.simulation.virtual_time.loop import VirtualLoop
 from raftlog.partitions.controller.machine import DeleteTopic
 from raftlog.types import Offset
 from tests.controller.machine.fleet import cluster, create, topic_id

@@ -1,0 +1,1 @@
+"""Clients of simulated brokers, by kind, and the values that they write."""

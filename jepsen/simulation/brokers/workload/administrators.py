@@ -1,0 +1,143 @@
+"""Administrators: each has one topic name, and creates and deletes the topic through any broker, again and again.
+
+What was answered must hold. After a creation of unknown outcome nobody can say any more whether there is a topic of
+this name, or when one will appear, so the administrator goes on with another name.
+
+    ABSENT  --create ok-->  PRESENT  --delete ok-->  ABSENT          PRESENT  --delete unknown-->  LEAVING
+"""
+
+from enum import Enum
+from random import Random
+from typing import Final
+from uuid import UUID
+
+from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.workload.clients import RETRY_NS, Attempt, Client
+from jepsen.simulation.network.links import SECOND_NS
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.errors import RaftlogError, TopicExists, UnknownTopic
+from raftlog.partitions.broker import Broker
+
+
+class Topic(Enum):
+    """What is known of the name. Of `UNSURE` nothing is, and it stays so."""
+
+    ABSENT = "absent"
+    PRESENT = "present"
+    LEAVING = "leaving"
+    """A deletion may have happened, or happen yet."""
+    UNSURE = "unsure"
+
+
+_ABSENT_NS: Final = SECOND_NS // 2
+
+
+class Administrator(Client):
+    """`place` is where its name stands among those that the other clients use."""
+
+    def __init__(self, cluster: BrokerCluster, random: Random, place: int) -> None:
+        super().__init__(cluster, random)
+        self.place = place
+        self.name = f"topic-{place}"
+        self.topic = Topic.ABSENT
+        self.topic_id: UUID | None = None
+        self.unsure: list[str] = []
+        """Names that were left behind."""
+        self.created = self.deleted = 0
+        self._names = 0
+        self._due_ns = 0
+
+    def step(self) -> None:
+        if self.topic is Topic.ABSENT:
+            self.ask(self._create)
+        elif self.topic is Topic.UNSURE:
+            self._take_another_name()
+            self.ask(self._create)
+        elif self.topic is Topic.PRESENT and self.loop.now_ns < self._due_ns:
+            self.after(min(SECOND_NS, self._due_ns - self.loop.now_ns))
+        else:
+            self.ask(self._delete)
+
+    def _take_another_name(self) -> None:
+        self.unsure.append(self.name)
+        self._names += 1
+        self.name = f"topic-{self.place}-{self._names}"
+        self.cluster.names[self.place] = self.name
+        self.topic = Topic.ABSENT
+
+    def gave_up(self, attempt: Attempt) -> None:
+        """Whatever was asked may happen."""
+        self.topic = Topic.UNSURE if self.topic is Topic.ABSENT else Topic.LEAVING
+
+    # creating
+
+    async def _create(self, attempt: Attempt, broker: Broker) -> None:
+        options = self.cluster.options
+        config = {"segment.bytes": str(options.segment_bytes)}
+        if self.random.random() < options.uses.compacted:
+            config |= {
+                "cleanup.policy": "compact",
+                "min.cleanable.dirty.ratio": "0.01",
+                "min.compaction.lag.ms": str(options.uses.compaction_lag_ms),
+                "delete.retention.ms": str(options.uses.delete_retention_ms),
+            }
+        elif options.retention_bytes is not None:
+            config["retention.bytes"] = str(options.retention_bytes)
+        factor = self.random.choice(options.factors)
+        count = self.random.randint(1, options.partitions_max)
+        try:
+            described = await broker.create_topic(self.name, count, factor, config, deadline=attempt.deadline())
+        except RaftlogError as error:
+            if self.hears(attempt):
+                self._not_created(attempt, error)
+            return
+        if self.hears(attempt):
+            self.topic, self.topic_id = Topic.PRESENT, UUID(described.topic_id)
+            self.created += 1
+            self._due_ns = self.loop.now_ns + int(self.random.expovariate(1 / options.topic_life_s) * SECOND_NS)
+            self._say(attempt, f"created {self.name} ({self.topic_id.hex[:8]})")
+            self.done(attempt, RETRY_NS)
+
+    def _not_created(self, attempt: Attempt, error: RaftlogError) -> None:
+        if isinstance(error, TopicExists):
+            raise PropertyBroken("deleted-topic-exists", self._evidence(attempt, error))
+        if error.outcome == "unknown":
+            self.topic = Topic.UNSURE
+        self._say(attempt, f"did not create {self.name}: {type(error).__name__} {error}")
+        self.done(attempt, RETRY_NS)
+
+    # deleting
+
+    async def _delete(self, attempt: Attempt, broker: Broker) -> None:
+        try:
+            await broker.delete_topic(self.name, deadline=attempt.deadline())
+        except RaftlogError as error:
+            if self.hears(attempt):
+                self._not_deleted(attempt, error)
+            return
+        if self.hears(attempt):
+            self._gone(attempt, "deleted")
+
+    def _not_deleted(self, attempt: Attempt, error: RaftlogError) -> None:
+        if isinstance(error, UnknownTopic):
+            if self.topic is Topic.PRESENT:
+                raise PropertyBroken("created-topic-unknown", self._evidence(attempt, error))
+            self._gone(attempt, "deleted before")
+            return
+        if error.outcome == "unknown":
+            self.topic = Topic.LEAVING
+        self._say(attempt, f"did not delete {self.name}: {type(error).__name__} {error}")
+        self.done(attempt, RETRY_NS)
+
+    def _gone(self, attempt: Attempt, how: str) -> None:
+        self._say(attempt, f"{how} {self.name} ({self.topic_id.hex[:8] if self.topic_id else '?'})")
+        self.topic, self.topic_id = Topic.ABSENT, None
+        self.deleted += 1
+        self.done(attempt, int(self.random.uniform(0, 2) * _ABSENT_NS))
+
+    def _say(self, attempt: Attempt, text: str) -> None:
+        self.loop.note("admin", f"at {attempt.machine.name}: {text}")
+
+    def _evidence(self, attempt: Attempt, error: RaftlogError) -> dict[str, object]:
+        known = {"topic": self.name, "id": self.topic_id, "known": self.topic.value}
+        return {**known, "broker": attempt.machine.name, "error": error}

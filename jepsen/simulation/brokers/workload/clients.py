@@ -1,0 +1,174 @@
+"""What all clients of the simulated brokers have in common: they ask any broker, for a limited time, and record.
+
+A client lives outside of the machines; its call runs as code of the broker that it asks, as if it had come by HTTP. A
+client gives up a little after the deadline that it named, whatever the broker does then; such an outcome is unknown.
+Topics are told apart by their uuid as the asked broker knows it: `orders#1a2b3c4d`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from functools import partial
+from random import Random
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from jepsen.checkers import Op
+from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
+from jepsen.simulation.network.links import MILLISECOND_NS
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.errors import RaftlogError
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.controller.machine import GroupName
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.types import TopicPartition
+
+PATIENCE_MS: Final = (300, 800, 3_000)
+"""How long a broker may take, drawn for each request."""
+SLACK_MS: Final = 1_000
+"""So much later a client gives up."""
+ANSWER_MS: Final = 4_000
+"""A broker that works answers within the deadline, as long as its clock takes for it, and so much more: it looks for a
+leader for a while also when less time is given, and waits for an answer that is on its way."""
+DEADLINE_STRETCH: Final = 1.5
+"""Clocks are slower than this at no time."""
+RETRY_NS: Final = 80 * MILLISECOND_NS
+
+
+class Known(NamedTuple):
+    """A topic as a broker knows it."""
+
+    name: str
+    topic_id: UUID
+    partitions: int
+    is_compacted: bool = False
+
+    def key(self, number: int) -> GroupKey:
+        return GroupName(self.topic_id, number).group_id.bytes
+
+    def partition(self, number: int) -> TopicPartition:
+        """What it is called in the history: another topic of the same name is another one."""
+        return TopicPartition(f"{self.name}#{self.topic_id.hex[:8]}", number)
+
+
+class Attempt:
+    """A request under way. `op` once it is in the history; `is_over` once nobody waits for it any more; `is_answered`
+    once the broker has said something."""
+
+    __slots__ = ("deadline_ms", "is_answered", "is_over", "machine", "op", "pauses", "process")
+
+    def __init__(self, machine: Machine, deadline_ms: int) -> None:
+        self.machine, self.deadline_ms = machine, deadline_ms
+        self.op: Op | None = None
+        self.is_over = self.is_answered = False
+        self.process = machine.node.process
+        self.pauses = self.process.pauses if self.process is not None and machine.is_running else None
+
+    def is_held_up(self) -> bool:
+        """Whether the broker died, or stood still for a while, since it was asked."""
+        process = self.machine.node.process
+        return process is None or process is not self.process or process.pauses != self.pauses
+
+    def deadline(self) -> Deadline:
+        """On the clock of the broker that serves it."""
+        return deadline_in(self.deadline_ms)
+
+
+Work = Callable[[Attempt, Broker], Coroutine[Any, Any, None]]
+
+
+class Client(ABC):
+    """One request at a time."""
+
+    def __init__(self, cluster: BrokerCluster, random: Random) -> None:
+        self.cluster, self.random = cluster, random
+        self.loop, self.recorder, self.watch = cluster.loop, cluster.recorder, cluster.watch
+        self.process = cluster.new_process()
+        self.is_stopped = False
+        self.patience_ms: tuple[int, ...] = PATIENCE_MS
+        self._machine: Machine | None = None
+
+    @abstractmethod
+    def step(self) -> None:
+        """One request, by `ask`."""
+
+    def after(self, delay_ns: int) -> None:
+        """Go on a little later."""
+        self.loop.call_at_ns(self.loop.now_ns + delay_ns, self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.is_stopped:
+            self.step()
+
+    # asking
+
+    def some_machine(self) -> Machine:
+        """The same one for a while, and then any other."""
+        if self._machine is None or self.random.random() < 0.3:
+            self._machine = self.random.choice(list(self.cluster.machines.values()))
+        return self._machine
+
+    def ask(self, work: Work) -> None:
+        """Let any broker do it."""
+        attempt = Attempt(self.some_machine(), self.random.choice(self.patience_ms))
+        due_ns = self.loop.now_ns + (attempt.deadline_ms + SLACK_MS) * MILLISECOND_NS
+        if attempt.machine.spawn(partial(self._work, attempt, work), type(self).__name__):
+            self.loop.call_at_ns(due_ns, self._give_up, attempt)
+            bound_ms = int(attempt.deadline_ms * DEADLINE_STRETCH) + ANSWER_MS
+            self.loop.call_at_ns(self.loop.now_ns + bound_ms * MILLISECOND_NS, self._check_answered, attempt, work)
+        else:
+            self._machine = None
+            self.after(RETRY_NS)
+
+    async def _work(self, attempt: Attempt, work: Work, broker: Broker) -> None:
+        """Code of the broker's process, which may have been held up until now."""
+        if not attempt.is_over:
+            await work(attempt, broker)
+        attempt.is_answered = True
+
+    def _check_answered(self, attempt: Attempt, work: Work) -> None:
+        """Whatever is wrong around it, a broker that works says so."""
+        if not attempt.is_answered and not attempt.is_held_up():
+            what = getattr(work, "__name__", type(self).__name__).strip("_")
+            numbers = {"broker": attempt.machine.name, "request": what, "deadline_ms": attempt.deadline_ms}
+            raise PropertyBroken("no-answer", numbers)
+
+    def _give_up(self, attempt: Attempt) -> None:
+        if not attempt.is_over:
+            attempt.is_over = True
+            self._machine = None
+            if attempt.op is not None:
+                self.recorder.info(attempt.op, "no answer")
+            self.gave_up(attempt)
+            self.after(RETRY_NS)
+
+    def gave_up(self, attempt: Attempt) -> None:  # noqa: B027  # for those who mind; nobody has to
+        """A request found no answer in time."""
+
+    # the end of a request
+
+    def hears(self, attempt: Attempt) -> bool:
+        """Whether the answer reaches the client; it may have given up, and some answers get lost."""
+        return not attempt.is_over and self.random.random() >= self.cluster.options.answer_loss
+
+    def done(self, attempt: Attempt, pause_ns: int) -> None:
+        """It is over and recorded; the next one follows."""
+        attempt.is_over = True
+        self.after(pause_ns)
+
+    def failed(self, attempt: Attempt, error: RaftlogError) -> None:
+        """It ended with an error."""
+        if attempt.op is not None:
+            ended = self.recorder.fail if error.outcome == "failed" else self.recorder.info
+            ended(attempt.op, type(error).__name__)
+        self.done(attempt, RETRY_NS)
+
+
+def known_topic(broker: Broker, name: str) -> Known | None:
+    """The topic as this broker knows it now."""
+    state = broker.metadata.state
+    if not state.has_topic(name):
+        return None
+    topic = state.topic(name)
+    is_compacted = "compact" in dict(topic.configs).get("cleanup.policy", "")
+    return Known(name, topic.topic_id, topic.partition_count, is_compacted)

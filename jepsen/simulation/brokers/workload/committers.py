@@ -1,0 +1,163 @@
+"""Committers: they commit offsets of groups through any broker, read them, and list the groups.
+
+Commits carry no generation, so a group's offset in a partition never goes back, and what was acknowledged shows in
+every read that begins later. A topic that was created again under the same name begins without committed offsets.
+
+A broker takes a topic's name for the topic that it knows when it appends. Where another one of the same name may have
+come while a commit was under way, the commit counts as one in the newer topic too (`_Doubt`).
+"""
+
+from random import Random
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from jepsen.checkers import GroupOffsets
+from jepsen.checkers.history import COMMIT, COMMITTED
+from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.workload.clients import RETRY_NS, Attempt, Client, Known, known_topic
+from jepsen.simulation.network.links import MILLISECOND_NS
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.errors import RaftlogError
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.groups.results import Committed, OffsetCommit
+from raftlog.types import Offset, TopicPartition
+
+GROUPS: Final = ("group-a", "group-b", "group-c")
+GROUPS_WITH_MEMBERS: Final = ("members-a", "members-b")
+"""Of the second one the coordinator assigns."""
+PAUSE_NS: Final = 400 * MILLISECOND_NS
+
+
+class _Doubt(NamedTuple):
+    """A commit of which it is not sure to which topic of this name it went."""
+
+    group: str
+    name: str
+    number: int
+    offset: Offset
+
+
+class Commits:
+    """What all committers of a run know together."""
+
+    def __init__(self, cluster: BrokerCluster) -> None:
+        self._cluster = cluster
+        self.acknowledged: dict[tuple[str, UUID], None] = {}
+        """Groups with an acknowledged commit in a topic."""
+        self._doubts: dict[_Doubt, UUID] = {}
+
+    def begins(self, group: str, topic: Known, offsets: dict[int, Offset]) -> None:
+        for number, offset in offsets.items():
+            self._doubts[_Doubt(group, topic.name, number, offset)] = topic.topic_id
+
+    def is_sure(self, group: str, topic: Known, offsets: dict[int, Offset]) -> None:
+        """The broker that was asked knew the same topic from the beginning to the end."""
+        for number, offset in offsets.items():
+            self._doubts.pop(_Doubt(group, topic.name, number, offset), None)
+
+    def groups_to_list(self) -> list[tuple[str, UUID]]:
+        """Those that have committed something by now."""
+        return list(self.acknowledged)
+
+    def record_read(self, group: str, broker: Broker, found: Committed) -> GroupOffsets:
+        """What was read of the topics in use that are not deleted, in the words of the history."""
+        offsets: list[tuple[TopicPartition, Offset | None]] = []
+        for name in self._cluster.names:
+            topic = known_topic(broker, name)
+            if topic is None or self._cluster.watch.was_deleted(topic.topic_id):
+                continue  # a restatement drops what was committed in a topic that is deleted
+            for number in range(topic.partitions):
+                committed = found.get(TopicPartition(name, number))
+                offset = None if committed is None else committed.offset
+                offsets.append((topic.partition(number), offset))
+                if offset is not None:
+                    self._settle_doubt(_Doubt(group, name, number, offset), topic)
+        return GroupOffsets(group, tuple(offsets))
+
+    def _settle_doubt(self, doubt: _Doubt, topic: Known) -> None:
+        """A commit that was under way while the topic of this name changed went to this one."""
+        if self._doubts.get(doubt, topic.topic_id) != topic.topic_id:
+            recorder = self._cluster.recorder
+            payload = GroupOffsets(doubt.group, ((topic.partition(doubt.number), doubt.offset),))
+            recorder.info(recorder.invoke(self._cluster.new_process(), COMMIT, payload), "under another topic's name")
+
+
+class Committer(Client):
+    """One request at a time, about any group."""
+
+    def __init__(self, cluster: BrokerCluster, random: Random, commits: Commits) -> None:
+        super().__init__(cluster, random)
+        self._commits = commits
+        self._name = ""
+        self._group = ""
+
+    def step(self) -> None:
+        self._name = self.random.choice(self.cluster.names)
+        self._group = self.random.choice(GROUPS)
+        if self.cluster.options.uses.members and self.random.random() < 0.3:
+            self._group = self.random.choice(GROUPS_WITH_MEMBERS)
+            self.ask(self._read)
+            return
+        self.ask(self.random.choices((self._commit, self._read, self._list), (5, 4, 1))[0])
+
+    async def _commit(self, attempt: Attempt, broker: Broker) -> None:
+        topic, group = known_topic(broker, self._name), self._group
+        if topic is None:
+            self.done(attempt, RETRY_NS)
+            return
+        numbers = sorted(self.random.sample(range(topic.partitions), self.random.randint(1, topic.partitions)))
+        offsets = {number: self._offset() for number in numbers}
+        payload = GroupOffsets(group, tuple((topic.partition(number), offset) for number, offset in offsets.items()))
+        attempt.op = self.recorder.invoke(self.process, COMMIT, payload)
+        self._commits.begins(group, topic, offsets)
+        wanted = {TopicPartition(topic.name, number): OffsetCommit(offset) for number, offset in offsets.items()}
+        error: RaftlogError | None = None
+        try:
+            await broker.groups.commit(group, wanted, deadline=attempt.deadline())
+        except RaftlogError as refused:
+            error = refused
+        if known_topic(broker, topic.name) == topic:
+            self._commits.is_sure(group, topic, offsets)
+        if self.hears(attempt):
+            self._committed(attempt, group, topic, error)
+
+    def _committed(self, attempt: Attempt, group: str, topic: Known, error: RaftlogError | None) -> None:
+        if error is not None:
+            self.failed(attempt, error)
+            return
+        if attempt.op is not None:
+            self.recorder.ok(attempt.op)
+            self._commits.acknowledged[group, topic.topic_id] = None
+        self.done(attempt, PAUSE_NS)
+
+    def _offset(self) -> Offset:
+        """Mostly higher than those before."""
+        return Offset(max(0, self.loop.now_ns // MILLISECOND_NS - self.random.choice((0, 0, 0, 3_000))))
+
+    async def _read(self, attempt: Attempt, broker: Broker) -> None:
+        group = self._group
+        attempt.op = self.recorder.invoke(self.process, COMMITTED, GroupOffsets(group))
+        try:
+            found = await broker.groups.committed(group, deadline=attempt.deadline())
+        except RaftlogError as error:
+            if self.hears(attempt):
+                self.failed(attempt, error)
+            return
+        read = self._commits.record_read(group, broker, found)
+        if self.hears(attempt):
+            self.recorder.ok(attempt.op, read)
+            self.done(attempt, PAUSE_NS)
+
+    async def _list(self, attempt: Attempt, broker: Broker) -> None:
+        expected = self._commits.groups_to_list()
+        try:
+            found = await broker.groups.names(deadline=attempt.deadline())
+        except RaftlogError as error:
+            if self.hears(attempt):
+                self.failed(attempt, error)
+            return
+        for group, topic_id in expected:
+            if group not in found and not self.watch.was_deleted(topic_id):
+                raise PropertyBroken("group-gone", {"group": group, "found": found, "broker": attempt.machine.name})
+        if self.hears(attempt):
+            self.done(attempt, PAUSE_NS)

@@ -1,0 +1,88 @@
+"""The final drain: every partition is read from its log start to its end, and what every group has committed.
+
+Through a broker that is drawn for each. Nothing is broken any more, so every answer must come, and all that was
+acknowledged must be in it.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from jepsen.checkers import Assign, GroupOffsets, ListOffsets, OffsetRange, Poll
+from jepsen.checkers.history import ASSIGN, COMMITTED, LIST, POLL
+from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.workload.clients import Known
+from jepsen.simulation.brokers.workload.committers import GROUPS, GROUPS_WITH_MEMBERS, Commits
+from jepsen.simulation.brokers.workload.readers import decode
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.errors import RaftlogError
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import deadline_in
+from raftlog.runtime.journal.operations import GroupKey
+
+DRAIN_BYTES: Final = 1 << 16
+PATIENCE_MS: Final = 5_000
+WITHIN_S: Final = 60.0
+
+
+class Drain:
+    """`partitions` are named by topic and number."""
+
+    def __init__(
+        self, cluster: BrokerCluster, partitions: Mapping[GroupKey, tuple[str, int]], commits: Commits
+    ) -> None:
+        self.cluster, self.partitions, self.commits = cluster, partitions, commits
+        self._left: dict[str, None] = {}
+        """What is still to be read."""
+
+    def read_all(self) -> None:
+        """Raises `PropertyBroken`."""
+        random = self.cluster.random("drain")
+        for name, number in self.partitions.values():
+            self._begin(random, f"{name}/{number}", partial(self._follow, name, number))
+        for group in (*GROUPS, *GROUPS_WITH_MEMBERS):
+            self._begin(random, group, partial(self._read_commits, group))
+        if not self.cluster.loop.run_until(lambda: not self._left, within_s=WITHIN_S):
+            raise PropertyBroken("unreadable", {"not_read": ", ".join(self._left), "within_s": WITHIN_S})
+
+    def _begin(self, random: Random, what: str, work: Callable[[Broker], Coroutine[Any, Any, None]]) -> None:
+        self._left[what] = None
+        machine = random.choice(self.cluster.members())
+        machine.spawn(partial(self._read, what, work), "drain")
+
+    async def _read(self, what: str, work: Callable[[Broker], Coroutine[Any, Any, None]], broker: Broker) -> None:
+        """Code of the broker's process."""
+        try:
+            await work(broker)
+        except RaftlogError as error:
+            numbers = {"what": what, "node": broker.node_id, "error": repr(error)}
+            raise PropertyBroken("unreadable", numbers) from error
+        del self._left[what]
+
+    async def _read_commits(self, group: str, broker: Broker) -> None:
+        recorder = self.cluster.recorder
+        asked = recorder.invoke(self.cluster.new_process(), COMMITTED, GroupOffsets(group))
+        found = await broker.groups.committed(group, deadline=deadline_in(PATIENCE_MS))
+        recorder.ok(asked, self.commits.record_read(group, broker, found))
+
+    async def _follow(self, name: str, number: int, broker: Broker) -> None:
+        recorder, process = self.cluster.recorder, self.cluster.new_process()
+        topic = broker.metadata.state.topic(name)
+        partition = Known(name, topic.topic_id, topic.partition_count).partition(number)
+        asked = recorder.invoke(process, LIST, ListOffsets(linearizable=True))
+        beginning, end = await broker.offsets(name, number, linearizable=True, deadline=deadline_in(PATIENCE_MS))
+        recorder.ok(asked, ListOffsets((OffsetRange(partition, beginning, end),), linearizable=True))
+        recorder.ok(recorder.invoke(process, ASSIGN, Assign(((partition, beginning),))))
+        offset = beginning
+        while offset < end:
+            op = recorder.invoke(process, POLL, Poll())
+            found = await broker.fetch(
+                name, number, offset, max_bytes=DRAIN_BYTES, min_bytes=1, deadline=deadline_in(PATIENCE_MS)
+            )
+            fetched, after = decode(partition, found.batches, offset)
+            recorder.ok(op, Poll((fetched,) if fetched.offsets else ()))
+            if after <= offset:
+                numbers = {"partition": f"{name}/{number}", "offset": offset, "end": end, "node": broker.node_id}
+                raise PropertyBroken("unreadable", numbers)
+            offset = after

@@ -1,0 +1,279 @@
+"""Members of groups: they join, are assigned partitions, commit, stand still for longer than their session and then
+commit all the same, leave, and take their places again.
+
+Each does what a client of the classic protocol does, one request at a time through any broker. Of every generation the
+history has who owned what, and every commit says who made it in which generation. Half of the groups assign by the
+first of their members that may lead, the others by their coordinator.
+
+    OUT --join--> JOINED --sync--> IN --heartbeat, commit--> IN         any --refused--> OUT, with or without its id
+
+`stuck-group`: at the end, members that nobody disturbs are all in one generation within a bound (`convergence`).
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from random import Random
+from typing import Final
+
+from jepsen.checkers import GroupOffsets, Membership, Op
+from jepsen.checkers.history import COMMIT, JOIN
+from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.workload.clients import PATIENCE_MS, RETRY_NS, Attempt, Client, known_topic
+from jepsen.simulation.brokers.workload.committers import GROUPS_WITH_MEMBERS as GROUPS
+from jepsen.simulation.brokers.workload.committers import Commits
+from jepsen.simulation.network.links import MILLISECOND_NS
+from raftlog.assignors import (
+    ASSIGNORS,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from raftlog.errors import FencedInstance, RaftlogError, RebalanceInProgress, StaleGeneration, UnknownMember
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.groups.records import Protocol
+from raftlog.partitions.groups.results import (
+    GroupHeartbeat,
+    Join,
+    Joined,
+    Leave,
+    MemberIdentity,
+    MemberToLeave,
+    OffsetCommit,
+    Sync,
+    Synced,
+)
+from raftlog.types import Offset, TopicPartition
+
+REBALANCE_TIMEOUT_MS: Final = 3_000
+PAUSE_NS: Final = 60 * MILLISECOND_NS
+HEARTBEAT_MS: Final = 200
+
+
+class Stands(Enum):
+    """Of a member, as it knows itself."""
+
+    OUT = "out"
+    JOINED = "joined"
+    IN = "in"
+
+
+class Member(Client):
+    """`place` is its place among all members; an even one is in the first group."""
+
+    def __init__(self, cluster: BrokerCluster, random: Random, place: int, commits: Commits) -> None:
+        super().__init__(cluster, random)
+        uses = cluster.options.uses
+        self.group = GROUPS[place % len(GROUPS)]
+        self.instance = f"static-{place}" if random.random() < uses.static_members else None
+        self.stands = Stands.OUT
+        self.member_id = ""
+        self.generation = -1
+        self.owned: tuple[TopicPartition, ...] = ()
+        self.is_calm = False
+        """Told to keep still (`calm`): it stalls and leaves no more."""
+        self._assignor = random.choice(sorted(ASSIGNORS))
+        self._can_lead = self.group == GROUPS[0]
+        self._commits = commits
+        self._joined: Joined | None = None
+        self._join: Op | None = None
+
+    def calm(self) -> None:
+        """From now on nothing keeps it from staying in its group."""
+        self.is_calm, self.patience_ms = True, PATIENCE_MS[-1:]
+
+    def hears(self, attempt: Attempt) -> bool:
+        return not attempt.is_over if self.is_calm else super().hears(attempt)
+
+    def step(self) -> None:
+        uses = self.cluster.options.uses
+        draw = self.random.random()
+        if not self.is_calm and draw < uses.stalls:
+            # What it knows may be old when it goes on.
+            self.after(int(uses.session_timeout_ms * self.random.choice((0.6, 1.5, 1.5, 3)) * MILLISECOND_NS))
+            return
+        if self.stands is Stands.OUT:
+            self.ask(self._ask_to_join)
+        elif self.stands is Stands.JOINED:
+            self.ask(self._sync)
+        elif not self.is_calm and draw > 1 - 0.02 - uses.storms:
+            self.ask(self._leave)
+        elif not self.is_calm and draw > 1 - 0.04 - uses.storms:
+            self._dies()
+            self.after(RETRY_NS)
+        else:
+            self.ask(self.random.choice((self._heartbeat, self._commit)))
+
+    # joining
+
+    def _begin_join(self) -> Op:
+        """One entry of the history for the way in, whatever number of requests that takes."""
+        if self._join is None:
+            self._join = self.recorder.invoke(self.process, JOIN, Membership(self.group, self.member_id))
+        return self._join
+
+    async def _ask_to_join(self, attempt: Attempt, broker: Broker) -> None:
+        self._begin_join()
+        uses = self.cluster.options.uses
+        topics = tuple(name for name in self.cluster.names if known_topic(broker, name) is not None)
+        metadata = encode_subscription(Subscription(topics, owned=self.owned, generation=self.generation))
+        join = Join(
+            self.group,
+            self.member_id,
+            (Protocol(self._assignor, metadata), Protocol("range", metadata))[: 1 + (self._assignor != "range")],
+            instance_id=self.instance,
+            session_timeout_ms=uses.session_timeout_ms,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            can_lead=self._can_lead,
+        )
+        try:
+            joined = await broker.groups.join(join, deadline=attempt.deadline())
+        except RaftlogError as error:
+            if self.hears(attempt):
+                self._refused(error)
+                self.done(attempt, RETRY_NS)
+            return
+        if self.hears(attempt):
+            assert isinstance(joined, Joined), "no member asked for an id alone"
+            self._joined, self.member_id, self.generation = joined, joined.member_id, joined.generation
+            self.stands = Stands.JOINED
+            self.done(attempt, 0)
+
+    async def _sync(self, attempt: Attempt, broker: Broker) -> None:
+        joined = self._joined
+        assert joined is not None, "it has joined"
+        sync = Sync(
+            self.group, self.member_id, self.generation, self.instance, assignments=_assignments(joined, broker)
+        )
+        try:
+            synced = await broker.groups.sync(sync, deadline=attempt.deadline())
+        except RaftlogError as error:
+            if self.hears(attempt):
+                self._refused(error)
+                self.done(attempt, RETRY_NS)
+            return
+        if self.hears(attempt):
+            self._is_in(synced)
+            self.done(attempt, PAUSE_NS)
+
+    def _is_in(self, synced: Synced) -> None:
+        self.stands = Stands.IN
+        self.owned = tuple(decode_assignment(synced.assignment).partitions)
+        assert self._join is not None, "it has asked"
+        member = Membership(self.group, self.member_id, synced.generation, self.owned, self.instance or "")
+        self.recorder.ok(self._join, member)
+        self._join = None
+
+    def _refused(self, error: RaftlogError) -> None:
+        """Whoever is unknown or fenced begins anew, the others join again."""
+        if isinstance(error, RebalanceInProgress):
+            self.stands = Stands.OUT
+        elif isinstance(error, UnknownMember | FencedInstance):
+            self.stands, self.member_id, self.generation, self.owned = Stands.OUT, "", -1, ()
+        elif isinstance(error, StaleGeneration):
+            self.stands, self.generation, self.owned = Stands.OUT, -1, ()
+
+    def _dies(self) -> None:
+        """Without a word; another life begins, which knows nothing."""
+        self.recorder.crash(self.process)
+        self._join = None
+        self.stands, self.member_id, self.generation, self.owned = Stands.OUT, "", -1, ()
+
+    # inside
+
+    async def _heartbeat(self, attempt: Attempt, broker: Broker) -> None:
+        wait_ms = self.random.choice((0, min(HEARTBEAT_MS, attempt.deadline_ms)))
+        heartbeat = GroupHeartbeat(self.group, self.member_id, self.generation, self.instance, wait_ms)
+        try:
+            await broker.groups.heartbeat(heartbeat, deadline=attempt.deadline())
+        except RaftlogError as error:
+            if self.hears(attempt):
+                self._refused(error)
+                self.done(attempt, RETRY_NS)
+            return
+        if self.hears(attempt):
+            self.done(attempt, PAUSE_NS)
+
+    async def _commit(self, attempt: Attempt, broker: Broker) -> None:
+        name, numbers = self._some_owned()
+        topic = known_topic(broker, name)
+        numbers = [number for number in numbers if topic is not None and number < topic.partitions]
+        if topic is None or not numbers:
+            self.done(attempt, PAUSE_NS)
+            return
+        offsets = {number: self._offset() for number in numbers}
+        rows = tuple((topic.partition(number), offset) for number, offset in offsets.items())
+        op = self.recorder.invoke(self.process, COMMIT, GroupOffsets(self.group, rows, self.member_id, self.generation))
+        attempt.op = op
+        self._commits.begins(self.group, topic, offsets)
+        wanted = {TopicPartition(name, number): OffsetCommit(offset) for number, offset in offsets.items()}
+        member = MemberIdentity(self.member_id, self.generation, self.instance)
+        error: RaftlogError | None = None
+        try:
+            await broker.groups.commit(self.group, wanted, member=member, deadline=attempt.deadline())
+        except RaftlogError as refused:
+            error = refused
+        if known_topic(broker, name) == topic:
+            self._commits.is_sure(self.group, topic, offsets)
+        if not self.hears(attempt):
+            return
+        if error is not None:
+            self._refused(error)
+            self.failed(attempt, error)
+            return
+        self.recorder.ok(op)
+        self._commits.acknowledged[self.group, topic.topic_id] = None
+        self.done(attempt, PAUSE_NS)
+
+    def _some_owned(self) -> tuple[str, list[int]]:
+        """Partitions of one topic."""
+        if not self.owned:
+            return "", []
+        name = self.random.choice(self.owned).topic
+        numbers = [partition.partition for partition in self.owned if partition.topic == name]
+        return name, sorted(self.random.sample(numbers, self.random.randint(1, len(numbers))))
+
+    def _offset(self) -> Offset:
+        """Every one is another, mostly higher than those before."""
+        number = self.loop.now_ns // MILLISECOND_NS - self.random.choice((0, 0, 0, 3_000))
+        return Offset(max(0, number) * 64 + self.process % 64)
+
+    async def _leave(self, attempt: Attempt, broker: Broker) -> None:
+        leave = Leave(self.group, (MemberToLeave(self.member_id, self.instance),))
+        self.stands, self.member_id, self.generation, self.owned = Stands.OUT, "", -1, ()
+        with suppress(RaftlogError):  # then its session ends without it
+            await broker.groups.leave(leave, deadline=attempt.deadline())
+        if self.hears(attempt):
+            self.done(attempt, RETRY_NS)
+
+
+def _assignments(joined: Joined, broker: Broker) -> tuple[tuple[str, bytes], ...]:
+    """What the leader gives everybody; nothing from the others."""
+    if joined.leader != joined.member_id or joined.skip_assignment:
+        return ()
+    subscriptions = {member.member_id: decode_subscription(member.metadata) for member in joined.members}
+    counts: dict[str, int] = {}
+    for subscription in subscriptions.values():
+        for name in subscription.topics:
+            topic = known_topic(broker, name)
+            if topic is not None:
+                counts[name] = topic.partitions
+    assigned: Mapping[str, list[TopicPartition]] = ASSIGNORS[joined.protocol](subscriptions, counts)
+    return tuple((member, encode_assignment(partitions)) for member, partitions in assigned.items())
+
+
+def out_of_step(members: Sequence[Member]) -> list[str]:
+    """Members that are not in the same generation as the others of their group."""
+    found = []
+    for group in GROUPS:
+        mine = [member for member in members if member.group == group]
+        newest = max((member.generation for member in mine), default=-1)
+        found += [
+            f"{member.member_id or member.process} of {group} is {member.stands.value} in generation"
+            f" {member.generation} of {newest}"
+            for member in mine
+            if member.stands is not Stands.IN or member.generation != newest
+        ]
+    return found

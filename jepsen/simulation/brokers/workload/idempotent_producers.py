@@ -1,0 +1,316 @@
+"""Idempotent producers: five requests in flight, each repeated until somebody says what became of it.
+
+A producer has an id and an epoch, writes to one partition for a while, and numbers its values from 0 there. A request
+without an answer, or one that was refused, is sent again with its number through any broker: the record is in the log
+once, and every answer names its offset. After a refusal that must not be (`retry-refused`) the run ends; when nobody
+answers for long, the producer gives up, and begins anew with another epoch or id, as one does that was restarted.
+
+Where partitions know few producers (`producers_max`), idle ones expire: such a producer begins anew under another id,
+and requests that ended long ago are repeated now and then, which must never append what was answered before.
+
+`answers-differ` when two answers to one request name different offsets, whether the client still waits for them or not;
+`producer-id-twice` when two producers are given one id; `given-id-refused` when an id that a broker gave out is said
+never to have been.
+"""
+
+from collections import deque
+from functools import partial
+from random import Random
+from typing import Final
+
+from jepsen.checkers import Op, Send, Sequenced
+from jepsen.checkers.history import SEND
+from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.workload.clients import RETRY_NS, Attempt, Client, Known, known_topic
+from jepsen.simulation.brokers.workload.uses import PRODUCERS_MAX
+from jepsen.simulation.brokers.workload.values import Values
+from jepsen.simulation.network.links import MILLISECOND_NS, SECOND_NS
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.errors import (
+    DuplicateSequence,
+    OutOfOrderSequence,
+    ProducerFenced,
+    RaftlogError,
+    UnknownProducer,
+    UnknownTopic,
+)
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.results import ALL
+from raftlog.records import BatchBuilder
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.types import Offset
+
+IN_FLIGHT: Final = 5
+"""Of one producer in one partition: as many as a broker remembers."""
+PATIENCE_MS: Final = (150, 300, 800)
+"""For one attempt: others wait for the one that has no answer."""
+RESTS: Final = 0.02
+"""Chance, before each request of a lane, that its producer is silent for a while."""
+PAST_MAX: Final = 30
+"""Requests that ended, and may be repeated."""
+PATIENCE_NS: Final = 12 * SECOND_NS
+"""For one request, with all its repetitions."""
+
+
+class Request:
+    """Values under one number. `is_done` once an answer was heard; `first_offset` is that of the first answer that
+    anybody gave."""
+
+    __slots__ = ("batch", "began_ns", "first_offset", "is_done", "op", "place", "send")
+
+    def __init__(self, send: Send, op: Op, batch: bytes, began_ns: int, place: int) -> None:
+        self.send, self.op, self.batch, self.began_ns = send, op, batch, began_ns
+        self.place = place
+        self.first_offset: int | None = None
+        self.is_done = False
+
+    @property
+    def number(self) -> int:
+        assert self.send.sequenced is not None, self.send
+        return self.send.sequenced.sequence
+
+
+class Line:
+    """One epoch of a producer in one partition. `is_over` once it was given up."""
+
+    def __init__(self, producer: int, epoch: int, topic: Known, number: int) -> None:
+        self.producer, self.epoch, self.topic, self.number = producer, epoch, topic, number
+        self.next_sequence = self.next_place = 0
+        self.open: list[Request] = []
+        self.is_over = False
+
+    def __str__(self) -> str:
+        return f"{self.topic.partition(self.number)} by producer {self.producer}/{self.epoch}"
+
+    def may_go_on(self) -> bool:
+        """A broker remembers so many requests: nobody gets farther ahead of the oldest one without an answer."""
+        return all(self.next_place - each.place < IN_FLIGHT for each in self.open)
+
+    def has_earlier(self, request: Request) -> bool:
+        """Whether what it follows may not be in the log yet."""
+        return any(each.number < request.number for each in self.open)
+
+
+class Numberer:
+    """One idempotent producer: what its lanes have in common."""
+
+    def __init__(self, cluster: BrokerCluster, random: Random) -> None:
+        self.cluster, self.random = cluster, random
+        self.line: Line | None = None
+        self.acknowledged = 0
+        self.acknowledged_ns: dict[GroupKey, int] = {}
+        self.lanes = [Lane(cluster, random, self) for _ in range(IN_FLIGHT)]
+        self._identity: tuple[int, int] | None = None
+        self._is_asking = False
+        self._rests_until_ns = 0
+        self.past: deque[tuple[Line, Request]] = deque(maxlen=PAST_MAX)
+        """Requests that were answered or given up."""
+
+    def rest_ns(self) -> int:
+        """How long all lanes do nothing from now on; a producer is silent for some seconds now and then."""
+        if self.random.random() < RESTS:
+            self._rests_until_ns = self.cluster.loop.now_ns + int(self.random.uniform(1, 4) * SECOND_NS)
+        return max(0, self._rests_until_ns - self.cluster.loop.now_ns)
+
+    def may_ask(self) -> bool:
+        """Whether this lane is the one that asks for an id."""
+        is_first, self._is_asking = not self._is_asking, True
+        return is_first
+
+    def asked(self, identity: tuple[int, int] | None) -> None:
+        self._is_asking = False
+        if identity is not None:
+            self._identity = identity
+
+    def begin_line(self, broker: Broker) -> Line | None:
+        """In some partition of a topic that this broker knows; None without an id, or without such a topic."""
+        if self._identity is None:
+            return None
+        wanted = list(self.cluster.wanted.values())
+        name, number = self.random.choice(wanted) if wanted else (self.random.choice(self.cluster.names), 0)
+        topic = known_topic(broker, name)
+        if topic is None:
+            return None
+        number = number if wanted else self.random.randrange(topic.partitions)
+        self.line = Line(*self._identity, topic, number % topic.partitions)
+        return self.line
+
+    def end_line(self, *, is_expired: bool = False) -> None:
+        """What is open stays unknown; another epoch follows, or another producer, as one that expired has to."""
+        if self.line is None or self._identity is None:
+            return
+        for request in self.line.open:
+            self.cluster.recorder.info(request.op, "given up")
+            self.past.append((self.line, request))
+        self.line.open.clear()
+        self.line.is_over = True
+        self.line = None
+        producer, epoch = self._identity
+        self._identity = (producer, epoch + 1) if self.random.random() < 0.5 and not is_expired else None
+
+
+class Lane(Client):
+    """One of the requests in flight."""
+
+    def __init__(self, cluster: BrokerCluster, random: Random, numberer: Numberer) -> None:
+        super().__init__(cluster, random)
+        self.patience_ms = PATIENCE_MS
+        self._numberer = numberer
+        self._values = Values(self.process, random, cluster.options)
+        self._line: Line | None = None
+        self._request: Request | None = None
+        self._is_asking = False
+
+    def step(self) -> None:
+        line = self._line
+        if line is not None and line.is_over:
+            self._line = self._request = None
+        if self.random.random() < self.cluster.options.uses.restarts:
+            self._numberer.end_line()
+            self._line = self._request = None
+        replays = self.cluster.options.uses.replays
+        if replays and self._request is None and self._numberer.past and self.random.random() < replays:
+            line, request = self.random.choice(self._numberer.past)
+            self.ask(partial(self._repeat, line, request))
+            return
+        rest_ns = 0 if self._request is not None else self._numberer.rest_ns()
+        if rest_ns:
+            self.after(rest_ns)
+        else:
+            self.ask(self._go)
+
+    def gave_up(self, attempt: Attempt) -> None:
+        if self._is_asking:
+            self._is_asking = False
+            self._numberer.asked(None)
+
+    async def _go(self, attempt: Attempt, broker: Broker) -> None:
+        line = self._numberer.line or self._numberer.begin_line(broker)
+        if line is None:
+            await self._ask_for_id(attempt, broker)
+            return
+        is_new = self._request is None or self._line is not line
+        if is_new and not line.may_go_on():
+            self.done(attempt, RETRY_NS)
+            return
+        if self._request is None or self._line is not line:
+            self._line, self._request = line, self._next_request(line, attempt)
+        await self._send(line, self._request, attempt, broker)
+
+    async def _ask_for_id(self, attempt: Attempt, broker: Broker) -> None:
+        if not self._numberer.may_ask():
+            self.done(attempt, RETRY_NS)
+            return
+        self._is_asking = True
+        try:
+            producer, epoch = await broker.producers.allocate(attempt.deadline())
+        except RaftlogError:
+            if not attempt.is_over:
+                self.gave_up(attempt)
+                self.done(attempt, RETRY_NS)
+            return
+        self.cluster.given_producer_id(producer, attempt.machine.name)
+        if not attempt.is_over:
+            self._is_asking = False
+            self._numberer.asked((producer, epoch))
+            self.done(attempt, 0)
+
+    def _next_request(self, line: Line, attempt: Attempt) -> Request:
+        partition = line.topic.partition(line.number)
+        sequenced = Sequenced(line.producer, line.epoch, line.next_sequence)
+        send, records = self._values.draw(partition, is_compacted=line.topic.is_compacted)
+        send = send._replace(sequenced=sequenced)
+        line.next_sequence += len(records)
+        builder = BatchBuilder(producer_id=line.producer, producer_epoch=line.epoch, base_sequence=sequenced.sequence)
+        for record in records:
+            builder.append(record, attempt.machine.wall_ms())
+        op = self.recorder.invoke(self.process, SEND, send)
+        request = Request(send, op, bytes(builder.build()), self.loop.now_ns, line.next_place)
+        line.next_place += 1
+        line.open.append(request)
+        return request
+
+    async def _send(self, line: Line, request: Request, attempt: Attempt, broker: Broker) -> None:
+        if known_topic(broker, line.topic.name) != line.topic:
+            self._wait_or_end(line, request, attempt)  # another topic of this name, or none: it may be there later
+            return
+        is_next = not line.has_earlier(request)
+        try:
+            done = await broker.produce_batches(
+                line.topic.name, line.number, bytearray(request.batch), acks=ALL, deadline=attempt.deadline()
+            )
+        except RaftlogError as error:
+            if self.hears(attempt):
+                self._refused(line, request, error, attempt, is_next=is_next)
+            return
+        if known_topic(broker, line.topic.name) == line.topic:
+            self._check_answer(line, request, done.base_offset)
+        if self.hears(attempt):
+            self._answered(line, request, done.base_offset, attempt)
+
+    async def _repeat(self, line: Line, request: Request, attempt: Attempt, broker: Broker) -> None:
+        """A request that ended comes once more."""
+        if known_topic(broker, line.topic.name) == line.topic:
+            try:
+                done = await broker.produce_batches(
+                    line.topic.name, line.number, bytearray(request.batch), acks=ALL, deadline=attempt.deadline()
+                )
+            except RaftlogError as error:
+                _check_given(error, line)
+            else:
+                if known_topic(broker, line.topic.name) == line.topic:
+                    self._check_answer(line, request, done.base_offset)
+        if self.hears(attempt):
+            self.done(attempt, RETRY_NS)
+
+    def _check_answer(self, line: Line, request: Request, offset: Offset) -> None:
+        """Also those that nobody waits for any more."""
+        after = Offset(offset + len(request.send.values))
+        self.watch.saw_acknowledgement(line.topic.key(line.number), str(line), offset, after)
+        if request.first_offset is None:
+            request.first_offset = offset
+        elif request.first_offset != offset:
+            numbers = {"of": line, "sequence": request.number, "first": request.first_offset, "later": offset}
+            raise PropertyBroken("answers-differ", numbers)
+
+    def _answered(self, line: Line, request: Request, first: Offset, attempt: Attempt) -> None:
+        if not request.is_done and not line.is_over:
+            request.is_done = True
+            line.open.remove(request)
+            offsets = tuple(Offset(first + at) for at in range(len(request.send.values)))
+            self.recorder.ok(request.op, request.send._replace(offsets=offsets))
+            self._numberer.acknowledged += len(offsets)
+            self._numberer.acknowledged_ns[line.topic.key(line.number)] = self.loop.now_ns
+            self._numberer.past.append((line, request))
+        self._request = None
+        pause_ns = int(self.random.expovariate(1.0) * self.cluster.options.pause_ms * MILLISECOND_NS)
+        self.done(attempt, pause_ns)
+
+    def _refused(self, line: Line, request: Request, error: RaftlogError, attempt: Attempt, *, is_next: bool) -> None:
+        """What came out of order because something before it was under way still is sent again."""
+        _check_given(error, line)
+        if self.cluster.options.uses.producers_max < PRODUCERS_MAX and isinstance(error, UnknownProducer) and is_next:
+            if not line.is_over:
+                self._numberer.end_line(is_expired=True)
+            self.done(attempt, RETRY_NS)
+            return
+        is_wrong = isinstance(error, DuplicateSequence | ProducerFenced) or (
+            isinstance(error, OutOfOrderSequence | UnknownProducer) and is_next
+        )
+        if is_wrong and not line.is_over and not request.is_done:
+            open_numbers = [each.number for each in line.open]
+            numbers = {"of": line, "sequence": request.number, "open": open_numbers, "error": repr(error)}
+            raise PropertyBroken("retry-refused", {**numbers, "broker": attempt.machine.name})
+        self._wait_or_end(line, request, attempt, is_gone=isinstance(error, UnknownTopic))
+
+    def _wait_or_end(self, line: Line, request: Request, attempt: Attempt, *, is_gone: bool = False) -> None:
+        is_late = self.loop.now_ns - request.began_ns > PATIENCE_NS
+        if (is_late or is_gone or self.watch.was_deleted(line.topic.topic_id)) and not line.is_over:
+            self._numberer.end_line()
+        self.done(attempt, RETRY_NS)
+
+
+def _check_given(error: RaftlogError, line: Line) -> None:
+    """A broker that does not know an id asks the controller before it refuses one for good."""
+    if isinstance(error, UnknownProducer) and "never given out" in str(error):
+        raise PropertyBroken("given-id-refused", {"of": line, "error": repr(error)})

@@ -1,0 +1,249 @@
+"""Operators: they order what operators can order, at any broker, while everything else goes on.
+
+Each order has an answer in time, like the requests of all clients; most are carried out long after it. Whom it
+concerns, or the controller's leader, may die meanwhile. What was answered well holds: an assignment is never older than
+an order for it that was taken (`order-lost`, demanded at the end). Made by the nemesis.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
+from jepsen.simulation.brokers.elasticity import Order
+from jepsen.simulation.brokers.faults import Faults
+from jepsen.simulation.brokers.workload.clients import Attempt, Client
+from jepsen.simulation.network.links import SECOND_NS
+from jepsen.simulation.options import Fault
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.errors import RaftlogError
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.controller.machine import ControllerState, GroupName
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.types import NodeId
+
+STRIKE_S: Final = (0.0, 1.5)
+RIVAL_MS: Final = 2_000
+MODES: Final = ("off", "node_add", "continuous", "continuous")
+SPARED: Final = 0.15
+"""Chance that a broker is decommissioned that the replication factors need."""
+
+
+class Target(NamedTuple):
+    """A partition, and where its replicas shall be now."""
+
+    name: GroupName
+    topic: str
+    nodes: tuple[int, ...]
+    version: int
+
+
+class Taken:
+    """Orders that were answered well; `versions` are those of assignments."""
+
+    def __init__(self) -> None:
+        self.versions: dict[GroupName, int] = {}
+        self.count = 0
+
+    def assigned(self, name: GroupName, version: int) -> None:
+        self.count += 1
+        self.versions[name] = max(version, self.versions.get(name, 0))
+
+    def check(self, state: ControllerState) -> None:
+        """Nothing that was taken is forgotten."""
+        for name, version in self.versions.items():
+            if state.has_group(name) and state.assignment(name).version < version:
+                numbers = {"group": name, "taken": version, "found": state.assignment(name).version}
+                raise PropertyBroken("order-lost", numbers)
+
+
+class Operator(Client):
+    """One order at a time."""
+
+    def __init__(self, cluster: BrokerCluster, random: Random, faults: Faults, taken: Taken) -> None:
+        super().__init__(cluster, random)
+        self.faults, self.taken = faults, taken
+        self.elasticity = cluster.options.elasticity
+        self._orders: dict[Order, Callable[[Broker, Deadline], Coroutine[Any, Any, str]]] = {
+            Order.MOVE: self._move,
+            Order.RIVALS: self._rivals,
+            Order.CANCEL: self._cancel,
+            Order.TRANSFER: self._transfer,
+            Order.MAINTENANCE: self._maintenance,
+            Order.DECOMMISSION: self._decommission,
+            Order.BALANCE: self._balance,
+            Order.SETTINGS: self._settings,
+        }
+
+    def step(self) -> None:
+        order = self.random.choice(self.elasticity.orders)
+        if order is Order.ABSENCE:
+            self.faults.inflict(Fault.ABSENCE)
+            self.after(self._pause_ns())
+        else:
+            self.ask(partial(self._carry_out, order))
+
+    def _pause_ns(self) -> int:
+        return int(self.random.expovariate(1 / self.elasticity.pause_s) * SECOND_NS)
+
+    async def _carry_out(self, order: Order, attempt: Attempt, broker: Broker) -> None:
+        if self.random.random() < self.elasticity.strikes:
+            self._strike_later(self._controller)
+        try:
+            said = await self._orders[order](broker, attempt.deadline())
+        except RaftlogError as error:
+            said = f"{type(error).__name__} {error}"
+        self.loop.note("operator", f"{order.value} at {attempt.machine.name}: {said}")
+        if self.hears(attempt):
+            self.done(attempt, self._pause_ns())
+
+    # who dies of it
+
+    def _strike_later(self, whom: "Callable[[], Machine | None]") -> None:
+        delay_ns = int(self.random.uniform(*STRIKE_S) * SECOND_NS)
+        self.loop.call_at_ns(self.loop.now_ns + delay_ns, self._strike, whom)
+
+    def _strike(self, whom: "Callable[[], Machine | None]") -> None:
+        machine = whom()
+        if machine is not None and not self.is_stopped:
+            self.faults.strike(machine)
+
+    def _controller(self) -> Machine | None:
+        group_id = self.cluster.controller_group_id()
+        found = None if group_id is None else self.cluster.leader(group_id.bytes)
+        return None if found is None else found[0]
+
+    def _maybe_kill(self, nodes: list[int]) -> None:
+        """One of those that are new to a partition, half way."""
+        machines = [self.cluster.machines[NodeId(node)] for node in nodes]
+        if machines and self.random.random() < self.elasticity.strikes:
+            self._strike_later(partial(self.random.choice, machines))
+
+    # partitions
+
+    def _target(self, broker: Broker) -> Target | None:
+        """Any partition that the broker knows."""
+        state = broker.metadata.state
+        names = [
+            GroupName(topic.topic_id, number)
+            for topic in sorted(state.topics, key=lambda topic: topic.name)
+            for number in range(topic.partition_count)
+        ]
+        if not names:
+            return None
+        name = self.random.choice(names)
+        assignment = state.assignment(name)
+        nodes = tuple(replica.node_id for replica in assignment.replicas)
+        return Target(name, state.topic_by_id(name.topic_id).name, nodes, assignment.version)
+
+    def _elsewhere(self, broker: Broker, target: Target) -> list[int]:
+        """Other brokers, or the same ones in another order, or more or fewer of them."""
+        nodes = [each.node_id for each in broker.metadata.state.all_brokers()]
+        counts = (3,) if self.cluster.options.loses_disks else (2, 3, len(target.nodes))
+        return self.random.sample(nodes, min(len(nodes), self.random.choice(counts)))
+
+    async def _move(self, broker: Broker, deadline: Deadline) -> str:
+        target = self._target(broker)
+        return "nothing to move" if target is None else await self._move_one(target, broker, deadline)
+
+    async def _move_one(self, target: Target, broker: Broker, deadline: Deadline) -> str:
+        nodes = self._elsewhere(broker, target)
+        expected = target.version if self.random.random() < 0.5 else None
+        self._maybe_kill([node for node in nodes if node not in target.nodes])
+        version = await broker.operations.set_replicas(
+            target.topic, target.name.partition, nodes, expected_version=expected, deadline=deadline
+        )
+        self.taken.assigned(target.name, version)
+        return f"{target.topic}/{target.name.partition} from {list(target.nodes)} to {nodes}"
+
+    async def _rivals(self, broker: Broker, deadline: Deadline) -> str:
+        target = self._target(broker)
+        if target is None:
+            return "nothing to move"
+        rival = self.random.choice(list(self.cluster.machines.values()))
+        rival.spawn(partial(self._rival, target), "a rival")
+        return await self._move_one(target, broker, deadline)
+
+    async def _rival(self, target: Target, broker: Broker) -> None:
+        try:
+            said = await self._move_one(target, broker, deadline_in(RIVAL_MS))
+        except RaftlogError as error:
+            said = f"{type(error).__name__} {error}"
+        self.loop.note("operator", f"the rival at n{broker.node_id}: {said}")
+
+    async def _cancel(self, broker: Broker, deadline: Deadline) -> str:
+        target = self._target(broker)
+        if target is None:
+            return "nothing to move"
+        said = await self._move_one(target, broker, deadline)
+        await asyncio.sleep(self.random.uniform(0, 0.3))
+        if self.random.random() < 0.5:
+            version = await broker.operations.cancel_reconfiguration(
+                target.topic, target.name.partition, deadline=deadline
+            )
+            self.taken.assigned(target.name, version)
+        else:
+            await broker.operations.cancel_moves(self.random.choice((None, *target.nodes)), deadline=deadline)
+        return f"{said}, cancelled"
+
+    async def _transfer(self, broker: Broker, deadline: Deadline) -> str:
+        target = self._target(broker)
+        if target is None:
+            return "nothing to lead"
+        heir = self.random.choice((None, *target.nodes))
+        leads = await broker.operations.transfer_leadership(
+            target.topic, target.name.partition, heir, deadline=deadline
+        )
+        return f"{target.topic}/{target.name.partition} to {heir}: {leads} leads"
+
+    # brokers
+
+    async def _maintenance(self, broker: Broker, deadline: Deadline) -> str:
+        state, operations = broker.metadata.state, broker.operations
+        resting = state.in_maintenance()
+        if resting and self.random.random() < 0.6:
+            node, is_on = self.random.choice(resting), False
+        else:
+            node, is_on = self.random.choice([each.node_id for each in state.all_brokers()]), True
+        await operations.set_maintenance(node, is_on, deadline=deadline)
+        self.taken.count += 1
+        return f"{node} {'on' if is_on else 'off'}: {await operations.maintenance(node, deadline=deadline)}"
+
+    async def _decommission(self, broker: Broker, deadline: Deadline) -> str:
+        state, operations = broker.metadata.state, broker.operations
+        brokers = state.all_brokers()
+        draining = [each.node_id for each in brokers if each.is_draining]
+        if draining and self.random.random() < 0.4:
+            node = self.random.choice(draining)
+            await operations.recommission(node, deadline=deadline)
+            self.taken.count += 1
+            return f"{node} stays after all"
+        if draining:
+            return str(await operations.decommission_status(self.random.choice(draining), deadline=deadline))
+        needed = max((len(replicas) for topic in state.topics for replicas in state.replicas_of(topic)), default=1)
+        if len(brokers) <= max(needed, self.cluster.options.least_brokers) and self.random.random() > SPARED:
+            return "nobody can be spared"
+        node = self.random.choice(brokers).node_id
+        await operations.decommission(node, deadline=deadline)
+        self.taken.count += 1
+        self._maybe_kill([node])
+        return f"{node} shall go"
+
+    # the whole cluster
+
+    async def _balance(self, broker: Broker, deadline: Deadline) -> str:
+        operations = broker.operations
+        count = await operations.rebalance(deadline=deadline)
+        moves = await operations.reconfigurations(deadline=deadline)
+        return f"{count} shall move, {len(moves)} move; {await operations.balancer_status(deadline=deadline)}"
+
+    async def _settings(self, broker: Broker, deadline: Deadline) -> str:
+        wanted = {
+            "balancer.mode": self.random.choice(MODES),
+            "replicas.repair.after.ms": self.elasticity.repair_after_ms,
+            "balancer.moves.max": self.random.choice((1, 16)),
+        }
+        version = await broker.operations.alter_cluster_config(wanted, deadline=deadline)
+        return f"version {version}: {wanted}"

@@ -1,0 +1,94 @@
+"""Producers: they write unique values through any broker, never again what may have been written."""
+
+from random import Random
+
+from jepsen.checkers import Send
+from jepsen.checkers.history import SEND
+from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.workload.clients import RETRY_NS, Attempt, Client, Known, known_topic
+from jepsen.simulation.brokers.workload.values import Values
+from jepsen.simulation.network.links import MILLISECOND_NS
+from raftlog.errors import OutcomeUnknown, RaftlogError
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.results import ALL, Acks
+from raftlog.records import NewRecord, build_batch
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.types import Offset
+
+
+class Producer(Client):
+    """One request at a time, to any partition of any topic that the asked broker knows."""
+
+    def __init__(self, cluster: BrokerCluster, random: Random) -> None:
+        super().__init__(cluster, random)
+        self.acknowledged = 0
+        self.acknowledged_ns: dict[GroupKey, int] = {}
+        """When a request was answered well last."""
+        self._values = Values(self.process, random, cluster.options)
+
+    def step(self) -> None:
+        self.ask(self._produce)
+
+    async def _produce(self, attempt: Attempt, broker: Broker) -> None:
+        name, number = self._target()
+        topic = known_topic(broker, name)
+        if topic is None:
+            self.done(attempt, RETRY_NS)
+            return
+        number %= topic.partitions
+        send, records = self._values.draw(topic.partition(number), is_compacted=topic.is_compacted)
+        acks: Acks = ALL if self.random.random() < 0.9 else 1
+        attempt.op = self.recorder.invoke(self.process, SEND, send)
+        try:
+            if self.random.random() < 0.7:
+                first = await self._produce_records(broker, topic, number, records, acks, attempt)
+            else:
+                first = await self._produce_batches(broker, topic, number, records, acks, attempt)
+        except RaftlogError as error:
+            if self.hears(attempt):
+                self.failed(attempt, error)
+            return
+        self._answered(attempt, topic, number, send, first, acks)
+
+    def _target(self) -> tuple[str, int]:
+        wanted = list(self.cluster.wanted.values())
+        if wanted:
+            return self.random.choice(wanted)
+        return self.random.choice(self.cluster.names), self.random.randrange(self.cluster.options.partitions_max)
+
+    async def _produce_records(
+        self, broker: Broker, topic: Known, number: int, records: list[NewRecord], acks: Acks, attempt: Attempt
+    ) -> int:
+        """The offset of the first one, when all went well and follow one another."""
+        deadline = attempt.deadline()
+        results = await broker.produce_records(topic.name, number, records, acks=acks, deadline=deadline)
+        errors = [result.error for result in results if result.error is not None]
+        if errors and len(errors) == len(results):
+            raise next((error for error in errors if error.outcome == "unknown"), errors[0])
+        offsets = [result.offset for result in results]
+        first = offsets[0]
+        if first is None or offsets != list(range(first, first + len(offsets))):
+            raise OutcomeUnknown("they ended differently")
+        return first
+
+    async def _produce_batches(
+        self, broker: Broker, topic: Known, number: int, records: list[NewRecord], acks: Acks, attempt: Attempt
+    ) -> int:
+        batch = build_batch(records, now_ms=attempt.machine.wall_ms())
+        done = await broker.produce_batches(topic.name, number, batch, acks=acks, deadline=attempt.deadline())
+        return done.base_offset
+
+    def _answered(self, attempt: Attempt, topic: Known, number: int, send: Send, first: int, acks: Acks) -> None:
+        after = Offset(first + len(send.values))
+        if acks == ALL:
+            self.watch.saw_acknowledgement(topic.key(number), str(send.partition), Offset(first), after)
+        if not self.hears(attempt) or attempt.op is None:
+            return
+        if acks == ALL:
+            offsets = tuple(Offset(first + at) for at in range(len(send.values)))
+            self.recorder.ok(attempt.op, send._replace(offsets=offsets))
+            self.acknowledged += len(offsets)
+            self.acknowledged_ns[topic.key(number)] = self.loop.now_ns
+        else:
+            self.recorder.info(attempt.op, "not committed yet")
+        self.done(attempt, int(self.random.expovariate(1.0) * self.cluster.options.pause_ms * MILLISECOND_NS))

@@ -1,0 +1,138 @@
+"""Readers: they follow a partition through any broker, and ask now and then where it ends.
+
+What they were shown once must stay: an offset that they have read up to is never out of range, unless retention took
+what is below the log start. A topic that was created again under the same name is another one, read from its start.
+"""
+
+from random import Random
+from typing import Final, NamedTuple
+
+from jepsen.checkers import Assign, Fetched, ListOffsets, OffsetRange, Poll
+from jepsen.checkers.history import ASSIGN, LIST, POLL
+from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.workload.clients import RETRY_NS, Attempt, Client, Known, known_topic
+from jepsen.simulation.brokers.workload.values import value_of
+from jepsen.simulation.network.links import MILLISECOND_NS
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.errors import OffsetOutOfRange, RaftlogError
+from raftlog.partitions.broker import Broker
+from raftlog.records import read_header, read_records
+from raftlog.types import Offset, TopicPartition
+
+POLL_NS: Final = 200 * MILLISECOND_NS
+POLL_BYTES: Final = 8192
+
+
+class Reader(Client):
+    """One partition at a time; another one now and then."""
+
+    def __init__(self, cluster: BrokerCluster, random: Random) -> None:
+        super().__init__(cluster, random)
+        self.position = Offset(0)
+        self._name = ""
+        self._number = 0
+        self._reads: TopicPartition | None = None
+
+    def step(self) -> None:
+        if not self._name or self.random.random() < 0.05:
+            self._name = self.random.choice(self.cluster.names)
+            self._number = self.random.randrange(self.cluster.options.partitions_max)
+        self.ask(self._list if self.random.random() < 0.25 else self._poll)
+
+    def _topic(self, broker: Broker) -> Known | None:
+        topic = known_topic(broker, self._name)
+        return topic if topic is not None and self._number < topic.partitions else None
+
+    def _assign(self, partition: TopicPartition, offset: Offset) -> None:
+        self._reads, self.position = partition, offset
+        self.recorder.ok(self.recorder.invoke(self.process, ASSIGN, Assign(((partition, offset),))))
+
+    # polls
+
+    async def _poll(self, attempt: Attempt, broker: Broker) -> None:
+        topic, number = self._topic(broker), self._number  # the reader may go on before this one is answered
+        if topic is None:
+            self.done(attempt, RETRY_NS)
+            return
+        partition = topic.partition(number)
+        if partition != self._reads:
+            self._assign(partition, Offset(0))
+        position = self.position
+        attempt.op = self.recorder.invoke(self.process, POLL, Poll())
+        try:
+            found = await broker.fetch(
+                topic.name,
+                number,
+                position,
+                max_bytes=POLL_BYTES,
+                min_bytes=self.random.choice((0, 1)),
+                deadline=attempt.deadline(),
+            )
+        except RaftlogError as error:
+            if self.hears(attempt):
+                self._poll_failed(attempt, partition, error)
+            return
+        fetched, after = decode(partition, found.batches, position)
+        if fetched.offsets:
+            self.watch.saw_end(topic.key(number), str(partition), Offset(fetched.offsets[-1] + 1))
+        if self.hears(attempt):
+            self.recorder.ok(attempt.op, Poll((fetched,) if fetched.offsets else ()))
+            self.position = after
+            self.done(attempt, int(self.random.uniform(0.2, 1) * POLL_NS))
+
+    def _poll_failed(self, attempt: Attempt, partition: TopicPartition, error: RaftlogError) -> None:
+        if isinstance(error, OffsetOutOfRange) and error.first <= self.position:
+            numbers = {"partition": partition, "offset": self.position, "error": error}
+            raise PropertyBroken("known-offset-out-of-range", {**numbers, "broker": attempt.machine.name})
+        self.failed(attempt, error)
+        if isinstance(error, OffsetOutOfRange):
+            self._skip(partition, error)
+
+    def _skip(self, partition: TopicPartition, error: OffsetOutOfRange) -> None:
+        """Retention took what is below, and the broker says so; a process of its own has heard it."""
+        asked = self.recorder.invoke(self.cluster.new_process(), LIST, ListOffsets())
+        self.recorder.ok(asked, ListOffsets((OffsetRange(partition, error.first, error.end),)))
+        self._assign(partition, error.first)
+
+    # where it ends
+
+    async def _list(self, attempt: Attempt, broker: Broker) -> None:
+        topic, number = self._topic(broker), self._number
+        if topic is None:
+            self.done(attempt, RETRY_NS)
+            return
+        partition, is_linearizable = topic.partition(number), self.random.random() < 0.7
+        if is_linearizable:
+            attempt.op = self.recorder.invoke(self.process, LIST, ListOffsets(linearizable=True))
+        try:
+            found = await broker.offsets(topic.name, number, linearizable=is_linearizable, deadline=attempt.deadline())
+        except RaftlogError as error:
+            if self.hears(attempt):
+                self.failed(attempt, error)
+            return
+        self.watch.saw_end(topic.key(number), str(partition), found.end)
+        if self.hears(attempt):
+            if attempt.op is not None:
+                ends = OffsetRange(partition, found.beginning, found.end)
+                self.recorder.ok(attempt.op, ListOffsets((ends,), linearizable=True))
+            self.done(attempt, POLL_NS)
+
+
+class Decoded(NamedTuple):
+    """What a fetch returned; `next_offset` is where to read on, which may lie behind records that are gone."""
+
+    fetched: Fetched
+    next_offset: Offset
+
+
+def decode(partition: TopicPartition, batches: list[memoryview], position: Offset) -> Decoded:
+    """Offsets and values from `position` on: what was fetched begins with a whole batch."""
+    offsets, values = [], []
+    for batch in batches:
+        header = read_header(batch)
+        for record in () if header.is_control else read_records(batch):
+            if record.offset >= position:
+                offsets.append(Offset(record.offset))
+                values.append(value_of(record))
+    end = Offset(max(position, read_header(batches[-1]).next_offset)) if batches else position
+    return Decoded(Fetched(partition, tuple(offsets), tuple(values)), end)

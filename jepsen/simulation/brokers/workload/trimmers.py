@@ -1,0 +1,55 @@
+"""Trimmers: they have the records below some offset deleted, through any broker.
+
+What was answered holds for everybody who asks later where the log begins (`trim-undone`).
+"""
+
+from typing import Final
+
+from jepsen.checkers import Trim
+from jepsen.checkers.history import TRIM
+from jepsen.simulation.brokers.workload.clients import RETRY_NS, Attempt, Client, known_topic
+from jepsen.simulation.network.links import SECOND_NS
+from raftlog.errors import RaftlogError
+from raftlog.partitions.broker import Broker
+from raftlog.types import Offset
+
+PAUSE_NS: Final = 2 * SECOND_NS
+
+
+class Trimmer(Client):
+    """One request at a time."""
+
+    def step(self) -> None:
+        self.ask(self._trim)
+
+    async def _trim(self, attempt: Attempt, broker: Broker) -> None:
+        topic = known_topic(broker, self.random.choice(self.cluster.names))
+        if topic is None or (topic.is_compacted and not self.cluster.options.uses.trims_compacted):
+            self.done(attempt, PAUSE_NS)
+            return
+        number = self.random.randrange(topic.partitions)
+        try:
+            found = await broker.offsets(topic.name, number, deadline=attempt.deadline())
+        except RaftlogError as error:
+            if self.hears(attempt):
+                self.failed(attempt, error)
+            return
+        before = Offset(self.random.randint(found.beginning, found.end))
+        if attempt.is_over or known_topic(broker, topic.name) != topic:
+            if not attempt.is_over:
+                self.done(attempt, RETRY_NS)
+            return
+        partition = topic.partition(number)
+        attempt.op = self.recorder.invoke(self.process, TRIM, Trim(partition, before))
+        try:
+            start = await broker.delete_records(topic.name, number, before, deadline=attempt.deadline())
+        except RaftlogError as error:
+            if self.hears(attempt):
+                self.failed(attempt, error)
+            return
+        if known_topic(broker, topic.name) == topic and self.hears(attempt):
+            self.recorder.ok(attempt.op, Trim(partition, start))
+            self.done(attempt, int(self.random.uniform(0.2, 1) * PAUSE_NS))
+        elif not attempt.is_over:
+            self.recorder.info(attempt.op, "another topic has the name")
+            self.done(attempt, PAUSE_NS)

@@ -1,0 +1,80 @@
+"""All clients of a cluster of brokers."""
+
+from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.workload.administrators import Administrator
+from jepsen.simulation.brokers.workload.clients import PATIENCE_MS, SLACK_MS, Client
+from jepsen.simulation.brokers.workload.committers import Commits, Committer
+from jepsen.simulation.brokers.workload.group_members import Member
+from jepsen.simulation.brokers.workload.idempotent_producers import Numberer
+from jepsen.simulation.brokers.workload.producers import Producer
+from jepsen.simulation.brokers.workload.readers import Reader
+from jepsen.simulation.brokers.workload.trimmers import Trimmer
+from jepsen.simulation.network.links import MILLISECOND_NS
+from raftlog.runtime.journal.operations import GroupKey
+
+
+class Workload:
+    """See the module."""
+
+    def __init__(self, cluster: BrokerCluster) -> None:
+        self.cluster = cluster
+        options = cluster.options
+        self.administrators = [
+            Administrator(cluster, cluster.random(f"administrator {place}"), place) for place in range(options.topics)
+        ]
+        self.producers = [Producer(cluster, cluster.random(f"producer {place}")) for place in range(options.producers)]
+        self.numberers = [
+            Numberer(cluster, cluster.random(f"numberer {place}")) for place in range(options.uses.numberers)
+        ]
+        self.commits = Commits(cluster)
+        self.committers = [
+            Committer(cluster, cluster.random(f"committer {place}"), self.commits)
+            for place in range(options.committers)
+        ]
+        self.members = [
+            Member(cluster, cluster.random(f"member {place}"), place, self.commits)
+            for place in range(options.uses.members)
+        ]
+        self.trimmers = [Trimmer(cluster, cluster.random(f"trimmer {place}")) for place in range(options.uses.trimmers)]
+        self.readers = [Reader(cluster, cluster.random(f"reader {place}")) for place in range(options.readers)]
+
+    def start(self) -> None:
+        for client in self._all():
+            client.after(client.random.randint(0, 2_000) * MILLISECOND_NS)
+
+    def stop_administrators(self) -> None:
+        """Their open requests find their end."""
+        self._stop(list(self.administrators))
+
+    def calm_members(self) -> None:
+        """They stay in their groups from now on."""
+        for member in self.members:
+            member.calm()
+
+    def stop(self) -> None:
+        self._stop(self._all())
+
+    def _stop(self, clients: list[Client]) -> None:
+        for client in clients:
+            client.is_stopped = True
+        self.cluster.loop.run_for((PATIENCE_MS[-1] + SLACK_MS) / 1000 + 0.1)
+
+    def acknowledged(self) -> int:
+        return sum(producer.acknowledged for producer in self._writers())
+
+    def written_since(self, since_ns: int) -> dict[GroupKey, None]:
+        """Groups in which a request was answered well later than this."""
+        return {
+            key: None
+            for producer in self._writers()
+            for key, answered_ns in producer.acknowledged_ns.items()
+            if answered_ns > since_ns
+        }
+
+    def _writers(self) -> "list[Producer | Numberer]":
+        return [*self.producers, *self.numberers]
+
+    def _all(self) -> list[Client]:
+        lanes = [lane for numberer in self.numberers for lane in numberer.lanes]
+        writers = [*self.administrators, *self.producers, *lanes, *self.trimmers]
+        return [*writers, *self.readers, *self.committers, *self.members]

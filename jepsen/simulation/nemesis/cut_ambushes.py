@@ -1,0 +1,82 @@
+"""An ambush of its own: a cut of a log meets syncs of its segments that have not returned.
+
+    lie in wait → a leader, perhaps with a follower, is alone, and syncs of its segments are held
+    → its log is cut → after a moment the syncs return, or its power is lost before or after that
+
+What the leader takes meanwhile it cannot commit, and the log of the next leader cuts it off. Large appends are the
+target: they are synced in their segment before the journal has their ids, so a cut can meet one half done, and several
+at once where a part of one stays. Everything is drawn from one generator that nothing else uses, so a run without these
+ambushes draws the same numbers as before. Made by `nemesis`, asked for by `Options.cut_ambushes`.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from jepsen.simulation.cluster import Cluster
+from jepsen.simulation.machine import Machine
+from jepsen.simulation.network import shapes
+from jepsen.simulation.network.links import MILLISECOND_NS, SECOND_NS
+
+PERIOD_S: Final = (2.0, 6.0)
+ALONE_S: Final = (1.0, 3.0)
+"""Long enough for the others to elect a leader."""
+HELD_S: Final = 5.0
+"""Syncs return after this, whatever was or was not cut."""
+DELAYS_MS: Final = (0, 1, 20, 300)
+
+
+class CutAmbushes:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, random: Random) -> None:
+        self._cluster, self._loop, self._random = cluster, cluster.loop, random
+        self._is_over = False
+        cluster.on_cut = self._spring
+        self.sprung = 0
+        """Cuts that met a held sync."""
+
+    def start(self) -> None:
+        self._after(self._random.uniform(*PERIOD_S), self._lie_in_wait)
+
+    def end(self) -> None:
+        """No more of them; every sync returns."""
+        self._is_over = True
+        for machine in self._cluster.machines.values():
+            machine.disk.release()
+
+    def _after(self, seconds: float, work: Callable[[], object]) -> None:
+        self._loop.call_at_ns(self._loop.now_ns + int(seconds * SECOND_NS), work)
+
+    def _lie_in_wait(self) -> None:
+        if self._is_over:
+            return
+        self._after(self._random.uniform(*PERIOD_S), self._lie_in_wait)
+        found = self._cluster.leader(self._random.choice(self._cluster.groups))
+        if found is None or any(machine.disk.is_holding for machine in self._cluster.machines.values()):
+            return
+        others = [machine for machine in self._cluster.machines.values() if machine is not found[0]]
+        alone = [found[0], *self._random.sample(others, self._random.choice((0, 0, 1)))]
+        numbers = [machine.node.number for machine in alone]
+        rest = [machine.node.number for machine in others if machine not in alone]
+        for machine in alone:
+            machine.disk.hold()
+            machine.note("an ambush: syncs of its segments are held until its log is cut")
+            self._after(HELD_S, machine.disk.release)
+        self._cluster.network.impose(shapes.split((numbers, rest)))
+        self._after(self._random.uniform(*ALONE_S), self._cluster.network.heal)
+
+    def _spring(self, machine: Machine) -> None:
+        if not machine.disk.has_held:
+            return
+        self.sprung += 1
+        machine.note("cuts its log: syncs of its segments are held")
+        at_ns = self._loop.now_ns + self._random.choice(DELAYS_MS) * MILLISECOND_NS
+        self._loop.call_at_ns(at_ns, machine.disk.release)
+        if self._random.random() < 0.5:
+            at_ns += self._random.choice((-1, *DELAYS_MS)) * MILLISECOND_NS
+            self._loop.call_at_ns(max(at_ns, self._loop.now_ns), self._strike, machine, machine.node.starts)
+
+    def _strike(self, machine: Machine, starts: int) -> None:
+        if machine.node.starts == starts and machine.node.is_up:
+            machine.lose_power()

@@ -1,0 +1,157 @@
+"""What each kind of fault does to a cluster of drivers, beyond what befalls their machines, and how it ends.
+
+Who calls: `nemesis`.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from random import Random
+
+from jepsen.simulation.cluster import Cluster, GroupPlan, Moment
+from jepsen.simulation.machine import Machine
+from jepsen.simulation.nemesis.file_damage import damage_file, damage_journal
+from jepsen.simulation.nemesis.harm import Damage, Harm
+from jepsen.simulation.nemesis.machine_faults import DOWN_S, MachineFaults
+from jepsen.simulation.network import shapes
+from jepsen.simulation.network.links import SECOND_NS
+from jepsen.simulation.operator import Operator
+from jepsen.simulation.options import Fault
+from raftlog.errors import RaftlogError
+from raftlog.raft import ReplicaId
+from raftlog.runtime.process.driver import Driver
+from raftlog.types import Offset
+
+
+class Faults(MachineFaults[Machine]):
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, harm: Harm, operators: list[Operator], random: Random) -> None:
+        super().__init__(cluster.loop, cluster.network, cluster.machines, random)
+        self.cluster, self.harm, self.operators = cluster, harm, operators
+        self.kinds |= {
+            Fault.DAMAGE: self._damage,
+            Fault.JOURNAL: self._journal,
+            Fault.WIPE: self._wipe,
+            Fault.MEMBERS: lambda: self.random.choice(self.operators).retarget(),
+            Fault.TRANSFER: self._transfer,
+            Fault.TRIM: self._trim,
+            Fault.ROLLING: self._rolling,
+            Fault.AMBUSH: self._ambush,
+        }
+
+    def leading(self) -> Machine | None:
+        found = self.cluster.leader(self.random.choice(self.cluster.groups))
+        return None if found is None else found[0]
+
+    def heal(self) -> None:
+        """Everything that can heal at once does; damage and lost disks take their repair."""
+        self.cluster.ambush = None
+        super().heal()
+
+    def _rolling(self) -> None:
+        for place, machine in enumerate(self.everybody()):
+            self.loop.call_at_ns(self.loop.now_ns + (place + 1) * SECOND_NS, self._restart, machine)
+
+    def _restart(self, machine: Machine) -> None:
+        if machine.is_running:
+            machine.crash()
+            self.stays_down(machine, (0.05, 0.5))
+
+    def _ambush(self) -> None:
+        """At the next such moments something happens to whoever they are about, or to all."""
+        wanted = self.random.choice(list(Moment))
+        strike = self.random.choice((self._strike_power, self._strike_power, self._strike_all, self._strike_links))
+        strikes = iter(range(self.random.choice((1, 1, 3))))
+        self.cluster.ambush = partial(self._spring, wanted, strike, strikes)
+
+    def _spring(
+        self,
+        wanted: Moment,
+        strike: Callable[[Machine], object],
+        strikes: Iterator[int],
+        moment: Moment,
+        machine: Machine,
+    ) -> None:
+        if moment is not wanted:
+            return
+        if next(strikes, None) is None:
+            self.cluster.ambush = None
+            return
+        machine.note(f"{moment.value}: an ambush")
+        delay_ns = int(self.random.choice((0.0, 0.5, 2.0)) * machine.disk.delay_ns * self.random.random())
+        self.loop.call_at_ns(self.loop.now_ns + delay_ns, strike, machine)
+
+    def _strike_power(self, machine: Machine) -> None:
+        machine.lose_power()
+        self.stays_down(machine, self.random.choice(((0.0, 0.1), DOWN_S)))
+
+    def _strike_all(self, _machine: Machine) -> None:
+        for machine in self.everybody():
+            self._strike_power(machine)
+
+    def _strike_links(self, machine: Machine) -> None:
+        self.cut(shapes.isolated(machine.node.number, self.numbers()))
+
+    # disks
+
+    def _damage(self) -> None:
+        """Bits flip, or a page is zeroed, in a file of a group; the process may run, or be started on it."""
+        plan, machine = self.random.choice(self.cluster.groups), self.someone()
+        is_free = all(damage.machine is not machine for damage in self.harm.open_damages())
+        if is_free and self.harm.may_harm(machine, plan):
+            inside = f"/{plan.group_id}/"
+            wrong = damage_file(
+                machine.disk, lambda path: inside in path and "/.raftlog/" not in path, self.random, machine.note
+            )
+            if wrong is not None:
+                self.harm.damages.append(Damage(plan, machine, machine.me, wrong))
+                if self.random.random() < 0.5 and machine.node.is_up:
+                    machine.crash()
+
+    def _journal(self) -> None:
+        machine = self.someone()
+        if machine.node.is_up and not machine.is_new_disk and self.harm.may_harm(machine):
+            machine.crash()
+            if damage_journal(machine.disk, machine.me.disk_uuid, self.random, machine.note):
+                self.harm.doomed[machine.me] = machine
+                machine.start()
+
+    def _wipe(self) -> None:
+        machine = self.someone()
+        if not machine.is_new_disk and self.harm.may_harm(machine):
+            if machine.node.is_up:
+                machine.crash()
+            machine.wipe()
+            self.stays_down(machine)
+
+    # operators
+
+    def _transfer(self) -> None:
+        plan = self.random.choice(self.cluster.groups)
+        found = self.cluster.leader(plan)
+        if found is not None:
+            machine, group = found
+            target = self.random.choice(group.core.configuration.all_voters())
+            machine.call(partial(self._transfer_to, plan, machine, target))
+
+    def _transfer_to(self, plan: GroupPlan, machine: Machine, target: ReplicaId, driver: Driver) -> None:
+        group = driver.groups.get(plan.key)
+        try:
+            if group is not None:
+                machine.note(f"{plan.partition}: hands over to {target}")
+                group.transfer_leadership(target)
+        except RaftlogError as error:
+            machine.note(f"{plan.partition}: does not hand over, {error}")
+
+    def _trim(self) -> None:
+        """Everything that all readers have read may go; on some replicas it does."""
+        for plan in self.cluster.groups:
+            read_up_to = min(plan.readers_at.values(), default=0)
+            for machine in self.everybody():
+                if self.random.random() < 0.6:
+                    machine.call(partial(self._trim_at, plan, Offset(read_up_to)))
+
+    def _trim_at(self, plan: GroupPlan, offset: Offset, driver: Driver) -> None:
+        group = driver.groups.get(plan.key)
+        if group is not None:
+            group.trim(min(offset, group.high_watermark))

@@ -1,0 +1,89 @@
+"""How much harm the members of each group carry, so that faults stay inside the fault model.
+
+Lost disks and damaged files hit at most a minority of the voters of every configuration that a replica of the group
+still goes by, until they are repaired or replaced; crashes, power losses and full disks may hit all of them. Learners
+count as well, because they may become voters at any moment.
+
+A damage is over when the bytes are right again, or their file is gone, and the replica says that it is well.
+"""
+
+from typing import NamedTuple
+
+from jepsen.simulation.cluster import Cluster, GroupPlan
+from jepsen.simulation.machine import Machine
+from jepsen.simulation.nemesis.file_damage import Wrongness
+from raftlog.raft import Configuration, ReplicaId
+
+
+class Damage(NamedTuple):
+    """Bytes of a replica's file that are not what was written."""
+
+    plan: GroupPlan
+    machine: Machine
+    replica: ReplicaId
+    wrong: Wrongness
+
+    def is_over(self) -> bool:
+        if self.machine.me != self.replica:
+            return True
+        group = self.machine.group(self.plan.key)
+        if group is None:
+            return self.machine.driver is not None and self.replica in self.plan.retired
+        if self.wrong.is_in(self.machine.disk):
+            return False
+        return group.damage is None and not group.core.status().is_quarantined and group.core.voting_position is None
+
+
+class Harm:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.damages: list[Damage] = []
+        self.doomed: dict[ReplicaId, Machine] = {}
+        """Replicas with a damaged journal of which no process has made anything yet."""
+        cluster.is_damage_expected = self.is_expected
+
+    def open_damages(self) -> list[Damage]:
+        """Those that are not over."""
+        self.damages = [damage for damage in self.damages if not damage.is_over()]
+        return self.damages
+
+    def is_expected(self, machine: Machine, plan: GroupPlan) -> bool:
+        """Whether files of this replica were damaged on purpose, and are perhaps not repaired yet."""
+        return any(damage.plan is plan and damage.replica == machine.me for damage in self.damages)
+
+    def may_harm(self, machine: Machine, only: GroupPlan | None = None) -> bool:
+        """Whether one more member, this one, may be harmed in every group (or in one)."""
+        plans = self.cluster.groups if only is None else [only]
+        return all(
+            self._fits(plan, configuration, machine.me)
+            for plan in plans
+            for configuration in self.cluster.configurations(plan)
+            if configuration.has_member(machine.me)
+        )
+
+    def allows(self, plan: GroupPlan, configuration: Configuration) -> bool:
+        """Whether a configuration that somebody wants has enough members that are well."""
+        return self._fits(plan, configuration, None)
+
+    def _still_doomed(self) -> set[ReplicaId]:
+        """Never iterated."""
+        self.doomed = {
+            replica: machine
+            for replica, machine in self.doomed.items()
+            if machine.me == replica and machine.driver is None
+        }
+        return set(self.doomed)
+
+    def _fits(self, plan: GroupPlan, configuration: Configuration, one_more: ReplicaId | None) -> bool:
+        damaged = {damage.replica for damage in self.open_damages() if damage.plan is plan} | self._still_doomed()
+        halves = (configuration.voters, configuration.outgoing) if configuration.is_joint else (configuration.voters,)
+        for half in halves:
+            members = (*half, *(learner for learner in configuration.learners if learner not in half))
+            harmed = sum(
+                member == one_more or member in damaged or self.cluster.machine_of(member) is None for member in members
+            )
+            if harmed > (len(half) - 1) // 2:
+                return False
+        return True

@@ -1,0 +1,219 @@
+"""Faults of machines, of the network between them and of their disks: what befalls any cluster, whatever runs on it.
+
+Targets are drawn: often whoever leads, because that is where it hurts. Durations are drawn too, and a fault that is
+over undoes itself, unless its target is no longer what it was. Made more of by the faults of each kind of cluster.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from random import Random
+from typing import Final, Generic, Protocol, TypeVar
+
+from jepsen.simulation.network import shapes
+from jepsen.simulation.network.links import MILLISECOND_NS, SECOND_NS, LinkConditions
+from jepsen.simulation.network.network import SimulatedNetwork
+from jepsen.simulation.node import Node, Process, State
+from jepsen.simulation.options import Fault
+from jepsen.simulation.timed_disk import TimedDisk
+from jepsen.simulation.virtual_time.loop import VirtualLoop
+from raftlog.types import NodeId
+
+DOWN_S: Final = (0.05, 4.0)
+FAULT_S: Final = (0.5, 6.0)
+
+
+class AnyMachine(Protocol):
+    """What faults need of a machine."""
+
+    @property
+    def node(self) -> Node: ...
+
+    @property
+    def node_id(self) -> NodeId: ...
+
+    @property
+    def disk(self) -> TimedDisk: ...
+
+    @property
+    def is_running(self) -> bool: ...
+
+    def note(self, text: str) -> None: ...
+
+    def crash(self) -> None: ...
+
+    def lose_power(self) -> None: ...
+
+
+M = TypeVar("M", bound=AnyMachine)
+
+
+class MachineFaults(ABC, Generic[M]):
+    """See the module. `kinds` says what each fault does; more are added by those who make more of it."""
+
+    def __init__(
+        self, loop: VirtualLoop, network: SimulatedNetwork, machines: Mapping[NodeId, M], random: Random
+    ) -> None:
+        self.loop, self.network, self.machines, self.random = loop, network, machines, random
+        self.down_until_ns: dict[NodeId, int] = {}
+        """Machines that are kept down on purpose."""
+        self._healed = 0
+        """Counts healings: what was to be undone later is undone by them."""
+        self.kinds: dict[Fault, Callable[[], object]] = {
+            Fault.CRASH: self._crash,
+            Fault.POWER: self._power,
+            Fault.PAUSE: self._pause,
+            Fault.CLOCK: self._clock,
+            Fault.HALVES: lambda: self.cut(shapes.halves(self.numbers(), self.random)),
+            Fault.RING: lambda: self.cut(shapes.majorities_ring(self.numbers(), self.random)),
+            Fault.BRIDGE: lambda: self.cut(shapes.bridge(self.numbers(), self.random)),
+            Fault.ISOLATED: lambda: self.cut(shapes.isolated(self.someone().node.number, self.numbers())),
+            Fault.ONE_WAY: self._one_way,
+            Fault.LOSSY: self._lossy,
+            Fault.RESET: self._reset,
+            Fault.SLOW_DISK: self._slow_disk,
+            Fault.FAILED_SYNC: self._failed_sync,
+            Fault.FULL_DISK: self._full_disk,
+        }
+
+    @abstractmethod
+    def leading(self) -> M | None:
+        """A machine that leads something."""
+
+    def inflict(self, fault: Fault) -> None:
+        self.kinds[fault]()
+
+    def heal(self) -> None:
+        """Everything that can heal at once does; damage and lost disks take their repair."""
+        self._healed += 1
+        self.network.heal()
+        self.down_until_ns.clear()
+        for machine in self.machines.values():
+            machine.disk.recover()
+            if machine.node.clock.drift_ppm:
+                machine.node.set_drift(0)
+            process = machine.node.process
+            if process is not None and process.state is State.PAUSED:
+                machine.node.resume()
+
+    # choosing
+
+    def everybody(self) -> list[M]:
+        return list(self.machines.values())
+
+    def numbers(self) -> list[int]:
+        return [machine.node.number for machine in self.everybody()]
+
+    def someone(self) -> M:
+        """A leader as often as not."""
+        if self.random.random() < 0.5:
+            leading = self.leading()
+            if leading is not None:
+                return leading
+        return self.random.choice(self.everybody())
+
+    def several(self) -> list[M]:
+        """One, a minority, a majority or all; never one twice."""
+        count = len(self.everybody())
+        chosen = self.random.choice((1, 1, (count - 1) // 2, count // 2 + 1, count))
+        first = self.someone()
+        others = [machine for machine in self.everybody() if machine is not first]
+        return [first, *self.random.sample(others, max(chosen, 1) - 1)]
+
+    def later(self, seconds: tuple[float, float], undo: Callable[[], object]) -> None:
+        """Undo after a while, unless everything healed before."""
+        due_ns = self.loop.now_ns + int(self.random.uniform(*seconds) * SECOND_NS)
+        self.loop.call_at_ns(due_ns, self._undo, self._healed, undo)
+
+    def _undo(self, healed: int, undo: Callable[[], object]) -> None:
+        if healed == self._healed:
+            undo()
+
+    # machines
+
+    def stays_down(self, machine: M, seconds: tuple[float, float] = DOWN_S) -> None:
+        self.down_until_ns[machine.node_id] = self.loop.now_ns + int(self.random.uniform(*seconds) * SECOND_NS)
+
+    def _crash(self) -> None:
+        for machine in self.several():
+            if machine.node.is_up:
+                machine.crash()
+                self.stays_down(machine)
+
+    def _power(self) -> None:
+        for machine in self.several():
+            machine.lose_power()
+            self.stays_down(machine)
+
+    def _pause(self) -> None:
+        for machine in self.several():
+            process = machine.node.process
+            if process is not None and process.state is State.RUNNING:
+                machine.node.pause()
+                self.later(FAULT_S, partial(self._resume, machine, process))
+
+    def _resume(self, machine: M, process: Process) -> None:
+        if machine.node.process is process and process.state is State.PAUSED:
+            machine.node.resume()
+
+    def _clock(self) -> None:
+        machine = self.someone()
+        machine.node.jump_wall(self.random.randint(-60, 60) * SECOND_NS)
+        machine.node.set_drift(self.random.choice((-300_000, -1_000, 1_000, 300_000)))
+        self.later(FAULT_S, partial(machine.node.set_drift, 0))
+
+    # network
+
+    def cut(self, cuts: Iterable[shapes.Cut]) -> None:
+        self.network.impose(cuts)
+        self.later(FAULT_S, self.network.heal)
+
+    def _one_way(self) -> None:
+        node = [self.someone().node.number]
+        others = [number for number in self.numbers() if number not in node]
+        self.cut(shapes.one_way(node, others) if self.random.random() < 0.5 else shapes.one_way(others, node))
+
+    def _lossy(self) -> None:
+        conditions = LinkConditions(
+            delay_max_ns=self.random.choice((5, 50, 300)) * MILLISECOND_NS,
+            loss=self.random.choice((0.05, 0.3)),
+            duplicate=self.random.choice((0.0, 0.2)),
+            reorder=self.random.choice((0.0, 0.3)),
+            reorder_ns=self.random.choice((20, 200)) * MILLISECOND_NS,
+        )
+        only = self.someone() if self.random.random() < 0.5 else None
+        for a in self.everybody():
+            for b in self.everybody():
+                if a is not b and (only is None or only in (a, b)):
+                    self.network.set_conditions(a.node, b.node, conditions)
+        self.later(FAULT_S, self.network.heal)
+
+    def _reset(self) -> None:
+        if len(self.machines) == 1:
+            return
+        a, b = self.random.sample(self.everybody(), 2)
+        self.network.reset_streams(a.node, b.node)
+
+    # disks
+
+    def slow_disks(self, slow: Callable[[TimedDisk], object]) -> None:
+        """Of one machine or several, for a while."""
+        for machine in self.several():
+            slow(machine.disk)
+            machine.note("its disk gets slow")
+            self.later(FAULT_S, machine.disk.recover)
+
+    def _slow_disk(self) -> None:
+        self.slow_disks(lambda disk: disk.slow_down(self.random.choice((10, 100))))
+
+    def _failed_sync(self) -> None:
+        machine = self.someone()
+        if machine.is_running:
+            machine.note("its next sync fails")
+            machine.disk.fail_sync()
+
+    def _full_disk(self) -> None:
+        for machine in self.several():
+            machine.disk.capacity_bytes = machine.disk.used_bytes() + self.random.choice((0, 500, 5_000, 30_000))
+            machine.note("its disk is nearly full")
+            self.later(FAULT_S, machine.disk.recover)

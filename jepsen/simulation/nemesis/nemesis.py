@@ -1,0 +1,78 @@
+"""What befalls the cluster: periods with faults, quiet ones between them, and an end at which everything heals.
+
+A period draws one to three of the kinds of faults that the run's options allow. A fault ends by itself, within its
+period or beyond it, so that some overlap; a quiet period begins with everything healed. A supervisor starts what is
+down. What each fault does is in `faults`.
+"""
+
+from random import Random
+from typing import Final
+
+from jepsen.simulation.cluster import Cluster
+from jepsen.simulation.nemesis.cut_ambushes import CutAmbushes
+from jepsen.simulation.nemesis.faults import Faults
+from jepsen.simulation.nemesis.harm import Harm
+from jepsen.simulation.network.links import MILLISECOND_NS, SECOND_NS
+from jepsen.simulation.operator import Operator
+
+SUPERVISE_NS: Final = 100 * MILLISECOND_NS
+PERIOD_S: Final = (1.5, 5.0)
+
+
+class Nemesis:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, random: Random) -> None:
+        self.cluster, self.random = cluster, random
+        self.loop = cluster.loop
+        self.harm = Harm(cluster)
+        self.operators = [
+            Operator(cluster, plan, self.harm, cluster.random(f"operator {plan.number}")) for plan in cluster.groups
+        ]
+        self.faults = Faults(cluster, self.harm, self.operators, cluster.random("faults"))
+        self.cut_ambushes = (
+            CutAmbushes(cluster, cluster.random("cut ambushes")) if cluster.options.cut_ambushes else None
+        )
+        self._is_over = False
+
+    def start(self) -> None:
+        for operator in self.operators:
+            operator.start()
+        self._supervise()
+        if self.cut_ambushes is not None:
+            self.cut_ambushes.start()
+        if self.cluster.options.faults:
+            self.loop.call_at_ns(self.loop.now_ns + SECOND_NS, self._period)
+
+    def end(self) -> None:
+        """No more faults; everything heals that can."""
+        self._is_over = True
+        if self.cut_ambushes is not None:
+            self.cut_ambushes.end()
+        for operator in self.operators:
+            operator.is_restless = False
+        self.heal()
+
+    def heal(self) -> None:
+        self.cluster.recorder.nemesis("heal")
+        self.faults.heal()
+
+    def _period(self) -> None:
+        if self._is_over:
+            return
+        options = self.cluster.options
+        if self.random.random() < options.quiet:
+            self.loop.note("nemesis", "a quiet period")
+            self.heal()
+        else:
+            for fault in self.random.choices(options.faults, k=self.random.randint(1, 3)):
+                self.cluster.recorder.nemesis(fault.value)
+                self.faults.inflict(fault)
+        self.loop.call_at_ns(self.loop.now_ns + int(self.random.uniform(*PERIOD_S) * SECOND_NS), self._period)
+
+    def _supervise(self) -> None:
+        """Start what is down and need not stay so."""
+        self.loop.call_at_ns(self.loop.now_ns + SUPERVISE_NS, self._supervise)
+        for machine in self.cluster.machines.values():
+            if machine.node.process is None and self.faults.down_until_ns.get(machine.node_id, 0) <= self.loop.now_ns:
+                machine.start()

@@ -1,0 +1,240 @@
+"""The switchboard of a simulated network: opens streams, carries their messages over links, and breaks them.
+
+The rules are those of `streams`; here is when each of them applies. Every time and every choice is drawn from the
+network's generator. Invariant: an end that was severed delivers nothing more, so a stream never has a gap.
+"""
+
+import asyncio
+import errno
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple, Protocol, TypeAlias
+
+from jepsen.simulation.network.links import MILLISECOND_NS, SECOND_NS, Link, frozen, size_of
+from jepsen.simulation.network.streams import Stream
+from jepsen.simulation.node import Node, Process
+from jepsen.simulation.virtual_time.loop import VirtualLoop
+
+Accept: TypeAlias = Callable[[Stream], object]
+
+
+class StreamTimes(NamedTuple):
+    """When ends notice what nobody tells them, drawn evenly between the bounds."""
+
+    notice_min_ns: int = 50 * MILLISECOND_NS
+    notice_max_ns: int = 2 * SECOND_NS
+    connect_ns: int = 3 * SECOND_NS
+    """How long `connect` waits for an answer."""
+
+
+class Wires(Protocol):
+    """What the switchboard needs of the network."""
+
+    def link(self, source: Node, destination: Node) -> Link: ...
+
+    def passed(self, source: Node, destination: Node) -> None: ...
+
+    def drop(self, source: Node, destination: Node, service: str, reason: str) -> None: ...
+
+
+class Switchboard:
+    """All streams of a network: who listens, which ends there are, and what happens to them."""
+
+    def __init__(self, network: Wires, loop: VirtualLoop, random: Random, times: StreamTimes) -> None:
+        self._network, self._loop, self._random, self._times = network, loop, random, times
+        self._listeners: dict[tuple[int, str], tuple[Process, Accept]] = {}
+        self._ends: dict[Stream, None] = {}  # living ends in the order of their opening
+
+    def listen(self, process: Process, service: str, accept: Accept) -> None:
+        self._listeners[process.node.number, service] = process, accept
+
+    # Opening
+
+    async def connect(self, source: Process, destination: Node, service: str) -> Stream:
+        opened: asyncio.Future[Stream] = self._loop.create_future()
+        link = self._network.link(source.node, destination)
+        if link.is_cut:
+            self._network.drop(source.node, destination, service, "cut, no stream opens")
+        else:
+            arrival_ns = self._loop.now_ns + link.retransmit_delay_ns() + link.delay_ns()
+            args = (source, destination, service, opened, link.ticket())
+            self._loop.call_at_ns(arrival_ns, self._knock, *args)
+        timeout = self._loop.call_at_ns(
+            self._loop.now_ns + self._times.connect_ns, self._answer, source, opened, _timed_out(destination, service)
+        )
+        try:
+            return await opened
+        finally:
+            timeout.cancel()
+
+    def _knock(
+        self, source: Process, destination: Node, service: str, opened: "asyncio.Future[Stream]", ticket: int
+    ) -> None:
+        """The request to open a stream arrives."""
+        if not source.is_alive or opened.done():
+            return
+        if not self._network.link(source.node, destination).passes(ticket):
+            self._network.drop(source.node, destination, service, "cut under way, no stream opens")
+            return
+        back = self._network.link(destination, source.node)
+        arrival_ns = self._loop.now_ns + back.retransmit_delay_ns() + back.delay_ns()
+        process, accept = self._listeners.get((destination.number, service), (None, None))
+        if process is None or accept is None or not process.is_alive:
+            answer: Stream | Exception = _refused(destination, service)
+        else:
+            answer = self._open(source, process, service)
+            process.call_soon(accept, answer.peer)
+        self._loop.call_at_ns(arrival_ns, self._answer_arrives, source, destination, opened, answer, back.ticket())
+
+    def _open(self, source: Process, accepting: Process, service: str) -> Stream:
+        near = Stream(self, source, accepting.node, service)
+        far = Stream(self, accepting, source.node, service)
+        near.peer, far.peer = far, near
+        self._ends[near] = self._ends[far] = None
+        return near
+
+    def _answer_arrives(
+        self,
+        source: Process,
+        destination: Node,
+        opened: "asyncio.Future[Stream]",
+        answer: Stream | Exception,
+        ticket: int,
+    ) -> None:
+        service = answer.service if isinstance(answer, Stream) else "refusal"
+        if not self._network.link(destination, source.node).passes(ticket):
+            self._network.drop(destination, source.node, service, "cut under way, no stream opens")
+            if isinstance(answer, Stream):
+                self._break_both(answer)
+        elif opened.done():
+            if isinstance(answer, Stream):
+                self._break_both(answer)
+        else:
+            self._answer(source, opened, answer)
+
+    def _answer(self, source: Process, opened: "asyncio.Future[Stream]", answer: Stream | Exception) -> None:
+        """In the connecting process: the stream, or why there is none."""
+        source.call_soon(self._settle, opened, answer)
+
+    def _settle(self, opened: "asyncio.Future[Stream]", answer: Stream | Exception) -> None:
+        if opened.done():
+            if isinstance(answer, Stream):
+                self._break_both(answer)
+        elif isinstance(answer, Stream):
+            opened.set_result(answer)
+        else:
+            opened.set_exception(answer)
+
+    # Sending
+
+    def transmit(self, end: Stream, message: object, size_bytes: int | None) -> None:
+        size = size_of(message) if size_bytes is None else size_bytes
+        link = self._network.link(end.process.node, end.peer_node)
+        sent_ns = link.sent_ns(self._loop.now_ns, size)
+        arrival_ns = end.arrival_ns(sent_ns + link.retransmit_delay_ns() + link.delay_ns())
+        end.pending_bytes += size
+        if link.is_cut or end.is_severed:
+            self._lose(end, "cut" if link.is_cut else "stream broken")
+        else:
+            self._loop.call_at_ns(arrival_ns, self._arrive, end, frozen(message), size, link.ticket())
+
+    def _arrive(self, end: Stream, message: object, size_bytes: int, ticket: int) -> None:
+        source, destination = end.process.node, end.peer_node
+        if end.is_severed:
+            self._lose(end, "stream broken")
+        elif not self._network.link(source, destination).passes(ticket):
+            self._lose(end, "cut under way")
+        elif not end.peer.process.is_alive:
+            self._lose(end, "nobody there")
+        else:
+            self._network.passed(source, destination)
+            end.peer.process.call_soon(end.peer.take, message, size_bytes)
+
+    def _lose(self, end: Stream, reason: str) -> None:
+        end.sever()
+        self._network.drop(end.process.node, end.peer_node, end.service, reason)
+
+    def refuse(self, end: Stream) -> None:
+        """Whoever sends to an end that is no more gets a reset back; without it half a stream would live for ever."""
+        self._network.drop(end.process.node, end.peer_node, end.service, "the other end is gone")
+        back = self._network.link(end.peer_node, end.process.node)
+        self._loop.call_at_ns(self._loop.now_ns + back.delay_ns(), self._refusal_arrives, end, back.ticket())
+
+    def _refusal_arrives(self, end: Stream, ticket: int) -> None:
+        if self._network.link(end.peer_node, end.process.node).passes(ticket):
+            self._break(end)
+
+    def finish(self, end: Stream) -> None:
+        link = self._network.link(end.process.node, end.peer_node)
+        arrival_ns = end.arrival_ns(self._loop.now_ns + link.retransmit_delay_ns() + link.delay_ns())
+        self._loop.call_at_ns(arrival_ns, self._finish_arrives, end, link.ticket())
+
+    def _finish_arrives(self, end: Stream, ticket: int) -> None:
+        if self._network.link(end.process.node, end.peer_node).passes(ticket) and not end.is_severed:
+            end.peer.process.call_soon(end.peer.fail, EOFError(f"{end.peer}: closed by the peer"))
+        else:
+            self._break_later(end.peer)
+
+    def forget(self, end: Stream) -> None:
+        self._ends.pop(end, None)
+
+    # Breaking
+
+    def link_cut(self, source: Node, destination: Node) -> None:
+        for end in self._between(source, destination):
+            self._loop.call_at_ns(self._notice_ns(), self._notice_cut, end)
+
+    def _notice_cut(self, end: Stream) -> None:
+        out = self._network.link(end.process.node, end.peer_node)
+        back = self._network.link(end.peer_node, end.process.node)
+        if out.is_cut or back.is_cut or end.is_severed or end.peer.is_severed:
+            self._break(end)
+
+    def reset(self, a: Node, b: Node) -> None:
+        for end in self._between(a, b):
+            end.sever()
+            self._break_later(end)
+
+    def process_died(self, process: Process) -> None:
+        """Of what it had sent a part still arrives; then its peers get a reset, or notice by themselves."""
+        for end in [end for end in self._ends if end.process is process]:
+            self.forget(end)
+            link = self._network.link(process.node, end.peer_node)
+            reset_ns = self._loop.now_ns + link.delay_ns()
+            says_so = self._random.random() < 0.5
+            silent_ns = self._notice_ns()
+            self._loop.call_at_ns(reset_ns, self._reset_arrives, end, says_so and not link.is_cut, silent_ns)
+
+    def _reset_arrives(self, end: Stream, arrives: bool, silent_ns: int) -> None:
+        end.sever()
+        if arrives and not self._network.link(end.process.node, end.peer_node).is_cut:
+            self._break(end.peer)
+        else:
+            self._loop.call_at_ns(max(silent_ns, self._loop.now_ns), self._break, end.peer)
+
+    def _break_both(self, end: Stream) -> None:
+        self._break(end)
+        end.peer.sever()
+        self._break_later(end.peer)
+
+    def _break_later(self, end: Stream) -> None:
+        self._loop.call_at_ns(self._notice_ns(), self._break, end)
+
+    def _break(self, end: Stream) -> None:
+        end.process.call_soon(end.fail, ConnectionResetError(errno.ECONNRESET, f"{end} broke"))
+
+    def _between(self, a: Node, b: Node) -> list[Stream]:
+        nodes = ((a, b), (b, a))
+        return [end for end in self._ends if (end.process.node, end.peer_node) in nodes]
+
+    def _notice_ns(self) -> int:
+        times = self._times
+        return self._loop.now_ns + self._random.randint(times.notice_min_ns, times.notice_max_ns)
+
+
+def _refused(node: Node, service: str) -> Exception:
+    return ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens to {service} on {node.name}")
+
+
+def _timed_out(node: Node, service: str) -> Exception:
+    return TimeoutError(errno.ETIMEDOUT, f"no answer from {service} on {node.name}")

@@ -1,0 +1,189 @@
+"""The transport of one process over the simulated network, by datagrams or by one ordered stream per pair of nodes.
+
+The driver uses it as it uses real connections. Whatever leaves is frozen: buffers become bytes, as a kernel would copy
+them, so that nobody sees what their sender does to them later. Bulk requests open a stream each. A message over a
+stream that is not open yet is dropped, like one into a connection that is being made.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Final, Protocol
+
+from jepsen.simulation.network.network import SimulatedNetwork
+from jepsen.simulation.network.streams import Stream
+from jepsen.simulation.node import Node, Process
+from raftlog.errors import RaftlogError
+from raftlog.raft.messages import AppendRequest
+from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
+from raftlog.types import NodeId
+
+RAFT: Final = "raft"
+BULK: Final = "bulk"
+REQUEST_TIMEOUT_S: Final = 4.0
+RECONNECT_S: Final = 0.05
+
+
+class Receiver(Protocol):
+    """The driver, as the network sees it."""
+
+    def receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None: ...
+
+    def receive_beat(self, node: NodeId, beat: ProcessBeat) -> None: ...
+
+    async def serve(self, node: NodeId, request: object) -> object: ...
+
+
+class SimulatedTransport(Transport):
+    """For one process. `deliver_to` says to whom what arrives goes."""
+
+    def __init__(
+        self,
+        network: SimulatedNetwork,
+        process: Process,
+        nodes: dict[NodeId, Node],
+        *,
+        streams: bool,
+        watch: Callable[[Sequence[Envelope]], None],
+    ) -> None:
+        self._network, self._process, self._nodes = network, process, nodes
+        self._numbers = {node.number: number for number, node in nodes.items()}
+        self._watch = watch
+        self._lines = {number: Line(network, process, node) for number, node in nodes.items()} if streams else {}
+        self._receiver: Receiver | None = None
+
+    def deliver_to(self, receiver: Receiver) -> None:
+        """Runs in the process: the services are there from now on."""
+        self._receiver = receiver
+        network, process = self._network, self._process
+        network.bind(process, RAFT, self._arrived)
+        network.listen(process, RAFT, self._accept_line)
+        network.listen(process, BULK, self._accept_bulk)
+
+    # out
+
+    def send(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
+        self._watch(envelopes)
+        self._transmit(node, [frozen_envelope(envelope) for envelope in envelopes], size_of(envelopes))
+
+    def beat(self, node: NodeId, beat: ProcessBeat) -> None:
+        self._transmit(node, beat, 16)
+
+    def _transmit(self, node: NodeId, message: object, size_bytes: int) -> None:
+        destination = self._nodes.get(node)
+        if destination is None:
+            return
+        if self._lines:
+            self._lines[node].send(message, size_bytes)
+        else:
+            self._network.send(self._process, destination, RAFT, message, size_bytes)
+
+    async def request(self, node: NodeId, request: object) -> object:
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                stream = await self._network.connect(self._process, self._nodes[node], BULK)
+                try:
+                    stream.send(frozen(request), size_bytes=200)
+                    answer = await stream.receive()
+                finally:
+                    stream.close()
+        except EOFError as error:
+            raise ConnectionResetError(str(error)) from error
+        if isinstance(answer, RaftlogError):
+            raise ConnectionAbortedError(f"refused: {answer}")
+        return answer
+
+    # in
+
+    def _arrived(self, source: Node, message: object) -> None:
+        receiver, node = self._receiver, self._numbers[source.number]
+        if receiver is None:
+            return
+        if isinstance(message, ProcessBeat):
+            receiver.receive_beat(node, message)
+        else:
+            receiver.receive(node, message)  # type: ignore[arg-type]  # nothing else is sent
+
+    def _accept_line(self, stream: Stream) -> None:
+        source = stream.peer_node
+        stream.start(lambda message: self._arrived(source, message), lambda _error: None)
+
+    def _accept_bulk(self, stream: Stream) -> None:
+        self._process.spawn(self._serve(stream), name="serve")
+
+    async def _serve(self, stream: Stream) -> None:
+        receiver = self._receiver
+        if receiver is None:
+            return
+        node = self._numbers[stream.peer_node.number]
+        try:
+            request = await stream.receive()
+            try:
+                answer = await receiver.serve(node, request)
+            except RaftlogError as error:
+                answer = error
+            stream.send(frozen(answer), size_bytes=4096)
+            stream.close()
+        except (OSError, EOFError):
+            return  # whoever asked has gone
+
+
+class Line:
+    """The stream to one peer; made when there is something to send, and again after it broke."""
+
+    def __init__(self, network: SimulatedNetwork, process: Process, peer: Node) -> None:
+        self._network, self._process, self._peer = network, process, peer
+        self._stream: Stream | None = None
+        self._is_connecting = False
+
+    def send(self, message: object, size_bytes: int) -> None:
+        stream = self._stream
+        if stream is not None and stream.lost is None:
+            stream.send(message, size_bytes)
+        elif not self._is_connecting:
+            self._is_connecting = True
+            self._process.spawn(self._connect(message, size_bytes), name="connect")
+
+    async def _connect(self, message: object, size_bytes: int) -> None:
+        try:
+            stream = await self._network.connect(self._process, self._peer, RAFT)
+            stream.send(message, size_bytes)
+            self._stream = stream
+        except OSError:
+            await asyncio.sleep(RECONNECT_S)
+        finally:
+            self._is_connecting = False
+
+
+def size_of(envelopes: Sequence[Envelope]) -> int:
+    """About what the messages would take on a wire."""
+    size = 0
+    for _, message in envelopes:
+        size += 60
+        if type(message) is AppendRequest:
+            size += sum(entry.size_bytes for entry in message.entries)
+    return size
+
+
+def frozen_envelope(envelope: Envelope) -> Envelope:
+    message = envelope.message
+    if type(message) is not AppendRequest or not message.entries:
+        return envelope
+    entries = tuple(entry._replace(payload=bytes(entry.payload)) for entry in message.entries)
+    return Envelope(envelope.group, message._replace(entries=entries))
+
+
+def frozen(value: Any) -> Any:
+    """A copy in which every buffer is bytes."""
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, tuple):
+        items = [frozen(item) for item in value]
+        return type(value)._make(items) if hasattr(value, "_make") else tuple(items)
+    if isinstance(value, list):
+        return [frozen(item) for item in value]
+    if isinstance(value, dict):
+        return {key: frozen(item) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: frozen(getattr(value, field.name)) for field in fields(value)})
+    return value

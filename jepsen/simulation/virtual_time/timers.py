@@ -1,0 +1,56 @@
+"""The timers of the virtual loop, by time and then by the order in which they were set."""
+
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from jepsen.simulation.node import is_dead
+from jepsen.simulation.virtual_time.tasks import VirtualHandle
+
+CANCELLED_MAX: Final = 128
+"""Cancelled timers are swept out when there are more, and more than half of all."""
+
+
+class Timers:
+    """A heap of (time, number, handle). `_cancelled` counts the cancelled ones that are still in it."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, VirtualHandle]] = []
+        self._cancelled = 0
+
+    def add(self, when_ns: int, number: int, handle: VirtualHandle) -> None:
+        """`number` rises from one timer to the next."""
+        handle.timers = self
+        heappush(self._heap, (when_ns, number, handle))
+
+    def next_ns(self) -> int | None:
+        """When the next one is due. Those of dead processes are no reason to go anywhere."""
+        heap = self._heap
+        while heap and (heap[0][2].is_cancelled or is_dead(heap[0][2].process)):
+            self._pop()
+        return heap[0][0] if heap else None
+
+    def take_due(self, now_ns: int, ready: list[VirtualHandle]) -> None:
+        """Move what is due to the ready ones."""
+        heap = self._heap
+        while heap and heap[0][0] <= now_ns:
+            handle = self._pop()
+            if not handle.is_cancelled:
+                ready.append(handle)
+
+    def _pop(self) -> VirtualHandle:
+        handle = heappop(self._heap)[2]
+        handle.timers = None
+        self._cancelled -= handle.is_cancelled
+        return handle
+
+    def cancelled(self) -> None:
+        """One in the heap was cancelled."""
+        self._cancelled += 1
+        if self._cancelled > CANCELLED_MAX and 2 * self._cancelled > len(self._heap):
+            self._heap = [timer for timer in self._heap if not timer[2].is_cancelled]
+            heapify(self._heap)
+            self._cancelled = 0
+
+    def clear(self) -> None:
+        self._heap.clear()
+        self._cancelled = 0

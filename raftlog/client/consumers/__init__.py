@@ -1,0 +1,1 @@
+"""`Consumer`: assignment, fetching, records handed out, commits, the session in a consumer group; `HandlerLoop`."""

@@ -1,0 +1,208 @@
+"""Which partitions a `Consumer` reads: those that it was given, all of its topics, or its share in a group.
+
+Called by `Consumer` alone. A rebalance has its steps inside `is_settled`, which is part of every poll: what is read is
+given away (offsets committed, `on_revoked`), then the group is joined in a task that outlives the poll, and then what
+it gave is read (`on_assigned`).
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Mapping
+
+from raftlog.client.broker import BrokerClient
+from raftlog.client.consumers.commits import Commits
+from raftlog.client.consumers.consumer_settings import ConsumerSettings, RebalanceListener
+from raftlog.client.consumers.fetcher import Fetching
+from raftlog.client.consumers.group_session import Assigned, GroupSession
+from raftlog.client.consumers.handed_records import Handing
+from raftlog.client.group_answers import CommittedOffset
+from raftlog.client.metadata import Metadata
+from raftlog.client.outage import Outage
+from raftlog.errors import InvalidArgument, OutcomeUnknown, Unavailable
+from raftlog.types import Offset, TopicPartition
+
+
+class Assigning:
+    """`subscribe` or `assign` says what is wanted; one of them, as often as it changes."""
+
+    def __init__(
+        self,
+        client: BrokerClient,
+        metadata: Metadata,
+        settings: ConsumerSettings,
+        fetching: Fetching,
+        handing: Handing,
+        commits: Commits | None,
+    ) -> None:
+        """`commits` are those of the group, where there is one."""
+        self._client, self._metadata, self._settings = client, metadata, settings
+        self._fetching, self._handing, self._commits = fetching, handing, commits
+        self._listener = RebalanceListener()
+        self._topics: tuple[str, ...] = ()
+        self._pattern: re.Pattern[str] | None = None
+        self._matched: frozenset[str] = frozenset()
+        self._member: GroupSession | None = None
+        self._joining: asyncio.Task[Assigned] | None = None
+        self._outage = Outage("topics of the consumer", settings.give_up_after_s)
+        self._is_manual = self._is_outdated = False
+        metadata.changed = self._note_metadata
+
+    # what is wanted
+
+    def subscribe(self, topics: tuple[str, ...], pattern: str | None, listener: RebalanceListener | None) -> None:
+        """Raises `InvalidArgument`."""
+        if bool(topics) == (pattern is not None):
+            raise InvalidArgument("subscribe to topics or to a pattern, one of the two")
+        if self._is_manual:
+            raise InvalidArgument("partitions are assigned; make another consumer to subscribe")
+        try:
+            self._pattern = None if pattern is None else re.compile(pattern)
+        except re.error as error:
+            raise InvalidArgument(f"{pattern!r} is not a regular expression: {error}") from None
+        self._topics = topics
+        self._listener = listener or self._listener
+        self._is_outdated = True
+        if self._commits is not None:
+            if self._member is None:
+                woken = self._fetching.arrived.set
+                self._member = GroupSession(self._client, self._metadata, self._settings, woken)
+                self._commits.member = self._member
+            self._member.rejoin()
+
+    async def assign(self, places: Mapping[TopicPartition, Offset | None]) -> None:
+        """Raises `InvalidArgument`."""
+        if self._topics or self._pattern is not None:
+            raise InvalidArgument("topics are subscribed to; make another consumer to assign partitions")
+        self._is_manual = True
+        readings = self._fetching.readings
+        await self._fetching.end([place for place in readings if place not in places])
+        new = {place: at for place, at in places.items() if place not in readings}
+        for place, at in new.items():
+            if at is not None:
+                self._fetching.pending.forget_start(place)
+        committed: Mapping[TopicPartition, CommittedOffset] = {}
+        if self._settings.group is not None and None in new.values():
+            committed = await self._client.groups.committed(self._settings.group)
+        known = {place: found.offset for place, found in committed.items()}
+        if self._commits is not None:
+            self._commits.begin(known)
+        self._fetching.begin({place: known.get(place) if at is None else at for place, at in new.items()})
+
+    # in a poll
+
+    async def is_settled(self, ends_at: float) -> bool:
+        """Whether it is known what to read; waits for it until `ends_at`. Raises what makes it impossible."""
+        if self._member is None:
+            if not (self._is_manual or self._topics or self._pattern):
+                raise InvalidArgument("nothing is read: subscribe to topics, or assign partitions, first")
+            return not self._is_outdated or await self._read_all(ends_at)
+        member = self._member
+        member.last_poll_s = time.monotonic()
+        if member.fatal is not None:
+            raise member.fatal
+        if member.needs_join and self._joining is None:
+            await self._give_away()
+            self._joining = asyncio.create_task(self._join(member))
+        if self._joining is None:
+            return True
+        joined = self._joining
+        await asyncio.wait([joined], timeout=max(0.0, ends_at - time.monotonic()))
+        if not joined.done() or joined.cancelled():  # cancelled: another task closed the consumer
+            return False
+        self._joining = None
+        if joined.exception() is not None:
+            member.needs_join = True
+        await self._take_over(joined.result())
+        return True
+
+    async def tell_resets(self) -> None:
+        """The listener hears of positions that were outside the log."""
+        while self._fetching.resets:
+            await self._listener.on_reset(*self._fetching.resets.popleft())
+
+    async def close(self) -> None:
+        """Offsets are committed, and the group is left."""
+        if self._joining is not None:
+            self._joining.cancel()
+            await asyncio.gather(self._joining, return_exceptions=True)
+        self._outage.end()
+        await self._give_away()
+        if self._member is not None:
+            await self._member.leave()
+
+    # below
+
+    async def _take_over(self, assigned: Assigned) -> None:
+        assert self._commits is not None, "there is a group"
+        self._commits.begin(assigned)
+        self._fetching.begin(assigned)
+        await self._listener.on_assigned(list(assigned))
+
+    async def _give_away(self) -> None:
+        """Nothing is read any more, and what is processed is committed where it still can be."""
+        places = list(self._fetching.readings)
+        if not places:
+            return
+        is_out = self._member is not None and self._member.is_out
+        if self._commits is not None and self._settings.auto_commit and not is_out:
+            await self._commits.commit_quietly(self._handing.processed())
+        if self._member is not None:
+            tell = self._listener.on_lost if self._member.is_out else self._listener.on_revoked
+            await tell(places)
+        await self._fetching.end(places)
+        self._handing.forget()
+
+    async def _subscribed(self) -> tuple[str, ...]:
+        if self._pattern is None:
+            return self._topics
+        await self._metadata.match(self._pattern)
+        self._matched = self._metadata.matching
+        return tuple(sorted(self._matched))
+
+    async def _join(self, member: GroupSession) -> Assigned:
+        self._outage.begin()
+        while True:
+            try:
+                topics = await self._subscribed()
+            except (Unavailable, OutcomeUnknown) as error:
+                await self._outage.pause(error)
+            else:
+                self._outage.end()
+                return await member.join(topics)
+
+    async def _read_all(self, ends_at: float) -> bool:
+        """Without a group: every partition of the topics. What is made later is read from its beginning. False when
+        nobody can say yet which these are."""
+        readings = self._fetching.readings
+        is_first = not readings
+        self._is_outdated = False
+        self._outage.begin()
+        try:
+            wanted = {
+                TopicPartition(name, number)
+                for name in await self._subscribed()
+                for number in range((await self._metadata.topic(name)).partitions)
+            }
+        except (Unavailable, OutcomeUnknown) as error:
+            self._is_outdated = True
+            await self._outage.pause(error, ends_at - time.monotonic())
+            self._fetching.arrived.set()  # so that it is tried again
+            return False
+        self._outage.end()
+        await self._fetching.end([place for place in readings if place not in wanted])
+        new = sorted(place for place in wanted if place not in readings)
+        self._fetching.begin(dict.fromkeys(new), None if is_first else "earliest")
+        return True
+
+    def _note_metadata(self) -> None:
+        """Topics were looked at anew."""
+        if self._is_manual or not (self._topics or self._pattern is not None):
+            return
+        if self._member is None:
+            self._is_outdated = True
+            self._fetching.arrived.set()
+        elif self._pattern is not None and self._metadata.matching != self._matched:
+            self._member.rejoin()
+        else:
+            self._member.note_topics()

@@ -1,0 +1,338 @@
+"""`Consumer`: records of topics, alone or sharing the partitions with the other members of a group.
+
+    async with Consumer(["127.0.0.1:8082"], "orders", group="billing") as consumer:
+        async for record in consumer:
+            bill(record.value)
+
+Partitions are read from their leaders ahead of time. Whoever asks for the next records has processed those before, and
+they are committed from then on (at least once): after 100 of them, or 500 ms. The group is joined, left and joined
+again inside `poll` and iteration only, so that nobody works on a partition while it changes hands; for that one has to
+come back to it within `rebalance_timeout_ms`.
+
+Not thread-safe, and one task polls at a time. Everything else may be called beside it.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Generic, Self, TypeAlias
+
+from raftlog.client.broker import BrokerClient
+from raftlog.client.consumers.assignment import Assigning
+from raftlog.client.consumers.commits import Commits
+from raftlog.client.consumers.consumer_settings import ConsumerRecord, ConsumerSettings, RebalanceListener
+from raftlog.client.consumers.conversion import Conversion
+from raftlog.client.consumers.fetcher import Fetching
+from raftlog.client.consumers.handed_records import Handing
+from raftlog.client.consumers.start_positions import AtTimestamp, FromEnd, Reset, Start, as_partition
+from raftlog.client.group_answers import CommittedOffset
+from raftlog.client.metadata import REFRESH_S, Metadata
+from raftlog.client.serializers import Deserializer, K, V
+from raftlog.client.topic_names import checked_names
+from raftlog.errors import InvalidArgument, LogClosed, UnknownPartition
+from raftlog.types import Offset, TopicPartition
+
+Place: TypeAlias = TopicPartition | tuple[str, int]
+"""A partition; a plain pair of topic and number is accepted as well."""
+Offsets: TypeAlias = Mapping[TopicPartition, int] | Mapping[tuple[str, int], int]
+Starts: TypeAlias = Mapping[TopicPartition, int | None] | Mapping[tuple[str, int], int | None]
+"""None: where the group has committed, or as `auto_offset_reset` says."""
+
+POLL_MS = 1_000
+GIVE_UP_AFTER_S = 120.0
+
+
+class Consumer(Generic[K, V]):
+    """Consumer for asyncio, created inside a running event loop. Its records have keys and values as the deserializers
+    return them, bytes by default."""
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        *topics: str,
+        group: str | None = None,
+        instance_id: str | None = None,
+        client_id: str = "raftlog",
+        auto_offset_reset: Reset = "earliest",
+        auto_commit: bool = True,
+        auto_commit_records: int = 100,
+        auto_commit_interval_ms: int = 500,
+        max_poll_records: int = 100,
+        max_poll_interval_ms: int = 300_000,
+        session_timeout_ms: int = 10_000,
+        rebalance_timeout_ms: int = 60_000,
+        assignors: Sequence[str] = ("range",),
+        fetch_bytes: int = 1024 * 1024,
+        fetch_wait_ms: int = 5_000,
+        prefetch_bytes: int = 32 * 1024 * 1024,
+        metadata_refresh_s: float = REFRESH_S,
+        give_up_after_s: float | None = GIVE_UP_AFTER_S,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
+        where: Callable[[ConsumerRecord[K, V]], object] | None = None,
+    ) -> None:
+        """With topics it is subscribed to them. Raises `InvalidArgument`; docs/CLIENT.md says what each setting is
+        good for."""
+        subscribed = checked_names(topics)
+        settings = self.settings = ConsumerSettings(
+            group=group,
+            instance_id=instance_id,
+            client_id=client_id,
+            auto_offset_reset=auto_offset_reset,
+            auto_commit=auto_commit,
+            auto_commit_records=auto_commit_records,
+            auto_commit_interval_ms=auto_commit_interval_ms,
+            max_poll_records=max_poll_records,
+            max_poll_interval_ms=max_poll_interval_ms,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            assignors=tuple(assignors),
+            fetch_bytes=fetch_bytes,
+            fetch_wait_ms=fetch_wait_ms,
+            prefetch_bytes=prefetch_bytes,
+            metadata_refresh_s=metadata_refresh_s,
+            give_up_after_s=give_up_after_s,
+        )
+        self._client = BrokerClient(bootstrap)
+        self._metadata = Metadata(self._client, metadata_refresh_s)
+        self._fetching = Fetching(self._client, settings, self._metadata.refresh_soon)
+        self._handing = Handing(self._fetching.readings)
+        self._commits: Commits | None = None
+        if group is not None:
+            self._commits = Commits(self._client, group, self._handing.processed)
+        self._assigning = Assigning(
+            self._client, self._metadata, settings, self._fetching, self._handing, self._commits
+        )
+        self._conversion = Conversion(key_deserializer, value_deserializer, where)
+        self._is_closed = False
+        if subscribed:
+            self.subscribe(subscribed)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._handing.in_hands = ()  # the block is through with them
+        await self.close()
+
+    # what is read
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str] = (),
+        *,
+        pattern: str | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read these topics (one str is one topic), or all whose whole names match `pattern`: in a group the share that
+        it gives, otherwise every partition. Raises `InvalidArgument`."""
+        self._assigning.subscribe(checked_names(topics), pattern, listener)
+
+    async def assign(self, partitions: Iterable[Place] | Starts) -> None:
+        """Read exactly these, from the offsets given or where the group, of which this is no member, has committed.
+        Those that are read already go on. Raises `InvalidArgument`."""
+        given: Mapping[Any, int | None] = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
+        await self._assigning.assign(
+            {as_partition(place): None if at is None else Offset(at) for place, at in given.items()}
+        )
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read now."""
+        return frozenset(self._fetching.readings)
+
+    # records
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord[K, V]:
+        handing = self._handing
+        while True:
+            while not handing.ahead:
+                handing.ahead.extend(
+                    await self._take(self.settings.max_poll_records, time.monotonic() + POLL_MS / 1000)
+                )
+            if found := self._converted(1):
+                return found[0]
+
+    async def poll(self, max_records: int | None = None, timeout_ms: int = POLL_MS) -> list[ConsumerRecord[K, V]]:
+        """Return up to `max_records` records (100), those of a partition in order; none when none came within
+        `timeout_ms`.
+
+        Raises `OffsetOutOfRange` where `auto_offset_reset` is error, `DeserializationFailed`, `FencedInstance`,
+        `Unavailable` after `give_up_after_s` without an answer, and what makes reading impossible. After an error it
+        can be called again.
+        """
+        count = max_records or self.settings.max_poll_records
+        ends_at = time.monotonic() + timeout_ms / 1000
+        while True:
+            if self._handing.ahead:
+                self._note_processed()
+            else:
+                taken = await self._take(count, ends_at)
+                if self._conversion.is_identity:
+                    self._handing.in_hands = taken
+                    return taken  # type: ignore[return-value]  # K and V are bytes
+                self._handing.ahead.extend(taken)
+            records = self._converted(count)
+            if records or time.monotonic() >= ends_at:
+                return records
+
+    def _converted(self, count: int) -> list[ConsumerRecord[K, V]]:
+        """Hand out records from `ahead`: at most `count`, those behind an error only after it. Raises it when it is the
+        first."""
+        handing = self._handing
+        if self._conversion.is_identity:
+            handing.in_hands = records = handing.from_ahead(count)
+            return records  # type: ignore[return-value]  # K and V are bytes
+        converted: list[ConsumerRecord[K, V]] = []
+        given: list[ConsumerRecord] = []
+        try:
+            while handing.ahead and len(given) < count:
+                record = self._conversion.apply(handing.ahead[0])
+                raw = handing.ahead.popleft()
+                if record is not None:
+                    converted.append(record)
+                    given.append(raw)
+        except Exception:  # of the deserializer or the filter; the record is the next one
+            if not given:
+                raise
+        handing.in_hands = given
+        return converted
+
+    async def _take(self, count: int, ends_at: float) -> list[ConsumerRecord]:
+        self._note_processed()
+        await asyncio.sleep(0)  # whoever polls without pause still lets the fetches go on
+        arrived = self._fetching.arrived
+        while True:
+            if self._is_closed:
+                raise LogClosed("the consumer is closed")
+            arrived.clear()
+            if await self._assigning.is_settled(ends_at):
+                records = self._fetching.take(count)
+                await self._assigning.tell_resets()
+                if records:
+                    return records
+            left_s = ends_at - time.monotonic()
+            if left_s <= 0:
+                return []
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await arrived.wait()
+
+    def _note_processed(self) -> None:
+        done, self._handing.in_hands = len(self._handing.in_hands), ()
+        if self._commits is not None and self.settings.auto_commit:
+            interval_s = self.settings.auto_commit_interval_ms / 1000
+            self._commits.note(done, self.settings.auto_commit_records, interval_s)
+
+    # positions
+
+    async def position(self, partition: Place) -> Offset:
+        """Return the offset of the next record that is handed out; raises why it cannot be known, `UnknownPartition`
+        where the partition is not assigned."""
+        place = as_partition(partition)
+        if place not in self._fetching.readings:
+            raise UnknownPartition(f"{place} is not assigned to this consumer")
+        reading = self._fetching.readings[place]
+        await reading.located.wait()
+        if reading.position is None and reading.error is not None:
+            raise reading.error
+        return self._handing.handed_out()[place]
+
+    # Seeks and pauses are plain calls. Of a partition that is not assigned they are remembered until it is.
+
+    def seek(self, partition: Place, offset: int) -> None:
+        """Go on at an offset; where the log does not have it, `auto_offset_reset` says what follows. Raises
+        `InvalidArgument`."""
+        if offset < 0:
+            raise InvalidArgument(f"{partition}: {offset} is no offset; seek_from_end() counts from the end")
+        self._seek((partition,), Offset(offset))
+
+    def seek_to_beginning(self, *partitions: Place) -> None:
+        """Go on at the first record of these partitions, or of all."""
+        self._seek(partitions, "earliest")
+
+    def seek_to_end(self, *partitions: Place) -> None:
+        """Go on with records that come from now on. The end is looked up with the next poll, or by `position`."""
+        self._seek(partitions, "latest")
+
+    def seek_from_end(self, count: int, *partitions: Place) -> None:
+        """Go on so many offsets before the end, or at the first record."""
+        if count < 0:
+            raise InvalidArgument(f"{count} offsets before the end is behind it; give 0 or more")
+        self._seek(partitions, FromEnd(count))
+
+    def seek_to_timestamp(self, timestamp_ms: int, *partitions: Place) -> None:
+        """Go on at the first record with this timestamp or a later one; at the end where there is none."""
+        self._seek(partitions, AtTimestamp(timestamp_ms))
+
+    def pause(self, *partitions: Place) -> None:
+        """Hand out nothing of these partitions, or of all, until `resume`; the membership goes on."""
+        self._pause(partitions, True)
+
+    def resume(self, *partitions: Place) -> None:
+        """Hand out records of these partitions, or of all, again."""
+        self._pause(partitions, False)
+
+    # offsets
+
+    async def commit(self, offsets: Offsets | None = None) -> None:
+        """Commit what was handed out, or these offsets. Raises `UnknownMember`, `StaleGeneration` and
+        `RebalanceInProgress` when the group went on without; a lost answer is `OutcomeUnknown`."""
+        commits = self._require_commits()
+        given: Mapping[Any, int] = self._handing.handed_out() if offsets is None else offsets
+        await commits.commit({as_partition(place): Offset(offset) for place, offset in given.items()})
+
+    async def committed(self) -> dict[TopicPartition, CommittedOffset]:
+        """What the group has committed, by all its members."""
+        self._require_commits()
+        assert self.settings.group is not None, "there is a group"
+        return await self._client.groups.committed(self.settings.group)
+
+    async def close(self) -> None:
+        """Commit what is processed (with `auto_commit`), leave the group, and end."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._fetching.arrived.set()
+        try:
+            await self._assigning.close()
+        finally:
+            await self._fetching.end(list(self._fetching.readings))
+            if self._commits is not None:
+                await self._commits.close()
+            await self._metadata.close()
+            await self._client.close()
+
+    def _require_commits(self) -> Commits:
+        if self._commits is None:
+            raise InvalidArgument("without a group nothing is committed: make the consumer with group=…")
+        return self._commits
+
+    def _seek(self, partitions: Sequence[Place], start: Start) -> None:
+        assigned, others = self._by_assignment(partitions)
+        for place in assigned:
+            self._handing.forget(place)
+            self._fetching.seek(place, start)
+        if others or not assigned:
+            self._fetching.pending.seek(others, start)
+
+    def _pause(self, partitions: Sequence[Place], is_paused: bool) -> None:
+        assigned, others = self._by_assignment(partitions)
+        for place in assigned:
+            self._fetching.pause(place, is_paused)
+        if others or not assigned:
+            self._fetching.pending.pause(others, is_paused)
+
+    def _by_assignment(self, partitions: Sequence[Place]) -> tuple[list[TopicPartition], list[TopicPartition]]:
+        """Partitions that are assigned, or without partitions all of these, and the others."""
+        readings = self._fetching.readings
+        places = [as_partition(each) for each in partitions] if partitions else list(readings)
+        return [place for place in places if place in readings], [place for place in places if place not in readings]

@@ -1,0 +1,40 @@
+"""Keys and values of a consumer's records as the deserializers return them, and the filter behind that."""
+
+from collections.abc import Callable
+from typing import Generic
+
+from raftlog.client.consumers.consumer_settings import ConsumerRecord
+from raftlog.client.serializers import DeserializationFailed, Deserializer, K, T, V
+from raftlog.types import TopicPartition
+
+
+class Conversion(Generic[K, V]):
+    """`where` is called with the deserialized record; one for which it is false is left out."""
+
+    def __init__(
+        self,
+        key_deserializer: Deserializer[K] | None,
+        value_deserializer: Deserializer[V] | None,
+        where: Callable[[ConsumerRecord[K, V]], object] | None,
+    ) -> None:
+        self._key, self._value, self._where = key_deserializer, value_deserializer, where
+        self.is_identity = key_deserializer is None and value_deserializer is None and where is None
+
+    def apply(self, record: ConsumerRecord) -> ConsumerRecord[K, V] | None:
+        """Return the record converted, None when it is left out. Raises `DeserializationFailed`."""
+        topic, partition, offset, timestamp, _, _, headers = record
+        key = self._deserialized(self._key, record, record.key, "key")
+        value = self._deserialized(self._value, record, record.value, "value")
+        converted: ConsumerRecord[K, V] = ConsumerRecord(topic, partition, offset, timestamp, key, value, headers)
+        return converted if self._where is None or self._where(converted) else None
+
+    def _deserialized(
+        self, deserializer: Deserializer[T] | None, record: ConsumerRecord, data: bytes | None, field: str
+    ) -> T | None:
+        if data is None or deserializer is None:
+            return data  # type: ignore[return-value]  # without a deserializer T is bytes
+        try:
+            return deserializer(data)
+        except Exception as error:
+            place = TopicPartition(record.topic, record.partition)
+            raise DeserializationFailed(place, record.offset, field, error) from error

@@ -1,0 +1,139 @@
+"""One partition as a `Consumer` reads it: batches that were fetched, opened a few records at a time.
+
+    position ≤ next_fetch;  between them lie the records that are held
+
+`position` is the offset of the next record to hand out, None until it is known where to begin. It follows what the
+batches say, so that offsets which compaction removed are passed over.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+
+from raftlog.client.answers import Fetched
+from raftlog.client.consumers.consumer_settings import ConsumerRecord
+from raftlog.client.consumers.start_positions import Start
+from raftlog.client.decode import checked_batches
+from raftlog.errors import RaftlogError, UndecodableBatch
+from raftlog.records import BatchHeader, Record, read_records
+from raftlog.types import Offset, TopicPartition
+
+
+class FetchedRecords:
+    """`error`, where there is one, comes after all records that are held."""
+
+    def __init__(self, place: TopicPartition, start: Start) -> None:
+        self.place = place
+        self.start = start
+        """Looked up while there is no position."""
+        self.position = start if isinstance(start, int) else None
+        self.next_fetch = self.position
+        self.high_watermark: Offset | None = None
+        self.error: RaftlogError | None = None
+        self.is_paused = False
+        self.task: asyncio.Task[None] | None = None
+        self.room = asyncio.Event()
+        """Set while another answer may be fetched."""
+        self.room.set()
+        self.located = asyncio.Event()
+        """Set when there is a position, or an error in its place."""
+        if self.position is not None:
+            self.located.set()
+        self.held_bytes = 0
+        self._batches: deque[tuple[BatchHeader, memoryview] | Offset] = deque()
+        """An offset among them says that what follows was fetched from there on."""
+        self._header: BatchHeader | None = None
+        self._records: Iterator[Record] = iter(())
+
+    def begin_at(self, position: Offset) -> None:
+        """Where the next record comes from; what was held is thrown away, an error too."""
+        self.position = self.next_fetch = position
+        self.error = None
+        self.held_bytes = 0
+        self._batches.clear()
+        self._header, self._records = None, iter(())
+        self.located.set()
+        self.room.set()
+
+    def restart(self, start: Start) -> None:
+        """The same for a start that may have to be looked up."""
+        if isinstance(start, int):
+            self.begin_at(start)
+            return
+        self.begin_at(Offset(0))
+        self.start, self.position, self.next_fetch = start, None, None
+        self.located.clear()
+
+    def fail(self, error: RaftlogError) -> None:
+        """Nothing more comes, until it begins somewhere else."""
+        self.error = error
+        self.located.set()
+
+    def go_on_at(self, offset: Offset) -> None:
+        """Behind the records that are held, what comes next is from there on."""
+        if self._header is not None or self._batches:
+            self._batches.append(offset)
+            self.next_fetch = offset
+        else:
+            self.begin_at(offset)
+
+    def accept(self, fetched: Fetched) -> None:
+        """An answer that was fetched at `next_fetch`; raises `InvalidBatch` when it arrived damaged."""
+        self.high_watermark = fetched.high_watermark
+        for header, batch in checked_batches(fetched.body):
+            self._batches.append((header, batch))
+            self.held_bytes += len(batch)
+            self.next_fetch = Offset(header.next_offset)
+
+    def take(self, count: int) -> list[ConsumerRecord]:
+        """At most `count` of the records that are held; the position moves behind them.
+
+        Those before an undecodable batch come, and then nothing but its error.
+        """
+        taken: list[ConsumerRecord] = []
+        topic, partition = self.place
+        make = ConsumerRecord._make
+        while len(taken) < count and (self._header is not None or self._open_next()):
+            header, wanted, position = self._header, count - len(taken), self.position
+            assert header is not None, "a batch is open"
+            assert position is not None, f"records of {self.place} are held without a position"
+            opened: list[Record] = []
+            broken: UndecodableBatch | None = None
+            try:
+                opened.extend(islice(self._records, wanted))  # which keeps those before an error
+            except UndecodableBatch as error:
+                broken = error.at(self.place)
+            is_over = len(opened) < wanted
+            if opened and opened[0].offset < position:  # a fetch answers whole batches
+                opened = [record for record in opened if record.offset >= position]
+            taken += [
+                make((topic, partition, each.offset, each.timestamp, each.key, each.value, each.headers))
+                for each in opened
+            ]
+            if broken is not None:
+                self._stop_at(Offset(max(broken.offset, position)), broken)
+            elif is_over:
+                self.position = Offset(max(header.next_offset, position))
+                self._header = None
+            elif opened:
+                self.position = Offset(opened[-1].offset + 1)
+        return taken
+
+    def _stop_at(self, position: Offset, error: RaftlogError) -> None:
+        """Go no further by itself: what is held or under way lies behind records that were not handed out."""
+        self.begin_at(position)
+        self.error = error
+        if self.task is not None:
+            self.task.cancel()
+
+    def _open_next(self) -> bool:
+        while self._batches:
+            first = self._batches.popleft()
+            if isinstance(first, tuple):
+                header, batch = first
+                self.held_bytes -= len(batch)
+                self._header, self._records = header, iter(()) if header.is_control else read_records(batch)
+                return True
+            self.position = first
+        return False

@@ -1,0 +1,190 @@
+"""Fetching for a `Consumer`: each partition that is read has a task that asks its leader for what comes next.
+
+While records of an answer are handed out the next one is fetched; no partition holds more than one answer besides the
+one under way, and together they are bounded by `prefetch_bytes` (a broker gives a single batch whatever its size). What
+passes is tried again, at 50 ms and then ever more rarely, up to 5 s. An offset outside the log is dealt with as
+`auto_offset_reset` says, and never passed over in silence.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from raftlog.client.broker import BrokerClient
+from raftlog.client.consumers.consumer_settings import ConsumerRecord, ConsumerSettings
+from raftlog.client.consumers.fetched_records import FetchedRecords
+from raftlog.client.consumers.start_positions import AtTimestamp, FromEnd, PendingStarts, Reset, Start
+from raftlog.client.outage import Outage
+from raftlog.errors import (
+    OffsetOutOfRange,
+    OutcomeUnknown,
+    RaftlogError,
+    Unavailable,
+    UnknownPartition,
+    UnknownTopic,
+)
+from raftlog.types import Offset, TopicPartition
+
+FETCH_BYTES_MIN: Final = 16 * 1024
+_log = logging.getLogger("raftlog.client")
+
+ResetNote = tuple[TopicPartition, OffsetOutOfRange, Offset]
+
+
+class Fetching:
+    """The partitions that are read. `arrived` is set when there may be something to take."""
+
+    def __init__(self, client: BrokerClient, settings: ConsumerSettings, out_of_date: Callable[[], None]) -> None:
+        self._client, self._settings, self._out_of_date = client, settings, out_of_date
+        self.readings: dict[TopicPartition, FetchedRecords] = {}
+        self.arrived = asyncio.Event()
+        self.resets: deque[ResetNote] = deque()
+        """Resets that the listener has not been told of."""
+        self.pending = PendingStarts()
+        self._waits_for_topics = settings.group is not None
+
+    # which partitions
+
+    def begin(self, positions: Mapping[TopicPartition, Offset | None], reset: Reset | None = None) -> None:
+        """Read these as well, from the positions that are known; `reset` stands in for `auto_offset_reset`."""
+        for place, (start, is_paused) in self.pending.take(positions).items():
+            first = positions[place] if start is None else start
+            reset_to = reset or self._settings.auto_offset_reset
+            self.readings[place] = FetchedRecords(place, reset_to if first is None else first)
+            self._start(self.readings[place])
+            if is_paused:
+                self.pause(place, True)
+
+    async def end(self, places: Collection[TopicPartition]) -> None:
+        """Read these no more; what is held of them is thrown away."""
+        tasks = [reading.task for place in places if (reading := self.readings.pop(place, None)) and reading.task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def seek(self, place: TopicPartition, start: Start) -> None:
+        """Go on there."""
+        reading = self.readings[place]
+        if reading.task is not None:
+            reading.task.cancel()
+        reading.restart(start)
+        self._start(reading)
+
+    def pause(self, place: TopicPartition, is_paused: bool) -> None:
+        self.readings[place].is_paused = is_paused
+        self._make_room(self.readings[place])
+        self.arrived.set()
+
+    def take(self, count: int) -> list[ConsumerRecord]:
+        """Records of whoever has some, each partition's in order; raises an error that is due."""
+        taken: list[ConsumerRecord] = []
+        for place, reading in list(self.readings.items()):
+            if reading.is_paused:
+                continue
+            records = reading.take(count - len(taken))
+            self._make_room(reading)
+            if not records and not taken and reading.error is not None:
+                raise self._due_error(reading)
+            if records:
+                taken += records
+                self.readings[place] = self.readings.pop(place)  # the others, and their errors, are first next time
+            if len(taken) >= count:
+                break
+        return taken
+
+    # below
+
+    def _start(self, reading: FetchedRecords) -> None:
+        reading.task = asyncio.create_task(self._read(reading))
+
+    def _due_error(self, reading: FetchedRecords) -> RaftlogError:
+        """Return the error of a partition. After one that passes it is read again; other errors last until a seek."""
+        error = reading.error
+        assert error is not None, "there is an error"
+        if self._is_passing(error):
+            reading.error = None
+            self._start(reading)
+        return error
+
+    def _fail(self, reading: FetchedRecords, error: RaftlogError) -> None:
+        reading.fail(error)
+        self.arrived.set()
+
+    def _make_room(self, reading: FetchedRecords) -> None:
+        if reading.is_paused or reading.held_bytes >= self._fetch_bytes():
+            reading.room.clear()
+        else:
+            reading.room.set()
+
+    def _fetch_bytes(self) -> int:
+        share = self._settings.prefetch_bytes // (2 * max(1, len(self.readings)))
+        return min(self._settings.fetch_bytes, max(FETCH_BYTES_MIN, share))
+
+    async def _read(self, reading: FetchedRecords) -> None:
+        outage = Outage(f"records of {reading.place}", self._settings.give_up_after_s)
+        while reading.error is None:
+            try:
+                if reading.position is None:
+                    reading.begin_at(await self._offset_of(reading.place, reading.start))
+                if not reading.room.is_set():
+                    await reading.room.wait()
+                await self._fetch(reading)
+                outage.end()
+            except OffsetOutOfRange as error:
+                self._out_of_range(reading, error)
+            except RaftlogError as error:
+                if not self._is_passing(error):
+                    self._fail(reading, error)
+                    return
+                self._out_of_date()
+                try:
+                    await outage.pause(error)
+                except RaftlogError:
+                    self._fail(reading, error)
+
+    async def _fetch(self, reading: FetchedRecords) -> None:
+        offset = reading.next_fetch
+        assert offset is not None, "it is known where to read"
+        topic, partition = reading.place
+        fetched = await self._client.fetch_batches(
+            topic, partition, offset, timeout_ms=self._settings.fetch_wait_ms, max_bytes=self._fetch_bytes()
+        )
+        reading.accept(fetched)
+        self._make_room(reading)
+        if fetched.body:
+            self.arrived.set()
+
+    async def _offset_of(self, place: TopicPartition, start: Start) -> Offset:
+        if isinstance(start, AtTimestamp):
+            found = await self._client.offset_for_timestamp(*place, start.timestamp_ms)
+            if found is not None:
+                return found[0]
+        first, end = await self._client.offsets(*place)
+        if start == "error":
+            error = OffsetOutOfRange(-1, first, end)
+            error.args = ("there is no offset to begin at, and auto_offset_reset is error: seek to an offset",)
+            raise error
+        if isinstance(start, FromEnd):
+            return Offset(max(first, end - start.offsets))
+        if isinstance(start, int):
+            return start
+        return first if start == "earliest" else end
+
+    def _out_of_range(self, reading: FetchedRecords, error: OffsetOutOfRange) -> None:
+        error.args = (f"{reading.place}: {error}",)
+        if self._settings.auto_offset_reset == "error":
+            reading.fail(error)
+        else:
+            to = error.first if self._settings.auto_offset_reset == "earliest" else error.end
+            _log.warning("%s; reading goes on at offset %d", error, to)
+            reading.go_on_at(to)
+            self.resets.append((reading.place, error, to))
+        self.arrived.set()
+
+    def _is_passing(self, error: RaftlogError) -> bool:
+        """A group's topic that is gone is waited for until the group is told; one that was named is an error."""
+        if isinstance(error, UnknownTopic | UnknownPartition):
+            return self._waits_for_topics
+        return isinstance(error, Unavailable | OutcomeUnknown)

@@ -1,0 +1,205 @@
+"""A `Consumer` as a member of a group: joins, syncs, is heard of, leaves. Kafka's classic protocol, eager.
+
+Called by `Consumer` alone, which joins inside `poll`, so that nobody works on a partition while it changes hands.
+Between two joins a task keeps up the session with heartbeats that are answered at once when a rebalance begins.
+`needs_join` says that the generation is over; `is_lost` that the group went on without this member; `fatal` that it has
+to end. The leader of a generation assigns the partitions, with the assignor that all members share.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from raftlog.assignors import (
+    ASSIGNORS,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from raftlog.assignors.member import MemberProtocol, NextStep
+from raftlog.client.broker import BrokerClient
+from raftlog.client.consumers.consumer_settings import ConsumerSettings
+from raftlog.client.group_answers import CommittedOffset, Joined, Membership
+from raftlog.client.metadata import Metadata
+from raftlog.client.outage import Outage
+from raftlog.errors import (
+    OutcomeUnknown,
+    RaftlogError,
+    RebalanceInProgress,
+    StaleGeneration,
+    Unavailable,
+    UnknownMember,
+    UnknownTopic,
+)
+from raftlog.types import Offset, TopicPartition
+
+_log = logging.getLogger("raftlog.client")
+
+LEAVE_MS = 2_000
+"""How long a member that leaves waits for the answer; the group hears of its end by silence otherwise."""
+
+
+Assigned: TypeAlias = Mapping[TopicPartition, Offset | None]
+"""What a generation gave, with the offsets that are committed for it; None: nothing is."""
+
+
+class GroupSession:
+    """`woken` is called when one of `needs_join`, `is_lost`, `fatal` changes."""
+
+    def __init__(
+        self, client: BrokerClient, metadata: Metadata, settings: ConsumerSettings, woken: Callable[[], None]
+    ) -> None:
+        assert settings.group is not None, "a member has a group"
+        self._group: str = settings.group
+        self._client, self._metadata, self._settings, self._woken = client, metadata, settings, woken
+        self._state = MemberProtocol()
+        self._beating: asyncio.Task[None] | None = None
+        self._owned: tuple[TopicPartition, ...] = ()
+        self._counts: dict[str, int] = {}
+        """Partitions of the topics that this leader assigned."""
+        self.needs_join = True
+        self.is_lost = False
+        self.fatal: RaftlogError | None = None
+        self.last_poll_s = time.monotonic()
+
+    async def join(self, topics: Sequence[str]) -> Assigned:
+        """A new generation, however long the others take; raises what makes it impossible."""
+        await self._stop_beating()
+        self.needs_join, self.is_lost = False, False
+        with Outage(f"joining consumer group {self._group}", self._settings.give_up_after_s) as outage:
+            while True:
+                try:
+                    partitions = await self._join_once(topics)
+                    break
+                except (UnknownMember, StaleGeneration) as error:
+                    self._state.refused(error)
+                except (Unavailable, OutcomeUnknown) as error:
+                    await outage.pause(error)
+            self._owned = partitions
+            committed = await self._committed(outage)
+        return {place: committed[place].offset if place in committed else None for place in partitions}
+
+    @property
+    def is_out(self) -> bool:
+        """Whether what it had may belong to others by now."""
+        return self.is_lost or self.fatal is not None
+
+    def required(self) -> Membership:
+        """Who commits; raises `UnknownMember` while it belongs to no generation."""
+        if self._state.generation < 0:
+            raise UnknownMember(f"this consumer is not a member of the group {self._group} now; poll to join it")
+        return Membership(self._state.member_id, self._state.generation, self._settings.instance_id)
+
+    def note_topics(self) -> None:
+        """Topics were looked at anew: the leader makes a generation when one has other partitions."""
+        for name, count in self._counts.items():
+            known = self._metadata.known(name)
+            if (known.partitions if known is not None else 0) != count:
+                self.rejoin()
+                return
+
+    def rejoin(self) -> None:
+        """The subscription, or what is to be assigned, has changed."""
+        self.needs_join = True
+        self._woken()
+
+    def note(self, error: RaftlogError) -> None:
+        """What a commit or a heartbeat was refused for may be about the membership."""
+        step = self._state.refused(error)
+        if step is NextStep.REJOIN:
+            self.needs_join = True
+        elif step is NextStep.LOST:
+            self.needs_join = self.is_lost = True
+        elif step is NextStep.FATAL:
+            self.fatal = error
+        self._woken()
+
+    async def leave(self) -> None:
+        """A dynamic member leaves at once; a static one stays until its session ends, for its restart (KIP-345)."""
+        await self._stop_beating()
+        if self._state.member_id and self._settings.instance_id is None:
+            with contextlib.suppress(RaftlogError):  # it is gone, or will be by its silence
+                await self._client.groups.leave(self._group, [(self._state.member_id, None)], timeout_ms=LEAVE_MS)
+        self._state = MemberProtocol()
+
+    # below
+
+    async def _join_once(self, topics: Sequence[str]) -> tuple[TopicPartition, ...]:
+        settings, generation = self._settings, self._state.generation
+        owned = self._owned if generation >= 0 else ()
+        subscription = encode_subscription(Subscription(tuple(sorted(topics)), None, owned, generation))
+        joined = await self._client.groups.join(
+            self._group,
+            dict.fromkeys(settings.assignors, subscription),
+            member_id=self._state.member_id,
+            instance_id=settings.instance_id,
+            client_id=settings.client_id,
+            session_timeout_ms=settings.session_timeout_ms,
+            rebalance_timeout_ms=settings.rebalance_timeout_ms,
+        )
+        self._state.member_id = joined.member_id
+        member = Membership(joined.member_id, joined.generation, settings.instance_id)
+        self._counts = {}
+        assignments = await self._assign(joined) if joined.is_leader else None
+        synced = await self._client.groups.sync(
+            self._group, member, assignments, timeout_ms=settings.rebalance_timeout_ms
+        )
+        self._state.joined(member.member_id, member.generation)
+        self.last_poll_s = time.monotonic()
+        self._beating = asyncio.create_task(self._beat(member))
+        return decode_assignment(synced.assignment).partitions
+
+    async def _committed(self, outage: Outage) -> Mapping[TopicPartition, CommittedOffset]:
+        while True:
+            try:
+                return await self._client.groups.committed(self._group)
+            except (Unavailable, OutcomeUnknown) as error:
+                await outage.pause(error)
+
+    async def _assign(self, joined: Joined) -> dict[str, bytes]:
+        subscriptions = {member.member_id: decode_subscription(member.metadata) for member in joined.members}
+        for name in sorted({topic for each in subscriptions.values() for topic in each.topics}):
+            self._metadata.watch(name)
+            try:
+                self._counts[name] = (await self._metadata.topic(name)).partitions
+            except UnknownTopic:
+                self._counts[name] = 0  # its creation will be noticed
+                _log.warning("consumer group %s: topic %s does not exist; waiting for its creation", self._group, name)
+        there = {name: count for name, count in self._counts.items() if count}
+        shares = ASSIGNORS[joined.protocol](subscriptions, there)
+        return {member_id: encode_assignment(partitions) for member_id, partitions in shares.items()}
+
+    async def _beat(self, member: Membership) -> None:
+        pause_s = self._settings.session_timeout_ms / 3000
+        outage = Outage(f"heartbeats of consumer group {self._group}", pause_s_max=pause_s)
+        while self.fatal is None and not self.is_lost:
+            if time.monotonic() - self.last_poll_s > self._settings.max_poll_interval_ms / 1000:
+                await self._leave_silent()
+                return
+            try:
+                await self._client.groups.heartbeat(self._group, member, wait_ms=round(pause_s * 1000))
+                outage.end()
+            except RebalanceInProgress as error:
+                self.note(error)
+                await asyncio.sleep(pause_s)
+            except RaftlogError as error:
+                self.note(error)
+                await outage.pause(error)
+
+    async def _leave_silent(self) -> None:
+        """Nobody polls: the partitions are better with the others."""
+        self._beating = None
+        await self.leave()
+        self.needs_join = self.is_lost = True
+        self._woken()
+
+    async def _stop_beating(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+            self._beating = None

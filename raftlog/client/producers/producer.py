@@ -1,0 +1,362 @@
+"""`Producer`: records to topics, in batches, with back-pressure, each with an end that is known.
+
+    async with Producer(["127.0.0.1:8082"]) as producer:
+        delivery = await producer.send("orders", b"value", key=b"alice")
+        print((await delivery).offset)
+
+`send` puts a record into a buffer and waits only while that is full. Batches go to the partitions' leaders. What
+was refused for now is sent again, and with idempotence (the default) also what may have arrived: the broker knows the
+batch by its sequence, and answers with its first offset. Each record ends as done, failed or unknown within
+`delivery_timeout_ms`, in the order of its partition. Nothing is dropped silently: `flush` and `close` raise what became
+of records whose deliveries nobody looked at.
+
+Not thread-safe: one event loop, any number of its tasks.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, Generic, Self
+
+from raftlog.client.broker import BrokerClient
+from raftlog.client.metadata import REFRESH_S, Metadata
+from raftlog.client.outage import Outage
+from raftlog.client.producers.delivery import Batch, Delivered, Delivery, RecordHeaders, size_of
+from raftlog.client.producers.identities import Identities
+from raftlog.client.producers.producer_lane import ProducerLane
+from raftlog.client.producers.producer_settings import BATCH_BYTES_MAX, SEQUENCE_WINDOW, Acks, ProducerSettings
+from raftlog.client.producers.spreading import Spreading
+from raftlog.client.serializers import K, Serializer, V, serialized, shown_argument
+from raftlog.client.topic_names import checked_name
+from raftlog.errors import InvalidArgument, LogClosed, OutcomeUnknown, RaftlogError, RecordTooLarge, Unavailable
+from raftlog.records import Compression, NewRecord, build_columns
+from raftlog.records.header import HEADER_SIZE
+from raftlog.types import TopicPartition
+
+_NO_HEADERS: RecordHeaders = []
+_UNSEEN_MAX: Final = 1000
+"""Batches that failed and are kept for `flush`; it tells of those, and that there are so many at least."""
+
+
+class Producer(Generic[K, V]):
+    """Made inside a running event loop."""
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        *,
+        acks: Acks = "all",
+        idempotent: bool = True,
+        compression: str = "none",
+        partitioner: str = "murmur2",
+        linger_ms: float = 100.0,
+        batch_records: int = 100,
+        batch_bytes: int = 512 * 1024,
+        buffer_records: int = 1000,
+        buffer_bytes: int = 32 * 1024 * 1024,
+        max_in_flight: int = SEQUENCE_WINDOW,
+        request_timeout_ms: int = 10_000,
+        delivery_timeout_ms: int = 120_000,
+        stops_at_failure: bool = False,
+        metadata_refresh_s: float = REFRESH_S,
+        key_serializer: Serializer[K] | None = None,
+        value_serializer: Serializer[V] | None = None,
+    ) -> None:
+        """Raises `InvalidArgument`. docs/CLIENT.md says what each setting is good for."""
+        self.settings = ProducerSettings(
+            acks=acks,
+            idempotent=idempotent,
+            compression=Compression.from_name(compression),
+            partitioner=partitioner,
+            linger_ms=linger_ms,
+            batch_records=batch_records,
+            batch_bytes=batch_bytes,
+            buffer_records=buffer_records,
+            buffer_bytes=buffer_bytes,
+            max_in_flight=max_in_flight,
+            request_timeout_ms=request_timeout_ms,
+            delivery_timeout_ms=delivery_timeout_ms,
+            stops_at_failure=stops_at_failure,
+            metadata_refresh_s=metadata_refresh_s,
+        )
+        self._client = BrokerClient(bootstrap)
+        self._metadata = Metadata(self._client, self.settings.metadata_refresh_s)
+        self._metadata.changed = self._note_metadata
+        self._key_serializer, self._value_serializer = key_serializer, value_serializer
+        self._identities = Identities(self._client, request_timeout_ms) if self.settings.idempotent else None
+        self._spreadings: dict[str, Spreading] = {}
+        self._lanes: dict[TopicPartition, ProducerLane] = {}
+        self._records = 0
+        self._bytes = 0
+        self._room = asyncio.Event()
+        self._unseen: list[Batch] = []
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+            return
+        try:
+            await self.close(0.0 if isinstance(error, asyncio.CancelledError) else None)
+        except RaftlogError as failure:  # what ended the block is what its caller has to hear
+            error.add_note(f"besides, the producer could not deliver everything: {failure}")
+
+    async def send(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None = None,
+        *,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Delivery:
+        """Take a record; waits only while the buffer is full, and for the topic's description at its first record.
+
+        Raises what is wrong with the record before anything is done: `InvalidArgument`, `RecordTooLarge`,
+        `UnknownTopic`, `UnknownPartition`; `Unavailable` when the topic, or a producer id, could not be asked for.
+        """
+        record_headers = list(headers) if headers else _NO_HEADERS
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        value_bytes: bytes | None = value  # type: ignore[assignment]  # bytes are checked below
+        key_bytes: bytes | None = key  # type: ignore[assignment]
+        if self._value_serializer is not None:
+            value_bytes = serialized(self._value_serializer, value, "value")
+        if self._key_serializer is not None:
+            key_bytes = serialized(self._key_serializer, key, "key")
+        _check(value_bytes, key_bytes, timestamp_ms, record_headers)
+        size = size_of(value_bytes, key_bytes, record_headers)
+        spreading = self._spreadings.get(topic)
+        if spreading is None:
+            spreading = await self._spread(topic)
+        limit = spreading.topic.message_bytes_max
+        if size + HEADER_SIZE > limit:
+            _require_fitting(
+                [value_bytes], [key_bytes], [timestamp_ms], [record_headers], self.settings.compression, topic, limit
+            )
+        await self._until_room(size)
+        lane = spreading.lane(partition, key_bytes)
+        if lane.failure is not None:
+            raise lane.failure
+        delivery = lane.add(value_bytes, key_bytes, timestamp_ms, record_headers, size)
+        self._records += 1
+        self._bytes += size
+        if delivery.number_in_batch + 1 == self.settings.batch_records:
+            await asyncio.sleep(0)  # a full batch leaves, although its sender does nothing but send
+        return delivery
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None = None,
+        *,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Delivered:
+        """Send a record and return where it is stored. Raises as `send`, and as its delivery: why it is not stored, or
+        may not be."""
+        delivery = await self.send(topic, value, key, headers=headers, timestamp_ms=timestamp_ms, partition=partition)
+        return await delivery
+
+    async def send_batch(self, topic: str, partition: int, records: Sequence[NewRecord | bytes]) -> list[Delivery]:
+        """Take many records of one partition, values alone or `NewRecord`s, as a batch, or as several where they do not
+        fit into one; the deliveries of the last record of each. They are bytes: serializers are not called. Raises as
+        `send`."""
+        if not records:
+            return []
+        spreading = self._spreadings.get(topic) or await self._spread(topic)
+        lane = spreading.lane(partition, None)
+        limit = spreading.topic.message_bytes_max
+        batches = self._batches(TopicPartition(topic, partition), records, limit)
+        for batch in batches:
+            await self._until_room(batch.size_bytes)
+            if lane.failure is not None:
+                raise lane.failure
+            self._records += batch.count
+            self._bytes += batch.size_bytes
+            lane.put(batch)
+        return [Delivery(batch, batch.count - 1) for batch in batches]
+
+    def _batches(self, place: TopicPartition, records: Sequence[NewRecord | bytes], limit: int) -> list[Batch]:
+        loop = asyncio.get_running_loop()
+        batch = Batch(place, loop.time(), loop.create_future())
+        batch.fill(records, time.time_ns() // 1_000_000)
+        if batch.size_bytes + HEADER_SIZE <= min(limit, BATCH_BYTES_MAX):
+            return [batch]
+        if batch.count == 1:
+            columns = batch.values, batch.keys, batch.timestamps, batch.headers
+            _require_fitting(*columns, self.settings.compression, place.topic, limit)
+            return [batch]
+        half = batch.count // 2
+        return self._batches(place, records[:half], limit) + self._batches(place, records[half:], limit)
+
+    async def _until_room(self, size: int) -> None:
+        while self._records and (
+            self._records >= self.settings.buffer_records or self._bytes + size > self.settings.buffer_bytes
+        ):
+            self._room.clear()
+            await self._room.wait()
+        if self._is_closed:
+            raise LogClosed("the producer is closed")
+
+    async def flush(self) -> None:
+        """Wait until every record that was sent before has its end.
+
+        Raises the error of the first that was not delivered among those whose delivery nobody has looked at; a note
+        on it says how many there are.
+        """
+        await self._until_ended(None)
+        self._raise_unseen()
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Flush and end; `timeout_s` bounds it, and by itself the delivery timeout does.
+
+        What has no end by then gets one: failed where it was not sent, otherwise unknown. Raises as `flush`, and says
+        how many records were not delivered.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._room.set()
+        try:
+            await self._until_ended(timeout_s)
+            for lane in self._lanes.values():
+                await lane.abandon()
+        finally:
+            await self._metadata.close()
+            await self._client.close()
+        self._raise_unseen()
+
+    # below `send`
+
+    async def _spread(self, topic: str) -> Spreading:
+        """The topic is asked for, and at the first time a producer id; both patiently."""
+        checked_name(topic)
+        with Outage(f"metadata of topic {topic}", self.settings.delivery_timeout_ms / 1000) as outage:
+            while True:
+                try:
+                    if self._identities is not None:
+                        await self._identities.have()
+                    described = await self._metadata.topic(topic)
+                    break
+                except (Unavailable, OutcomeUnknown) as error:  # an unused producer id costs nothing
+                    if self._is_closed:
+                        raise LogClosed("the producer is closed") from None
+                    await outage.pause(error)
+        found = self._spreadings.get(topic)
+        if found is None:
+            found = self._spreadings[topic] = Spreading(topic, described, self.settings, self._lane)
+        return found
+
+    def _lane(self, topic: str, partition: int) -> ProducerLane:
+        place = TopicPartition(topic, partition)
+        lane = self._lanes.get(place)
+        if lane is None:
+            described = self._metadata.known(topic)
+            limit = self.settings.batch_bytes
+            if described is not None:
+                limit = min(limit, described.message_bytes_max - HEADER_SIZE)
+            lane = ProducerLane(place, self._client, self.settings, self._identities, limit, self._settled)
+            self._lanes[place] = lane
+        return lane
+
+    def _note_metadata(self) -> None:
+        for name, spreading in list(self._spreadings.items()):
+            described = self._metadata.known(name)
+            if described is None:
+                del self._spreadings[name]
+            elif described != spreading.topic:
+                self._spreadings[name] = Spreading(name, described, self.settings, self._lane)
+
+    def _settled(self, batch: Batch) -> None:
+        self._records -= batch.count
+        self._bytes -= batch.size_bytes
+        self._room.set()
+        if batch.done.exception() is not None:
+            self._metadata.refresh_soon()
+            self._keep_unseen(batch)
+
+    def _keep_unseen(self, batch: Batch) -> None:
+        if len(self._unseen) >= _UNSEEN_MAX:
+            self._unseen = [other for other in self._unseen if not other.is_looked_at]
+        if len(self._unseen) < _UNSEEN_MAX:
+            self._unseen.append(batch)
+
+    async def _until_ended(self, timeout_s: float | None) -> None:
+        batches = [batch.done for lane in self._lanes.values() for batch in lane.hurry()]
+        if batches:
+            await asyncio.wait(batches, timeout=timeout_s)
+
+    def _raise_unseen(self) -> None:
+        unseen, self._unseen = [batch for batch in self._unseen if not batch.is_looked_at], []
+        if not unseen:
+            return
+        errors = [batch.done.exception() for batch in unseen]
+        unknown = sum(batch.count for batch, error in zip(unseen, errors, strict=True) if _is_unknown(error))
+        count = sum(batch.count for batch in unseen)
+        first = errors[0]
+        assert first is not None, "only batches that failed are kept"
+        first.add_note(
+            f"{count} records were not delivered; of {unknown} of them it is not known whether they are stored"
+        )
+        raise first
+
+
+def _require_fitting(
+    values: list[bytes | None],
+    keys: list[bytes | None],
+    timestamps: list[int],
+    headers: list[RecordHeaders],
+    compression: Compression,
+    topic: str,
+    limit: int,
+) -> None:
+    """Of a record that may be too large: built alone it shows its size."""
+    size = len(build_columns(values, keys, timestamps, headers, compression))
+    if size > limit:
+        raise RecordTooLarge(
+            f"a record makes a batch of {size} bytes; max.message.bytes of topic {topic} is {limit}, and "
+            "`raftlog topic alter` can raise it"
+        )
+
+
+def _is_unknown(error: BaseException | None) -> bool:
+    return isinstance(error, OutcomeUnknown)
+
+
+def _check(value: object, key: object, timestamp_ms: object, headers: RecordHeaders) -> None:
+    """Raises `InvalidArgument` for what a record cannot hold, before it is among others in a batch."""
+    if type(value) is not bytes and value is not None:
+        raise InvalidArgument(_not_bytes("value", value))
+    if type(key) is not bytes and key is not None:
+        raise InvalidArgument(_not_bytes("key", key))
+    if type(timestamp_ms) is not int or not 0 <= timestamp_ms < 1 << 62:
+        raise InvalidArgument(
+            f"timestamp_ms is {shown_argument(timestamp_ms)}; it is in milliseconds since 1970, an int"
+        )
+    for header in headers:
+        if not (
+            type(header) is tuple
+            and len(header) == 2
+            and type(header[0]) is str
+            and (type(header[1]) is bytes or header[1] is None)
+        ):
+            raise InvalidArgument(f"{header!r} is not a header of a record: a pair of str, and bytes or None")
+
+
+def _not_bytes(argument: str, given: object) -> str:
+    """Say which argument it is and how to give it."""
+    hint = f"encode it ({argument}.encode()), or" if isinstance(given, str) else "serialize it, or"
+    return (
+        f"{argument} is {shown_argument(given)}; send() takes bytes or None. "
+        f"{hint[0].upper()}{hint[1:]} create the producer with {argument}_serializer=…"
+    )

@@ -1,0 +1,342 @@
+"""A producer's way to one partition: records collect in batches, and batches leave in order.
+
+Called by `Producer` alone. `unsettled` are batches that left and have no end yet, in the order of their sequences; from
+the first of them on at most as many left as the broker's window has. Behind them `waiting`, whose last is open for more
+records. A batch leaves when nothing of the partition is under way, when it has `batch_records`, or when it waited
+`linger_ms`; while the window is full it goes on growing up to `batch_bytes`.
+
+When an attempt does not succeed the lane recovers: nothing new leaves, the answers still under way are waited for, and
+then the unsettled are sent again one at a time, in order, each with the sequence that it had. So a repetition is told
+as such by the broker, and the order of the records is kept. Where the chain of sequences is broken for good, because a
+batch ended without being stored, those behind it that certainly are not stored go on under a new producer id; those
+that may be stored end as unknown, because nobody could tell their repetition any more.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from raftlog.client.answers import Produced, ProducerIdentity
+from raftlog.client.broker import BrokerClient
+from raftlog.client.outage import Outage
+from raftlog.client.producers.delivery import Batch, Delivery, RecordHeaders
+from raftlog.client.producers.identities import Identities
+from raftlog.client.producers.producer_settings import ProducerSettings
+from raftlog.errors import (
+    DuplicateSequence,
+    OutcomeUnknown,
+    OutOfOrderSequence,
+    RaftlogError,
+    Unavailable,
+    UnknownProducer,
+)
+from raftlog.records import build_columns
+from raftlog.types import TopicPartition
+
+SEQUENCES = 1 << 31
+"""Sequences go from 0 to this, exclusive, and then begin at 0 again."""
+RETRY_PAUSE_S_MAX = 1.0
+
+
+class ProducerLane:
+    """`settled` is called with every batch that has come to its end."""
+
+    def __init__(
+        self,
+        place: TopicPartition,
+        client: BrokerClient,
+        settings: ProducerSettings,
+        identities: Identities | None,
+        batch_bytes: int,
+        settled: Callable[[Batch], None],
+    ) -> None:
+        """Without `identities` the lane is not idempotent."""
+        self._place, self._client, self._settings = place, client, settings
+        self._identities, self._settled = identities, settled
+        self._identity: ProducerIdentity | None = None
+        self._left: ProducerIdentity | None = None
+        """The id whose chain is broken; nothing leaves until there is another."""
+        self._is_expired = False
+        """The partition has expired that id, so the next one has to be greater than every earlier one."""
+        self._next_sequence = 0
+        self._departed = 0
+        """Batches that ever left."""
+        self._batch_bytes = batch_bytes
+        self._batch_records = settings.batch_records
+        self._compression = settings.compression
+        self._loop = asyncio.get_running_loop()
+        self._open: Batch | None = None
+        self._waiting: deque[Batch] = deque()
+        self._unsettled: deque[Batch] = deque()
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._recovery: asyncio.Task[None] | None = None
+        self.failure: RaftlogError | None = None
+        """Why the lane takes no more, where it stops at failures."""
+        self._is_awake = False
+        self._is_hurried = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = 0.0
+
+    # what the producer does
+
+    @property
+    def open_batch(self) -> Batch | None:
+        """The batch that the next record goes to, when it has room."""
+        return self._open
+
+    def add(
+        self, value: bytes | None, key: bytes | None, timestamp_ms: int, headers: RecordHeaders, size_bytes: int
+    ) -> Delivery:
+        """Take a record that was checked, and for which the buffer has room."""
+        batch = self._open
+        if batch is None or batch.size_bytes + size_bytes > self._batch_bytes:
+            batch = self._open = Batch(self._place, self._loop.time(), self._loop.create_future())
+            self._waiting.append(batch)
+            self._wake()
+        delivery = batch.add(value, key, timestamp_ms, headers, size_bytes)
+        if batch.count == self._batch_records:
+            self._wake()
+        return delivery
+
+    def put(self, batch: Batch) -> None:
+        """Take a batch of its own, which gets no more records."""
+        self._open = None
+        self._waiting.append(batch)
+        self._wake()
+
+    def hurry(self) -> list[Batch]:
+        """Whatever waits leaves as soon as it can; the batches that have no end yet."""
+        self._is_hurried = True
+        self._wake()
+        return [*self._unsettled, *self._waiting]
+
+    async def abandon(self) -> None:
+        """The producer closes: what has no end yet ends now, as unknown where it may be stored."""
+        tasks = [*self._under_way, *([self._recovery] if self._recovery is not None else [])]
+        under_way = list(self._unsettled)[: None if self._under_way else 1]
+        for task in tasks:
+            task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        waiting, self._waiting = self._waiting, deque()
+        for batch in (*self._unsettled, *waiting):
+            self._end(batch, _abandoned(batch, batch.maybe_stored or batch in under_way))
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # when batches leave
+
+    def _wake(self) -> None:
+        if not self._is_awake:
+            self._is_awake = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._is_awake = False
+        if self._recovery is not None:
+            return
+        now_s = self._loop.time()
+        while self._waiting and self._has_window() and self._may_leave(now_s):
+            batch = self._waiting.popleft()
+            batch.number, self._departed = self._departed, self._departed + 1
+            if batch is self._open:
+                self._open = None
+            self._number(batch)
+            self._unsettled.append(batch)
+            task = self._loop.create_task(self._send_first(batch))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+        if not self._waiting:
+            self._is_hurried = False
+        elif self._has_window() and self._wakes_at <= now_s:
+            self._wakes_at = self._leaves_at(self._waiting[0])
+            self._timer = self._loop.call_at(self._wakes_at, self._wake)
+
+    def _has_window(self) -> bool:
+        """The oldest unsettled has to stay among the last that the broker knows, answered ones included."""
+        return not self._unsettled or self._departed - self._unsettled[0].number < self._settings.in_flight_max
+
+    def _may_leave(self, now_s: float) -> bool:
+        first = self._waiting[0]
+        return (
+            not self._unsettled
+            or self._is_hurried
+            or first is not self._open
+            or first.count >= self._batch_records
+            or now_s >= self._leaves_at(first)
+        )
+
+    def _leaves_at(self, batch: Batch) -> float:
+        return batch.created_s + self._settings.linger_ms / 1000
+
+    def _number(self, batch: Batch) -> None:
+        """The sequence of a batch is decided when it leaves, or leaves anew under another id."""
+        if self._identities is None:
+            return
+        if self._identity is None:
+            self._identity, self._next_sequence = self._identities.current, 0
+        batch.sequence = self._next_sequence
+        self._next_sequence = (self._next_sequence + batch.count) % SEQUENCES
+
+    # attempts
+
+    async def _send_first(self, batch: Batch) -> None:
+        try:
+            await self._send(batch)
+        except RaftlogError as error:
+            # Where others were under way it may have overtaken them, and is sent again behind them.
+            is_overtaking = isinstance(error, OutOfOrderSequence | UnknownProducer)
+            batch.last_error = None if is_overtaking else error
+            if self._recovery is None:
+                self._recovery = self._loop.create_task(self._recover())
+
+    async def _send(self, batch: Batch) -> None:
+        """One attempt; a batch that is stored has its end. Raises why it is not, or may not be."""
+        left_ms = round((self._ends_at(batch) - self._loop.time()) * 1000)
+        body = self._built(batch)
+        try:
+            produced = await self._client.produce_batches(
+                self._place.topic,
+                self._place.partition,
+                body,
+                acks=self._settings.acks,
+                timeout_ms=max(1, min(self._settings.request_timeout_ms, left_ms)),
+            )
+        except OutcomeUnknown as error:
+            if not isinstance(error, DuplicateSequence):
+                batch.maybe_stored = True
+            raise
+        self._end(batch, produced)
+
+    def _built(self, batch: Batch) -> bytearray:
+        identity = self._identity
+        return build_columns(
+            batch.values,
+            batch.keys,
+            batch.timestamps,
+            batch.headers,
+            self._compression,
+            producer_id=-1 if identity is None else identity.producer_id,
+            producer_epoch=-1 if identity is None else identity.epoch,
+            base_sequence=batch.sequence,
+        )
+
+    def _ends_at(self, batch: Batch) -> float:
+        return batch.created_s + self._settings.delivery_timeout_ms / 1000
+
+    def _end(self, batch: Batch, how: Produced | RaftlogError) -> None:
+        if batch in self._unsettled:
+            self._unsettled.remove(batch)
+        if isinstance(how, RaftlogError):
+            batch.end(None, how)
+        else:
+            batch.end(how, None)
+        self._settled(batch)
+        self._wake()
+
+    # when an attempt did not succeed
+
+    async def _recover(self) -> None:
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+        with Outage(f"records for {self._place}", pause_s_max=RETRY_PAUSE_S_MAX) as outage:
+            while self._unsettled or self._left is not None:
+                error = await self._step()
+                if error is None:
+                    outage.end()
+                else:
+                    self._expire_waiting(error)
+                    await outage.pause(error)
+        self._recovery = None
+        self._wake()
+
+    async def _step(self) -> RaftlogError | None:
+        """The first of the unsettled is given up, or sent once more; None, or why that did not succeed."""
+        batch = self._unsettled[0] if self._unsettled else None
+        if batch is not None and batch.last_error is not None:
+            if self._is_over(batch, batch.last_error):
+                self._give_up(batch, batch.last_error)
+                return None
+            if isinstance(batch.last_error, UnknownProducer):
+                self._break_chain(batch.last_error, is_expired=True)
+        try:
+            await self._renew_identity()
+            if batch is not None:
+                await self._send(batch)
+        except RaftlogError as error:
+            if batch is not None:
+                batch.last_error = error
+            return error
+        return None
+
+    def _is_over(self, batch: Batch, error: RaftlogError) -> bool:
+        """Whether the batch cannot be stored any more by sending it again."""
+        if self._loop.time() >= self._ends_at(batch):
+            return True
+        if isinstance(error, UnknownProducer):
+            return batch.maybe_stored
+        if error.outcome == "unknown":
+            return self._identities is None or isinstance(error, DuplicateSequence)
+        return not isinstance(error, Unavailable)
+
+    def _give_up(self, batch: Batch, error: RaftlogError) -> None:
+        is_late = self._loop.time() >= self._ends_at(batch)
+        is_expired = isinstance(error, UnknownProducer)
+        # That the sequence jumps is certain, whatever came before: the broker would have known a repetition.
+        is_unsure = batch.maybe_stored and not isinstance(error, OutOfOrderSequence)
+        if is_late or (is_unsure and error.outcome == "failed"):
+            kind = OutcomeUnknown if is_unsure else Unavailable
+            waited = f" within {self._settings.delivery_timeout_ms} ms" if is_late else ""
+            unsure = "; an earlier answer was lost, so they may be stored" if is_unsure else ""
+            error = kind(f"{batch.count} records for {self._place} were not acknowledged{waited}{unsure}: {error}")
+        self._end(batch, error)
+        if self._settings.stops_at_failure:
+            self._stop(error)
+        else:
+            self._break_chain(error, is_expired=is_expired)
+
+    def _stop(self, error: RaftlogError) -> None:
+        """Nothing behind a batch that ended without being stored is stored: its sequence is missing."""
+        self.failure = error
+        waiting, self._waiting, self._open = self._waiting, deque(), None
+        for batch in (*self._unsettled, *waiting):
+            kind = OutcomeUnknown if batch.maybe_stored else Unavailable
+            self._end(batch, kind(f"{batch.count} records for {self._place} stand behind one that failed: {error}"))
+
+    def _break_chain(self, cause: RaftlogError, *, is_expired: bool) -> None:
+        """What follows cannot be told from repetitions under the sequences that it has."""
+        if self._identities is None:
+            return
+        if self._identity is not None:
+            self._left, self._identity = self._identity, None
+            self._is_expired = is_expired
+        for batch in list(self._unsettled):
+            if batch.maybe_stored:
+                self._end(batch, OutcomeUnknown(f"{batch.count} records for {self._place} may be stored: {cause}"))
+
+    async def _renew_identity(self) -> None:
+        if self._identities is None or self._left is None:
+            return
+        self._identity = await self._identities.newer_than(self._left, is_fresh=self._is_expired)
+        self._next_sequence = 0
+        self._left = None
+        for batch in self._unsettled:
+            self._number(batch)
+
+    def _expire_waiting(self, cause: RaftlogError) -> None:
+        """Batches that never left and have waited for too long."""
+        now_s = self._loop.time()
+        while self._waiting and now_s >= self._ends_at(self._waiting[0]):
+            batch = self._waiting.popleft()
+            if batch is self._open:
+                self._open = None
+            why = f"were not sent within {self._settings.delivery_timeout_ms} ms"
+            error = Unavailable(f"{batch.count} records for {self._place} {why}: {cause}")
+            self._end(batch, error)
+            if self._settings.stops_at_failure:
+                self._stop(error)
+
+
+def _abandoned(batch: Batch, is_sent: bool) -> RaftlogError:
+    if is_sent:
+        return OutcomeUnknown(f"the producer was closed while {batch.count} records for {batch.place} were under way")
+    return Unavailable(f"the producer was closed before {batch.count} records for {batch.place} were sent")

@@ -1,0 +1,1 @@
+"""Frames between processes: Raft messages, entries, bulk requests and msgpack as bytes, and back."""

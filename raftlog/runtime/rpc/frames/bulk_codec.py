@@ -1,0 +1,158 @@
+"""The questions of `raftlog.runtime.transfer.bulk` as requests by name, and their answers.
+
+What an answer must be is known from its question. Batches are the pieces of the payload.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from raftlog.errors import FormatError, InvalidBatch
+from raftlog.raft import Entry, EntryId
+from raftlog.runtime.log.control_entries import entry_of
+from raftlog.runtime.rpc.calls import Answer, Call
+from raftlog.runtime.rpc.errors import BadFrame
+from raftlog.runtime.rpc.frames.columns import pack_numbers, unpack_numbers
+from raftlog.runtime.transfer.bulk import (
+    AppendAsked,
+    AppendFound,
+    BulkRequest,
+    EntriesAsked,
+    EntriesFound,
+    FilesAsked,
+    FilesFound,
+    LogAsked,
+    LogFound,
+    LogsPart,
+    PieceAsked,
+    PieceFound,
+    StoredEntry,
+)
+from raftlog.types import Buffer, Index, Offset, Term
+
+LOG: Final = "bulk.log"
+ENTRIES: Final = "bulk.entries"
+APPEND: Final = "bulk.append"
+FILES: Final = "bulk.files"
+PIECE: Final = "bulk.piece"
+NAMES: Final = (LOG, ENTRIES, APPEND, FILES, PIECE)
+BulkFound = LogFound | EntriesFound | AppendFound | LogsPart | FilesFound | PieceFound
+_GROUP_SIZE: Final = 16
+_NUMBER_MAX: Final = (1 << 63) - 1
+
+
+def call_of(request: BulkRequest, timeout_ms: int) -> Call:
+    if isinstance(request, LogAsked):
+        return Call(LOG, request.group, (), timeout_ms)
+    if isinstance(request, AppendAsked):
+        group, term, sequence, after, bytes_max = request
+        return Call(APPEND, [group, term, sequence, *after, bytes_max], (), timeout_ms)
+    if isinstance(request, PieceAsked):
+        return Call(PIECE, [request.group, *request.version, *request[2:]], (), timeout_ms)
+    return Call(FILES if isinstance(request, FilesAsked) else ENTRIES, list(request), (), timeout_ms)
+
+
+def request_of(call: Call) -> BulkRequest | None:
+    """The question, or None when the call is another one; raises `BadFrame`."""
+    match call:
+        case Call(name=name) if name not in NAMES:
+            return None
+        case Call(name="bulk.log", value=bytes(group)) if len(group) == _GROUP_SIZE:
+            return LogAsked(group)
+        case Call(name="bulk.entries", value=[bytes(group), *numbers]) if len(group) == _GROUP_SIZE and _are_numbers(
+            numbers, 3
+        ):
+            first_index, last_index, bytes_max = numbers
+            return EntriesAsked(group, Index(first_index), Index(last_index), bytes_max)
+        case Call(name="bulk.append", value=[bytes(group), *numbers]) if len(group) == _GROUP_SIZE and _are_numbers(
+            numbers, 5
+        ):
+            term, sequence, after_index, after_term, bytes_max = numbers
+            after = EntryId(Index(after_index), Term(after_term))
+            return AppendAsked(group, Term(term), sequence, after, bytes_max)
+        case Call(name="bulk.files", value=[bytes(group), *numbers]) if len(group) == _GROUP_SIZE and _are_numbers(
+            numbers, 1
+        ):
+            return FilesAsked(group, Offset(numbers[0]))
+        case Call(name="bulk.piece", value=[bytes(group), *numbers]) if len(group) == _GROUP_SIZE and _are_numbers(
+            numbers, 5
+        ):
+            boot_epoch, generation, base_offset, row, bytes_max = numbers
+            return PieceAsked(group, (boot_epoch, generation), Offset(base_offset), row, bytes_max)
+    raise BadFrame(f"a request {call.name} that cannot be read")
+
+
+def answer_of(found: object) -> Answer:
+    """What `Driver.serve` gave, to be sent."""
+    if isinstance(found, LogFound):
+        boundary, base_offset, first, files = found
+        # Only a compacted log has files there; without any the answer has four numbers.
+        return Answer([*boundary, base_offset, first.term, *([files] if files else [])], (first.batch,))
+    if isinstance(found, FilesFound):
+        return Answer(
+            [
+                *found.version,
+                found.below,
+                *found.boundary,
+                found.log_start_offset,
+                pack_numbers("q", found.base_offsets),
+            ]
+        )
+    if isinstance(found, PieceFound):
+        return Answer(True, found.batches)
+    if isinstance(found, LogsPart):
+        return Answer(None)
+    if isinstance(found, AppendFound):
+        terms = pack_numbers("i", [entry.term for entry in found.entries])
+        return Answer([found.committed, found.last_index, terms], tuple(entry.payload for entry in found.entries))
+    assert isinstance(found, EntriesFound), f"a bulk request was answered with {type(found).__name__}"
+    indices = pack_numbers("q", [entry.index for entry in found.entries])
+    terms = pack_numbers("i", [entry.term for entry in found.entries])
+    return Answer([indices, terms], tuple(entry.batch for entry in found.entries))
+
+
+def found_of(request: BulkRequest, answer: Answer) -> BulkFound:
+    """What was found; raises `FormatError` when the answer does not belong to the question."""
+    try:
+        match request, answer.value:
+            case LogAsked(), [_, _, _, _, *files] if _are_numbers(answer.value[:5], 4 + len(files[:1])):
+                index, term, base_offset, first_term = answer.value[:4]
+                first = StoredEntry(Index(index + 1), Term(first_term), bytes(answer.payload[0]))
+                return LogFound(EntryId(Index(index), Term(term)), Offset(base_offset), first, *files[:1])
+            case FilesAsked(), [_, _, _, _, _, _, bytes(bases), *_] if _are_numbers(answer.value[:6], 6):
+                boot_epoch, generation, below, index, term, log_start = answer.value[:6]
+                offsets = tuple(map(Offset, unpack_numbers("q", bases, len(bases) // 8)))
+                boundary = EntryId(Index(index), Term(term))
+                return FilesFound((boot_epoch, generation), Offset(below), boundary, Offset(log_start), offsets)
+            case PieceAsked(), True:
+                return PieceFound(tuple(map(bytes, answer.payload)))
+            case EntriesAsked(), [bytes(indices), bytes(terms), *_]:
+                return EntriesFound(_stored_entries(indices, terms, answer.payload))
+            case AppendAsked(), None:
+                return LogsPart()
+            case AppendAsked(), [committed, last_index, bytes(terms), *_] if _are_numbers([committed, last_index], 2):
+                entries = _entries_behind(request.after.index, terms, answer.payload)
+                return AppendFound(Index(committed), Index(last_index), entries)
+    except (BadFrame, InvalidBatch, ValueError, IndexError) as error:
+        raise FormatError(f"a node answered {type(request).__name__} with something else: {error}") from None
+    raise FormatError(f"a node answered {type(request).__name__} with something else")
+
+
+def _stored_entries(indices: bytes, terms: bytes, batches: Sequence[Buffer]) -> tuple[StoredEntry, ...]:
+    count = len(batches)
+    numbers = zip(unpack_numbers("q", indices, count), unpack_numbers("i", terms, count), strict=True)
+    return tuple(
+        StoredEntry(Index(index), Term(term), bytes(batch))
+        for (index, term), batch in zip(numbers, batches, strict=True)
+    )
+
+
+def _entries_behind(index: int, terms: bytes, batches: Sequence[Buffer]) -> tuple[Entry, ...]:
+    unpacked = unpack_numbers("i", terms, len(batches))
+    return tuple(
+        entry_of(Index(at), Term(term), batch)
+        for at, (term, batch) in enumerate(zip(unpacked, batches, strict=True), index + 1)
+    )
+
+
+def _are_numbers(values: Sequence[Any], count: int) -> bool:
+    return len(values) == count and all(type(value) is int and 0 <= value <= _NUMBER_MAX for value in values)

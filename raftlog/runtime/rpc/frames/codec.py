@@ -1,0 +1,243 @@
+"""Raft messages of one loop turn to one process, as one frame, and back.
+
+    body:     count (uint16), replicas, row, row, …
+    replicas  24 bytes for each replica that is named: node id, disk uuid
+    row       kind, group, places of sender and receiver among the replicas, then the fields of the message, all of
+              fixed width; behind an append's fields term and size of each of its entries
+    payload:  the batches of all entries
+
+Most turns carry one message or two, so what counts is what a single one costs: a row is packed and unpacked in one
+call of `struct`, and nothing of a batch is copied into the body. Decoding checks all that it relies on and raises
+`BadFrame` for the rest: also for a sender that is not the connection's node and disk. Pure; called by connections.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from raftlog.raft import EntryId, Message, ReplicaId
+from raftlog.raft.messages import (
+    AppendRequest,
+    AppendResponse,
+    Heartbeat,
+    HeartbeatResponse,
+    InstallOffer,
+    InstallResponse,
+    PreVoteRequest,
+    PreVoteResponse,
+    ReadIndexRequest,
+    ReadIndexResponse,
+    TimeoutNow,
+    VoteRequest,
+    VoteResponse,
+    Wake,
+    WakeResponse,
+)
+from raftlog.runtime.rpc.errors import BadFrame
+from raftlog.runtime.rpc.frames.entries import ENTRY_BYTES, EntriesReader, pack_entries
+from raftlog.runtime.rpc.frames.frame import FrameKind, encode_frame
+from raftlog.runtime.rpc.frames.packing import pack_flat, unpack_flat
+from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.types import Buffer, NodeId
+
+_COUNT = struct.Struct(">H")
+_REPLICA = struct.Struct(">q16s")
+_REPLICAS_KNOWN_MAX: Final = 4096
+_UUID_SIZE: Final = 16
+_NUMBER_MAX: Final = (1 << 63) - 1
+
+
+_HEAD: Final = ">B16sHH"
+_SCALARS: Final = frozenset("iq?")
+_NO_NUMBER: Final = (False, 0)
+_NO_IDENTITY: Final = (False, 0, 0)
+
+
+class _Layout:
+    """How messages of one type travel: the shapes of the fields behind `sender` and `to`, in their order.
+
+    i  term      q  number      ?  flag      qi  index and term      I  how many entries follow behind the row
+    ?q, ?qi  the same or None: then the flag is off, and the numbers are 0
+    """
+
+    __slots__ = ("code", "is_append", "is_plain", "row", "shapes", "type")
+
+    def __init__(self, code: int, message_type: Any, shapes: str) -> None:
+        self.code, self.type, self.shapes = code, message_type, tuple(shapes.split())
+        self.is_plain = _SCALARS.issuperset(self.shapes)
+        """Whether the fields are the row's values as they are."""
+        self.is_append = message_type is AppendRequest
+        self.row = struct.Struct(_HEAD + "".join(self.shapes))
+        assert len(message_type._fields) == 2 + len(self.shapes), f"{message_type.__name__} has other fields"
+
+
+_LAYOUTS: Final = (
+    _Layout(1, AppendRequest, "i q qi I q ?"),
+    _Layout(2, AppendResponse, "i q ? q q q ?qi"),
+    _Layout(3, Heartbeat, "i q q ?qi ?"),
+    _Layout(4, HeartbeatResponse, "i q q q ? ?"),
+    _Layout(5, PreVoteRequest, "i q i qi"),
+    _Layout(6, PreVoteResponse, "i q i ?"),
+    _Layout(7, VoteRequest, "i q qi ?"),
+    _Layout(8, VoteResponse, "i q ?"),
+    _Layout(9, TimeoutNow, "i"),
+    _Layout(10, ReadIndexRequest, "i q"),
+    _Layout(11, ReadIndexResponse, "i q ?q"),
+    _Layout(12, InstallOffer, "i q qi q"),
+    _Layout(13, InstallResponse, "i q qi ? q"),
+    _Layout(14, Wake, "i"),
+    _Layout(15, WakeResponse, "i"),
+)
+_BY_CODE: Final = {layout.code: layout for layout in _LAYOUTS}
+_BY_TYPE: Final = {layout.type: layout for layout in _LAYOUTS}
+MESSAGE_TYPES: Final[tuple[Any, ...]] = tuple(_BY_TYPE)
+_PREVIOUS_AT: Final = AppendRequest._fields.index("previous")
+_ENTRIES_AT: Final = AppendRequest._fields.index("entries")
+
+ENVELOPE_BYTES: Final = _REPLICA.size * 2 + max(layout.row.size for layout in _LAYOUTS)
+"""What a message takes at most, besides its entries."""
+
+
+def size_of(envelope: Envelope) -> int:
+    """The most that an envelope takes in a frame, in bytes."""
+    message = envelope.message
+    if type(message) is not AppendRequest:
+        return ENVELOPE_BYTES
+    size = ENVELOPE_BYTES
+    for entry in message.entries:
+        size += entry.size_bytes + ENTRY_BYTES
+    return size
+
+
+# packing
+
+
+def encode_turn(envelopes: Sequence[Envelope]) -> list[Buffer]:
+    """One frame with all these messages, in their order; there must be at least one."""
+    table: dict[ReplicaId, int] = {}
+    sender: ReplicaId | None = None
+    to: ReplicaId | None = None
+    pair: tuple[int, int] = (0, 0)
+    rows: list[bytes] = []
+    payload: list[Buffer] = []
+    for key, message in envelopes:
+        if message.sender is not sender or message.to is not to:
+            sender, to = message.sender, message.to
+            pair = table.setdefault(sender, len(table)), table.setdefault(to, len(table))
+        layout = _BY_TYPE[type(message)]
+        values = message[2:] if layout.is_plain else _values_of(layout, message)
+        rows.append(layout.row.pack(layout.code, key, *pair, *values))
+        if layout.is_append:
+            pack_entries(message, rows, payload)  # type: ignore[arg-type]  # its layout says what it is
+    replicas = [_REPLICA.pack(node_id, disk_uuid.bytes) for node_id, disk_uuid in table]
+    return encode_frame(FrameKind.TURN, b"".join((_COUNT.pack(len(replicas)), *replicas, *rows)), payload)
+
+
+def _values_of(layout: _Layout, message: Message) -> Sequence[Any]:
+    """The fields behind `sender` and `to` as the row has them."""
+    values: list[Any] = []
+    fields: tuple[Any, ...] = message[2:]
+    for shape, value in zip(layout.shapes, fields, strict=True):
+        if shape == "?qi":
+            values += _NO_IDENTITY if value is None else (True, *value)
+        elif shape == "qi":
+            values += value
+        elif shape == "I":
+            values.append(len(value))
+        elif shape == "?q":
+            values += _NO_NUMBER if value is None else (True, value)
+        else:
+            values.append(value)
+    return values
+
+
+# unpacking
+
+
+class TurnDecoder:
+    """Turns frames back into messages. Replicas that it met before are the same objects again."""
+
+    def __init__(self) -> None:
+        self._replicas: dict[bytes, ReplicaId] = {}
+        """At most `_REPLICAS_KNOWN_MAX`."""
+
+    def decode(self, body: Buffer, payload: bytes | memoryview, peer: ReplicaId) -> list[Envelope]:
+        """Return the messages of a frame that came from `peer`; raise `BadFrame`."""
+        try:
+            return self._decode(body, payload, peer)
+        except (struct.error, LookupError) as error:
+            raise BadFrame(f"a turn of {len(body)} bytes cannot be read: {error}") from None
+
+    def _decode(self, body: Buffer, payload: bytes | memoryview, peer: ReplicaId) -> list[Envelope]:
+        (count,) = _COUNT.unpack_from(body)
+        at = _COUNT.size + count * _REPLICA.size
+        replicas = [self._replica(bytes(body[start : start + _REPLICA.size])) for start in range(2, at, _REPLICA.size)]
+        reader = EntriesReader(payload)
+        envelopes = []
+        size = len(body)
+        while at < size:
+            layout = _BY_CODE[body[at]]
+            _, key, sender_at, to_at, *values = layout.row.unpack_from(body, at)
+            at += layout.row.size
+            if min(values) < 0:
+                raise BadFrame(f"a {layout.type.__name__} with the number {min(values)}")
+            sender = replicas[sender_at]
+            if sender is not peer and sender != peer:
+                raise BadFrame(f"{peer} sends messages in the name of {sender}")
+            fields = [sender, replicas[to_at], *(values if layout.is_plain else _fields_of(layout, values))]
+            if layout.is_append:
+                entries = reader.take(body, at, fields[_PREVIOUS_AT].index, fields[_ENTRIES_AT])
+                at += ENTRY_BYTES * len(entries)
+                fields[_ENTRIES_AT] = entries
+            envelopes.append(Envelope(key, layout.type._make(fields)))
+        reader.end()
+        if not envelopes:
+            raise BadFrame("a turn without messages")
+        return envelopes
+
+    def _replica(self, packed: bytes) -> ReplicaId:
+        known = self._replicas.get(packed)
+        if known is None:
+            node_id, disk_uuid = _REPLICA.unpack(packed)
+            if node_id < 0:
+                raise BadFrame(f"a replica on node {node_id}")
+            if len(self._replicas) >= _REPLICAS_KNOWN_MAX:
+                self._replicas.clear()
+            known = self._replicas[packed] = ReplicaId(NodeId(node_id), UUID(bytes=disk_uuid))
+        return known
+
+
+def _fields_of(layout: _Layout, values: Sequence[Any]) -> list[Any]:
+    fields: list[Any] = []
+    at = 0
+    for shape in layout.shapes:
+        if shape == "?qi":
+            fields.append(EntryId(values[at + 1], values[at + 2]) if values[at] else None)
+        elif shape == "qi":
+            fields.append(EntryId(values[at], values[at + 1]))
+        elif shape == "?q":
+            fields.append(values[at + 1] if values[at] else None)
+        else:
+            fields.append(values[at])
+        at += len(shape)
+    return fields
+
+
+def encode_beat(beat: ProcessBeat) -> list[Buffer]:
+    """The heartbeat between two processes."""
+    return encode_frame(FrameKind.BEAT, pack_flat([beat.disk_uuid.bytes, beat.boot_epoch, beat.journal_sequence]))
+
+
+def decode_beat(body: Buffer) -> ProcessBeat:
+    """Raises `BadFrame`."""
+    match unpack_flat(body, len(ProcessBeat._fields)):
+        case [bytes(disk_uuid), int(boot_epoch), int(journal_sequence)] if (
+            len(disk_uuid) == _UUID_SIZE and _is_number(boot_epoch) and _is_number(journal_sequence)
+        ):
+            return ProcessBeat(UUID(bytes=disk_uuid), boot_epoch, journal_sequence)
+    raise BadFrame("a heartbeat that cannot be read")
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and 0 <= value <= _NUMBER_MAX
