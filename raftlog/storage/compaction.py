@@ -17,7 +17,7 @@ or crashed anywhere, the log holds the newest record of every key.
 
 from collections.abc import Generator, Iterator
 from itertools import count, islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from raftlog.errors import InvalidBatch
 from raftlog.records import (
@@ -31,7 +31,7 @@ from raftlog.records import (
     read_records,
     stamp,
 )
-from raftlog.records.retain import Retaining
+from raftlog.records.retain import retain_in_steps
 from raftlog.storage.disk import File
 from raftlog.storage.gap import REASON_COMPACTED, SPAN_MAX, Gap, decode_gap, gap_batch
 from raftlog.storage.roll import decode_roll, encode_roll
@@ -41,13 +41,13 @@ from raftlog.storage.segment_files import stage_segment_files, unstage_segment_f
 from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import Buffer, Offset, Term
 
+Opened = TypeVar("Opened")
+
 _SLICE_BYTES: Final = 128 * 1024
 _SLICE_COST: Final = 400
 """Bytes and records that are looked at before others get their turn: a millisecond."""
-_RETAINED_SLICE: Final = 2_000
-"""Records that are copied or left out before others get their turn."""
 _STEPS_ALONE: Final = 3
-"""Steps in which a small batch is opened: others do not wait for those."""
+"""Steps in which a small batch is opened, or made again: others do not wait for those."""
 _BATCH_COST: Final = 12
 """What a batch costs beside its records, in records."""
 _SYNC_BYTES: Final = 2 << 20
@@ -134,7 +134,7 @@ class Compaction:
         """The newest offset of each key of a batch. One that cannot be opened has none: it stays as it was sent."""
         found: dict[bytes, int] = {}
         try:
-            records = read_records((yield from _opened(batch)))
+            records = read_records((yield from _stepwise(open_in_steps(batch))))
             while some := list(islice(records, _SLICE_COST)):
                 found.update((record.key, record.offset) for record in some if record.key is not None)
                 if len(some) == _SLICE_COST:
@@ -194,24 +194,22 @@ class Compaction:
     def _kept(self, header: BatchHeader, batch: memoryview) -> Generator[CompactionStep, None, bytes | None]:
         """What stays of a batch; `None`: nothing."""
         try:
-            keeps = yield from self._flags(header, batch)
+            opened = yield from _stepwise(open_in_steps(batch))
+            keeps = yield from self._flags(header, opened)
             if all(keeps):
                 return bytes(batch)
             if not any(keeps):
                 return None
-            retaining = Retaining(batch, keeps)
-            while retaining.advance(_RETAINED_SLICE):
-                yield CompactionStep()
-            return retaining.batch()
+            return (yield from _stepwise(retain_in_steps(header, opened, keeps)))
         except InvalidBatch:
             return bytes(batch) if header.next_offset > self.log.log_start_offset else None
 
-    def _flags(self, header: BatchHeader, batch: memoryview) -> Generator[CompactionStep, None, list[bool]]:
+    def _flags(self, header: BatchHeader, opened: Buffer) -> Generator[CompactionStep, None, list[bool]]:
         """Which of its records stay; those without a key do."""
         first, behind = header.base_offset, header.next_offset
         is_at_edge = first < max(self._tombstones_to, self.log.log_start_offset) or behind >= min(self._end, self._mark)
         flags: list[bool] = []
-        records = read_records((yield from _opened(batch)))
+        records = read_records(opened)
         while some := list(islice(records, _SLICE_COST)):
             newest = map(self._newest.get, [record.key for record in some])  # type: ignore[arg-type]  # None is no key
             keeps = [at is None or at <= record.offset for record, at in zip(some, newest, strict=True)]
@@ -263,15 +261,14 @@ class Compaction:
         return CompactionStep(size)
 
 
-def _opened(batch: Buffer) -> Generator[CompactionStep, None, Buffer]:
-    """The batch with its records uncompressed; others run while a large one is opened. Raises `UndecodableBatch`."""
-    opening = open_in_steps(batch)
+def _stepwise(work: Generator[None, None, Opened]) -> Generator[CompactionStep, None, Opened]:
+    """The result of `work`; others run in between, but not for what takes a few steps."""
     for number in count():
         try:
-            next(opening)
+            next(work)
         except StopIteration as end:
-            opened: Buffer = end.value
-            return opened
+            result: Opened = end.value
+            return result
         if number >= _STEPS_ALONE:
             yield CompactionStep()
     raise AssertionError("an endless count ended")

@@ -14,18 +14,14 @@ from raftlog.config import MIB
 from raftlog.partitions.routing.partition import CALL_BATCHES_MAX
 from raftlog.records import Compression, build_batch
 from tests.loop_hold import HOLD_S_MAX, Hold
+from tests.stepping import result_of
 
 JSON = {"Content-Type": "application/vnd.kafka.json.v2+json"}
 BINARY = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
 
 
 def parsed(body, format_=Format.JSON):
-    steps = parse_in_steps(body, format_)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
+    return result_of(parse_in_steps(body, format_))
 
 
 async def send(api, path, body, headers=JSON):

@@ -11,26 +11,16 @@ from raftlog.config import MIB
 from raftlog.errors import InvalidBatch, UndecodableBatch
 from raftlog.partitions.consumers.taking import take
 from raftlog.records import Compression, NewRecord, build_batch, open_in_steps, read_header, read_records
-from raftlog.records.compression import decompress, decompress_in_steps
+from raftlog.records.compression import decompress_in_steps
 from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.types import Offset
 from tests.loop_hold import HOLD_S_MAX, Hold
+from tests.stepping import finished
 
 BATCHES = {"Content-Type": "application/vnd.raftlog.batches"}
 JSON, BINARY = "application/vnd.kafka.json.v2+json", "application/vnd.kafka.binary.v2+json"
 RECORDS = "/topics/t/partitions/0/records"
 CODECS = list(Compression)[1:]
-
-
-def finished(steps):
-    """The result, and how many steps it took."""
-    count = 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value, count
-        count += 1
 
 
 async def store(api, *records, compression=Compression.ZSTD):
@@ -64,8 +54,11 @@ def test_a_large_batch_takes_many_steps(compression):
 @pytest.mark.parametrize("compression", CODECS)
 def test_the_bound_is_exact(compression):
     batch = bytes(build_batch([bytes(MIB), bytes(MIB)], compression=compression))
-    size = len(decompress(compression, batch[61:], 64 * MIB))
-    assert len(decompress(compression, batch[61:], size)) == size
+    opened = bytearray()
+    finished(decompress_in_steps(compression, batch[61:], 64 * MIB, opened))
+    size = len(opened)
+    finished(decompress_in_steps(compression, batch[61:], size, exactly := bytearray()))
+    assert exactly == opened
     found = bytearray(b"before")
     with pytest.raises(InvalidBatch, match=f"more than {size - 1} bytes"):
         finished(decompress_in_steps(compression, batch[61:], size - 1, found))

@@ -6,9 +6,12 @@ from hypothesis import strategies as st
 
 from raftlog.errors import InvalidBatch
 from raftlog.records import Compression, NewRecord, build_batch, crc_matches, read_header, read_records, stamp
+from raftlog.records.compression import compress_in_steps, decompress_in_steps
 from raftlog.records.header import HEADER_SIZE, batch_crc
-from raftlog.records.retain import Retaining
+from raftlog.records.read import open_in_steps
+from raftlog.records.retain import retain_in_steps
 from raftlog.types import Buffer, Offset, Term
+from tests.stepping import finished, result_of
 
 RECORDS = st.lists(
     st.tuples(
@@ -27,10 +30,7 @@ RECORDS = st.lists(
 
 
 def retain_records(batch: Buffer, keeps: list[bool]) -> bytes:
-    retaining = Retaining(batch, keeps)
-    while retaining.advance(5):
-        pass
-    return retaining.batch()
+    return result_of(retain_in_steps(read_header(batch), result_of(open_in_steps(batch)), keeps))
 
 
 @settings(max_examples=80, deadline=None)
@@ -52,6 +52,28 @@ def test_what_stays_is_what_it_was(records: list[tuple[NewRecord, bool]], codec:
     assert [
         (each.offset, each.timestamp, each.key, each.value, each.headers) for each in read_records(retained)
     ] == fields
+
+
+@pytest.mark.parametrize("codec", list(Compression)[1:])
+def test_a_large_batch_is_compressed_in_many_steps(codec: Compression) -> None:
+    """A piece of 64 KiB in each: a whole batch of 20 MiB takes gzip seconds."""
+    value = b"".join(b'{"user": %d}' % (number * 7919) for number in range(80_000))
+    records = [NewRecord(value, b"old"), NewRecord(value, b"new")]
+    packed, steps = finished(compress_in_steps(codec, memoryview(value)))
+    assert steps >= len(value) // (64 * 1024)
+    opened = bytearray()
+    finished(decompress_in_steps(codec, packed, len(value), opened))
+    assert opened == value
+    batch = build_batch(records, codec)
+    retained = retain_records(batch, [False, True])
+    assert [(each.offset, each.key, each.value) for each in read_records(retained)] == [(1, b"new", value)]
+
+
+def test_lz4_frames_have_independent_blocks() -> None:
+    """Kafka's Java client opens no others (KIP-57); bit 5 of the frame's flags says so."""
+    packed = result_of(compress_in_steps(Compression.LZ4, bytes(300_000)))
+    assert packed[:4] == b"\x04\x22\x4d\x18"
+    assert packed[4] & 0x20
 
 
 @pytest.mark.parametrize("length", [b"\xff\xff\x7f", b"\xff", b"\xff\xff\xff\xff\xff\xff"])

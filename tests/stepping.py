@@ -1,0 +1,22 @@
+"""Runs generators that do their work in steps, as `in_slices` and compaction do."""
+
+from collections.abc import Generator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def finished(work: Generator[None, None, T]) -> tuple[T, int]:
+    """The result, and the number of steps."""
+    count = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result, count
+        count += 1
+
+
+def result_of(work: Generator[None, None, T]) -> T:
+    return finished(work)[0]
