@@ -14,7 +14,7 @@ from typing import Self
 
 from raftlog.errors import InvalidArgument, Unavailable, UnknownTopic
 from raftlog.partitions.cluster_view import ClusterView
-from raftlog.partitions.consumers import Consumers
+from raftlog.partitions.consumers.service import Consumers
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import Addresses
 from raftlog.partitions.coordinator.maintenance import CoordinatorMaintenance

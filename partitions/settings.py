@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 from raftlog.cluster_secret import ClusterSecret
 from raftlog.config import DAY_MS, GIB, KIB, MIB, TopicConfig
 from raftlog.errors import InvalidArgument
-from raftlog.partitions.controller import MetadataSettings
+from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.gossip.settings import GossipSettings, check_rack
 from raftlog.partitions.groups.bounds import GroupSettings
-from raftlog.partitions.node import NodeSettings
-from raftlog.partitions.node.settings import node_driver_config
+from raftlog.partitions.node.settings import NodeSettings, node_driver_config
 from raftlog.records.partitioner import hash_by_name
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.memory_budget import MEMORY_BUDGET_BYTES, MemoryShares
-from raftlog.runtime.rpc import RpcConfig, TlsContexts
+from raftlog.runtime.rpc.config import RpcConfig
+from raftlog.runtime.rpc.tls import TlsContexts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

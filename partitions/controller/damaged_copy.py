@@ -11,7 +11,7 @@ from typing import Final
 from raftlog.errors import CorruptBatch, InvalidArgument
 from raftlog.partitions.addresses import Address
 from raftlog.partitions.controller.bootstrap_record import BootstrapFile
-from raftlog.partitions.node import Node
+from raftlog.partitions.node.node import Node
 from raftlog.runtime.replica.group import Group
 
 _logger = logging.getLogger(__name__)

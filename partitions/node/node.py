@@ -17,7 +17,6 @@ from typing import Any, Self
 
 from raftlog.errors import (
     DiskRefused,
-    FormatError,
     IdentityRefused,
     RaftlogError,
     StorageError,
@@ -31,7 +30,7 @@ from raftlog.partitions.node.identity import NodeDirectory
 from raftlog.partitions.node.leaders import LedGroups
 from raftlog.partitions.node.leadership import Leadership, LeaderWaits
 from raftlog.partitions.node.liveness import Hearing
-from raftlog.partitions.node.opening import check_creation, draw_uuid, open_driver
+from raftlog.partitions.node.opening import check_creation, draw_uuid, join_group, open_driver
 from raftlog.partitions.node.refusals import Consequence, consequence_of
 from raftlog.partitions.node.remembered_peers import RememberedPeers
 from raftlog.partitions.node.requests import Handler, Requests
@@ -42,7 +41,6 @@ from raftlog.partitions.node.surroundings import Surroundings, real_surroundings
 from raftlog.partitions.node.turnover import Turnover
 from raftlog.raft import Ready, Role
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.runtime.log.replica_directory import move_aside
 from raftlog.runtime.node_identity import NodeIdentity
 from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.replica.group import Group
@@ -341,14 +339,7 @@ class Node:
 
     def join_group(self, group_id: uuid.UUID, name: str | None = None) -> Group:
         """Begin with an empty log that the leader will fill; blocking. What stood in its place is kept aside."""
-        driver = self._driver_in_use()
-        try:
-            return driver.join_group(group_id, name)
-        except FormatError:
-            path = f"{driver.data_dir}/{name or group_id}"
-            kept = move_aside(driver.disk, driver.data_dir, path)
-            _logger.warning("%s held a log that the journal does not know; it is kept in %s", path, kept)
-            return driver.join_group(group_id, name)
+        return join_group(self._driver_in_use(), group_id, name)
 
     def remove_group(self, group_id: uuid.UUID) -> None:
         """Forget a replica for good: its directory goes."""

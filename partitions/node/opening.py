@@ -10,13 +10,15 @@ import logging
 import uuid
 from random import Random
 
-from raftlog.errors import InvalidArgument, JournalDamaged, StorageError
+from raftlog.errors import FormatError, InvalidArgument, JournalDamaged, StorageError
 from raftlog.partitions.node.identity import NodeDirectory, why_full
 from raftlog.partitions.node.settings import NodeSettings
 from raftlog.partitions.node.surroundings import NodeTransport, Surroundings
 from raftlog.runtime.log.control_entries import member_of
+from raftlog.runtime.log.replica_directory import move_aside
 from raftlog.runtime.node_identity import NodeIdentity
 from raftlog.runtime.process.driver import Driver
+from raftlog.runtime.replica.group import Group
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll
 
@@ -58,6 +60,17 @@ def open_driver(
     except OSError as error:
         raise why_full(directory.path, error) or StorageError(f"{directory.path} cannot be read: {error}") from error
     return driver
+
+
+def join_group(driver: Driver, group_id: uuid.UUID, name: str | None) -> Group:
+    """Begin with an empty log; a directory in its place that the journal does not know is kept aside."""
+    try:
+        return driver.join_group(group_id, name)
+    except FormatError:
+        path = f"{driver.data_dir}/{name or group_id}"
+        kept = move_aside(driver.disk, driver.data_dir, path)
+        _logger.warning("%s held a log that the journal does not know; it is kept in %s", path, kept)
+        return driver.join_group(group_id, name)
 
 
 def _become_another(directory: NodeDirectory, why: str, surroundings: Surroundings) -> None:

@@ -8,7 +8,8 @@ from raftlog.cluster_secret import ClusterSecret
 from raftlog.errors import InvalidArgument
 from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
-from raftlog.runtime.rpc import RpcConfig, TlsContexts, check_certificate
+from raftlog.runtime.rpc.config import RpcConfig
+from raftlog.runtime.rpc.tls import TlsContexts, check_certificate
 from raftlog.types import NodeId
 
 

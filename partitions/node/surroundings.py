@@ -15,18 +15,12 @@ from raftlog.membership.wire import UdpWire, Wire
 from raftlog.partitions.addresses import Address
 from raftlog.partitions.node.settings import NodeSettings
 from raftlog.runtime.memory_budget import MemoryBudget
-from raftlog.runtime.rpc import (
-    Answer,
-    Call,
-    Channel,
-    HandshakeRefusal,
-    PeerIdentity,
-    PeerMemory,
-    PeerStatus,
-    TcpTransport,
-    TrafficTotals,
-    credentials_of,
-)
+from raftlog.runtime.rpc.authentication import credentials_of
+from raftlog.runtime.rpc.calls import Answer, Call
+from raftlog.runtime.rpc.handshake import Channel, HandshakeRefusal, PeerIdentity
+from raftlog.runtime.rpc.memory import PeerMemory
+from raftlog.runtime.rpc.tcp_transport import PeerStatus, TcpTransport
+from raftlog.runtime.rpc.traffic import TrafficTotals
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.storage.disk import Disk
 from raftlog.storage.real_disk import RealDisk

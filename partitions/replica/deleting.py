@@ -10,6 +10,7 @@ from typing import Final
 from raftlog.errors import DeadlineExceeded, OffsetOutOfRange, Unavailable
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica.producer_state import ProducerState
+from raftlog.runtime.log.leftovers import has_roll_at
 from raftlog.runtime.replica.group import Group
 from raftlog.types import Offset
 
@@ -44,7 +45,7 @@ class Deleting:
     async def _step(self, offset: int) -> None:
         """Come nearer to it; what is waited for has no event, and takes some turns of the loop."""
         group = self._group
-        has_roll = group.log.has_roll_at(offset, group.applied_index)
+        has_roll = has_roll_at(group.log.segments, offset, group.applied_index)
         if self._may_trim(offset) and (offset < group.high_watermark or has_roll):
             await group.propose_trim(offset, self._producers.snapshot_index)
             while group.log_start_offset < offset:  # noqa: ASYNC110

@@ -9,7 +9,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from raftlog.errors import RaftlogError, Unavailable, UnknownTopic
-from raftlog.partitions.controller import ControllerHost
+from raftlog.partitions.controller.host import ControllerHost
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.produce.shares import Share
 from raftlog.partitions.replica import Replica

@@ -31,7 +31,8 @@ from raftlog.raft.messages import (
     Wake,
     WakeResponse,
 )
-from raftlog.raft.ready import Accepted, Installed, Ready, RefusalReason, RefusedProposal, Restart, Role, Status
+from raftlog.raft.readable_core import ReadableCore
+from raftlog.raft.ready import Accepted, Installed, Ready, RefusalReason, RefusedProposal, Restart, Role
 from raftlog.raft.ready_maker import ReadyMaker
 from raftlog.raft.refused import Contradiction, without_entries
 from raftlog.raft.replica import RaftReplica
@@ -41,7 +42,7 @@ from raftlog.raft.supply import SupplyRequest, Unsupplied, supply
 from raftlog.types import Index, NodeId, Term
 
 
-class RaftCore:
+class RaftCore(ReadableCore):
     """One replica of one group."""
 
     __slots__ = (
@@ -49,8 +50,6 @@ class RaftCore:
         "_leader_message",
         "_maker",
         "_only_speaks",
-        "_replica",
-        "_role",
         "_why",
         "messages_refused",
     )
@@ -65,7 +64,7 @@ class RaftCore:
         payloads: ControlPayloads | None = None,
     ) -> None:
         self._replica = RaftReplica(me, settings, random, log, payloads or EmptyPayloads(), restart)
-        self._role: Follower | Candidate | Leader = Follower(self._replica, None)
+        self._role = Follower(self._replica, None)
         self._why = "started"
         self._maker = ReadyMaker(self._replica)
         self._leader_message: Message | None = None
@@ -287,72 +286,6 @@ class RaftCore:
             replica.apply_to(applied)
             if replica.reads.ready:
                 self._happened()
-
-    # pictures
-
-    @property
-    def term(self) -> Term:
-        return self._replica.term
-
-    @property
-    def role(self) -> Role:
-        return self._role.role
-
-    @property
-    def leader(self) -> ReplicaId | None:
-        return self._role.leader
-
-    @property
-    def last_id(self) -> EntryId:
-        """The last entry of the log, what the driver does not have yet included."""
-        return self._replica.log.last_id
-
-    @property
-    def durable_index(self) -> Index:
-        """Largest index synced together with every predecessor."""
-        return self._replica.durable_index
-
-    @property
-    def voting_position(self) -> EntryId | None:
-        """The entry that was lost at the log's end, until the durable log is as fresh."""
-        return self._replica.voting_position
-
-    @property
-    def committed_index(self) -> Index:
-        return self._replica.committed
-
-    @property
-    def configuration(self) -> Configuration:
-        return self._replica.configuration
-
-    @property
-    def is_asleep(self) -> bool:
-        """A group that sleeps needs no ticks."""
-        return self._replica.hibernation.is_asleep
-
-    @property
-    def has_own_term_commit(self) -> bool:
-        """Leads, and has committed in its term: only now does it know where the log that clients see ends (KIP-207)."""
-        return isinstance(self._role, Leader) and self._role.has_own_term_commit
-
-    def status(self) -> Status:
-        replica, role = self._replica, self._role
-        return Status(
-            replica.me,
-            role.role,
-            replica.term,
-            replica.vote,
-            role.leader,
-            replica.log.last_id,
-            replica.durable_index,
-            replica.committed,
-            replica.applied,
-            replica.configuration,
-            self.is_asleep,
-            replica.is_quarantined,
-            role.replication.statuses() if isinstance(role, Leader) else (),
-            isinstance(role, Leader) and role.is_handing_over,
-        )
 
     # messages
 

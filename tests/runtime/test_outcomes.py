@@ -15,6 +15,7 @@ from raftlog.runtime.config import GroupLimits
 from raftlog.runtime.histogram import Histogram
 from raftlog.runtime.log.control_entries import CompactedTo, entry_of
 from raftlog.runtime.log.group_log import GroupLog
+from raftlog.runtime.log.leftovers import end_of_leftovers
 from raftlog.runtime.replica.admission import end_of_entries
 from raftlog.runtime.replica.proposals import Committed, Proposals
 from raftlog.runtime.replica.rolling import Rolling
@@ -157,9 +158,9 @@ def test_files_stay_up_to_a_roll_that_is_not_committed() -> None:
     log = group_log(r)
     log.move_start(Offset(10))
     rolls = [segment.base_index for segment in r.log.segments]
-    assert log.end_of_leftovers(Index(rolls[2])) == 10
-    assert log.end_of_leftovers(Index(rolls[2] - 1)) == 5
-    assert log.end_of_leftovers(Index(rolls[1] - 1)) is None
+    assert end_of_leftovers(log.segments, Index(rolls[2])) == 10
+    assert end_of_leftovers(log.segments, Index(rolls[2] - 1)) == 5
+    assert end_of_leftovers(log.segments, Index(rolls[1] - 1)) is None
 
 
 def test_a_mark_of_compaction_never_falls() -> None:

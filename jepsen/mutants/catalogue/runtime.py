@@ -90,7 +90,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _runtime(
         "take-spoiled-entries",
         "process/driver:Driver._receive",
-        "if type(message) is AppendRequest and message.entries and not self._admits(group, message):",
+        "if type(message) is AppendRequest and message.entries and not admits(group, message, self.room):",
         "if False:",
         _DRIVER,
     ),
@@ -253,7 +253,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _runtime(
         "drop-up-to-an-uncommitted-roll",
-        "log/group_log:GroupLog.end_of_leftovers",
+        "log/leftovers:end_of_leftovers",
         "while doomed and segments[len(doomed)].base_index > applied:",
         "while False:",
         _OUTCOMES,
@@ -283,7 +283,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _runtime(
         "trim-the-last-record",
         "replica/trimming:Trimming.trimmable",
-        "if offset < group.high_watermark or group.log.has_roll_at(offset, group.applied_index):",
+        "if offset < group.high_watermark or has_roll_at(group.log.segments, offset, group.applied_index):",
         "if True:",
         _TRIMS,
     ),

@@ -71,7 +71,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "",
         _LISTED,
         equivalent="Both callers ask below rolls that are durable: `LoneLog.trim` goes no further than the segment "
-        "of the checkpoint, whose rows are published, and `GroupLog.end_of_leftovers` no further than "
+        "of the checkpoint, whose rows are published, and `end_of_leftovers` no further than "
         "the applied index.",
     ),
     _storage("refused-append-in-time-index", "segment:Segment.take_back", "self.times.drop_from(rows)", "pass", _LONE),

@@ -370,29 +370,6 @@ class GroupLog(LogView):
         segments = self.segments
         segments.log_start_offset = max(offset, segments.log_start_offset)
 
-    def end_of_leftovers(self, applied: Index) -> Offset | None:
-        """Where the closed segments end that lie wholly below the log start; `None` without any.
-
-        Never as far as a roll that is not committed, or that may still come: a cut of it would leave no log at all.
-        """
-        segments = self.segments.segments
-        doomed = self.segments.segments_below(self.segments.log_start_offset)
-        while doomed and segments[len(doomed)].base_index > applied:
-            doomed = doomed[:-1]
-        return Offset(segments[len(doomed)].base_offset) if doomed else None
-
-    @property
-    def has_leftovers(self) -> bool:
-        """Whether closed segments lie wholly below the log start."""
-        segments = self.segments.segments
-        return len(segments) > 1 and segments[1].base_offset <= self.segments.log_start_offset
-
-    def has_roll_at(self, offset: int, applied: Index) -> bool:
-        """Whether a segment begins at this offset whose roll is committed."""
-        segments = self.segments.segments
-        at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
-        return at >= 0 and segments[at].base_offset == offset and segments[at].base_index <= applied
-
     def trim(self, offset: int) -> None:
         """Delete the segments below `offset`, where one begins; the log start is not below it, durably.
 

@@ -24,7 +24,7 @@ from raftlog.runtime.histogram import Histogram
 from raftlog.runtime.journal import Journal
 from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.operations import Cut, GroupKey, VotingPosition
-from raftlog.runtime.log.control_entries import BatchPayloads, is_control, is_trim
+from raftlog.runtime.log.control_entries import BatchPayloads
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.log.opening import OpenedGroup, open_groups, open_journal
 from raftlog.runtime.process.compacting import Compacting
@@ -104,7 +104,8 @@ class Driver:
         self._is_started = False
         self._is_turn_due = False
         self._is_reluctant = False
-        self.ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._ticked, self._stalled)
+        stalled: Callable[[Stall], None] = lambda stall: self.on_stall(stall)  # noqa: E731, PLW0108  # set later
+        self.ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._ticked, stalled)
         silence = config.raft.election_ticks_min
         self._peers = PeerLiveness(me.node_id, transport, config.raft.heartbeat_ticks, silence)
         self._peers.on_change, self.doubt = self._process_changed, self._peers.doubt
@@ -238,13 +239,14 @@ class Driver:
             self._fatal(self._receive, node, envelopes)
 
     def _receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
+        admits = self._journal_room.admits
         for key, message in envelopes:
             group = self.groups.get(key)
             if group is None or group.is_deaf or group.is_leaving or group.stopped or message.sender.node_id != node:
                 self.messages_refused += 1
                 continue
             try:
-                if type(message) is AppendRequest and message.entries and not self._admits(group, message):
+                if type(message) is AppendRequest and message.entries and not admits(group, message, self.room):
                     self.messages_refused += 1
                     continue
                 group.core.step(message)
@@ -256,21 +258,6 @@ class Driver:
                 self.messages_refused += 1
                 handle_refused(group, refused)
             self.mark_dirty(group)
-
-    def _admits(self, group: Group, message: AppendRequest) -> bool:
-        size = sum(entry.size_bytes for entry in message.entries)
-        is_essential = group.is_essential or all(is_control(entry.payload) for entry in message.entries)
-        if not is_essential and (group.is_disk_full or group.log.lacks_descriptors or self.room.is_scarce):
-            # What stands before a trim goes with it, if that is little: the trim may be what frees room.
-            is_essential = any(is_trim(entry.payload) for entry in message.entries)
-            if not is_essential:
-                return False
-        if self.why_refused(size, is_essential=is_essential) is not None:
-            return False
-        if not group.admission.admits(message, group.log):
-            return False
-        self.note_admitted(size)
-        return True
 
     def receive_beat(self, node: NodeId, beat: ProcessBeat) -> None:
         """The heartbeat of another process."""
@@ -450,9 +437,6 @@ class Driver:
         for group in self._awake.values():
             if len(group.core.configuration.all_voters()) > 1:
                 group.give_leadership_up(stall.value)
-
-    def _stalled(self, stall: Stall) -> None:
-        self.on_stall(stall)
 
     def set_reluctant(self, is_reluctant: bool) -> None:
         """Whether the other processes would lead better: then the groups here leave elections to them at first."""

@@ -1,7 +1,11 @@
 """How much may be taken for the journal now: its own room, less what was taken and is not in it yet."""
 
 from raftlog.errors import RaftlogError, StorageFull
+from raftlog.raft.messages import AppendRequest
 from raftlog.runtime.journal import Journal
+from raftlog.runtime.log.control_entries import is_control, is_trim
+from raftlog.runtime.replica.disk_room import DiskRoom
+from raftlog.runtime.replica.group import Group
 from raftlog.storage.shortages import descriptors_exhausted
 
 
@@ -33,6 +37,22 @@ class JournalRoom:
     def end_turn(self) -> None:
         """What was admitted is in the journal."""
         self._admitted_bytes = 0
+
+    def admits(self, group: Group, message: AppendRequest, disk: DiskRoom) -> bool:
+        """Whether there is room for the entries of an append; then they count as taken."""
+        size = sum(entry.size_bytes for entry in message.entries)
+        is_essential = group.is_essential or all(is_control(entry.payload) for entry in message.entries)
+        if not is_essential and (group.is_disk_full or group.log.lacks_descriptors or disk.is_scarce):
+            # What stands before a trim goes with it, if that is little: the trim may be what frees room.
+            is_essential = any(is_trim(entry.payload) for entry in message.entries)
+            if not is_essential:
+                return False
+        if self.why_refused(size, is_essential=is_essential) is not None:
+            return False
+        if not group.admission.admits(message, group.log):
+            return False
+        self.note_admitted(size)
+        return True
 
     def _journaled_bytes(self, size_bytes: int) -> int:
         return min(size_bytes, self._large_append_bytes)

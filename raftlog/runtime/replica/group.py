@@ -41,7 +41,7 @@ from raftlog.runtime.config import GroupLimits
 from raftlog.runtime.histogram import stopwatch
 from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.runtime.log.committed_entries import CommittedEntry, read_committed
+from raftlog.runtime.log.committed_entries import CommittedEntry
 from raftlog.runtime.log.control_entries import TrimEntry, encode_trim
 from raftlog.runtime.log.damaged import DamagedEntry
 from raftlog.runtime.log.group_log import GroupLog
@@ -50,10 +50,9 @@ from raftlog.runtime.replica.disk_room import why_no_room
 from raftlog.runtime.replica.host import Host
 from raftlog.runtime.replica.part import Part
 from raftlog.runtime.replica.proposals import Committed, Proposals, error_of
+from raftlog.runtime.replica.readable_replica import ReadableReplica
 from raftlog.runtime.replica.rolling import Rolling
 from raftlog.runtime.replica.trimming import Trimming
-from raftlog.runtime.slices import in_slices
-from raftlog.storage.reading import Lookup
 from raftlog.types import Index, Offset
 
 _T = TypeVar("_T")
@@ -64,7 +63,7 @@ _NO_SNAPSHOT: Final = Index(0)
 __all__ = ["Committed", "CommittedEntry", "Group", "Host"]
 
 
-class Group:
+class Group(ReadableReplica):
     """See the module. Made by the driver."""
 
     def __init__(
@@ -184,7 +183,7 @@ class Group:
     def roll_now(self) -> "asyncio.Future[Committed]":
         """Begin a new segment, also on a disk with little room: what is deleted next stands before it. Fails like
         `propose`, and with `Unavailable` while the newest one holds no record."""
-        self._host.write_entries(self)
+        self.write_entries()
         if self.core.role is Role.LEADER and not self.rolling.may_roll():
             return self._refuse(Unavailable(f"{self.name}: the newest segment holds no record yet that is written"))
         try:
@@ -252,50 +251,6 @@ class Group:
         if refused:
             raise error_of(self.name, refused)
 
-    def read(self, offset: int, max_bytes: int, end: Offset | None = None) -> list[memoryview]:
-        """Stored client batches below `end`, by default committed ones; raises `OffsetOutOfRange`, `CorruptBatch`."""
-        try:
-            return self.log.read(offset, max_bytes, self.high_watermark if end is None else end)
-        except CorruptBatch as error:
-            self.note_damage(error)
-            raise
-
-    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
-        """The first record that is durable here whose timestamp is at least this, committed or not, looked for in
-        slices. Raises `CorruptBatch` and `LogClosed`."""
-        self._host.write_entries(self)
-        try:
-            return await in_slices(self._find_timestamp(timestamp_ms))
-        except CorruptBatch as error:
-            self.note_damage(error)
-            raise
-
-    def _find_timestamp(self, timestamp_ms: int) -> Lookup:
-        while True:
-            segments = self.log.segments
-            steps = segments.offset_for_timestamp_in_steps(timestamp_ms, self.committed_start_offset)
-            while segments is self.log.segments:
-                if self.is_closed:
-                    raise self._closed()
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    found: tuple[Offset, int] | None = end.value
-                    return found
-                yield
-
-    def committed_entries(self, first: Index, max_bytes: int) -> list[CommittedEntry]:
-        """Committed entries from `first` on, control entries too; perhaps fewer than there are, none at the end.
-
-        At least one, even if it is larger than `max_bytes`. Raises `EntriesTrimmed` when the log begins behind `first`,
-        `CorruptBatch`, `DescriptorsExhausted` and `InvalidBatch`.
-        """
-        try:
-            return read_committed(self.log, first, self.applied_index, max_bytes)
-        except CorruptBatch as error:
-            self.note_damage(error)
-            raise
-
     def trim(self, offset: int) -> None:
         """Move this replica's log start to `offset` (≤ high watermark), and delete closed segments wholly below it.
 
@@ -314,17 +269,11 @@ class Group:
         return InvalidArgument(f"cannot trim at {offset}: only offsets up to {self.high_watermark} are committed")
 
     @property
-    def log_start_offset(self) -> Offset:
-        return self.log.segments.log_start_offset
-
-    @property
     def committed_start_offset(self) -> Offset:
-        """Where the log begins for readers: by every trim that is delivered, durable here or not yet."""
         return self._trimming.start
 
-    @property
-    def log_end_offset(self) -> Offset:
-        return self.log.next_offset
+    def write_entries(self) -> None:
+        self._host.write_entries(self)
 
     def _why_refused(self, size: int, is_essential: bool) -> RaftlogError | None:
         if self.is_closed:
@@ -335,9 +284,6 @@ class Group:
             return NotLeader(f"{self.name}: another log is being installed", self.core.leader)
         no_room = None if is_essential else why_no_room(self, self._host.room)
         return no_room or self._host.why_refused(size, is_essential=is_essential)
-
-    def _closed(self) -> LogClosed:
-        return LogClosed(f"{self.name} is closed: {self.closed_by}")
 
     def _not_taking_part(self) -> Unavailable:
         return Unavailable(f"{self.name}: its replica here was stopped: {self.stopped}")
@@ -369,7 +315,7 @@ class Group:
         """Propose a roll when the active segment is too old, or would grow too large with `size` bytes more."""
         if self.core.role is not Role.LEADER or not self.rolling.is_due(size, self._host.wall_ms):
             return
-        self._host.write_entries(self)
+        self.write_entries()
         if self.rolling.may_roll():
             with suppress(Unavailable):  # what is to be appended now is refused for the same reason
                 self._propose_roll()

@@ -20,6 +20,7 @@ from raftlog.errors import CorruptBatch, DescriptorsExhausted, Unavailable
 from raftlog.records import ControlKind, read_control
 from raftlog.runtime.log.control_entries import CompactedTo, TrimEntry, decode_compacted_to, decode_trim, is_control
 from raftlog.runtime.log.group_log import NO_MARK, GroupLog
+from raftlog.runtime.log.leftovers import end_of_leftovers, has_leftovers, has_roll_at
 from raftlog.runtime.replica.host import Host
 from raftlog.types import Index, Offset
 
@@ -104,14 +105,18 @@ class Trimming(Generic[G]):
     def trimmable(self, offset: int) -> Offset:
         """Not as far as to where only a roll may come: if it were cut again, nothing would be left of the log."""
         group = self._group
-        if offset < group.high_watermark or group.log.has_roll_at(offset, group.applied_index):
+        if offset < group.high_watermark or has_roll_at(group.log.segments, offset, group.applied_index):
             return Offset(offset)
         return Offset(max(0, offset - 1))
 
     def trim_damaged(self, offset: Offset) -> bool:
         """See the group."""
         group, log = self._group, self._group.log
-        if group.trim_to is not None or log.is_cut_waiting or not log.has_roll_at(offset, group.applied_index):
+        if (
+            group.trim_to is not None
+            or log.is_cut_waiting
+            or not has_roll_at(log.segments, offset, group.applied_index)
+        ):
             return False
         if offset <= group.log_start_offset:
             self._drop(although_damaged=True)
@@ -170,7 +175,7 @@ class Trimming(Generic[G]):
 
     def _drop(self, *, although_damaged: bool) -> None:
         group, log = self._group, self._group.log
-        end = log.end_of_leftovers(group.applied_index)
+        end = end_of_leftovers(log.segments, group.applied_index)
         if end is not None and self._may_drop(although_damaged):
             self._host.note_changed(group)
             try:
@@ -179,7 +184,7 @@ class Trimming(Generic[G]):
                 group.note_damage(error)
             except DescriptorsExhausted:
                 pass  # they are left over, and the next turn tries again
-        self.is_waiting = bool(self._owed) or self._looked_to < log.noted_from - 1 or log.has_leftovers
+        self.is_waiting = bool(self._owed) or self._looked_to < log.noted_from - 1 or has_leftovers(log.segments)
 
     def _may_drop(self, although_damaged: bool) -> bool:
         """Whether the files are what the log says, and nobody is about to change them."""

@@ -1,0 +1,83 @@
+"""The state of a replica's Raft core, as its driver and operators see it; nothing here changes it."""
+
+from raftlog.raft.candidate import Candidate
+from raftlog.raft.configuration import Configuration, ReplicaId
+from raftlog.raft.entry import EntryId
+from raftlog.raft.follower import Follower
+from raftlog.raft.leader import Leader
+from raftlog.raft.ready import Role, Status
+from raftlog.raft.replica import RaftReplica
+from raftlog.types import Index, Term
+
+
+class ReadableCore:
+    """See the module; `RaftCore` is what changes it."""
+
+    __slots__ = ("_replica", "_role")
+
+    _replica: RaftReplica
+    _role: Follower | Candidate | Leader
+
+    @property
+    def term(self) -> Term:
+        return self._replica.term
+
+    @property
+    def role(self) -> Role:
+        return self._role.role
+
+    @property
+    def leader(self) -> ReplicaId | None:
+        return self._role.leader
+
+    @property
+    def last_id(self) -> EntryId:
+        """The last entry of the log, what the driver does not have yet included."""
+        return self._replica.log.last_id
+
+    @property
+    def durable_index(self) -> Index:
+        """Largest index synced together with every predecessor."""
+        return self._replica.durable_index
+
+    @property
+    def voting_position(self) -> EntryId | None:
+        """The entry that was lost at the log's end, until the durable log is as fresh."""
+        return self._replica.voting_position
+
+    @property
+    def committed_index(self) -> Index:
+        return self._replica.committed
+
+    @property
+    def configuration(self) -> Configuration:
+        return self._replica.configuration
+
+    @property
+    def is_asleep(self) -> bool:
+        """A group that sleeps needs no ticks."""
+        return self._replica.hibernation.is_asleep
+
+    @property
+    def has_own_term_commit(self) -> bool:
+        """Leads, and has committed in its term: only now does it know where the log that clients see ends (KIP-207)."""
+        return isinstance(self._role, Leader) and self._role.has_own_term_commit
+
+    def status(self) -> Status:
+        replica, role = self._replica, self._role
+        return Status(
+            replica.me,
+            role.role,
+            replica.term,
+            replica.vote,
+            role.leader,
+            replica.log.last_id,
+            replica.durable_index,
+            replica.committed,
+            replica.applied,
+            replica.configuration,
+            self.is_asleep,
+            replica.is_quarantined,
+            role.replication.statuses() if isinstance(role, Leader) else (),
+            isinstance(role, Leader) and role.is_handing_over,
+        )

@@ -1,0 +1,92 @@
+"""Reading the log of a replica: committed batches and entries, and records by time. Damage that is met is noted.
+
+`Group` is what appends, trims and moves the high watermark.
+"""
+
+from abc import abstractmethod
+
+from raftlog.errors import CorruptBatch, LogClosed, RaftlogError
+from raftlog.runtime.log.committed_entries import CommittedEntry, read_committed
+from raftlog.runtime.log.group_log import GroupLog
+from raftlog.runtime.slices import in_slices
+from raftlog.storage.reading import Lookup
+from raftlog.types import Index, Offset
+
+
+class ReadableReplica:
+    """See the module."""
+
+    name: str
+    log: GroupLog
+    high_watermark: Offset
+    applied_index: Index
+    is_closed: bool
+    closed_by: RaftlogError | None
+
+    @property
+    @abstractmethod
+    def committed_start_offset(self) -> Offset:
+        """Where the log begins for readers: by every trim that is delivered, durable here or not yet."""
+
+    @abstractmethod
+    def note_damage(self, error: CorruptBatch) -> None:
+        """Something in the files is not what was written."""
+
+    @abstractmethod
+    def write_entries(self) -> None:
+        """Bring all entries to the files, as far as that is possible now."""
+
+    @property
+    def log_start_offset(self) -> Offset:
+        return self.log.segments.log_start_offset
+
+    @property
+    def log_end_offset(self) -> Offset:
+        return self.log.next_offset
+
+    def read(self, offset: int, max_bytes: int, end: Offset | None = None) -> list[memoryview]:
+        """Stored client batches below `end`, by default committed ones; raises `OffsetOutOfRange`, `CorruptBatch`."""
+        try:
+            return self.log.read(offset, max_bytes, self.high_watermark if end is None else end)
+        except CorruptBatch as error:
+            self.note_damage(error)
+            raise
+
+    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
+        """The first record that is durable here whose timestamp is at least this, committed or not, looked for in
+        slices. Raises `CorruptBatch` and `LogClosed`."""
+        self.write_entries()
+        try:
+            return await in_slices(self._find_timestamp(timestamp_ms))
+        except CorruptBatch as error:
+            self.note_damage(error)
+            raise
+
+    def _find_timestamp(self, timestamp_ms: int) -> Lookup:
+        while True:
+            segments = self.log.segments
+            steps = segments.offset_for_timestamp_in_steps(timestamp_ms, self.committed_start_offset)
+            while segments is self.log.segments:
+                if self.is_closed:
+                    raise self._closed()
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    found: tuple[Offset, int] | None = end.value
+                    return found
+                yield
+
+    def committed_entries(self, first: Index, max_bytes: int) -> list[CommittedEntry]:
+        """Committed entries from `first` on, control entries too; perhaps fewer than there are, none at the end.
+
+        At least one, even if it is larger than `max_bytes`. Raises `EntriesTrimmed` when the log begins behind `first`,
+        `CorruptBatch`, `DescriptorsExhausted` and `InvalidBatch`.
+        """
+        try:
+            return read_committed(self.log, first, self.applied_index, max_bytes)
+        except CorruptBatch as error:
+            self.note_damage(error)
+            raise
+
+    def _closed(self) -> LogClosed:
+        return LogClosed(f"{self.name} is closed: {self.closed_by}")
