@@ -1,0 +1,69 @@
+"""Requests and answers of the operations of coordinators, made from their types: each field has a value."""
+
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+import msgspec
+
+from raftlog.errors import RaftlogError, UnknownMember
+from raftlog.partitions.consumers.operations import INSTANCE_OPERATIONS
+from raftlog.partitions.consumers.results import Moved, PollDelivery, RecordPiece
+from raftlog.partitions.coordinator.operation import CoordinatorOperation
+from raftlog.partitions.groups.operations import GROUP_OPERATIONS
+from raftlog.types import Offset
+
+OPERATIONS: tuple[CoordinatorOperation[Any, Any], ...] = (*GROUP_OPERATIONS, *INSTANCE_OPERATIONS)
+_PLAIN: Mapping[Any, Any] = {
+    int: 7,
+    str: "text",
+    bytes: b"bytes",
+    bool: True,
+    float: 1.5,
+    UUID: UUID(int=7),
+    Any: "anything",
+    type(None): None,
+    None: None,
+}
+DELIVERY = PollDelivery(
+    "binary",
+    [RecordPiece("t", 0, Offset(3), Offset(4), [b"batch"])],
+    [Moved("t", 1, 7, None, Offset(1), Offset(5))],
+    40,
+)
+
+
+def value_of(kind: Any) -> Any:
+    """Return a value of a type, the same each time."""
+    while hasattr(kind, "__supertype__"):
+        kind = kind.__supertype__
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return value_of(arguments[0])
+    if origin is tuple:
+        return tuple(map(value_of, [each for each in arguments if each is not ...]))
+    if origin is not None and issubclass(origin, Mapping):
+        return {value_of(arguments[0]): value_of(arguments[1])}
+    if origin is not None:
+        return [value_of(arguments[0])]
+    if issubclass(kind, RaftlogError):
+        return UnknownMember("there is none")
+    hints = get_type_hints(kind)
+    return kind(*(value_of(hints[name]) for name in _names(kind)))
+
+
+def _names(kind: Any) -> tuple[str, ...]:
+    return kind.__struct_fields__ if issubclass(kind, msgspec.Struct) else kind._fields
+
+
+def answers_of(operation: CoordinatorOperation[Any, Any]) -> Iterator[Any]:
+    """Return an answer of each type that there is, but for nil."""
+    if operation.name == "consumers.poll":
+        yield DELIVERY
+        return
+    kind = operation._answer
+    kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    yield from (value_of(each) for each in kinds if each is not type(None))

@@ -1,0 +1,91 @@
+"""Requests and answers of real brokers have the fields of their samples, no more and no fewer."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from raftlog.partitions.node.requests import Requests
+from raftlog.records import NewRecord
+from raftlog.types import Offset
+from tests.brokers.conftest import Brokers
+from tests.golden.requests import REQUESTS, Rows, why_different
+from tests.operations.conftest import soon, three
+
+__all__ = ["three"]
+SEEN = {
+    "data.produce",
+    "data.fetch",
+    "data.offsets",
+    "data.timestamp",
+    "data.trim",
+    "view.partitions",
+    "view.broker",
+    "control.submit",
+    "control.join",
+    "balancing.report",
+    "balancing.rebalance",
+    "operations.broker",
+    "operations.moves",
+    "operations.transfer",
+    "recover.look",
+}
+"""Requests that the calls below certainly lead to."""
+
+
+@pytest.fixture(autouse=True)
+def different(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+    """Compare all traffic with the samples; names of the requests that were answered."""
+    serve = Requests.serve
+    answered: set[str] = set()
+    problems: list[str] = []
+
+    async def watched(self: Requests, node: Any, call: Any, stranger: Any = None) -> Any:
+        answer = await serve(self, node, call, stranger)
+        if call.name in REQUESTS:
+            header, expected = REQUESTS[call.name]
+            answered.add(call.name)
+            problems.extend(filter(None, [why_different(header, call.value, f"CALL {call.name}")]))
+            problems.extend(filter(None, [why_different(expected, answer.value, f"ANSWER {call.name}")]))
+        return answer
+
+    monkeypatch.setattr(Requests, "serve", watched)
+    yield answered
+    assert sorted(set(problems)) == []
+
+
+async def test_real_requests_have_the_fields_of_their_samples(three: Brokers, different: set[str]) -> None:
+    await three[1].create_topic("t", 3, deadline=soon())
+    for number in (1, 2, 3):
+        broker = three[number]
+        for partition in range(3):
+            at = ("t", partition)
+            records = [NewRecord(b"value", b"key", 1_000)]
+            assert (await broker.produce_records(*at, records, deadline=soon()))[0].error is None
+            await broker.fetch(*at, Offset(number - 1), max_bytes=1_000, deadline=soon())
+            await broker.offsets(*at, deadline=soon())
+            await broker.offset_for_timestamp(*at, 1_000, deadline=soon())
+            await broker.delete_records(*at, Offset(1), deadline=soon())
+        await broker.describe_topics(deadline=soon())
+        await broker.brokers(deadline=soon())
+        await broker.operations.reconfigurations(deadline=soon())
+        await broker.operations.cluster_config_status(deadline=soon())
+        await broker.operations.balancer_status(deadline=soon())
+        await broker.operations.rebalance(deadline=soon())
+        await broker.operations.alter_cluster_config({"balancer.moves.max": number}, deadline=soon())
+        await broker.recover_partition("t", 0, accept_loss=False, survivor=None, deadline=soon())
+        await broker.operations.transfer_leadership("t", 0, None, deadline=soon())
+    assert SEEN - different == set()
+
+
+@pytest.mark.parametrize(
+    ("sample", "found", "why"),
+    [
+        ([1, "a"], [1, "a", 2], "3 fields and not 2"),
+        ([1, "a"], [1, b"a"], "[1]: bytes and not str"),
+        (Rows([[1]]), [[1], [1, 2]], "[1]: 2 fields and not 1"),
+        ({"a": 1}, {"a": 1, "b": 2}, "fields"),
+    ],
+)
+def test_another_shape_is_found(sample: Any, found: Any, why: str) -> None:
+    assert why in str(why_different(sample, found))
