@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from raftlog.errors import InvalidArgument, Unavailable, UnknownTopic
-from raftlog.partitions.cluster_view import ClusterView
+from raftlog.partitions.cluster_view import ClusterObserver
 from raftlog.partitions.consumers.service import Consumers
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import Addresses
@@ -23,7 +23,6 @@ from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.gossip.cluster_map import ClusterMap, Picture
 from raftlog.partitions.gossip.load import LoadMeter
-from raftlog.partitions.gossip.members import ClusterMember
 from raftlog.partitions.gossip.service import Gossip
 from raftlog.partitions.groups.service import Groups
 from raftlog.partitions.groups.surroundings import GroupSurroundings
@@ -45,9 +44,7 @@ from raftlog.partitions.produce.streams import ProduceStream
 from raftlog.partitions.results import (
     ALL,
     Acks,
-    BrokerDescription,
     Fetched,
-    Health,
     OffsetRange,
     Produced,
     ProducerSequence,
@@ -65,6 +62,7 @@ from raftlog.partitions.topic_changes import TopicChanges
 from raftlog.records import NewRecord
 from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.types import Buffer, NodeId, Offset
+from raftlog.values.brokers import BrokerDescription, ClusterHealth, ClusterMember, DiskSpace
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +103,7 @@ class Broker:
         self._map = ClusterMap(node, metadata, self._topics, self._router, self.gossip)
         replicas, budget = self._assignments.replicas, self._shared.budget
         self.measuring = Measuring(node, self._router, self._moves, replicas, budget, lag_ticks_max)
-        self._view = ClusterView(node, metadata, self._topics, self.disk_space, self._moves, self.gossip)
+        self._view = ClusterObserver(node, metadata, self._topics, self.disk_space, self._moves, self.gossip)
         self._recovering = Recovering(node, metadata, self._assignments)
         self.balancer = Balancer(
             node, metadata, self._moves, lambda: balancer_settings(metadata.state), surroundings.random
@@ -425,7 +423,7 @@ class Broker:
         self._check_ready()
         return await self._map.picture()
 
-    async def health(self, *, deadline: Deadline) -> Health:
+    async def health(self, *, deadline: Deadline) -> ClusterHealth:
         """The whole cluster in one look, with reasons."""
         return await self._view.health(deadline)
 
@@ -437,14 +435,14 @@ class Broker:
         node = None if survivor is None else NodeId(survivor)
         return await self._recovering.recover(found, accept_loss=accept_loss, survivor=node, deadline=deadline)
 
-    def disk_space(self) -> dict[str, str | int]:
+    def disk_space(self) -> DiskSpace:
         """Path, free and all bytes of the file system of the data directory; -1 when it does not say."""
         driver = self.node.driver
         try:
             free, total = driver.disk.free_bytes(driver.data_dir), driver.disk.total_bytes(driver.data_dir)
         except OSError:
             free = total = -1
-        return {"path": driver.data_dir, "free": free, "total": total}
+        return DiskSpace(driver.data_dir, free, total)
 
 
 def joined(host: str, port: int) -> str:

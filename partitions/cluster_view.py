@@ -8,6 +8,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import convert
+from msgspec.structs import asdict
+
 import raftlog
 from raftlog.config import TopicConfig
 from raftlog.errors import InvalidArgument, RaftlogError
@@ -23,9 +26,6 @@ from raftlog.partitions.node.status import describe_damage
 from raftlog.partitions.operations.places import allocation_failures
 from raftlog.partitions.placement.moves import Moves, lost_majority
 from raftlog.partitions.results import (
-    HEALTH_NAMES_MAX,
-    BrokerDescription,
-    Health,
     PartitionDescription,
     ReplicaLag,
     TopicDescription,
@@ -34,6 +34,15 @@ from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.runtime.rpc import Answer, row_of
 from raftlog.types import NodeId
+from raftlog.values.brokers import (
+    HEALTH_NAMES_MAX,
+    BrokerDescription,
+    ClusterHealth,
+    DiskSpace,
+    LevelRange,
+    MaintenanceStatus,
+)
+from raftlog.values.value import leader_number
 
 _DESCRIBE: Final = "view.partitions"
 _STATUS: Final = "view.broker"
@@ -50,10 +59,8 @@ _ROW_FIELDS: Final = 10
 LEADERLESS_S: Final = 1.5
 """A partition without a leader for longer is unhealthy. A hand-over takes less, and two elections of 0.6 s."""
 
-Disk = Mapping[str, str | int]
 
-
-class ClusterView:
+class ClusterObserver:
     """One for each process."""
 
     def __init__(
@@ -61,7 +68,7 @@ class ClusterView:
         node: Node,
         metadata: ControllerHost,
         topics: Topics,
-        disk: Callable[[], Disk],
+        disk: Callable[[], DiskSpace],
         moves: Moves,
         gossip: Gossip,
     ) -> None:
@@ -215,14 +222,16 @@ class ClusterView:
 
     async def brokers(self, deadline: Deadline) -> list[BrokerDescription]:
         """All that the controller knows, and how they are."""
+        return (await self._seen_brokers(deadline))[0]
+
+    async def _seen_brokers(self, deadline: Deadline) -> tuple[list[BrokerDescription], int]:
+        """All brokers, and how many partitions with a pending reassignment they lead."""
         rows = self._metadata.state.all_brokers()
         statuses = await self._statuses([row.node_id for row in rows], deadline)
         racks = self._gossip.racks()
         resting = self._metadata.state.in_maintenance()
-        return [
-            _broker(row, row.node_id in resting, statuses[row.node_id])._replace(rack=racks.get(row.node_id))
-            for row in rows
-        ]
+        brokers = [_broker(row, row.node_id in resting, statuses[row.node_id], racks.get(row.node_id)) for row in rows]
+        return brokers, sum(status["moving"] for status in statuses.values() if status is not None)
 
     async def _statuses(self, nodes: Sequence[NodeId], deadline: Deadline) -> dict[NodeId, dict[str, Any] | None]:
         answers = await asyncio.gather(*(self._status_of(node, self._patience(node, deadline)) for node in nodes))
@@ -255,7 +264,7 @@ class ClusterView:
             problems.append(f"{len(stuck)} groups that it leads cannot get other replicas: {'; '.join(stuck[:3])}")
         return {
             "version": raftlog.__version__,
-            "disk": dict(self._disk()),
+            "disk": asdict(self._disk()),
             "is_working": status.is_running,
             "problem": "; ".join(problems) or None,
             "moving": self._moves.moving_count,
@@ -267,9 +276,9 @@ class ClusterView:
 
     # health
 
-    async def health(self, deadline: Deadline) -> Health:
+    async def health(self, deadline: Deadline) -> ClusterHealth:
         """Everything that is not as it should be, and why."""
-        brokers = await self.brokers(deadline)
+        brokers, moving = await self._seen_brokers(deadline)
         topics = list(self._topics)
         rows, leaderless_ms = await self._ask_leaders([each for topic in topics for each in topic.partitions], deadline)
         leaderless, electing, under_replicated, lagging, problems = [], [], [], [], []
@@ -308,10 +317,10 @@ class ClusterView:
         reasons += self._why_not_emptied(draining)
         reasons += _catching_up(behind)
         reasons += problems[:HEALTH_NAMES_MAX]
-        return Health(
+        return ClusterHealth(
             not reasons,
             reasons,
-            freshness.leader,
+            leader_number(freshness.leader),
             [broker.node_id for broker in brokers],
             down,
             leaderless[:HEALTH_NAMES_MAX],
@@ -320,7 +329,7 @@ class ClusterView:
             len(under_replicated),
             resting,
             draining,
-            sum(broker.moving for broker in brokers),
+            moving,
             lagging[:HEALTH_NAMES_MAX],
             len(lagging),
             electing[:HEALTH_NAMES_MAX],
@@ -416,30 +425,30 @@ def _shape(
     )
 
 
-def _broker(row: BrokerRow, in_maintenance: bool, status: dict[str, Any] | None) -> BrokerDescription:
+def _broker(row: BrokerRow, in_maintenance: bool, status: dict[str, Any] | None, rack: str | None) -> BrokerDescription:
+    host, _, port = row.addresses.rpc.rpartition(":")
     known = BrokerDescription(
-        row.node_id,
-        row.host,
-        row.addresses.http,
-        row.addresses.rpc,
-        is_alive=False,
-        version=None,
-        disk=None,
-        problem=_DOWN,
+        node_id=row.node_id,
+        host=row.host,
+        rack=rack,
+        http_address=row.addresses.http or None,
+        internal_rpc_address=host.strip("[]") or None,
+        internal_rpc_port=int(port) if port else None,
+        membership_status="draining" if row.is_draining else "active",
         disk_uuid=str(row.disk_uuid),
-        is_draining=row.is_draining,
+        is_alive=False,
+        maintenance_status=MaintenanceStatus(draining=in_maintenance),
         boot_epoch=row.boot_epoch,
-        feature_levels=(row.feature_level_min, row.feature_level_max),
-        version_of_row=row.version,
-        in_maintenance=in_maintenance,
+        feature_levels=LevelRange(row.feature_level_min, row.feature_level_max),
+        row_version=row.version,
+        problem=_DOWN,
     )
     if status is None:
         return known
-    return known._replace(
+    return known.replaced(
         is_alive=True,
         version=status["version"],
-        disk=status["disk"],
+        disk_space=[convert(status["disk"], DiskSpace)],
         problem=status["problem"] if status["is_working"] else "it is starting or stopping",
         uptime_s=status["uptime_s"],
-        moving=status["moving"],
     )

@@ -7,12 +7,13 @@ from aiohttp import web
 from raftlog.api.codes import BAD_REQUEST
 from raftlog.api.http.admin.reading import deadline_of, place_of
 from raftlog.api.http.json_fields import INT32_MAX, refuse_unknown
-from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.placement.recovery import Absent, Recovered, ReplicaStanding
+from raftlog.values.placement import PartitionRecovery, RecoveredRange, RecoveryReplica, ReplacedDisk
 
 
 class RecoveryHandlers:
@@ -30,7 +31,7 @@ class RecoveryHandlers:
         recovered = await self._broker.recover_partition(
             topic, number, accept_loss=accept_loss, survivor=survivor, deadline=deadline_of(target)
         )
-        return json_answer(_recovered(topic, number, recovered))
+        return value_answer(_recovered(topic, number, recovered))
 
 
 def _options(body: dict[str, Any]) -> tuple[bool, int | None]:
@@ -47,42 +48,39 @@ def _options(body: dict[str, Any]) -> tuple[bool, int | None]:
     )
 
 
-def _recovered(topic: str, number: int, recovered: Recovered) -> dict[str, Any]:
+def _recovered(topic: str, number: int, recovered: Recovered) -> PartitionRecovery:
     plan = recovered.plan
-    replicas = [_replica(node, standing) for node, standing in sorted(recovered.standings.items())]
-    replicas += [{"node_id": node, "reachable": False} for node in recovered.unreachable]
-    return {
-        "topic": topic,
-        "partition_id": number,
-        "replicas": sorted(replicas, key=lambda replica: replica["node_id"]),
-        "replaced_disks": [{"node_id": each.node_id, "disk_uuid": str(each.disk_uuid)} for each in plan.gone],
-        "survivor": None if plan.survivor is None else plan.survivor.replica.node_id,
-        "refusal": plan.refusal,
-        "loss": list(plan.loss),
-        "done": recovered.is_done,
-        "lost_offsets": [list(each) for each in recovered.lost],
-        "kept_in": list(recovered.kept_in),
-    }
+    replicas = [_replica(node, standing) for node, standing in recovered.standings.items()]
+    replicas += [RecoveryReplica(node_id=node, reachable=False) for node in recovered.unreachable]
+    return PartitionRecovery(
+        topic=topic,
+        partition_id=number,
+        replicas=sorted(replicas, key=lambda replica: replica.node_id),
+        replaced_disks=[ReplacedDisk(each.node_id, str(each.disk_uuid)) for each in plan.gone],
+        survivor=None if plan.survivor is None else plan.survivor.replica.node_id,
+        refusal=plan.refusal,
+        loss=plan.loss,
+        done=recovered.is_done,
+        lost_offsets=recovered.lost,
+        kept_in=recovered.kept_in,
+    )
 
 
-def _replica(node: int, standing: ReplicaStanding | Absent) -> dict[str, Any]:
+def _replica(node: int, standing: ReplicaStanding | Absent) -> RecoveryReplica:
     if isinstance(standing, Absent):
-        return {"node_id": node, "reachable": True, "has_replica": False}
-    return {
-        "node_id": node,
-        "reachable": True,
-        "has_replica": True,
-        "disk_uuid": str(standing.replica.disk_uuid),
-        "is_leader": standing.leads,
-        "term": standing.term,
-        "last_index": standing.last.index,
-        "last_term": standing.last.term,
-        "log_start_offset": standing.log_start,
-        "log_end_offset": standing.log_end,
-        "voters": [each.node_id for each in standing.voters],
-        "problem": standing.damage,
-        "damaged": [
-            {"first_offset": each.offset, "end_offset": each.end, "problem": each.problem}
-            for each in standing.lost or ()
-        ],
-    }
+        return RecoveryReplica(node_id=node, reachable=True, has_replica=False)
+    return RecoveryReplica(
+        node_id=node,
+        reachable=True,
+        has_replica=True,
+        disk_uuid=str(standing.replica.disk_uuid),
+        is_leader=standing.leads,
+        term=standing.term,
+        last_index=standing.last.index,
+        last_term=standing.last.term,
+        log_start_offset=standing.log_start,
+        log_end_offset=standing.log_end,
+        voters=[each.node_id for each in standing.voters],
+        problem=standing.damage,
+        damaged=[RecoveredRange(each.offset, each.end, each.problem) for each in standing.lost or ()],
+    )

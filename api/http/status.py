@@ -2,9 +2,8 @@
 
 from aiohttp import web
 
-from raftlog.api.http.admin import shapes
 from raftlog.api.http.admin.reading import deadline_of
-from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.answers import json_answer, value_answer
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
 
@@ -29,27 +28,7 @@ class StatusHandlers:
         return json_answer({"status": "ready"})
 
     async def health(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        health = await self._broker.health(deadline=deadline_of(target))
-        return json_answer(
-            {
-                "is_healthy": health.is_healthy,
-                "unhealthy_reasons": list(health.reasons),
-                "controller_id": shapes.leader(health.controller_id),
-                "all_nodes": list(health.all_nodes),
-                "nodes_down": list(health.nodes_down),
-                "leaderless_partitions": list(health.leaderless),
-                "leaderless_count": health.leaderless_count,
-                "under_replicated_partitions": list(health.under_replicated),
-                "under_replicated_count": health.under_replicated_count,
-                "nodes_in_maintenance": list(health.nodes_in_maintenance),
-                "nodes_draining": list(health.nodes_draining),
-                "reconfigurations_count": health.reconfigurations_count,
-                "lagging_partitions": list(health.lagging),
-                "lagging_count": health.lagging_count,
-                "electing_partitions": list(health.electing),
-                "electing_count": health.electing_count,
-            }
-        )
+        return value_answer(await self._broker.health(deadline=deadline_of(target)))
 
     async def uuid(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         return json_answer({"cluster_uuid": self._broker.cluster_id})

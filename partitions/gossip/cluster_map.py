@@ -7,18 +7,19 @@ it says, so that who has it already need not be sent it again. Called by the faÃ
 
 import asyncio
 import hashlib
-from typing import Any, Final, NamedTuple
-
-import orjson
+from typing import Final, NamedTuple
 
 from raftlog.membership.member import MemberState
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import RegisteredBroker as BrokerRow
-from raftlog.partitions.gossip.members import UNKNOWN
+from raftlog.partitions.gossip.members import UNKNOWN, state_name
 from raftlog.partitions.gossip.service import Gossip
 from raftlog.partitions.node import Node
 from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.routing.topics import Topic, Topics
+from raftlog.values.brokers import GossipState
+from raftlog.values.cluster import BrokerView, ClusterView, PartitionView, TopicView
+from raftlog.values.value import to_json
 
 FRESH_S: Final = 1.0
 _SLICE: Final = 256
@@ -61,45 +62,40 @@ class ClusterMap:
         began_at = self._node.loop.time()
         topics = [await self._topic(topic) for topic in sorted(self._topics, key=lambda topic: topic.name)]
         state = self._metadata.state
-        told = {
-            "cluster_id": self._metadata.cluster_id,
-            "controller_id": self._metadata.freshness().leader,
-            "version": state.applied_index,
-            "brokers": [self._broker(row) for row in state.all_brokers()],
-            "topics": [topic for topic in topics if topic is not None],
-        }
-        body = orjson.dumps(told)
+        view = ClusterView(
+            self._metadata.cluster_id,
+            self._metadata.freshness().leader,
+            state.applied_index,
+            [self._broker(row) for row in state.all_brokers()],
+            [topic for topic in topics if topic is not None],
+        )
+        body = to_json(view)
         tag = hashlib.blake2b(body, digest_size=_TAG_BYTES).hexdigest()
         self._picture, self._made_at = Picture(body, tag), began_at
         return self._picture
 
-    def _broker(self, row: BrokerRow) -> dict[str, Any]:
-        return {
-            "node_id": row.node_id,
-            "state": self._state(row),
-            "http_address": row.addresses.http or None,
-            "rpc_address": row.addresses.rpc or None,
-            "host": row.host,
-            "is_draining": row.is_draining,
-        }
+    def _broker(self, row: BrokerRow) -> BrokerView:
+        addresses = row.addresses
+        return BrokerView(
+            row.node_id, self._state(row), addresses.http or None, addresses.rpc or None, row.host, row.is_draining
+        )
 
-    def _state(self, row: BrokerRow) -> str:
+    def _state(self, row: BrokerRow) -> GossipState:
         """As gossip has it; where it has nothing, a broker that is connected is there."""
         node = row.node_id
         said = MemberState.ALIVE if node == self._node.identity.node_id else self._gossip.state_of(node)
         if said is None:
             said = MemberState.ALIVE if self._node.is_alive(node) else None
-        return UNKNOWN if said is None else said.name.lower()
+        return UNKNOWN if said is None else state_name(said)
 
-    async def _topic(self, topic: Topic) -> dict[str, Any] | None:
+    async def _topic(self, topic: Topic) -> TopicView | None:
         """None for one that only brokers use."""
         if topic.row.creation.is_internal:
             return None
         partitions = []
         for partition in topic.partitions:
             replicas = [replica.node_id for replica in partition.assigned]
-            leader = self._router.leader_of(partition)
-            partitions.append({"partition": partition.number, "replicas": replicas, "leader_hint": leader})
+            partitions.append(PartitionView(partition.number, replicas, self._router.leader_of(partition)))
             if len(partitions) % _SLICE == 0:
                 await asyncio.sleep(0)
-        return {"name": topic.name, "topic_id": str(topic.row.topic_id), "partitions": partitions}
+        return TopicView(topic.name, str(topic.row.topic_id), partitions)

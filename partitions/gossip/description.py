@@ -11,30 +11,24 @@ belong to the cluster, and at which addresses. Called by the room's service.
 from typing import Any, Final, NamedTuple
 
 import msgpack  # type: ignore[import-untyped]  # it has no annotations
+from msgspec.structs import astuple, fields
 
 from raftlog.errors import FormatError
+from raftlog.values.brokers import BrokerLoad
 
 DESCRIPTION_BYTES_MAX: Final = 400
 _TEXT_BYTES_MAX: Final = 100
 _NUMBER_MAX: Final = (1 << 63) - 1
 _CHANGE: Final = 0.1
+_LOAD_FIELDS: Final = len(fields(BrokerLoad))
 _LEFT_OUT: Final = ((), (4,), (4, 3), (4, 3, 0))
 """Places of texts that go where there is no room: rack, then host label, then http."""
 
 
-class BrokerLoad(NamedTuple):
-    """`disk_free` and `disk_total` in bytes, -1 where the file system does not say; `bytes_in_per_s` of records that
-    were appended here."""
-
-    replicas: int = 0
-    leaders: int = 0
-    disk_free: int = -1
-    disk_total: int = -1
-    bytes_in_per_s: int = 0
-
-    def differs(self, told: "BrokerLoad") -> bool:
-        """Whether one of the numbers is another one by a tenth of what was told."""
-        return any(abs(now - before) > _CHANGE * max(abs(before), 1) for now, before in zip(self, told, strict=True))
+def differs(load: BrokerLoad, told: BrokerLoad) -> bool:
+    """Return whether one of the numbers differs by more than a tenth from the number that was gossiped."""
+    numbers = zip(astuple(load), astuple(told), strict=True)
+    return any(abs(now - before) > _CHANGE * max(abs(before), 1) for now, before in numbers)
 
 
 class Description(NamedTuple):
@@ -55,7 +49,7 @@ def encode(described: Description) -> bytes:
     texts = list(map(_text, texts))
     for left_out in _LEFT_OUT:
         kept = ["" if number in left_out else text for number, text in enumerate(texts)]
-        encoded: bytes = msgpack.packb([*kept, list(load)])
+        encoded: bytes = msgpack.packb([*kept, astuple(load)])
         if len(encoded) <= DESCRIPTION_BYTES_MAX:
             return encoded
     raise AssertionError(f"a description of {len(encoded)} bytes without its texts")
@@ -70,13 +64,13 @@ def decode(encoded: bytes) -> Description:
     if len(encoded) > DESCRIPTION_BYTES_MAX:
         raise FormatError(f"a description of {len(encoded)} bytes, more than {DESCRIPTION_BYTES_MAX}")
     try:
-        fields = msgpack.unpackb(encoded, max_array_len=32, max_map_len=32)
+        row = msgpack.unpackb(encoded, max_array_len=32, max_map_len=32)
     except ValueError as error:  # all of msgpack's errors are
         raise FormatError(f"a description that cannot be read: {type(error).__name__}") from None
-    match fields:
+    match row:
         case [str(http), str(rpc), str(gossip), str(host), str(rack), str(version), *behind]:
             load = behind[0] if behind else []
-            numbers = load[: len(BrokerLoad._fields)] if type(load) is list else [None]
+            numbers = load[:_LOAD_FIELDS] if type(load) is list else [None]
             if all(map(_is_number, numbers)):
                 return Description(http, rpc, gossip, host, rack, version, BrokerLoad(*numbers))
     raise FormatError("a description that is none")

@@ -5,8 +5,8 @@ from typing import Final
 
 from raftlog.config import KIB
 from raftlog.partitions.counters import Counters
-from raftlog.partitions.gossip.description import BrokerLoad
 from raftlog.partitions.node import Node
+from raftlog.values.brokers import BrokerLoad
 
 _WEIGHT: Final = 0.2
 """Of the newest look in the rate."""

@@ -1,35 +1,17 @@
 """The members of a cluster as one broker sees them: what gossip says, beside what the controller's state says. Pure."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, cast
 from uuid import UUID
 
 from raftlog.errors import FormatError
-from raftlog.membership.member import GossipMember
+from raftlog.membership.member import GossipMember, MemberState
 from raftlog.partitions.controller.machine import RegisteredBroker
-from raftlog.partitions.gossip.description import BrokerLoad, Description, decode
+from raftlog.partitions.gossip.description import Description, decode
 from raftlog.types import NodeId
+from raftlog.values.brokers import ClusterMember, GossipState
 
-UNKNOWN: Final = "unknown"
-
-
-class ClusterMember(NamedTuple):
-    """One broker. `state` is `alive`, `suspect`, `dead` or `left` as gossip has it, or `unknown` where there is none;
-    `state_s` for how long, as far as known. `is_registered`: the controller's state has it, with this disk."""
-
-    node_id: NodeId
-    state: str
-    state_s: float | None
-    is_registered: bool
-    disk_uuid: str
-    incarnation: int | None
-    http: str
-    rpc: str
-    gossip: str
-    host: str
-    rack: str
-    version: str | None
-    load: BrokerLoad | None
+UNKNOWN: Final[GossipState] = "unknown"
 
 
 def description_of(member: GossipMember) -> Description | None:
@@ -58,17 +40,22 @@ def _combined(node: NodeId, row: RegisteredBroker | None, member: GossipMember |
     http, rpc, gossip, host = (one or other for one, other in zip(known, said, strict=True))
     disk = str(UUID(bytes=member.disk_uuid)) if member is not None else str(row.disk_uuid) if row is not None else ""
     return ClusterMember(
-        node,
-        UNKNOWN if member is None else member.state.name.lower(),
-        None if member is None else max(0.0, now - member.since),
-        row is not None and str(row.disk_uuid) == disk,
-        disk,
-        None if member is None else member.incarnation,
-        http,
-        rpc,
-        gossip or (str(member.address) if member is not None else ""),
-        host,
-        "" if told is None else told.rack,
-        None if told is None else told.version,
-        None if told is None else told.load,
+        node_id=node,
+        state=UNKNOWN if member is None else state_name(member.state),
+        state_s=None if member is None else round(max(0.0, now - member.since), 1),
+        is_registered=row is not None and str(row.disk_uuid) == disk,
+        disk_uuid=disk,
+        incarnation=None if member is None else member.incarnation,
+        http_address=http or None,
+        rpc_address=rpc or None,
+        gossip_address=gossip or (str(member.address) if member is not None else None),
+        host=host or None,
+        rack=(told.rack or None) if told is not None else None,
+        version=None if told is None else told.version,
+        load=None if told is None else told.load,
     )
+
+
+def state_name(state: MemberState) -> GossipState:
+    """Return a state of gossip as answers name it."""
+    return cast(GossipState, state.name.lower())

@@ -29,13 +29,14 @@ from raftlog.membership.wire import Wire
 from raftlog.partitions.addresses import Address
 from raftlog.partitions.controller import ControllerHost, address_text, parse_address
 from raftlog.partitions.controller.machine import Addresses
-from raftlog.partitions.gossip.description import BrokerLoad, Description, encode
-from raftlog.partitions.gossip.members import ClusterMember, combined, description_of
+from raftlog.partitions.gossip.description import Description, differs, encode
+from raftlog.partitions.gossip.members import combined, description_of
 from raftlog.partitions.gossip.settings import GossipSettings
 from raftlog.partitions.node import Node
 from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc.addresses import resolve
 from raftlog.types import NodeId
+from raftlog.values.brokers import BrokerLoad, ClusterMember
 
 _logger = logging.getLogger(__name__)
 
@@ -219,7 +220,7 @@ class Gossip:
     def _look_at_load(self) -> None:
         self._timer = self._node.loop.call_later(LOAD_INTERVAL_S, self._look_at_load)
         load, told = self._load(), self._described
-        if told is not None and self._agent is not None and load.differs(told.load):
+        if told is not None and self._agent is not None and differs(load, told.load):
             self._described = told._replace(load=load)
             self._agent.describe(encode(self._described))
 

@@ -1,10 +1,10 @@
-"""What operators are told of the balancer, and what they can order it. Called by the operations."""
+"""State of the balancer for operators, and their orders to it. Called by the operations."""
 
 from typing import cast
 
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.operations import results
 from raftlog.partitions.placement.balancing import Balancer
+from raftlog.values.placement import BalancerMode, BalancerState, BalancerStatus, BalancerViolations
 
 
 class BalancingOrders:
@@ -13,15 +13,14 @@ class BalancingOrders:
     def __init__(self, balancer: Balancer) -> None:
         self._balancer = balancer
 
-    async def status(self, deadline: Deadline) -> results.BalancerStatus:
+    async def status(self, deadline: Deadline) -> BalancerStatus:
         """Raises `NoLeader`."""
         report = await self._balancer.report(deadline)
-        return results.BalancerStatus(
-            cast(results.BalancerMode, report.mode),
-            cast(results.BalancerState, report.status),
-            report.unavailable_nodes,
-            report.full_nodes,
-            report.looked_s_ago,
+        return BalancerStatus(
+            cast(BalancerState, report.status),
+            cast(BalancerMode, report.mode),
+            BalancerViolations(report.unavailable_nodes, report.full_nodes),
+            None if report.looked_s_ago is None else round(report.looked_s_ago, 3),
             report.moving,
             report.reasons,
         )

@@ -20,9 +20,10 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.operations.broker_reports import BrokerReport, Telling
 from raftlog.partitions.operations.move_reports import MoveReports, Watching, bounded
 from raftlog.partitions.operations.places import allocation_failures
-from raftlog.partitions.operations.results import MOVES_MAX, Decommission, Maintenance, Move
 from raftlog.partitions.placement.balancing.balancer import Balancer
 from raftlog.types import Index, NodeId
+from raftlog.values.brokers import Decommission, Maintenance
+from raftlog.values.placement import MOVES_MAX, LeavingPartition, Reconfiguration, places_of
 
 
 class BrokerOrders:
@@ -43,23 +44,23 @@ class BrokerOrders:
         kept = self._metadata.state.maintenance.get(row.node_id)
         version = 0 if kept is None else kept.version
         if kept is None or not kept.is_on:
-            return Maintenance(row.node_id, False, False, False, 0, 0, 0, 0, (), version)
+            return Maintenance(node_id=row.node_id, version=version)
         told = await self._telling.ask(row.node_id, deadline)
         if told is None:
             why = f"node {row.node_id} does not answer; while it is away others lead what they can"
-            return Maintenance(row.node_id, True, False, False, 0, 0, 0, 0, (why,), version)
+            return Maintenance(node_id=row.node_id, version=version, draining=True, reasons=[why])
         busy = told.eligible + told.transferring + told.stuck_count
         return Maintenance(
-            row.node_id,
-            True,
-            told.is_reluctant and not busy,
-            bool(told.stuck_count or told.failed),
-            told.led,
-            told.eligible,
-            told.transferring,
-            told.failed,
-            _reasons(told),
-            version,
+            node_id=row.node_id,
+            version=version,
+            draining=True,
+            finished=told.is_reluctant and not busy,
+            errors=bool(told.stuck_count or told.failed),
+            partitions=told.led,
+            eligible=told.eligible,
+            transferring=told.transferring,
+            failed=told.failed,
+            reasons=_reasons(told),
         )
 
     # decommission
@@ -100,14 +101,14 @@ class BrokerOrders:
         if row is None:
             if not _was_removed(state, NodeId(node_id)):
                 raise UnknownBroker(f"there is no broker {node_id}")
-            return Decommission(node_id, True, 0, 0, (), (), None)
+            return Decommission(True, 0, 0)
         if not row.is_draining:
             raise InvalidArgument(f"broker {node_id} is not being decommissioned")
         told = await self._telling.ask(row.node_id, deadline)
         progress = self._progress(row, told, await self._watching.settled(deadline))
         if progress.reason is not None or not progress.replicas_left:
             return progress
-        return progress._replace(reason=await self._why_stalled(deadline))
+        return progress.replaced(reason=await self._why_stalled(deadline))
 
     async def _why_stalled(self, deadline: Deadline) -> str | None:
         """What the balancer says that it waits for."""
@@ -123,17 +124,17 @@ class BrokerOrders:
         assigned = state.groups_of(row.replica)
         failures = allocation_failures(state, assigned)
         gone = max(len(leaving), 0 if told is None else told.unassigned)
-        lefts = [move.bytes_left for move in leaving]
+        lefts = [move.bytes_left_to_move for move in leaving]
         known = [left for left in lefts if left is not None]
         is_known = len(known) == len(lefts) and told is not None
         votes = row.replica in self._metadata.controller_voters()
+        moves = [*bounded(leaving), *_not_begun(state, assigned[:MOVES_MAX], failures.reasons)][:MOVES_MAX]
         return Decommission(
-            node,
             False,
             len(assigned) + gone,
             sum(known) + told.assigned_bytes if is_known and told is not None else None,
             failures.names,
-            [*bounded(leaving), *_not_begun(state, assigned[:MOVES_MAX], failures.reasons)][:MOVES_MAX],
+            [LeavingPartition.of(move, node) for move in moves],
             failures.summary or _reason(row, told, leaving, len(assigned) + gone, seen.silent, votes=votes),
         )
 
@@ -162,19 +163,26 @@ def _reasons(told: BrokerReport) -> list[str]:
     return reasons
 
 
-def _not_begun(state: ControllerState, groups: Iterable[GroupName], reasons: Sequence[str | None]) -> Iterable[Move]:
+def _not_begun(
+    state: ControllerState, groups: Iterable[GroupName], reasons: Sequence[str | None]
+) -> Iterable[Reconfiguration]:
     for group, reason in zip(groups, reasons, strict=False):
         assignment = state.assignment(group)
-        nodes = [replica.node_id for replica in assignment.replicas]
-        name = state.topic_by_id(group.topic_id).name
-        why = reason or "it waits for the balancer"
-        yield Move(name, group.partition, nodes, nodes, (), None, None, None, 0, why, assignment.version)
+        places = places_of(replica.node_id for replica in assignment.replicas)
+        yield Reconfiguration(
+            topic=state.topic_by_id(group.topic_id).name,
+            partition=group.partition,
+            previous_replicas=places,
+            current_replicas=places,
+            reason=reason or "it waits for the balancer",
+            version=assignment.version,
+        )
 
 
 def _reason(
     row: RegisteredBroker,
     told: BrokerReport | None,
-    leaving: Sequence[Move],
+    leaving: Sequence[Reconfiguration],
     left: int,
     silent: Sequence[int],
     *,

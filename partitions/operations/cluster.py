@@ -17,9 +17,9 @@ from raftlog.partitions.controller.machine import (
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.operations import cluster_settings
 from raftlog.partitions.operations.broker_reports import Telling
-from raftlog.partitions.operations.results import BrokerConfig, BrokerLevels, ClusterConfig, Levels
-from raftlog.partitions.results import BrokerDescription
 from raftlog.types import FEATURE_LEVEL_KNOWN, Index
+from raftlog.values.brokers import BrokerDescription, BrokerLevels, Features
+from raftlog.values.cluster import ClusterSettingsStatus
 
 Brokers: TypeAlias = Callable[[Deadline], Awaitable[Sequence[BrokerDescription]]]
 
@@ -32,7 +32,7 @@ class ClusterOrders:
 
     # settings
 
-    async def config(self, deadline: Deadline) -> ClusterConfig:
+    async def config(self, deadline: Deadline) -> cluster_settings.ClusterConfig:
         await self._metadata.barrier(deadline)
         return cluster_settings.described(self._metadata.state)
 
@@ -61,25 +61,30 @@ class ClusterOrders:
             raise VersionConflict(f"the cluster's settings have version {now}, not {expected}: read them again")
         return now
 
-    async def config_status(self, deadline: Deadline) -> list[BrokerConfig]:
+    async def config_status(self, deadline: Deadline) -> list[ClusterSettingsStatus]:
         await self._metadata.barrier(deadline)
         nodes = [broker.node_id for broker in self._metadata.state.all_brokers()]
         told = await asyncio.gather(*(self._telling.ask(node, deadline) for node in nodes))
         return [
-            BrokerConfig(node, None if each is None else each.config_version)
+            ClusterSettingsStatus(node, None if each is None else each.config_version)
             for node, each in zip(nodes, told, strict=True)
         ]
 
     # feature level
 
-    async def levels(self, deadline: Deadline) -> Levels:
+    async def levels(self, deadline: Deadline) -> Features:
         await self._metadata.barrier(deadline)
         brokers = await self._brokers(deadline)
         state = self._metadata.state
-        return Levels(
+        highest = _highest(state)
+        return Features(
             state.feature_level,
-            _highest(state),
-            [BrokerLevels(each.node_id, *each.feature_levels, each.version) for each in brokers],
+            highest,
+            state.feature_level >= highest,
+            [
+                BrokerLevels(each.node_id, each.feature_levels.min, each.feature_levels.max, each.version)
+                for each in brokers
+            ],
             sorted(seed.node_id for seed in state.absent_seeds()),
         )
 

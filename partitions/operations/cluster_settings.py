@@ -5,14 +5,15 @@ value that this release cannot use (a newer one wrote it) counts as the default,
 Pure. Orders check with `checked`; who needs a setting asks `current` whenever it matters.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from raftlog.config import MIB
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.controller.machine import ClusterState
-from raftlog.partitions.operations.results import BalancerMode, ClusterConfig, ConfigEntry, SettingType, SettingValue
+from raftlog.values.cluster import SettingDescription, SettingType, SettingValue
+from raftlog.values.placement import BalancerMode
 
 _MODES: Final[tuple[BalancerMode, ...]] = ("off", "node_add", "continuous")
 _REPAIR_MS_MIN: Final = 1_000
@@ -106,6 +107,17 @@ SETTINGS: Final[Mapping[str, Setting]] = {
 """All of them, by name, sorted."""
 
 
+class ClusterConfig(NamedTuple):
+    """All settings of the cluster by name, sorted: values, descriptions, and the names of those that were set.
+
+    `version` is 0 when none was ever changed."""
+
+    version: int
+    values: Mapping[str, SettingValue]
+    properties: Mapping[str, SettingDescription]
+    changed: Collection[str]
+
+
 class Current(NamedTuple):
     """What holds now. Times in milliseconds; `catch_up_bytes_per_s` is None where each broker's own flag holds,
     `repair_after_ms` where lost replicas stay lost."""
@@ -153,16 +165,13 @@ def described(state: ClusterState) -> ClusterConfig:
     """All settings, for operators."""
     row = state.settings.first() if len(state.settings) else None
     configs = {} if row is None else dict(row.configs)
-    values = _values(configs)
-    return ClusterConfig(
-        0 if row is None else row.version,
-        {
-            name: ConfigEntry(
-                values[name], setting.default, name not in configs, setting.type, setting.doc, setting.allowed
-            )
-            for name, setting in SETTINGS.items()
-        },
-    )
+    properties = {
+        name: SettingDescription(
+            description=setting.doc, type=setting.type, default=setting.default, allowed=setting.allowed
+        )
+        for name, setting in SETTINGS.items()
+    }
+    return ClusterConfig(0 if row is None else row.version, _values(configs), properties, configs)
 
 
 def checked(upsert: Mapping[str, object]) -> dict[str, str]:

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
-from raftlog.partitions.operations.results import LocalReplica, LocalSummary
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topics
+from raftlog.values.placement import LocalReplica, LocalSummary, places_of
+from raftlog.values.value import NO_LEADER, leader_number
 
 _SLICE: Final = 64
 """Replicas described in one turn of the loop."""
@@ -16,14 +17,14 @@ _SLICE: Final = 64
 async def local_replicas(topics: Topics) -> list[LocalReplica]:
     """All of them, by topic and number."""
     found = [_described(topic, partition, replica) async for topic, partition, replica in _here(topics)]
-    return sorted(found)
+    return sorted(found, key=lambda each: (each.topic, each.partition))
 
 
 async def local_summary(topics: Topics) -> LocalSummary:
     """How many there are, and how they are."""
     found = [_described(topic, partition, replica) async for topic, partition, replica in _here(topics)]
     return LocalSummary(
-        len(found), sum(each.leader is None for each in found), sum(each.is_under_replicated for each in found)
+        len(found), sum(each.leader_id == NO_LEADER for each in found), sum(each.is_under_replicated for each in found)
     )
 
 
@@ -50,4 +51,13 @@ def _described(topic: str, partition: Partition, replica: Replica) -> LocalRepli
     else:
         status = "follows nobody" if told.leader is None else "follows"
     nodes = [each.node_id for each in partition.assigned]
-    return LocalReplica(topic, partition.number, told.leader, is_leader, is_lacking, nodes, told.size_bytes, status)
+    return LocalReplica(
+        topic=topic,
+        partition=partition.number,
+        leader_id=leader_number(told.leader),
+        is_leader=is_leader,
+        is_under_replicated=is_lacking,
+        replicas=places_of(nodes),
+        bytes=told.size_bytes,
+        status=status,
+    )

@@ -19,7 +19,6 @@ from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import GroupName, ReplicaAssignment
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import Node, Request
-from raftlog.partitions.operations.results import MOVES_MAX, Move
 from raftlog.partitions.placement.balancing.progress import summed
 from raftlog.partitions.placement.moves import Moves, is_reached
 from raftlog.raft import ReplicaId, Role
@@ -27,6 +26,7 @@ from raftlog.raft.ready import FollowerStatus
 from raftlog.runtime.replica.group import Group
 from raftlog.runtime.rpc import Answer, row_of
 from raftlog.types import Index, NodeId
+from raftlog.values.placement import MOVES_MAX, Reconfiguration, places_of
 
 _MOVES: Final = "operations.moves"
 ASK_MS: Final = 1_500
@@ -60,7 +60,7 @@ class MoveReports(NamedTuple):
     `is_whole`: there are no others.
     """
 
-    moves: list[Move]
+    moves: list[Reconfiguration]
     silent: list[NodeId]
     is_whole: bool
 
@@ -106,7 +106,7 @@ class Watching:
         is_whole = (led % (1 << 128)).to_bytes(16) == summed(self._metadata.state.group_keys())
         return MoveReports(sorted(moves, key=lambda move: (move.topic, move.partition)), silent, is_whole)
 
-    def _move(self, told: _Told) -> Move | None:
+    def _move(self, told: _Told) -> Reconfiguration | None:
         """None for a partition that was deleted meanwhile."""
         state = self._metadata.state
         name = state.group(UUID(bytes=told.key))
@@ -116,18 +116,18 @@ class Watching:
         filled = [lag for lag in told.lags if lag[1] >= 0]
         whole = told.bytes * len(told.lags)
         left = sum(lag[1] for lag in filled) if len(filled) == len(told.lags) else None
-        return Move(
-            state.topic_by_id(name.topic_id).name,
-            name.partition,
-            told.voters,
-            [replica.node_id for replica in assignment.replicas],
-            told.learners,
-            left,
-            None if left is None else max(0, whole - left),
-            whole,
-            sum(lag[2] for lag in told.lags),
-            told.reason if told.is_leader else "it has no leader, so nothing is moved",
-            assignment.version,
+        return Reconfiguration(
+            topic=state.topic_by_id(name.topic_id).name,
+            partition=name.partition,
+            previous_replicas=places_of(told.voters),
+            current_replicas=places_of(replica.node_id for replica in assignment.replicas),
+            learners=told.learners,
+            bytes_left_to_move=left,
+            bytes_moved=None if left is None else max(0, whole - left),
+            partition_size=whole,
+            bytes_per_s=sum(lag[2] for lag in told.lags),
+            reason=told.reason if told.is_leader else "it has no leader, so nothing is moved",
+            version=assignment.version,
         )
 
     async def _ask(self, node: NodeId, until: Deadline) -> _Said | None:
@@ -217,12 +217,12 @@ def assignment_of(metadata: ControllerHost, group: Group) -> ReplicaAssignment |
     return None if name is None else metadata.state.assignment(name)
 
 
-def concerning(moves: Sequence[Move], node: int) -> Iterator[Move]:
+def concerning(moves: Sequence[Reconfiguration], node: int) -> Iterator[Reconfiguration]:
     """Those from or to this broker."""
     return (move for move in moves if (node in move.from_nodes) != (node in move.to_nodes))
 
 
-def bounded(moves: Sequence[Move]) -> list[Move]:
+def bounded(moves: Sequence[Reconfiguration]) -> list[Reconfiguration]:
     """Those that are being filled before others; not too many for one answer."""
     return sorted(moves, key=lambda move: (not move.learners, move.topic, move.partition))[:MOVES_MAX]
 

@@ -18,31 +18,22 @@ from collections.abc import Mapping, Sequence
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node import Node
-from raftlog.partitions.operations import results
 from raftlog.partitions.operations.balancing import BalancingOrders
 from raftlog.partitions.operations.broker_reports import Telling
 from raftlog.partitions.operations.brokers import BrokerOrders
 from raftlog.partitions.operations.cluster import Brokers, ClusterOrders
-from raftlog.partitions.operations.cluster_settings import current
+from raftlog.partitions.operations.cluster_settings import ClusterConfig, current
 from raftlog.partitions.operations.leadership import LeadershipOrders
 from raftlog.partitions.operations.local import local_replicas, local_summary
 from raftlog.partitions.operations.move_reports import Watching, bounded
 from raftlog.partitions.operations.partitions import PartitionOrders
-from raftlog.partitions.operations.results import (
-    BrokerConfig,
-    ClusterConfig,
-    Decommission,
-    Levels,
-    LocalReplica,
-    LocalSummary,
-    Maintenance,
-    Move,
-)
 from raftlog.partitions.placement.balancing.balancer import Balancer
 from raftlog.partitions.placement.moves import Moves
 from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.routing.topics import Topics
-from raftlog.types import TopicPartition
+from raftlog.values.brokers import Decommission, Features, Maintenance
+from raftlog.values.cluster import ClusterSettingsStatus
+from raftlog.values.placement import BalancerStatus, Cancelled, LocalReplica, LocalSummary, Reconfiguration
 
 
 class Operations:
@@ -121,7 +112,7 @@ class Operations:
         """The partition shall be where its voters are now; the assignment's version. Nothing to do: its version."""
         return await self._partitions.cancel(topic, partition, deadline)
 
-    async def cancel_moves(self, node_id: int | None = None, *, deadline: Deadline) -> list[TopicPartition]:
+    async def cancel_moves(self, node_id: int | None = None, *, deadline: Deadline) -> list[Cancelled]:
         """The same for all that move, or that move from or to this broker; the partitions whose moves are cancelled."""
         return await self._partitions.cancel_all(node_id, deadline)
 
@@ -137,7 +128,7 @@ class Operations:
         found = self._topics.find(topic).partition(partition)
         return await self._leading.transfer(found, target, deadline)
 
-    async def reconfigurations(self, *, deadline: Deadline) -> list[Move]:
+    async def reconfigurations(self, *, deadline: Deadline) -> list[Reconfiguration]:
         """All partitions whose members are not what they shall be, by topic and number; at most `MOVES_MAX`."""
         await self._metadata.barrier(deadline)
         return bounded((await self._watching.settled(deadline)).moves)
@@ -152,7 +143,7 @@ class Operations:
 
     # the balancer
 
-    async def balancer_status(self, *, deadline: Deadline) -> results.BalancerStatus:
+    async def balancer_status(self, *, deadline: Deadline) -> BalancerStatus:
         """What the balancer does, asked of the controller's leader."""
         return await self._balancing.status(deadline)
 
@@ -181,13 +172,13 @@ class Operations:
         """
         return await self._cluster.alter_config(upsert, remove, expected_version, deadline, dry_run=dry_run)
 
-    async def cluster_config_status(self, *, deadline: Deadline) -> list[BrokerConfig]:
+    async def cluster_config_status(self, *, deadline: Deadline) -> list[ClusterSettingsStatus]:
         """Which version each broker has applied."""
         return await self._cluster.config_status(deadline)
 
     # upgrades
 
-    async def levels(self, *, deadline: Deadline) -> Levels:
+    async def levels(self, *, deadline: Deadline) -> Features:
         """The cluster's feature level, and which levels the brokers know."""
         return await self._cluster.levels(deadline)
 

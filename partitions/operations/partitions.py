@@ -15,9 +15,9 @@ from raftlog.partitions.controller.machine import ControllerState, GroupName, Re
 from raftlog.partitions.controller.machine.schema import REPLICAS_MAX
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.operations.move_reports import Watching, concerning
-from raftlog.partitions.operations.results import Move
 from raftlog.raft import ReplicaId
-from raftlog.types import Index, NodeId, TopicPartition
+from raftlog.types import Index, NodeId
+from raftlog.values.placement import Cancelled, Reconfiguration
 
 _logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class PartitionOrders:
                 return await self._cancel(move, deadline)
         return current.version
 
-    async def cancel_all(self, node_id: int | None, deadline: Deadline) -> list[TopicPartition]:
+    async def cancel_all(self, node_id: int | None, deadline: Deadline) -> list[Cancelled]:
         await self._metadata.barrier(deadline)
         if node_id is not None:
             self._metadata.state.broker(NodeId(node_id))
@@ -71,7 +71,7 @@ class PartitionOrders:
         chosen = moves if node_id is None else list(concerning(moves, node_id))
         limit = asyncio.Semaphore(_CANCELLED_AT_ONCE)
 
-        async def cancelled(move: Move) -> bool:
+        async def cancelled(move: Reconfiguration) -> bool:
             async with limit:
                 try:
                     return await self._cancel(move, deadline) != move.version
@@ -86,9 +86,9 @@ class PartitionOrders:
                 if done and isinstance(error, Unavailable):
                     raise OutcomeUnknown(f"{len(done)} of {len(chosen)} moves were cancelled, then: {error}") from None
                 raise error
-        return [TopicPartition(move.topic, move.partition) for move in done]
+        return [Cancelled(topic=move.topic, partition=move.partition) for move in done]
 
-    async def _cancel(self, move: Move, deadline: Deadline) -> int:
+    async def _cancel(self, move: Reconfiguration, deadline: Deadline) -> int:
         """Its voters of now, those that are preferred still in their order; if there is none left, nothing changes."""
         state = self._metadata.state
         current = _assignment(state, move.topic, move.partition)

@@ -5,16 +5,12 @@ Errors of the broker arrive here as the same classes, outcome included.
 """
 
 from raftlog.client.answers import (
-    BrokerDescription,
-    ClusterHealth,
-    ClusterView,
     Fetched,
     OffsetRange,
     PartitionDescription,
     Produced,
     ProducerIdentity,
     TopicDescription,
-    TopicView,
 )
 from raftlog.client.broker import BrokerClient
 from raftlog.client.consumers.consumer import Consumer
@@ -48,6 +44,8 @@ from raftlog.client.serializers import (
     serialize_str,
 )
 from raftlog.types import TopicPartition
+from raftlog.values.brokers import BrokerDescription, ClusterHealth
+from raftlog.values.cluster import ClusterView, TopicView
 
 __all__ = [
     "BrokerClient",

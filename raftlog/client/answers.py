@@ -1,6 +1,6 @@
 """What a broker answers, as values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from raftlog.types import Offset
@@ -71,76 +71,6 @@ class TopicDescription(NamedTuple):
     """One for each partition, by number."""
 
 
-class BrokerDescription(NamedTuple):
-    """A broker of the cluster; addresses are `HOST:PORT`, None where there is none. `version` is empty while it does
-    not answer."""
-
-    node_id: int
-    is_alive: bool
-    membership_status: str
-    version: str
-    http: str | None
-    rpc: str | None
-    host: str | None
-    disk_uuid: str | None = None
-    in_maintenance: bool = False
-
-
-class ClusterHealth(NamedTuple):
-    """Partitions are `topic/partition`, at most as many as the broker lists; the counts are of all of them."""
-
-    is_healthy: bool
-    unhealthy_reasons: list[str]
-    controller_id: int | None
-    all_nodes: list[int]
-    nodes_down: list[int]
-    leaderless_partitions: list[str]
-    """Without a leader for longer than an election or a hand-over takes."""
-    leaderless_count: int
-    under_replicated_partitions: list[str]
-    under_replicated_count: int
-    nodes_in_maintenance: Sequence[int] = ()
-    nodes_draining: Sequence[int] = ()
-    reconfigurations_count: int = 0
-    """Partitions whose replicas are on their way."""
-    lagging_partitions: Sequence[str] = ()
-    """With a replica that does not hold everything committed at this moment, though it may be in sync."""
-    lagging_count: int = 0
-    electing_partitions: Sequence[str] = ()
-    """Without a leader at this moment."""
-    electing_count: int = 0
-
-
-class TopicView(NamedTuple):
-    """A topic in the picture of a cluster. `topic_id` is its uuid, which no other topic ever has.
-
-    `leaders` has a node id for each partition, as far as known."""
-
-    name: str
-    topic_id: str
-    leaders: tuple[int | None, ...]
-
-
-class ClusterView(NamedTuple):
-    """Topics that are not internal, by name; brokers that have an HTTP address, by node id, as HOST:PORT."""
-
-    cluster_id: str
-    topics: dict[str, TopicView]
-    http: dict[int, str]
-
-
-def cluster_view(fields: Mapping[str, Any]) -> ClusterView:
-    """From GET /v1/cluster_view."""
-    topics = [
-        TopicView(
-            str(row["name"]), str(row["topic_id"]), tuple(_node(each["leader_hint"]) for each in row["partitions"])
-        )
-        for row in fields["topics"]
-    ]
-    http = {int(row["node_id"]): row["http_address"] for row in fields["brokers"] if row["http_address"]}
-    return ClusterView(str(fields["cluster_id"]), {topic.name: topic for topic in topics}, http)
-
-
 def topic_summary(row: Mapping[str, Any]) -> TopicSummary:
     """From one row of GET /v3/clusters/-/topics."""
     return TopicSummary(str(row["topic_name"]), int(row["partitions_count"]), int(row["replication_factor"]))
@@ -162,44 +92,6 @@ def _partition_description(row: Mapping[str, Any]) -> PartitionDescription:
         [int(replica["broker"]) for replica in row["replicas"] if replica["in_sync"]],
         None if high_watermark is None else Offset(high_watermark),
         row.get("problem"),
-    )
-
-
-def broker_description(row: Mapping[str, Any]) -> BrokerDescription:
-    """From one row of GET /v1/brokers."""
-    address, port = row.get("internal_rpc_address"), row.get("internal_rpc_port")
-    return BrokerDescription(
-        int(row["node_id"]),
-        bool(row["is_alive"]),
-        str(row["membership_status"]),
-        row["version"] or "",
-        row.get("http_address"),
-        f"{address}:{port}" if address and port else None,
-        row.get("host"),
-        row.get("disk_uuid"),
-        bool((row.get("maintenance_status") or {}).get("draining")),
-    )
-
-
-def cluster_health(fields: Mapping[str, Any]) -> ClusterHealth:
-    """From GET /v1/cluster/health_overview."""
-    return ClusterHealth(
-        bool(fields["is_healthy"]),
-        [str(reason) for reason in fields["unhealthy_reasons"]],
-        _node(fields["controller_id"]),
-        list(fields["all_nodes"]),
-        list(fields["nodes_down"]),
-        [str(name) for name in fields["leaderless_partitions"]],
-        int(fields["leaderless_count"]),
-        [str(name) for name in fields["under_replicated_partitions"]],
-        int(fields["under_replicated_count"]),
-        list(fields["nodes_in_maintenance"]),
-        list(fields["nodes_draining"]),
-        int(fields["reconfigurations_count"]),
-        list(fields["lagging_partitions"]),
-        int(fields["lagging_count"]),
-        list(fields["electing_partitions"]),
-        int(fields["electing_count"]),
     )
 
 

@@ -11,28 +11,25 @@ from typing import Any, Self
 
 from raftlog.client.admin import AdminClient
 from raftlog.client.answers import (
-    BrokerDescription,
-    ClusterHealth,
-    ClusterView,
     Fetched,
     OffsetRange,
     Produced,
     ProducerIdentity,
     TopicDescription,
     TopicSummary,
-    broker_description,
-    cluster_health,
-    cluster_view,
     topic_description,
     topic_summary,
 )
-from raftlog.client.calls import ANSWER_MS, Calls, parsed, patience_s, quoted
+from raftlog.client.calls import ANSWER_MS, Calls, patience_s, quoted, value_of
 from raftlog.client.failures import failure_of
 from raftlog.client.groups import GroupClient
 from raftlog.client.topic_names import checked_name
 from raftlog.client.transport import HttpAnswer, HttpTransport
 from raftlog.errors import RaftlogError, Unavailable
 from raftlog.types import Buffer, Offset, TopicPartition
+from raftlog.values.brokers import BrokerDescription, ClusterHealth
+from raftlog.values.cluster import ClusterView
+from raftlog.values.placement import PartitionRecovery
 
 BATCHES = "application/vnd.raftlog.batches"
 _CLUSTER = "/v3/clusters/-"
@@ -77,12 +74,11 @@ class BrokerClient:
 
     async def brokers(self) -> list[BrokerDescription]:
         """All brokers of the cluster, by node id, as the one that is asked knows them."""
-        rows = await self._calls.get("/v1/brokers")
-        return sorted((broker_description(row) for row in rows), key=lambda broker: broker.node_id)
+        return await self.admin.brokers()
 
     async def cluster_view(self) -> ClusterView:
         """Topics, and where their partitions are led; at most a second old. From now on all brokers can be asked."""
-        view = cluster_view(await self._calls.get("/v1/cluster_view"))
+        view = await self._calls.read(ClusterView, "/v1/cluster_view")
         self._transport.add(view.http.values())
         return view
 
@@ -98,7 +94,7 @@ class BrokerClient:
 
     async def health(self) -> ClusterHealth:
         """Whether the cluster is well, as the broker that is asked sees it, and if not, why."""
-        return cluster_health(await self._calls.get("/v1/cluster/health_overview"))
+        return await self._calls.read(ClusterHealth, "/v1/cluster/health_overview")
 
     # Topics
 
@@ -154,16 +150,16 @@ class BrokerClient:
 
     async def recover_partition(
         self, topic: str, partition: int, *, accept_loss: bool, survivor: int | None = None, timeout_ms: int
-    ) -> dict[str, Any]:
+    ) -> PartitionRecovery:
         """What is left of a partition, and what going on would lose; with `accept_loss` it goes on. As docs/HTTP.md."""
-        found: dict[str, Any] = await self._calls.change(
+        return await self._calls.order(
+            PartitionRecovery,
             "POST",
             f"/v1/partitions/kafka/{quoted(topic)}/{partition}/recover",
             {"accept_loss": accept_loss, "survivor": survivor},
             timeout_ms=timeout_ms,
             only_reads=not accept_loss,
         )
-        return found
 
     # Records
 
@@ -251,7 +247,7 @@ def _partition_path(topic: str, partition: int) -> str:
 
 
 def _produced(answer: HttpAnswer) -> Produced:
-    fields = parsed(answer)
+    fields = value_of(dict[str, Any], answer.body)
     row = fields["offsets"][0]
     if row["error_code"] is not None:
         raise _record_failure(row)

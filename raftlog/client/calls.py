@@ -1,21 +1,26 @@
 """Questions and changes over HTTP whose answers are JSON: what `BrokerClient` and `AdminClient` are made of."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
+import msgspec
 import orjson
 
 from raftlog.client.leaders import Place
 from raftlog.client.topic_names import checked_name
-from raftlog.client.transport import HttpAnswer, HttpTransport
+from raftlog.client.transport import HttpTransport
 from raftlog.errors import InvalidArgument, Unavailable
+
+T = TypeVar("T")
 
 ANSWER_MS = 10_000
 """How long a broker may take, where the caller does not say."""
 GRACE_MS = 5_000
 """How much longer than the broker's own deadline a client waits for the answer."""
 
+_NOTHING = b"null"
+_PARSED: Any = Any
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -25,22 +30,32 @@ class Calls:
     def __init__(self, transport: HttpTransport) -> None:
         self.transport = transport
 
-    async def get(
+    async def read(
         self,
+        kind: type[T],
         path: str,
         query: Mapping[str, object] | None = None,
         *,
         place: Place | None = None,
         timeout_ms: int = ANSWER_MS,
-    ) -> Any:
-        """What is there, as parsed JSON."""
+    ) -> T:
+        """Return what is there, as a declared value."""
         answer = await self.transport.request(
             "GET", path, query=query, timeout_s=patience_s(timeout_ms), repeatable=True, place=place
         )
-        return parsed(answer)
+        return value_of(kind, answer.body)
 
-    async def change(
+    async def get(self, path: str, query: Mapping[str, object] | None = None, **options: Any) -> Any:
+        """Return what is there, as parsed JSON; options are those of `read`."""
+        return await self.read(_PARSED, path, query, **options)
+
+    async def change(self, method: str, path: str, fields: object = None, **options: Any) -> Any:
+        """Change something as `order` does; return the answer as parsed JSON, None without one."""
+        return await self.order(_PARSED, method, path, fields, **options)
+
+    async def order(
         self,
+        kind: type[T],
         method: str,
         path: str,
         fields: object = None,
@@ -52,8 +67,8 @@ class Calls:
         place: Place | None = None,
         wait_ms: int = 0,
         is_held: bool = False,
-    ) -> Any:
-        """A change with `fields` as its body; its answer as parsed JSON, None without one. Raises `InvalidArgument`.
+    ) -> T:
+        """Send a change with `fields` as its body; return the answer as a declared value. Raises `InvalidArgument`.
 
         `wait_ms`: for how long the broker was told to wait, on top of `timeout_ms`. `is_held`: the broker holds the
         answer back until others have done something, so that the wait is not worth a warning.
@@ -73,7 +88,7 @@ class Calls:
             place=place,
             wait_s=(wait_ms + (timeout_ms if is_held else 0)) / 1000,
         )
-        return parsed(answer) if answer.body else None
+        return value_of(kind, answer.body or _NOTHING)
 
 
 def _body(fields: object) -> bytes:
@@ -89,11 +104,13 @@ def patience_s(timeout_ms: int) -> float:
     return (timeout_ms + GRACE_MS) / 1000
 
 
-def parsed(answer: HttpAnswer) -> Any:
-    """The JSON of an answer; raises `Unavailable`."""
+def value_of(kind: type[T], body: bytes) -> T:
+    """Return an answer as a declared value; raises `Unavailable`."""
     try:
-        return orjson.loads(answer.body)
-    except orjson.JSONDecodeError:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise Unavailable(f"the answer cannot be read ({error}); does that broker run another release?") from None
+    except msgspec.DecodeError:
         raise Unavailable("the answer is not JSON; is another program listening at that address?") from None
 
 

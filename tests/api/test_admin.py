@@ -16,9 +16,9 @@ from raftlog.errors import (
     VersionConflict,
 )
 from raftlog.partitions.operations import Operations
-from raftlog.partitions.results import BrokerDescription
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.values.brokers import BrokerDescription, MaintenanceStatus
 from tests.api.conftest import Api
 from tests.api.told_operations import ANSWERS, LEVELS, UNKNOWN, ToldOperations
 
@@ -307,20 +307,28 @@ async def test_a_level_that_is_reached_is_done(api, told):
 
 
 async def test_who_keeps_the_level_down_is_named(api, told):
-    old = LEVELS.brokers[1]._replace(level_max=2)
-    told.answers["levels"] = LEVELS._replace(highest_known_by_all=2, brokers=(LEVELS.brokers[0], old))
+    old = LEVELS.brokers[1].replaced(level_max=2)
+    told.answers["levels"] = LEVELS.replaced(highest_known_by_all=2, brokers=(LEVELS.brokers[0], old))
     status, body = await api.call("PUT", "/v1/features", {"feature_level": 3})
     assert (status, "node 2 knows up to 2" in body["message"]) == (400, True)
 
 
 ROW = BrokerDescription(
-    1, "host-1", "127.0.0.1:8082", "[::1]:9001", True, "0.2.0", None, None, "c0ffee", is_draining=True
+    node_id=1,
+    host="host-1",
+    http_address="127.0.0.1:8082",
+    internal_rpc_address="::1",
+    internal_rpc_port=9001,
+    is_alive=True,
+    version="0.2.0",
+    disk_uuid="c0ffee",
+    membership_status="draining",
 )
 
 
 async def test_a_brokers_row_has_its_maintenance(api, told, monkeypatch):
     async def brokers(*, deadline):
-        return [ROW._replace(in_maintenance=True)]
+        return [ROW.replaced(maintenance_status=MaintenanceStatus(draining=True))]
 
     monkeypatch.setattr(api.broker, "brokers", brokers)
     _, shown = await api.get("/v1/brokers/1")

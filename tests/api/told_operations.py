@@ -3,32 +3,92 @@
 from typing import Any
 
 from raftlog.errors import UnknownBroker
-from raftlog.partitions.operations import results
-from raftlog.types import TopicPartition
+from raftlog.partitions.operations.cluster_settings import ClusterConfig
+from raftlog.values.brokers import BrokerLevels, Decommission, Features, Maintenance
+from raftlog.values.cluster import ClusterSettingsStatus, SettingDescription
+from raftlog.values.placement import (
+    BalancerStatus,
+    BalancerViolations,
+    Cancelled,
+    LeavingPartition,
+    LocalReplica,
+    LocalSummary,
+    Reconfiguration,
+    places_of,
+)
 
-MOVE = results.Move("orders", 0, (1, 2, 3), (1, 2, 4), (4,), 700, 300, 1000, 50, None, 9)
-STUCK = MOVE._replace(partition=1, to_nodes=(1, 2, 3), learners=(), bytes_left=None, bytes_moved=None, reason="no host")
-MODE = results.ConfigEntry("off", "continuous", False, "string", "What the balancer does.", "off or continuous")
-COUNT = results.ConfigEntry(16, 16, True, "integer", "Moves at a time.", "1 or more")
-LEVELS = results.Levels(2, 3, (results.BrokerLevels(1, 2, 3, "0.2.0"), results.BrokerLevels(2, 1, 3, None)), ())
+MOVE = Reconfiguration(
+    topic="orders",
+    partition=0,
+    previous_replicas=places_of((1, 2, 3)),
+    current_replicas=places_of((1, 2, 4)),
+    learners=(4,),
+    bytes_left_to_move=700,
+    bytes_moved=300,
+    partition_size=1000,
+    bytes_per_s=50,
+    version=9,
+)
+STUCK = MOVE.replaced(
+    partition=1,
+    current_replicas=places_of((1, 2, 3)),
+    learners=(),
+    bytes_left_to_move=None,
+    bytes_moved=None,
+    reason="no host",
+)
+SETTINGS = {
+    "balancer.mode": SettingDescription(
+        description="What the balancer does.", type="string", default="continuous", allowed="off or continuous"
+    ),
+    "balancer.moves.max": SettingDescription(
+        description="Moves at a time.", type="integer", default=16, allowed="1 or more"
+    ),
+}
+LEVELS = Features(2, 3, False, (BrokerLevels(1, 2, 3, "0.2.0"), BrokerLevels(2, 1, 3, None)))
 ANSWERS: dict[str, Any] = {
     "set_maintenance": 12,
-    "maintenance": results.Maintenance(1, True, False, True, 5, 4, 2, 1, ("node 3 lags behind",), 12),
+    "maintenance": Maintenance(
+        node_id=1,
+        version=12,
+        draining=True,
+        errors=True,
+        partitions=5,
+        eligible=4,
+        transferring=2,
+        failed=1,
+        reasons=("node 3 lags behind",),
+    ),
     "decommission": None,
     "recommission": None,
-    "decommission_status": results.Decommission(3, False, 2, 700, ("orders/1",), (MOVE, STUCK), "no host is left"),
+    "decommission_status": Decommission(
+        False, 2, 700, ("orders/1",), [LeavingPartition.of(each, 3) for each in (MOVE, STUCK)], "no host is left"
+    ),
     "set_replicas": 21,
     "cancel_reconfiguration": 22,
-    "cancel_moves": [TopicPartition("orders", 0)],
+    "cancel_moves": [Cancelled(topic="orders", partition=0)],
     "transfer_leadership": 2,
     "reconfigurations": [MOVE],
-    "local_replicas": [results.LocalReplica("orders", 0, None, False, True, (1, 2), 4096, "follows nobody")],
-    "local_summary": results.LocalSummary(5, 1, 2),
-    "balancer_status": results.BalancerStatus("continuous", "stalled", (3,), (), 1.5, 4, ("no host is left",)),
+    "local_replicas": [
+        LocalReplica(
+            topic="orders",
+            partition=0,
+            leader_id=-1,
+            is_leader=False,
+            is_under_replicated=True,
+            replicas=places_of((1, 2)),
+            bytes=4096,
+            status="follows nobody",
+        )
+    ],
+    "local_summary": LocalSummary(5, 1, 2),
+    "balancer_status": BalancerStatus("stalled", "continuous", BalancerViolations((3,)), 1.5, 4, ("no host is left",)),
     "rebalance": 7,
-    "cluster_config": results.ClusterConfig(31, {"balancer.mode": MODE, "balancer.moves.max": COUNT}),
+    "cluster_config": ClusterConfig(
+        31, {"balancer.mode": "off", "balancer.moves.max": 16}, SETTINGS, {"balancer.mode"}
+    ),
     "alter_cluster_config": 32,
-    "cluster_config_status": [results.BrokerConfig(1, 31), results.BrokerConfig(2, None)],
+    "cluster_config_status": [ClusterSettingsStatus(1, 31), ClusterSettingsStatus(2, None)],
     "levels": LEVELS,
     "finish_upgrade": 3,
 }

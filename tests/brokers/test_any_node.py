@@ -281,7 +281,7 @@ async def test_the_leader_stops_and_writing_goes_on(brokers):
     assert await produce(brokers[other], "t", b"after") == [1]
     health = await brokers[third].health(deadline=soon())
     assert list(health.nodes_down) == [leader]
-    assert f"node {leader} does not answer" in health.reasons
+    assert f"node {leader} does not answer" in health.unhealthy_reasons
     await brokers.start(leader)
     assert await values_of(brokers[leader], "t") == [b"before", b"after"]
 

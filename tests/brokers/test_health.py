@@ -6,15 +6,15 @@ from dataclasses import replace
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.cluster_view import LEADERLESS_S
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.results import Health
+from raftlog.values.brokers import ClusterHealth
 
 
-async def look(broker: Broker) -> Health:
+async def look(broker: Broker) -> ClusterHealth:
     return await broker.health(deadline=deadline_in(10_000))
 
 
-def names_leaders(health: Health) -> bool:
-    return any("no leader" in reason for reason in health.reasons)
+def names_leaders(health: ClusterHealth) -> bool:
+    return any("no leader" in reason for reason in health.unhealthy_reasons)
 
 
 async def leave_alone(brokers, number: int) -> Broker:
@@ -42,14 +42,14 @@ async def test_a_partition_without_a_leader_is_unhealthy_after_an_elections_time
     broker = await leave_alone(brokers, await brokers.leader("t"))
     at(broker, LEADERLESS_S - 0.1)
     early = await look(broker)
-    assert (list(early.electing), early.electing_count) == (["t/0"], 1)
-    assert list(early.lagging) == ["t/0"], "what is stopped is decided by this"
-    assert (list(early.leaderless), early.leaderless_count) == ([], 0)
+    assert (list(early.electing_partitions), early.electing_count) == (["t/0"], 1)
+    assert list(early.lagging_partitions) == ["t/0"], "what is stopped is decided by this"
+    assert (list(early.leaderless_partitions), early.leaderless_count) == ([], 0)
     assert not names_leaders(early)
     at(broker, LEADERLESS_S + 0.1)
     late = await look(broker)
-    assert (list(late.leaderless), late.leaderless_count) == (["t/0"], 1)
-    reasons = " ".join(late.reasons)
+    assert (list(late.leaderless_partitions), late.leaderless_count) == (["t/0"], 1)
+    reasons = " ".join(late.unhealthy_reasons)
     assert "1 partitions have no leader and cannot be written: t/0" in reasons
     assert "the controller has no leader" in reasons
 

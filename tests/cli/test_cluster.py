@@ -3,11 +3,11 @@
 import json
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from raftlog.cli.cluster import health as health_command
 from raftlog.client import BrokerClient, ClusterHealth
-from raftlog.client.answers import cluster_health
 from tests.cli.told import Told
 
 HEALTHY = {
@@ -80,7 +80,7 @@ def test_watching_prints_changes(spawn: Any, told: Told) -> None:
 async def test_what_lags_from_commit_to_commit_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     electing = {"electing_partitions": ["orders/0"], "electing_count": 1}
     lagging = HEALTHY | {"lagging_partitions": ["orders/0"], "lagging_count": 1} | electing
-    looks = iter(map(cluster_health, (HEALTHY, lagging, HEALTHY, lagging | UNHEALTHY)))
+    looks = iter([msgspec.convert(each, ClusterHealth) for each in (HEALTHY, lagging, HEALTHY, lagging | UNHEALTHY)])
 
     class Client:
         async def health(self) -> ClusterHealth:

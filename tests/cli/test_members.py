@@ -3,9 +3,11 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from raftlog.cli.cluster import members as cluster_members
+from raftlog.values.brokers import ClusterMembers
 from tests.cli.told import Told
 
 MEMBER = {
@@ -53,20 +55,24 @@ def test_gossip_that_is_off_is_said(ask: Any, told: Told) -> None:
     assert ask("cluster", "members").out.startswith("as node 1 has them, gossip off\n")
 
 
+def value(told: dict[str, Any]) -> ClusterMembers:
+    return msgspec.convert(told, ClusterMembers)
+
+
 async def test_watching_tells_of_states_and_not_of_ages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_members, "WATCH_SECONDS", 0)
     later = TOLD | {"members": [MEMBER | {"state_s": 99.0}, STRANGER]}
     died = TOLD | {"members": [MEMBER | {"state": "dead"}, STRANGER]}
 
     class Admin:
-        answers = iter([TOLD, later, later, died])
+        answers = iter([value(each) for each in (TOLD, later, later, died)])
 
-        async def members(self) -> dict[str, Any]:
+        async def members(self) -> ClusterMembers:
             return next(self.answers)
 
     class Client:
         admin = Admin()
 
     changes = cluster_members._changes(Client())  # type: ignore[arg-type]
-    assert [await anext(changes), await anext(changes)] == [TOLD, died]
+    assert [await anext(changes), await anext(changes)] == [value(TOLD), value(died)]
     await changes.aclose()

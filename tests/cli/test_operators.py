@@ -60,21 +60,24 @@ MOVE = {
     "ns": "kafka",
     "topic": "orders",
     "partition": 0,
-    "moving_to": {"node_id": 4, "core": 0},
-    "previous_replicas": [{"node_id": 1}, {"node_id": 3}],
-    "current_replicas": [{"node_id": 1}, {"node_id": 4}],
     "bytes_left_to_move": 700_000,
     "bytes_moved": 300_000,
     "partition_size": 1_000_000,
     "bytes_per_s": 50_000,
+    "reconfiguration_policy": "full_local_retention",
     "reason": None,
+}
+MOVING_TO = MOVE | {"moving_to": {"node_id": 4, "core": 0}}
+MOVE |= {
+    "previous_replicas": [{"node_id": 1}, {"node_id": 3}],
+    "current_replicas": [{"node_id": 1}, {"node_id": 4}],
 }
 LEAVING = {
     "finished": False,
     "replicas_left": 2,
     "bytes_left": 700_000,
     "allocation_failures": ["orders/1"],
-    "partitions": [MOVE],
+    "partitions": [MOVING_TO],
     "reason": "no host is left for orders/1",
 }
 GONE = LEAVING | {
@@ -278,8 +281,9 @@ def test_what_is_in_maintenance(ask: Any, told: Told) -> None:
     _, first, second = cells(ask("broker", "maintenance", "status").out)
     assert first == ["1", "no", *["-"] * 6]
     assert second[:6] == ["3", "yes", "no", "5", "4", "2"]
-    told.answers["/v1/brokers/3/maintenance"] = 200, {"node_id": 3, **MAINTENANCE}
-    assert json.loads(ask("broker", "maintenance", "status", "3", "--json").out) == [{"node_id": 3, **MAINTENANCE}]
+    row = {"node_id": 3, **MAINTENANCE, "version": 4}
+    told.answers["/v1/brokers/3/maintenance"] = 200, row
+    assert json.loads(ask("broker", "maintenance", "status", "3", "--json").out) == [row]
 
 
 # partitions

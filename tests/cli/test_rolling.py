@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -26,7 +27,6 @@ from raftlog.cli.rolling.restarters import CommandRestarter, DevRestarter
 from raftlog.cli.rolling.steps import RestartUnit, RollingRestart, RollingStep
 from raftlog.cli.rolling.verb import rolling_restart
 from raftlog.client import BrokerDescription, ClusterHealth
-from raftlog.client.answers import broker_description, cluster_health
 from raftlog.errors import InvalidArgument, Unavailable
 from tests.cli.test_dev import free_base_port
 from tests.cli.writing import Writing
@@ -62,10 +62,10 @@ class FakeCluster:
         if self.behind:
             reasons.append(f"{self.behind} partitions lack replicas in sync: …")
         brokers = tuple(broker(node, is_alive=node not in self.down) for node in self.epochs)
-        health = health_of([f"t/{number}" for number in range(self.behind)])._replace(
+        health = health_of([f"t/{number}" for number in range(self.behind)]).replaced(
             is_healthy=not reasons,
             unhealthy_reasons=reasons,
-            controller_id=self.controller,
+            controller=self.controller,
             nodes_down=sorted(self.down),
         )
         return ClusterLook(brokers, health, frozenset(self.in_maintenance), dict(self.epochs))
@@ -96,7 +96,7 @@ class FakeCluster:
 
 
 def broker(node: int, *, is_alive: bool = True, host: str = "") -> BrokerDescription:
-    return broker_description(
+    return msgspec.convert(
         {
             "node_id": node,
             "is_alive": is_alive,
@@ -104,13 +104,14 @@ def broker(node: int, *, is_alive: bool = True, host: str = "") -> BrokerDescrip
             "version": "0.2.0",
             "http_address": f"127.0.0.1:{8000 + node}",
             "host": host or f"host-{node}",
-        }
+        },
+        BrokerDescription,
     )
 
 
 def health_of(lacking: list[str]) -> ClusterHealth:
     """Of a cluster to which nothing else happened."""
-    return cluster_health(
+    return msgspec.convert(
         {
             "is_healthy": not lacking,
             "unhealthy_reasons": [f"{len(lacking)} partitions lack replicas in sync: …"],
@@ -128,7 +129,8 @@ def health_of(lacking: list[str]) -> ClusterHealth:
             "lagging_count": len(lacking),
             "electing_partitions": [],
             "electing_count": 0,
-        }
+        },
+        ClusterHealth,
     )
 
 
@@ -239,12 +241,12 @@ async def test_replicas_that_are_a_moment_behind_under_load_are_waited_for_once(
     found = health_of(["t/0"])
     assert why_not_healthy(found, []) is None
     assert why_not_whole(found, []) is None
-    assert lagging.of(found._replace(lagging_count=2_000), 4.0) == ["t/0"], "not all of them are named"
+    assert lagging.of(found.replaced(lagging_count=2_000), 4.0) == ["t/0"], "not all of them are named"
 
 
 def test_a_partition_that_elects_now_is_waited_for() -> None:
     """Health calls it unhealthy only after a while, which is too late for a broker to be stopped."""
-    electing = health_of([])._replace(unhealthy_reasons=[], electing_partitions=["t/0"], electing_count=1)
+    electing = health_of([]).replaced(unhealthy_reasons=[], electing_partitions=["t/0"], electing_count=1)
     assert why_not_healthy(electing, []) == "1 partitions have no leader at this moment"
     assert why_not_whole(electing, []) == "1 partitions have no leader at this moment"
 

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from aiohttp import web
 
-from raftlog.client import BrokerClient, ClusterView, CommittedOffset, NotListening, TopicView, calls
+from raftlog.client import BrokerClient, CommittedOffset, NotListening, calls
 from raftlog.client.broker import BATCHES
 from raftlog.errors import (
     InvalidArgument,
@@ -69,14 +69,22 @@ async def test_the_cluster_s_picture_and_who_can_be_asked_from_then_on(scripted:
     async def answer(request: web.BaseRequest) -> web.Response:
         if request.path != "/v1/cluster_view":
             return json_response(["t"])
-        topic = {"name": "t", "topic_id": "id", "partitions": [{"leader_hint": 2}, {"leader_hint": None}]}
+        topic = {
+            "name": "t",
+            "topic_id": "id",
+            "partitions": [{"partition": n, "replicas": [2], "leader_hint": hint} for n, hint in enumerate((2, None))],
+        }
         brokers = [{"node_id": 1, "http_address": None}, {"node_id": 2, "http_address": address}]
-        return json_response({"cluster_id": "c", "brokers": brokers, "topics": [topic], "version": 5})
+        return json_response(
+            {"cluster_id": "c", "controller_id": 2, "brokers": brokers, "topics": [topic], "version": 5}
+        )
 
     address = await scripted(answer)
     first = await scripted(answer)
     async with BrokerClient([first]) as client:
-        assert await client.cluster_view() == ClusterView("c", {"t": TopicView("t", "id", (2, None))}, {2: address})
+        view = await client.cluster_view()
+        assert (view.cluster_id, view.http, view.topics["t"].leaders) == ("c", {2: address}, (2, None))
+        assert view.topics["t"].topic_id == "id"
         assert client._transport._addresses == [first, address]
 
 

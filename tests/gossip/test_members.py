@@ -5,9 +5,10 @@ from uuid import UUID
 
 from raftlog.membership.member import About, Address, GossipMember, MemberState
 from raftlog.partitions.controller.machine import Addresses, RegisteredBroker
-from raftlog.partitions.gossip.description import BrokerLoad, Description, encode
+from raftlog.partitions.gossip.description import Description, encode
 from raftlog.partitions.gossip.members import combined
 from raftlog.types import NodeId
+from raftlog.values.brokers import BrokerLoad
 
 DISK, OTHER_DISK = UUID(int=7), UUID(int=8)
 TOLD = Description("h:1", "r:2", "g:3", "host", "rack-1", "0.2.0", BrokerLoad(3, 1, 10, 20, 0))
@@ -38,7 +39,12 @@ def member(
 def test_who_is_registered_and_gossips_is_shown_with_both() -> None:
     (one,) = combined([row()], {NodeId(1): member()}, 103.5)
     assert (one.state, one.state_s, one.is_registered, one.incarnation) == ("alive", 3.5, True, 9)
-    assert (one.http, one.rpc, one.gossip, one.host) == ("registered:1", "registered:2", "g:3", "registered-host")
+    assert (one.http_address, one.rpc_address, one.gossip_address, one.host) == (
+        "registered:1",
+        "registered:2",
+        "g:3",
+        "registered-host",
+    )
     assert (one.rack, one.version, one.load) == ("rack-1", "0.2.0", TOLD.load)
 
 
@@ -54,10 +60,10 @@ def test_who_gossips_and_is_not_registered_is_shown_as_such() -> None:
     )
     assert not one.is_registered
     assert one.disk_uuid == str(OTHER_DISK)
-    assert (other.node_id, other.state, other.is_registered, other.http) == (2, "left", False, "h:1")
+    assert (other.node_id, other.state, other.is_registered, other.http_address) == (2, "left", False, "h:1")
 
 
 def test_a_description_that_cannot_be_read_is_left_out() -> None:
     (one,) = combined([], {NodeId(1): member(description=b"nonsense")}, 100.0)
-    assert (one.rack, one.version, one.load) == ("", None, None)
-    assert one.gossip == "g:3", "the protocol has an address of its own"
+    assert (one.rack, one.version, one.load) == (None, None, None)
+    assert one.gossip_address == "g:3", "the protocol has an address of its own"

@@ -15,32 +15,33 @@ from tests.waiting import until, until_told
 async def test_settings_hold_everywhere_and_defaults_come_back(three: Brokers) -> None:
     config = await three[1].operations.cluster_config(deadline=soon())
     assert config.version == 0
-    assert list(config.entries) == sorted(SETTINGS)
-    assert all(entry.is_default and entry.value == entry.default for entry in config.entries.values())
+    assert list(config.values) == sorted(SETTINGS)
+    assert not config.changed
+    assert config.values == {name: each.default for name, each in config.properties.items()}
     wanted = {"balancer.mode": "off", "balancer.moves.max": "3", "leaders.balance": False}
     version = await three[2].operations.alter_cluster_config(wanted, deadline=soon())
     assert await three[3].operations.alter_cluster_config(wanted, deadline=soon()) == version
     config = await three[1].operations.cluster_config(deadline=soon())
-    assert (config.version, config.entries["balancer.moves.max"].value) == (version, 3)
+    assert (config.version, config.values["balancer.moves.max"]) == (version, 3)
     for broker in three.running.values():
         await until(lambda broker=broker: current(broker.metadata.state).balancer_mode == "off")
         assert not broker.node.leaders.gives_back()
 
     async def is_applied() -> bool:
         told = await three[1].operations.cluster_config_status(deadline=soon())
-        return [each.version for each in told] == [version] * 3
+        return [each.config_version for each in told] == [version] * 3
 
     await until_told(is_applied)
     later = await three[1].operations.alter_cluster_config(
         {"balancer.moves.max": 4}, ["balancer.mode", "leaders.balance"], expected_version=version, deadline=soon()
     )
     config = await three[1].operations.cluster_config(deadline=soon())
-    assert {name for name, entry in config.entries.items() if not entry.is_default} == {"balancer.moves.max"}
+    assert {*config.changed} == {"balancer.moves.max"}
     with pytest.raises(VersionConflict):
         await three[1].operations.alter_cluster_config({}, ["balancer.mode"], expected_version=version, deadline=soon())
     await three.stop(3)
     told = await three[1].operations.cluster_config_status(deadline=soon())
-    assert [each.version for each in told] == [later, later, None]
+    assert [each.config_version for each in told] == [later, later, None]
 
 
 async def test_a_dry_run_changes_nothing(three: Brokers) -> None:

@@ -62,5 +62,5 @@ def test_what_this_release_cannot_use_counts_as_the_default() -> None:
     assert current(scribe.state) == defaults._replace(leaders_balance=False, repair_after_ms=None)
     shown = described(scribe.state)
     assert shown.version == scribe.last_index
-    assert (shown.entries["balancer.mode"].value, shown.entries["balancer.mode"].is_default) == ("continuous", False)
-    assert "not.yet" not in shown.entries
+    assert (shown.values["balancer.mode"], "balancer.mode" in shown.changed) == ("continuous", True)
+    assert "not.yet" not in shown.values

@@ -18,7 +18,7 @@ from raftlog.errors import (
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.controller.machine import GroupName, SetAssignment
 from raftlog.partitions.deadline import Deadline
-from raftlog.types import TopicPartition
+from raftlog.values.placement import Cancelled, LocalSummary
 from tests.brokers.conftest import Brokers
 from tests.operations.conftest import assigned, soon, voters, write
 from tests.waiting import until, until_told
@@ -81,7 +81,7 @@ async def test_a_move_to_a_broker_that_is_away_is_told_and_cancelled(unplanned: 
     assert (move.topic, move.partition, {*move.from_nodes}, list(move.to_nodes)) == ("t", 0, {*at}, [*at[1:], new])
     others = unplanned[at[1]].operations
     assert await others.cancel_moves(at[1], deadline=soon()) == []
-    assert await others.cancel_moves(new, deadline=soon()) == [TopicPartition("t", 0)]
+    assert await others.cancel_moves(new, deadline=soon()) == [Cancelled(topic="t", partition=0)]
     assert sorted(assigned(unplanned[at[1]], "t")) == sorted(at)
     await until_told(lambda: _nothing_moves_for(unplanned[at[1]]))
     version = await others.cancel_reconfiguration("t", 0, deadline=soon())
@@ -105,7 +105,7 @@ async def test_what_cannot_be_cancelled_keeps_nothing_else_from_it(unplanned: Br
     await unplanned[1].alter_topic_config("alone", {"min.insync.replicas": "2"}, deadline=soon())
     with pytest.raises(InvalidArgument, match=r"min\.insync\.replicas"):
         await operations.cancel_reconfiguration("alone", 0, deadline=soon())
-    assert await operations.cancel_moves(deadline=soon()) == [TopicPartition("t", 0)]
+    assert await operations.cancel_moves(deadline=soon()) == [Cancelled(topic="t", partition=0)]
 
 
 async def test_leadership_goes_where_it_is_ordered_and_stays(unplanned: Brokers) -> None:
@@ -205,11 +205,11 @@ async def test_replicas_here(unplanned: Brokers) -> None:
         await until_told(lambda broker=broker, summary=summary: _summary_is(broker, summary))
     leader = await unplanned.leader("t")
     [found] = await unplanned[leader].operations.local_replicas(deadline=soon())
-    assert (found.is_leader, found.status, found.leader) == (True, "leads", leader)
+    assert (found.is_leader, found.status, found.leader_id) == (True, "leads", leader)
 
 
 async def _summary_is(broker: Broker, summary: tuple[int, int, int]) -> bool:
-    return await broker.operations.local_summary(deadline=soon()) == summary
+    return await broker.operations.local_summary(deadline=soon()) == LocalSummary(*summary)
 
 
 async def test_two_operators_and_one_partition(unplanned: Brokers) -> None:

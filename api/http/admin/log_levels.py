@@ -8,10 +8,11 @@ from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, NOT_FOUND
 from raftlog.api.http.records.produce import timeout_ms
-from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import HttpRouter, Target, query_int
 from raftlog.events import event
+from raftlog.values.brokers import Logger, LogLevel
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class LogLevelHandlers:
 
     async def loggers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         names = sorted(name for name in logging.root.manager.loggerDict if _is_ours(name))
-        return json_answer([{"name": name, "level": _level_of(name)} for name in names])
+        return value_answer([Logger(name, _level_of(name)) for name in names])
 
     async def level(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         return self._shown(_known(target.args[0]))
@@ -81,7 +82,7 @@ class LogLevelHandlers:
         override = self._overrides.get(name)
         timer = override.timer if override is not None else None
         left_s = None if timer is None else max(0, round(timer.when() - asyncio.get_running_loop().time()))
-        return json_answer({"name": name, "level": _level_of(name), "expires": left_s})
+        return value_answer(LogLevel(name, _level_of(name), left_s))
 
 
 def _level_of(name: str) -> str:

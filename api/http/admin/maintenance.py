@@ -2,11 +2,11 @@
 
 from aiohttp import web
 
-from raftlog.api.http.admin import shapes
-from raftlog.api.http.admin.reading import deadline_of, expected_version, node_of, tagged
-from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.admin.reading import deadline_of, expected_version, node_of
+from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
+from raftlog.values.brokers import MaintenanceOrdered
 
 
 class MaintenanceHandlers:
@@ -26,8 +26,7 @@ class MaintenanceHandlers:
 
     async def status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         found = await self._broker.operations.maintenance(self._node(target), deadline=deadline_of(target))
-        shown = {"node_id": found.node_id, **shapes.maintenance(found), "version": found.version}
-        return json_answer(shown, headers=tagged(found.version))
+        return value_answer(found, version=found.version)
 
     async def begin(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         return await self._set(request, target, is_on=True)
@@ -40,4 +39,4 @@ class MaintenanceHandlers:
         version = await self._broker.operations.set_maintenance(
             node, is_on, expected_version=expected_version(request, target), deadline=deadline_of(target)
         )
-        return json_answer({"node_id": node, "draining": is_on, "version": version}, headers=tagged(version))
+        return value_answer(MaintenanceOrdered(node, is_on, version), version=version)

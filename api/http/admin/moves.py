@@ -2,7 +2,6 @@
 
 from aiohttp import web
 
-from raftlog.api.http.admin import shapes
 from raftlog.api.http.admin.reading import (
     deadline_of,
     expected_version,
@@ -10,12 +9,12 @@ from raftlog.api.http.admin.reading import (
     node_of,
     place_of,
     replicas_of,
-    tagged,
 )
-from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
+from raftlog.values.placement import LeaderNow, MovesPlanned, Ordered
 
 _PARTITION = "/v1/partitions/{namespace}/{topic}/{partition}"
 
@@ -53,20 +52,16 @@ class MoveHandlers:
         router.add("GET", "/v1/cluster/partition_balancer/status", self.balancer, query=("timeout",))
 
     async def local_replicas(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        replicas = await self._broker.operations.local_replicas(deadline=deadline_of(target))
-        return json_answer([shapes.local_replica(each) for each in replicas])
+        return value_answer(await self._broker.operations.local_replicas(deadline=deadline_of(target)))
 
     async def local_summary(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        summary = await self._broker.operations.local_summary(deadline=deadline_of(target))
-        return json_answer(summary._asdict())
+        return value_answer(await self._broker.operations.local_summary(deadline=deadline_of(target)))
 
     async def reconfigurations(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        moves = await self._broker.operations.reconfigurations(deadline=deadline_of(target))
-        return json_answer([shapes.reconfiguration(each) for each in moves])
+        return value_answer(await self._broker.operations.reconfigurations(deadline=deadline_of(target)))
 
     async def rebalance(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        moving = await self._broker.operations.rebalance(deadline=deadline_of(target))
-        return json_answer({"partitions_to_move": moving})
+        return value_answer(MovesPlanned(await self._broker.operations.rebalance(deadline=deadline_of(target))))
 
     async def set_replicas(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic, partition = place_of(target)
@@ -75,27 +70,25 @@ class MoveHandlers:
         version = await self._broker.operations.set_replicas(
             topic, partition, nodes, expected_version=expected, deadline=deadline
         )
-        return json_answer({"version": version}, headers=tagged(version))
+        return value_answer(Ordered(version), version=version)
 
     async def transfer_leadership(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic, partition = place_of(target)
         text = target.query.get("target")
         heir = None if text is None else node_id(text)
         leader = await self._broker.operations.transfer_leadership(topic, partition, heir, deadline=deadline_of(target))
-        return json_answer({"leader_id": leader})
+        return value_answer(LeaderNow(leader))
 
     async def cancel_one(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic, partition = place_of(target)
         version = await self._broker.operations.cancel_reconfiguration(topic, partition, deadline=deadline_of(target))
-        return json_answer({"version": version}, headers=tagged(version))
+        return value_answer(Ordered(version), version=version)
 
     async def cancel_of_broker(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        places = await self._broker.operations.cancel_moves(node_of(target), deadline=deadline_of(target))
-        return json_answer(shapes.cancelled(places))
+        return value_answer(await self._broker.operations.cancel_moves(node_of(target), deadline=deadline_of(target)))
 
     async def cancel_all(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        places = await self._broker.operations.cancel_moves(deadline=deadline_of(target))
-        return json_answer(shapes.cancelled(places))
+        return value_answer(await self._broker.operations.cancel_moves(deadline=deadline_of(target)))
 
     async def balancer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return json_answer(shapes.balancer(await self._broker.operations.balancer_status(deadline=deadline_of(target))))
+        return value_answer(await self._broker.operations.balancer_status(deadline=deadline_of(target)))

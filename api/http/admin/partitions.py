@@ -1,16 +1,15 @@
 """Partitions of a topic, or of all topics, as their leaders see them."""
 
-from typing import Any
-
 from aiohttp import web
 
-from raftlog.api.http.admin import shapes
-from raftlog.api.http.admin.reading import NAMESPACE, deadline_of, topic_in_namespace
-from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.admin.reading import deadline_of, topic_in_namespace
+from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.api.http.topics import find_partition
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.results import PartitionDescription
+from raftlog.values.placement import ListedPartition, NamespacePartition, NamespaceReplica, places_of
+from raftlog.values.value import leader_number
 
 
 class PartitionHandlers:
@@ -27,12 +26,12 @@ class PartitionHandlers:
     async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic = topic_in_namespace(target)
         described = await self._broker.describe_topic(topic, deadline=deadline_of(target))
-        return json_answer([_partition(topic, one) for one in described.partitions])
+        return value_answer([_partition(topic, one) for one in described.partitions])
 
     async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic = topic_in_namespace(target)
         found = await find_partition(self._broker, topic, target.args[2], deadline_of(target))
-        return json_answer(_partition(topic, found))
+        return value_answer(_partition(topic, found))
 
     async def all_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Leaders come from the partitions' leaders: this broker does not know those of partitions that it has no
@@ -42,48 +41,44 @@ class PartitionHandlers:
             topics = await self._broker.describe_topics(deadline=deadline)
         else:
             topics = [await self._broker.describe_topic(only, deadline=deadline)]
-        return json_answer([_listed(topic.name, one) for topic in topics for one in topic.partitions])
+        return value_answer([_listed(topic.name, one) for topic in topics for one in topic.partitions])
 
 
-def _listed(topic: str, one: PartitionDescription) -> dict[str, Any]:
-    return {
-        "ns": NAMESPACE,
-        "topic": topic,
-        "partition_id": one.partition,
-        "leader_id": shapes.leader(one.leader),
-        "replicas": shapes.replicas(one.replicas),
-        "disabled": False,
-        "version": one.version,
-    }
+def _listed(topic: str, one: PartitionDescription) -> ListedPartition:
+    return ListedPartition(
+        topic=topic,
+        partition_id=one.partition,
+        leader_id=leader_number(one.leader),
+        replicas=places_of(one.replicas),
+        version=one.version,
+    )
 
 
-def _replica(node: int, one: PartitionDescription) -> dict[str, Any]:
-    """What it lacks is null where the leader does not know it."""
+def _replica(node: int, one: PartitionDescription) -> NamespaceReplica:
+    """Describe a replica; what it lacks is None where the leader does not know it."""
     is_in_sync = node in one.in_sync
     lag = next((each for each in one.behind if each.node_id == node), None)
     unknown = 0 if is_in_sync else None
-    return {
-        "node_id": node,
-        "core": 0,
-        "in_sync": is_in_sync,
-        "entries_behind": lag.entries if lag else unknown,
-        "bytes_behind": lag.bytes if lag else unknown,
-        "catch_up_bytes_per_s": lag.bytes_per_s if lag else 0,
-        "problem": one.damaged.get(node),
-    }
+    return NamespaceReplica(
+        node_id=node,
+        in_sync=is_in_sync,
+        entries_behind=lag.entries if lag else unknown,
+        bytes_behind=lag.bytes if lag else unknown,
+        catch_up_bytes_per_s=lag.bytes_per_s if lag else 0,
+        problem=one.damaged.get(node),
+    )
 
 
-def _partition(topic: str, one: PartitionDescription) -> dict[str, Any]:
-    return {
-        "ns": NAMESPACE,
-        "topic": topic,
-        "partition_id": one.partition,
-        "status": "done" if one.problem is None else "failed",
-        "leader_id": shapes.leader(one.leader),
-        "replicas": [_replica(node, one) for node in one.replicas],
-        "leader_epoch": one.leader_epoch,
-        "high_watermark": one.high_watermark,
-        "log_start_offset": one.log_start_offset,
-        "version": one.version,
-        "problem": one.problem,
-    }
+def _partition(topic: str, one: PartitionDescription) -> NamespacePartition:
+    return NamespacePartition(
+        topic=topic,
+        partition_id=one.partition,
+        status="done" if one.problem is None else "failed",
+        leader_id=leader_number(one.leader),
+        replicas=[_replica(node, one) for node in one.replicas],
+        leader_epoch=one.leader_epoch,
+        high_watermark=one.high_watermark,
+        log_start_offset=one.log_start_offset,
+        version=one.version,
+        problem=one.problem,
+    )

@@ -67,11 +67,6 @@ def _version_of(tag: str | None) -> int | None:
     return int(found[1])
 
 
-def tagged(version: int) -> dict[str, str]:
-    """The header that `If-Match` is taken from."""
-    return {"ETag": f'"{version}"'}
-
-
 def replicas_of(body: Sequence[Any]) -> list[int]:
     """The node ids of `[{"node_id": 1, "core": 0}, …]`; cores are not looked at. Raises `HttpProblem` 422, 400."""
     nodes = []

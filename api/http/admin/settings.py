@@ -5,17 +5,17 @@ from typing import Any, Final
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND
-from raftlog.api.http.admin import shapes
-from raftlog.api.http.admin.reading import deadline_of, expected_version, tagged
+from raftlog.api.http.admin.reading import deadline_of, expected_version
 from raftlog.api.http.json_fields import refuse_unknown
-from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.answers import json_answer, value_answer
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import HttpRouter, Target, flag
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.operations.results import Levels
+from raftlog.values.brokers import Features
+from raftlog.values.cluster import ClusterSettingsChanged, ClusterSettingsSchema
 
 CHANGES_MAX: Final = 100
 TEXT_MAX: Final = 255
@@ -38,15 +38,15 @@ class SettingHandlers:
     async def config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         found = await self._broker.operations.cluster_config(deadline=deadline_of(target))
         key, with_defaults = target.query.get("key"), flag(target, "include_defaults", default=True)
-        if key is not None and key not in found.entries:
-            known = ", ".join(found.entries)
+        if key is not None and key not in found.values:
+            known = ", ".join(found.values)
             raise HttpProblem(NOT_FOUND, f"there is no setting {key!r} of the cluster; there are {known}")
         shown = {
-            name: entry.value
-            for name, entry in found.entries.items()
-            if key in (None, name) and (with_defaults or not entry.is_default)
+            name: value
+            for name, value in found.values.items()
+            if key in (None, name) and (with_defaults or name in found.changed)
         }
-        return json_answer(shown, headers=tagged(found.version))
+        return json_answer(shown, headers={"ETag": f'"{found.version}"'})
 
     async def alter(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"upsert": {name: value}, "remove": [name]}`, all or nothing."""
@@ -56,18 +56,17 @@ class SettingHandlers:
         version = await self._broker.operations.alter_cluster_config(
             upsert, remove, expected_version=expected, dry_run=dry_run, deadline=deadline
         )
-        return json_answer({"config_version": version}, headers=tagged(version))
+        return value_answer(ClusterSettingsChanged(version), version=version)
 
     async def schema(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        entries = (await self._broker.operations.cluster_config(deadline=deadline_of(target))).entries
-        return json_answer({"properties": {name: shapes.property_of(entry) for name, entry in entries.items()}})
+        found = await self._broker.operations.cluster_config(deadline=deadline_of(target))
+        return value_answer(ClusterSettingsSchema(found.properties))
 
     async def status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        rows = await self._broker.operations.cluster_config_status(deadline=deadline_of(target))
-        return json_answer([shapes.applied(each) for each in rows])
+        return value_answer(await self._broker.operations.cluster_config_status(deadline=deadline_of(target)))
 
     async def features(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return json_answer(shapes.features(await self._broker.operations.levels(deadline=deadline_of(target))))
+        return value_answer(await self._broker.operations.levels(deadline=deadline_of(target)))
 
     async def finish_upgrade(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"feature_level": 3}`; without one, the highest that all brokers know."""
@@ -78,7 +77,7 @@ class SettingHandlers:
         if body and type(wanted) is not int:
             raise HttpProblem(INVALID_JSON, "feature_level is no whole number")
         await self._raise_level(wanted, deadline)
-        return json_answer(shapes.features(await self._broker.operations.levels(deadline=deadline)))
+        return value_answer(await self._broker.operations.levels(deadline=deadline))
 
     async def _raise_level(self, wanted: int | None, deadline: Deadline) -> None:
         """To the only level that can be asked for. One that is reached already is done."""
@@ -90,7 +89,7 @@ class SettingHandlers:
         await self._broker.operations.finish_upgrade(deadline=deadline)
 
 
-def _why_not(wanted: int, levels: Levels) -> str:
+def _why_not(wanted: int, levels: Features) -> str:
     behind = [each for each in levels.brokers if each.level_max < wanted]
     who = ", ".join(f"node {each.node_id} knows up to {each.level_max}" for each in behind)
     return (

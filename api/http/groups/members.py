@@ -4,16 +4,14 @@ Answered from what this broker knows, without asking another one: the members as
 cluster that is cheap to poll, by `If-None-Match`.
 """
 
-from typing import Any
-
 from aiohttp import web
 
-from raftlog.api.http.server.answers import answer_with, json_answer
+from raftlog.api.http.server.answers import answer_with, value_answer
 from raftlog.api.http.server.media import JSON_TYPE
 from raftlog.api.http.server.request_headers import header
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.gossip.members import ClusterMember
+from raftlog.values.brokers import ClusterMembers
 
 
 class MemberHandlers:
@@ -27,14 +25,8 @@ class MemberHandlers:
         router.add("GET", "/v1/cluster_view", self.view)
 
     async def members(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        members = self._broker.members()
-        return json_answer(
-            {
-                "node_id": self._broker.node_id,
-                "gossip_address": self._broker.gossip.address or None,
-                "members": [_member(member) for member in members],
-            }
-        )
+        address = self._broker.gossip.address or None
+        return value_answer(ClusterMembers(self._broker.node_id, address, self._broker.members()))
 
     async def view(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         picture = await self._broker.cluster_view()
@@ -48,21 +40,3 @@ class MemberHandlers:
 def _has(known: str, tag: str) -> bool:
     """Whether the caller says that it has this already."""
     return any(each.strip().removeprefix("W/") in (tag, "*") for each in known.split(","))
-
-
-def _member(one: ClusterMember) -> dict[str, Any]:
-    return {
-        "node_id": one.node_id,
-        "state": one.state,
-        "state_s": None if one.state_s is None else round(one.state_s, 1),
-        "is_registered": one.is_registered,
-        "disk_uuid": one.disk_uuid,
-        "incarnation": one.incarnation,
-        "http_address": one.http or None,
-        "rpc_address": one.rpc or None,
-        "gossip_address": one.gossip or None,
-        "host": one.host or None,
-        "rack": one.rack or None,
-        "version": one.version,
-        "load": None if one.load is None else one.load._asdict(),
-    }

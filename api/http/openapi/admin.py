@@ -1,6 +1,10 @@
 """Paths of what operators ask and order."""
 
+from raftlog.api.http.admin.settings import CHANGES_MAX, TEXT_MAX
+from raftlog.api.http.openapi.bounds import rows
+from raftlog.api.http.openapi.derived import of
 from raftlog.api.http.openapi.parts import (
+    ANY,
     BOOLEAN,
     INT64_MAX,
     NODE,
@@ -9,19 +13,61 @@ from raftlog.api.http.openapi.parts import (
     TOPIC,
     Json,
     answer,
-    array,
     errors,
     in_header,
     in_path,
     in_query,
     integer,
+    nullable,
     obj,
     operation,
-    ref,
     string,
 )
 from raftlog.api.http.server.media import JSON_TYPE
+from raftlog.partitions.controller.machine.schema import REPLICAS_MAX
+from raftlog.values.brokers import (
+    BrokerDescription,
+    BrokerNamed,
+    BrokerUuid,
+    Decommission,
+    Features,
+    Logger,
+    LogLevel,
+    Maintenance,
+    MaintenanceOrdered,
+)
+from raftlog.values.cluster import ClusterSettingsChanged, ClusterSettingsSchema, ClusterSettingsStatus, SettingValue
+from raftlog.values.placement import (
+    BalancerStatus,
+    Cancelled,
+    LeaderNow,
+    ListedPartition,
+    LocalReplica,
+    LocalSummary,
+    MovesPlanned,
+    NamespacePartition,
+    Ordered,
+    PartitionRecovery,
+    Reconfiguration,
+)
 
+_SETTING: Json = {"type": ["string", "integer", "boolean"]}
+_NEW_RECOVERY = obj({"accept_loss": BOOLEAN, "survivor": nullable(NODE)}, optional=["survivor"])
+_NEW_REPLICAS = rows(obj({"node_id": NODE, "core": ANY}, optional=["core"]), 1, REPLICAS_MAX)
+_NEW_SETTINGS = obj(
+    {
+        "upsert": {
+            "type": "object",
+            "additionalProperties": _SETTING | {"maxLength": TEXT_MAX, "minimum": 0, "maximum": INT64_MAX},
+            "propertyNames": {"maxLength": TEXT_MAX},
+            "maxProperties": CHANGES_MAX // 2,
+            "examples": [{"balancer.mode": "off"}],
+        },
+        "remove": rows(string(maxLength=TEXT_MAX), 0, CHANGES_MAX // 2),
+    },
+    optional=["upsert", "remove"],
+)
+_NEW_FEATURES = obj({"feature_level": integer(1, 1_000)}, optional=["feature_level"])
 _TAG = "operators"
 _NAMESPACE = in_path("namespace", string(const="kafka"), "There is one.")
 _BROKER = in_path("broker", NODE, "Node id.")
@@ -55,51 +101,49 @@ def _order(method: str, summary: str, name: str, schema: Json, *parameters: Json
 
 
 def _maintenance(whose: str, name: str, *parameters: Json) -> Json:
-    ordered = ref("MaintenanceOrdered")
+    ordered = of(MaintenanceOrdered)
     return {
-        **_read(f"How far the maintenance {whose} is.", name, ref("Maintenance"), *parameters, TIMEOUT, headers=_ETAG),
+        **_read(f"How far the maintenance {whose} is.", name, of(Maintenance), *parameters, TIMEOUT, headers=_ETAG),
         **_order("put", f"Begin the maintenance {whose}.", f"{name}Begin", ordered, *parameters, *_COMPARED),
         **_order("delete", f"End the maintenance {whose}.", f"{name}End", ordered, *parameters, *_COMPARED),
     }
 
 
 PATHS: Json = {
-    "/v1/brokers": _read("All brokers of the cluster.", "brokers", array(ref("Broker")), TIMEOUT),
-    "/v1/brokers/{broker}": _read("One of them.", "broker", ref("Broker"), _BROKER, TIMEOUT),
-    "/v1/broker_uuids": _read("Their disks.", "brokerUuids", ref("BrokerUuids"), TIMEOUT),
+    "/v1/brokers": _read("All brokers of the cluster.", "brokers", of(list[BrokerDescription]), TIMEOUT),
+    "/v1/brokers/{broker}": _read("One of them.", "broker", of(BrokerDescription), _BROKER, TIMEOUT),
+    "/v1/broker_uuids": _read("Their disks.", "brokerUuids", of(list[BrokerUuid]), TIMEOUT),
     "/v1/brokers/{broker}/decommission": {
-        **_read("How far it is.", "decommissionStatus", ref("Decommission"), _BROKER, TIMEOUT),
+        **_read("How far it is.", "decommissionStatus", of(Decommission), _BROKER, TIMEOUT),
         **_order(
             "put",
             "Move all replicas of a broker to others, and then remove it for good.",
             "decommission",
-            ref("BrokerNamed"),
+            of(BrokerNamed),
             _BROKER,
         ),
     },
     "/v1/brokers/{broker}/recommission": _order(
-        "put", "Keep a broker that was to go.", "recommission", ref("BrokerNamed"), _BROKER
+        "put", "Keep a broker that was to go.", "recommission", of(BrokerNamed), _BROKER
     ),
     "/v1/brokers/{broker}/maintenance": _maintenance("of a broker", "maintenance", _BROKER),
     "/v1/maintenance": _maintenance("of the broker that is asked", "ownMaintenance"),
     "/v1/brokers/{broker}/cancel_partition_moves": _order(
-        "post", "Call off what moves from or to a broker.", "cancelPartitionMoves", ref("Cancelled"), _BROKER
+        "post", "Call off what moves from or to a broker.", "cancelPartitionMoves", of(list[Cancelled]), _BROKER
     ),
-    "/v1/partitions": _read("The replicas on this broker.", "localReplicas", array(ref("LocalReplica")), TIMEOUT),
-    "/v1/partitions/local_summary": _read("How many, and how they are.", "localSummary", ref("LocalSummary"), TIMEOUT),
+    "/v1/partitions": _read("The replicas on this broker.", "localReplicas", of(list[LocalReplica]), TIMEOUT),
+    "/v1/partitions/local_summary": _read("How many, and how they are.", "localSummary", of(LocalSummary), TIMEOUT),
     "/v1/partitions/reconfigurations": _read(
         "Partitions whose replicas are not where they shall be.",
         "reconfigurations",
-        array(ref("Reconfiguration")),
+        of(list[Reconfiguration]),
         TIMEOUT,
     ),
-    "/v1/partitions/rebalance": _order(
-        "post", "Spread replicas evenly now.", "rebalance", obj({"partitions_to_move": integer()})
-    ),
+    "/v1/partitions/rebalance": _order("post", "Spread replicas evenly now.", "rebalance", of(MovesPlanned)),
     "/v1/partitions/{namespace}/{topic}": _read(
         "The partitions of a topic.",
         "namespacePartitions",
-        array(ref("NamespacePartition")),
+        of(list[NamespacePartition]),
         _NAMESPACE,
         TOPIC,
         TIMEOUT,
@@ -107,7 +151,7 @@ PATHS: Json = {
     "/v1/partitions/{namespace}/{topic}/{partition}": _read(
         "One of them.",
         "namespacePartition",
-        ref("NamespacePartition"),
+        of(NamespacePartition),
         *_PLACE,
         TIMEOUT,
     ),
@@ -117,51 +161,51 @@ PATHS: Json = {
             _TAG,
             "recoverPartition",
             {
-                "200": answer("What was found, planned and done.", ref("Recovery")),
+                "200": answer("What was found, planned and done.", of(PartitionRecovery)),
                 **errors(400, 404, 408, 413, 415, 422, 429, 503, 504, 507),
             },
             [*_PLACE, TIMEOUT],
-            {JSON_TYPE: {"schema": ref("NewRecovery")}},
+            {JSON_TYPE: {"schema": _NEW_RECOVERY}},
         )
     },
     "/v1/partitions/{namespace}/{topic}/{partition}/replicas": _order(
         "post",
         "Where the replicas of a partition shall be, the preferred leader first.",
         "setReplicas",
-        ref("Ordered"),
+        of(Ordered),
         *_PLACE,
         *_COMPARED,
-        body=ref("NewReplicas"),
+        body=_NEW_REPLICAS,
     ),
     "/v1/partitions/{namespace}/{topic}/{partition}/transfer_leadership": _order(
         "post",
         "Let another replica lead, and prefer it from now on.",
         "transferLeadership",
-        obj({"leader_id": NODE}),
+        of(LeaderNow),
         *_PLACE,
         in_query("target", NODE, "Who; without it, whichever can."),
     ),
     "/v1/partitions/{namespace}/{topic}/{partition}/cancel_reconfiguration": _order(
-        "post", "Let the replicas stay where they are.", "cancelReconfiguration", ref("Ordered"), *_PLACE
+        "post", "Let the replicas stay where they are.", "cancelReconfiguration", of(Ordered), *_PLACE
     ),
     "/v1/cluster/cancel_reconfigurations": _order(
-        "post", "Call off everything that moves.", "cancelReconfigurations", ref("Cancelled")
+        "post", "Call off everything that moves.", "cancelReconfigurations", of(list[Cancelled])
     ),
     "/v1/cluster/partitions": _read(
         "All partitions, or those of a topic, with their leaders.",
         "allPartitions",
-        ref("ClusterPartitions"),
+        of(list[ListedPartition]),
         in_query("topic", string(minLength=1), "Only this one's."),
         TIMEOUT,
     ),
     "/v1/cluster/partition_balancer/status": _read(
-        "What the balancer does.", "balancerStatus", ref("Balancer"), TIMEOUT
+        "What the balancer does.", "balancerStatus", of(BalancerStatus), TIMEOUT
     ),
     "/v1/cluster_config": {
         **_read(
             "The cluster's settings.",
             "clusterConfig",
-            ref("ClusterSettings"),
+            of(dict[str, SettingValue]),
             in_query("key", string(examples=["balancer.mode"]), "Only this one."),
             in_query("include_defaults", BOOLEAN | {"default": True}, "Also those that were never set."),
             TIMEOUT,
@@ -171,27 +215,30 @@ PATHS: Json = {
             "put",
             "Set some settings, and let others have their default again; all or none.",
             "alterClusterConfig",
-            obj({"config_version": integer()}),
+            of(ClusterSettingsChanged),
             in_query("dry_run", BOOLEAN | {"default": False}, "Only look whether it could be done."),
             *_COMPARED,
-            body=ref("NewClusterSettings"),
+            body=_NEW_SETTINGS,
         ),
     },
     "/v1/cluster_config/schema": _read(
         "What the settings are, their defaults, and what they can be.",
         "clusterConfigSchema",
-        ref("ClusterSettingsSchema"),
+        of(ClusterSettingsSchema),
         TIMEOUT,
     ),
     "/v1/cluster_config/status": _read(
-        "Which version of the settings each broker has.", "clusterConfigStatus", ref("ClusterSettingsStatus"), TIMEOUT
+        "Which version of the settings each broker has.",
+        "clusterConfigStatus",
+        of(list[ClusterSettingsStatus]),
+        TIMEOUT,
     ),
     "/v1/loggers": {
         "get": operation(
             "The loggers of this broker, and from which level up they log.",
             _TAG,
             "loggers",
-            {"200": answer("By name.", array(obj({"name": string(), "level": string()}))), **errors(400)},
+            {"200": answer("By name.", of(list[Logger])), **errors(400)},
         )
     },
     "/v1/config/log_level/{name}": {
@@ -199,25 +246,25 @@ PATHS: Json = {
             "From which level up this broker logs.",
             _TAG,
             "logLevel",
-            {"200": answer("As it is.", ref("LogLevel")), **errors(400, 404)},
+            {"200": answer("As it is.", of(LogLevel)), **errors(400, 404)},
             [_LOGGER],
         ),
         "put": operation(
             "Log more or less on this broker, for a while.",
             _TAG,
             "setLogLevel",
-            {"200": answer("As it is now.", ref("LogLevel")), **errors(400, 404)},
+            {"200": answer("As it is now.", of(LogLevel)), **errors(400, 404)},
             [_LOGGER, _LEVEL, _EXPIRES, TIMEOUT],
         ),
     },
     "/v1/features": {
-        **_read("The cluster's feature level, and what its brokers know.", "features", ref("Features"), TIMEOUT),
+        **_read("The cluster's feature level, and what its brokers know.", "features", of(Features), TIMEOUT),
         **_order(
             "put",
             "Finish an upgrade: raise the feature level.",
             "finishUpgrade",
-            ref("Features"),
-            body=ref("NewFeatures"),
+            of(Features),
+            body=_NEW_FEATURES,
         ),
     },
 }

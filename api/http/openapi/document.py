@@ -3,7 +3,7 @@
 import orjson
 
 from raftlog.api.http.openapi import admin, consumers, groups, groups_v3, members, operators, records, topics
-from raftlog.api.http.openapi.admin_schemas import ADMIN_SCHEMAS
+from raftlog.api.http.openapi.derived import COMPONENTS
 from raftlog.api.http.openapi.parts import Json
 from raftlog.api.http.openapi.schemas import SCHEMAS
 
@@ -36,14 +36,7 @@ def build(version: str) -> Json:
         "servers": [{"url": "/"}],
         "tags": [{"name": name} for name in ("records", "topics", "consumers", "groups", "operators")],
         "paths": paths,
-        "components": {
-            "schemas": SCHEMAS
-            | consumers.SCHEMAS
-            | groups.SCHEMAS
-            | groups_v3.SCHEMAS
-            | ADMIN_SCHEMAS
-            | members.SCHEMAS
-        },
+        "components": {"schemas": SCHEMAS | consumers.SCHEMAS | groups.SCHEMAS | groups_v3.SCHEMAS | COMPONENTS},
     }
 
 

@@ -1,23 +1,10 @@
-"""Paths and schemas of who is up and what is where."""
+"""Paths of who is up and what is where."""
 
-from raftlog.api.http.openapi.parts import (
-    BOOLEAN,
-    NODE,
-    Json,
-    answer,
-    array,
-    errors,
-    in_header,
-    integer,
-    nullable,
-    obj,
-    operation,
-    ref,
-    string,
-)
+from raftlog.api.http.openapi.derived import of
+from raftlog.api.http.openapi.parts import Json, answer, errors, in_header, operation, string
+from raftlog.values.brokers import ClusterMembers
+from raftlog.values.cluster import ClusterView
 
-_STATE = string("As gossip has it, a hint.", enum=["alive", "suspect", "dead", "left", "unknown"])
-_ADDRESS = nullable(string("HOST:PORT."))
 _TAG = {"ETag": string("Names what the answer says.")}
 
 PATHS: Json = {
@@ -26,7 +13,7 @@ PATHS: Json = {
             "Brokers as gossip has them at this one.",
             "operators",
             "members",
-            {"200": answer("Registered brokers, and others that gossip.", ref("Members")), **errors(503)},
+            {"200": answer("Registered brokers, and others that gossip.", of(ClusterMembers)), **errors(503)},
         )
     },
     "/v1/cluster_view": {
@@ -35,79 +22,11 @@ PATHS: Json = {
             "operators",
             "clusterView",
             {
-                "200": answer("The picture.", ref("ClusterView"), headers=_TAG),
+                "200": answer("The picture.", of(ClusterView), headers=_TAG),
                 "304": answer("Nothing that `If-None-Match` does not know.", None, headers=_TAG),
                 **errors(503),
             },
             [in_header("If-None-Match", string(), "Tags of answers that are known.")],
         )
     },
-}
-
-SCHEMAS: Json = {
-    "Members": obj(
-        {
-            "node_id": NODE,
-            "gossip_address": nullable(string("Where this broker gossips; null: it does not.")),
-            "members": array(
-                obj(
-                    {
-                        "node_id": NODE,
-                        "state": _STATE,
-                        "state_s": nullable({"type": "number", "minimum": 0, "description": "Seconds in this state."}),
-                        "is_registered": {**BOOLEAN, "description": "The controller knows it, with this disk."},
-                        "disk_uuid": string(),
-                        "incarnation": nullable(integer()),
-                        "http_address": _ADDRESS,
-                        "rpc_address": _ADDRESS,
-                        "gossip_address": _ADDRESS,
-                        "host": nullable(string()),
-                        "rack": nullable(string()),
-                        "version": nullable(string()),
-                        "load": nullable(
-                            obj(
-                                {
-                                    "replicas": integer(),
-                                    "leaders": integer(),
-                                    "disk_free": integer(-1),
-                                    "disk_total": integer(-1),
-                                    "bytes_in_per_s": integer(),
-                                }
-                            )
-                        ),
-                    }
-                )
-            ),
-        }
-    ),
-    "ClusterView": obj(
-        {
-            "cluster_id": nullable(string()),
-            "controller_id": nullable(NODE),
-            "version": integer(text="How far this broker's copy of the controller's state is."),
-            "brokers": array(
-                obj(
-                    {
-                        "node_id": NODE,
-                        "state": _STATE,
-                        "http_address": _ADDRESS,
-                        "rpc_address": _ADDRESS,
-                        "host": string(),
-                        "is_draining": BOOLEAN,
-                    }
-                )
-            ),
-            "topics": array(
-                obj(
-                    {
-                        "name": string(),
-                        "topic_id": string(format="uuid"),
-                        "partitions": array(
-                            obj({"partition": NODE, "replicas": array(NODE), "leader_hint": nullable(NODE)})
-                        ),
-                    }
-                )
-            ),
-        }
-    ),
 }

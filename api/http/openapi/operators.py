@@ -1,6 +1,7 @@
 """Paths that programs of operators look at. What operators order is in `admin`."""
 
 from raftlog.api.http.describing import LINKS
+from raftlog.api.http.openapi.derived import of
 from raftlog.api.http.openapi.parts import (
     NODE,
     TIMEOUT,
@@ -10,9 +11,9 @@ from raftlog.api.http.openapi.parts import (
     errors,
     obj,
     operation,
-    ref,
     string,
 )
+from raftlog.values.brokers import ClusterHealth
 
 _READ = errors(400, 404, 503, 504)
 
@@ -61,7 +62,7 @@ PATHS: Json = {
             },
         )
     },
-    "/v1/cluster/health_overview": _get("operators", "The cluster in one look.", "health", ref("Health"), TIMEOUT),
+    "/v1/cluster/health_overview": _get("operators", "The cluster in one look.", "health", of(ClusterHealth), TIMEOUT),
     "/v1/cluster/uuid": _get(
         "operators", "The cluster's id.", "clusterUuid", obj({"cluster_uuid": string(format="uuid")})
     ),

@@ -1,5 +1,6 @@
 """Making responses."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -7,6 +8,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from raftlog.api.http.server.media import JSON_TYPE
+from raftlog.values.value import Value, to_json
 
 
 def answer(body: bytes | bytearray, content_type: str = JSON_TYPE, status: int = 200) -> web.Response:
@@ -19,6 +21,14 @@ def json_answer(value: Any, status: int = 200, headers: dict[str, str] | None = 
     found = answer(orjson.dumps(value), JSON_TYPE, status)
     if headers:
         found.headers.update(headers)
+    return found
+
+
+def value_answer(value: Value | Sequence[Value], *, version: int | None = None) -> web.Response:
+    """A response with this value as JSON; `version` is the `ETag` that `If-Match` is taken from."""
+    found = answer(to_json(value))
+    if version is not None:
+        found.headers["ETag"] = f'"{version}"'
     return found
 
 

@@ -1,19 +1,19 @@
 """`raftlog broker decommission`, `decommission-status` and `recommission`."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import click
-import orjson
 from rich.table import Table
 
 from raftlog.cli.operating import HowFar, once_ordered, operate, wait, wait_options, watch
 from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.tables import show, size, times
 from raftlog.client import BrokerClient
+from raftlog.values.brokers import Decommission
+from raftlog.values.placement import LeavingPartition
+from raftlog.values.value import to_json
 
 MOVES_SHOWN = 20
-
-Json = dict[str, Any]
 
 _node = click.argument("node", metavar="NODE", type=click.IntRange(min=0))
 
@@ -33,21 +33,21 @@ def decommission(node: int, waits: bool, timeout_s: float, watches: bool, as_jso
     last = operate(bootstrap, lambda client: _decommission(client, node, waits, timeout_s, watches, as_json))
     if as_json:
         if not watches:
-            click.echo(orjson.dumps(last))
-    elif last["finished"]:
+            click.echo(to_json(last))
+    elif last.finished:
         click.echo(f"node {node} is out of the cluster: stop its process, and delete its directory")
     else:
         click.echo(
-            f"node {node} is on its way out, with {times(last['replicas_left'], 'replica')} left; "
+            f"node {node} is on its way out, with {times(last.replicas_left, 'replica')} left; "
             f"`{_look(node)} --watch` shows how far it is"
         )
-        if last["reason"]:
-            click.echo(f"it waits: {last['reason']}")
+        if last.reason:
+            click.echo(f"it waits: {last.reason}")
 
 
 async def _decommission(
     client: BrokerClient, node: int, waits: bool, timeout_s: float, watches: bool, as_json: bool
-) -> Json:
+) -> Decommission:
     await client.know_all()  # the one that is asked may be the one that goes
     await client.admin.decommission(node)
     if watches:
@@ -59,11 +59,11 @@ async def _decommission(
     )
     if not waits or _is_over(first):
         return first
-    total = max(1, first["replicas_left"])
+    total = max(1, first.replicas_left)
 
     async def how_far() -> HowFar:
         found = await client.admin.decommission_status(node)
-        return HowFar(_is_over(found), _summary(found), total - found["replicas_left"], total)
+        return HowFar(_is_over(found), _summary(found), total - found.replicas_left, total)
 
     await wait(how_far, f"decommission of node {node}", timeout_s, _look(node))
     return await client.admin.decommission_status(node)
@@ -95,7 +95,7 @@ def recommission(node: int, as_json: bool, bootstrap: list[str]) -> None:
     """Keep the broker NODE, which was to be decommissioned. What has moved away stays where it is."""
     told = operate(bootstrap, lambda client: client.admin.recommission(node))
     if as_json:
-        click.echo(orjson.dumps(told))
+        click.echo(to_json(told))
     else:
         click.echo(f"node {node} stays; `raftlog cluster balance` gives it replicas again")
 
@@ -104,50 +104,50 @@ def _look(node: int) -> str:
     return f"raftlog broker decommission-status {node}"
 
 
-def _is_over(found: Json) -> bool:
-    return bool(found["finished"])
+def _is_over(found: Decommission) -> bool:
+    return bool(found.finished)
 
 
-def _summary(found: Json) -> str:
-    rate = sum(move["bytes_per_s"] for move in found["partitions"])
-    parts = [f"{times(found['replicas_left'], 'replica')} left"]
-    if found["bytes_left"] is not None:
-        parts.append(f"{size(found['bytes_left'])} left")
+def _summary(found: Decommission) -> str:
+    rate = sum(move.bytes_per_s for move in found.partitions)
+    parts = [f"{times(found.replicas_left, 'replica')} left"]
+    if found.bytes_left is not None:
+        parts.append(f"{size(found.bytes_left)} left")
     if rate:
         parts.append(f"{size(rate)}/s")
-    if found["reason"]:
-        parts.append(found["reason"])
+    if found.reason:
+        parts.append(found.reason)
     return ", ".join(parts)
 
 
-def _show(found: Json, as_json: bool) -> None:
+def _show(found: Decommission, as_json: bool) -> None:
     if as_json:
-        click.echo(orjson.dumps(found))
+        click.echo(to_json(found))
         return
-    click.echo("finished" if found["finished"] else _summary(found))
-    told = {f"{row['topic']}/{row['partition']}" for row in found["partitions"][:MOVES_SHOWN] if row["reason"]}
-    failures = [name for name in found["allocation_failures"] if name not in told]
+    click.echo("finished" if found.finished else _summary(found))
+    told = {f"{row.topic}/{row.partition}" for row in found.partitions[:MOVES_SHOWN] if row.reason}
+    failures = [name for name in found.allocation_failures if name not in told]
     if failures:
         click.echo(f"no place elsewhere for {times(len(failures), 'partition')}: {_some(failures)}")
-    if found["partitions"]:
+    if found.partitions:
         click.echo()
-        show(_moves(found["partitions"]))
+        show(_moves(found.partitions))
 
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:MOVES_SHOWN]) + (", …" if len(names) > MOVES_SHOWN else "")
 
 
-def _moves(rows: list[Json]) -> Table:
+def _moves(rows: Sequence[LeavingPartition]) -> Table:
     table = Table("partition", "to node", "left", "of", "rate", "waits for", box=None, header_style="bold")
     for row in rows[:MOVES_SHOWN]:
         table.add_row(
-            f"{row['topic']}/{row['partition']}",
-            "-" if row["moving_to"] is None else str(row["moving_to"]["node_id"]),
-            size(row["bytes_left_to_move"]),
-            size(row["partition_size"]),
-            f"{size(row['bytes_per_s'])}/s" if row["bytes_per_s"] else "-",
-            row["reason"] or "-",
+            f"{row.topic}/{row.partition}",
+            "-" if row.moving_to is None else str(row.moving_to.node_id),
+            size(row.bytes_left_to_move),
+            size(row.partition_size),
+            f"{size(row.bytes_per_s)}/s" if row.bytes_per_s else "-",
+            row.reason or "-",
         )
     if len(rows) > MOVES_SHOWN:
         table.add_row(f"… {len(rows) - MOVES_SHOWN:,} more")

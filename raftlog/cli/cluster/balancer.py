@@ -1,16 +1,13 @@
 """`raftlog cluster balancer status` and `raftlog cluster balance`."""
 
-from typing import Any
-
 import click
-import orjson
 
 from raftlog.cli.operating import operate, until_ctrl_c, watch
 from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.tables import nodes, properties, show, times
 from raftlog.client import BrokerClient
-
-Json = dict[str, Any]
+from raftlog.values.placement import BalancerStatus
+from raftlog.values.value import to_json
 
 
 @click.group()
@@ -34,25 +31,25 @@ def status(watches: bool, as_json: bool, bootstrap: list[str]) -> None:
         operate(bootstrap, look)
 
 
-async def _asked(client: BrokerClient) -> Json:
+async def _asked(client: BrokerClient) -> BalancerStatus:
     """Without what is another one every time."""
-    return await client.admin.balancer_status() | {"seconds_since_last_tick": None}
+    return (await client.admin.balancer_status()).replaced(seconds_since_last_tick=None)
 
 
-def _show(found: Json, as_json: bool) -> None:
+def _show(found: BalancerStatus, as_json: bool) -> None:
     if as_json:
-        click.echo(orjson.dumps(found))
+        click.echo(to_json(found))
         return
-    last = found["seconds_since_last_tick"]
+    last = found.seconds_since_last_tick
     show(
         properties(
             (
-                ("status", found["status"]),
-                ("mode", found["mode"]),
-                ("moves under way", found["current_reassignments_count"]),
-                ("reasons", "\n".join(found["reasons"]) or "-"),
-                ("brokers away", nodes(found["violations"]["unavailable_nodes"])),
-                ("brokers without room", nodes(found["violations"]["over_disk_limit_nodes"])),
+                ("status", found.status),
+                ("mode", found.mode),
+                ("moves under way", found.current_reassignments_count),
+                ("reasons", "\n".join(found.reasons) or "-"),
+                ("brokers away", nodes(found.violations.unavailable_nodes)),
+                ("brokers without room", nodes(found.violations.over_disk_limit_nodes)),
                 ("last look", None if last is None else f"{last:.1f} s ago"),
             )
         )
@@ -66,9 +63,9 @@ def balance(as_json: bool, bootstrap: list[str]) -> None:
     """Spread replicas and leaders evenly now, also while balancer.mode is off."""
     told = operate(bootstrap, lambda client: client.admin.rebalance())
     if as_json:
-        click.echo(orjson.dumps(told))
-    elif told["partitions_to_move"]:
-        count = times(told["partitions_to_move"], "partition")
+        click.echo(to_json(told))
+    elif told.partitions_to_move:
+        count = times(told.partitions_to_move, "partition")
         click.echo(f"{count} will move; `raftlog partition moves --watch` shows them")
     else:
         click.echo("nothing is to be moved")

@@ -1,10 +1,9 @@
 """`raftlog cluster config list|get|set|unset|schema`: settings that all brokers follow, without a restart."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import click
-import orjson
 from rich.table import Table
 
 from raftlog.cli.operating import operate
@@ -12,8 +11,9 @@ from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import show
 from raftlog.client import BrokerClient
+from raftlog.values.cluster import ClusterSettingsChanged, SettingDescription, SettingValue
+from raftlog.values.value import to_json
 
-Json = dict[str, Any]
 WIDTH: Final = 100
 
 _dry_run = option("--dry-run", is_flag=True, help="Only look whether it could be done; nothing is changed.")
@@ -37,16 +37,18 @@ def list_settings(as_json: bool, bootstrap: list[str]) -> None:
     """List all settings with their values and defaults."""
     values, schema = operate(bootstrap, _values_and_schema)
     if as_json:
-        click.echo(orjson.dumps(values))
+        click.echo(to_json(values))
         return
     table = Table("setting", "value", "default", box=None, header_style="bold")
     for name, value in sorted(values.items()):
-        default = schema[name]["default"] if name in schema else None
+        default = schema[name].default if name in schema else None
         table.add_row(name, _text(value), "-" if default is None else _text(default))
     show(table)
 
 
-async def _values_and_schema(client: BrokerClient) -> tuple[Json, Json]:
+async def _values_and_schema(
+    client: BrokerClient,
+) -> tuple[Mapping[str, SettingValue], Mapping[str, SettingDescription]]:
     return await client.admin.cluster_config(), await client.admin.cluster_config_schema()
 
 
@@ -59,7 +61,7 @@ def get(name: str, as_json: bool, bootstrap: list[str]) -> None:
     values = operate(bootstrap, lambda client: client.admin.cluster_config())
     if name not in values:
         raise CommandFailed(f"there is no setting {name!r}; `raftlog cluster config list` shows those that there are")
-    click.echo(orjson.dumps(values[name]) if as_json else _text(values[name]))
+    click.echo(to_json(values[name]) if as_json else _text(values[name]))
 
 
 @config.command(name="set")
@@ -74,7 +76,7 @@ def set_settings(
     """Set settings of the cluster, all or none of them."""
     texts = _read(settings)
 
-    async def change(client: BrokerClient) -> Json:
+    async def change(client: BrokerClient) -> ClusterSettingsChanged:
         schema = await client.admin.cluster_config_schema()
         values = {name: _value(name, text, schema.get(name)) for name, text in texts.items()}
         return await client.admin.alter_cluster_config(values, expected_version=expected_version, dry_run=dry_run)
@@ -106,18 +108,18 @@ def schema(as_json: bool, bootstrap: list[str]) -> None:
     """Show what each setting does, its default, and the values that it can have."""
     found = operate(bootstrap, lambda client: client.admin.cluster_config_schema())
     if as_json:
-        click.echo(orjson.dumps(found))
+        click.echo(to_json(found))
         return
     for name, each in sorted(found.items()):
-        click.echo(f"{name}: {each['type']}, {each['allowed']}; default {_text(each['default'])}")
-        click.echo(click.wrap_text(each["description"], WIDTH, "    ", "    ") + "\n")
+        click.echo(f"{name}: {each.type}, {each.allowed}; default {_text(each.default)}")
+        click.echo(click.wrap_text(each.description, WIDTH, "    ", "    ") + "\n")
 
 
-def _say(told: Json, done: str, dry_run: bool, as_json: bool) -> None:
+def _say(told: ClusterSettingsChanged, done: str, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        click.echo(orjson.dumps(told))
+        click.echo(to_json(told))
     else:
-        click.echo(f"could be done: {done}" if dry_run else f"{done}; version {told['config_version']}")
+        click.echo(f"could be done: {done}" if dry_run else f"{done}; version {told.config_version}")
 
 
 def _read(settings: Sequence[str]) -> dict[str, str]:
@@ -132,9 +134,9 @@ def _read(settings: Sequence[str]) -> dict[str, str]:
     return texts
 
 
-def _value(name: str, text: str, known: Mapping[str, Any] | None) -> object:
+def _value(name: str, text: str, known: SettingDescription | None) -> object:
     """As the setting's type has it. A name that is not known here is left to the broker, which knows what there is."""
-    kind = "string" if known is None else known["type"]
+    kind = "string" if known is None else known.type
     if kind == "boolean":
         if text not in ("true", "false"):
             raise CommandFailed(f"{name} cannot be {text!r}; it can be true or false")
@@ -142,7 +144,7 @@ def _value(name: str, text: str, known: Mapping[str, Any] | None) -> object:
     if known is not None and kind == "integer":
         digits = text.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
-            raise CommandFailed(f"{name} cannot be {text!r:.60}; it is a whole number: {known['allowed']}")
+            raise CommandFailed(f"{name} cannot be {text!r:.60}; it is a whole number: {known.allowed}")
         return int(text)
     return text
 

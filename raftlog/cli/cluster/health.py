@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 import click
-import orjson
+from msgspec import to_builtins
 from rich.table import Table
 
 from raftlog.cli.operating import until_ctrl_c
@@ -13,6 +13,7 @@ from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import bad, or_dash, show, yes_no
 from raftlog.client import BrokerClient, ClusterHealth
+from raftlog.values.value import to_json
 
 WATCH_SECONDS: Final = 1.0
 PARTITIONS_SHOWN: Final = 10
@@ -45,7 +46,7 @@ async def _changes(client: BrokerClient) -> AsyncIterator[ClusterHealth]:
     last: ClusterHealth | None = None
     while True:
         found = await client.health()
-        steady = found._replace(  # without what changes from commit to commit and with each hand-over
+        steady = found.replaced(  # without what changes from commit to commit and with each hand-over
             lagging_partitions=(), lagging_count=0, electing_partitions=(), electing_count=0
         )
         if steady != last:
@@ -56,7 +57,7 @@ async def _changes(client: BrokerClient) -> AsyncIterator[ClusterHealth]:
 
 def _print(found: ClusterHealth, as_json: bool) -> None:
     if as_json:
-        click.echo(orjson.dumps(found._asdict()))
+        click.echo(to_json(to_builtins(found) | {"controller_id": found.controller_id}))
         return
     table = Table("", "", box=None, show_header=False)
     for name, text in (

@@ -11,6 +11,8 @@ from raftlog.cli.options import bootstrap_option, json_option
 from raftlog.cli.tables import or_dash, show, yes_no
 from raftlog.client import BrokerClient, BrokerDescription
 
+_SHOWN = ("node_id", "is_alive", "membership_status", "version", "http", "rpc", "host", "disk_uuid", "in_maintenance")
+
 
 @click.command()
 @json_option("Print the cluster as JSON.")
@@ -19,7 +21,7 @@ def info(as_json: bool, bootstrap: list[str]) -> None:
     """Show the cluster's id and its brokers."""
     cluster_id, controller, brokers = asyncio.run(_info(bootstrap))
     if as_json:
-        rows = [broker._asdict() for broker in brokers]
+        rows = [{name: getattr(broker, name) for name in _SHOWN} for broker in brokers]
         click.echo(orjson.dumps({"cluster_id": cluster_id, "controller_id": controller, "brokers": rows}))
         return
     click.echo(f"cluster {cluster_id}, controller {or_dash(controller)}\n")

@@ -1,14 +1,13 @@
 """`raftlog cluster log-level`: more or less in a broker's log, for a while."""
 
-from typing import Any
-
 import click
-import orjson
 
 from raftlog.cli.operating import operate
 from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.client import BrokerClient
 from raftlog.errors import Unavailable
+from raftlog.values.brokers import LogLevel
+from raftlog.values.value import to_json
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -31,16 +30,16 @@ def log_level(name: str, level: str, expires_s: int, node: int | None, as_json: 
     """Let a broker log LOGGER from LEVEL up for a while. Loggers are `raftlog` and those below it, by module."""
     told = operate(bootstrap, lambda client: _set(client, name, level, expires_s, node))
     if as_json:
-        click.echo(orjson.dumps(told))
+        click.echo(to_json(told))
         return
     until = f"for {expires_s} s" if expires_s else "until the broker is started again"
-    click.echo(f"{told['name']} is logged from {told['level']} up, {until}")
+    click.echo(f"{told.name} is logged from {told.level} up, {until}")
 
 
-async def _set(client: BrokerClient, name: str, level: str, expires_s: int, node: int | None) -> dict[str, Any]:
+async def _set(client: BrokerClient, name: str, level: str, expires_s: int, node: int | None) -> LogLevel:
     if node is None:
         return await client.admin.set_log_level(name, level, expires_s)
-    address = (await client.admin.broker(node))["http_address"]
+    address = (await client.admin.broker(node)).http
     if address is None:
         raise Unavailable(f"node {node} has not told where its HTTP is")
     async with BrokerClient([address]) as there:

@@ -2,18 +2,16 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import click
-import orjson
 from rich.table import Table
 
 from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import or_dash, show
 from raftlog.client import BrokerClient
-
-Levels = dict[str, Any]
+from raftlog.values.brokers import BrokerLevels, Features
+from raftlog.values.value import to_json
 
 
 @click.command()
@@ -28,58 +26,58 @@ def upgrade(finish: bool, as_json: bool, bootstrap: list[str]) -> None:
     """
     levels = asyncio.run(_finished(bootstrap) if finish else _levels(bootstrap))
     if as_json:
-        click.echo(orjson.dumps(levels))
+        click.echo(to_json(levels))
         return
     table = Table("node", "version", "knows levels", box=None, header_style="bold")
-    for broker in levels["brokers"]:
-        known = f"{broker['level_min']} – {broker['level_max']}"
-        table.add_row(str(broker["node_id"]), or_dash(broker["version"]), known)
+    for broker in levels.brokers:
+        known = f"{broker.level_min} – {broker.level_max}"
+        table.add_row(str(broker.node_id), or_dash(broker.version), known)
     show(table)
-    click.echo(f"\nfeature level {levels['feature_level']}: {next_step(levels)}")
+    click.echo(f"\nfeature level {levels.feature_level}: {next_step(levels)}")
 
 
-async def _levels(bootstrap: Sequence[str]) -> Levels:
+async def _levels(bootstrap: Sequence[str]) -> Features:
     async with BrokerClient(bootstrap) as client:
         return await client.admin.features()
 
 
-async def _finished(bootstrap: Sequence[str]) -> Levels:
+async def _finished(bootstrap: Sequence[str]) -> Features:
     """Raise the level. Raises `CommandFailed` with what has to be done before."""
     levels = await _levels(bootstrap)
-    if levels["is_finished"] and (behind := _behind(levels)):
+    if levels.is_finished and (behind := _behind(levels)):
         raise CommandFailed(_not_yet(levels, behind))
-    if levels["is_finished"]:
+    if levels.is_finished:
         return levels
-    asked = [broker["node_id"] for broker in levels["brokers"] if broker["level_max"] > levels["feature_level"]]
+    asked = [broker.node_id for broker in levels.brokers if broker.level_max > levels.feature_level]
     async with BrokerClient(bootstrap) as client:
         addresses = [broker.http for broker in await client.brokers() if broker.node_id in asked and broker.http]
     async with BrokerClient(addresses) as client:
         return await client.admin.finish_upgrade()
 
 
-def next_step(levels: Levels) -> str:
+def next_step(levels: Features) -> str:
     """What is to be done now, in a sentence."""
     if behind := _behind(levels):
         return _not_yet(levels, behind)
-    if levels["feature_level"] < levels["highest_known_by_all"]:
+    if levels.feature_level < levels.highest_known_by_all:
         return (
-            f"all brokers know {levels['highest_known_by_all']}. Finish the upgrade with raftlog cluster upgrade "
+            f"all brokers know {levels.highest_known_by_all}. Finish the upgrade with raftlog cluster upgrade "
             "--finish; from then on no broker can go back to the release before"
         )
-    if levels.get("absent_seeds"):
-        return f"brokers that never came: {', '.join(map(str, levels['absent_seeds']))}"
+    if levels.absent_seeds:
+        return f"brokers that never came: {', '.join(map(str, levels.absent_seeds))}"
     return "the upgrade is finished"
 
 
-def _behind(levels: Levels) -> list[Any]:
+def _behind(levels: Features) -> list[BrokerLevels]:
     """Brokers that know less than others."""
-    highest = max(broker["level_max"] for broker in levels["brokers"])
-    return [broker for broker in levels["brokers"] if broker["level_max"] < highest]
+    highest = max(broker.level_max for broker in levels.brokers)
+    return [broker for broker in levels.brokers if broker.level_max < highest]
 
 
-def _not_yet(levels: Levels, behind: Sequence[Any]) -> str:
-    names = ", ".join(f"node {broker['node_id']} ({broker['version'] or 'does not answer'})" for broker in behind)
+def _not_yet(levels: Features, behind: Sequence[BrokerLevels]) -> str:
+    names = ", ".join(f"node {broker.node_id} ({broker.version or 'does not answer'})" for broker in behind)
     return (
-        f"{names} must run the new release before the level can rise above {levels['highest_known_by_all']}: "
+        f"{names} must run the new release before the level can rise above {levels.highest_known_by_all}: "
         "restart with it, for example by raftlog cluster rolling-restart --only ID"
     )

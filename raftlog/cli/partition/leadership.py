@@ -1,10 +1,10 @@
 """`raftlog partition transfer-leadership`."""
 
 import click
-import orjson
 
 from raftlog.cli.operating import operate
 from raftlog.cli.options import bootstrap_option, json_option, option, partition_place
+from raftlog.values.value import to_json
 
 
 @click.command()
@@ -19,4 +19,4 @@ def transfer_leadership(partition: str, target: int | None, as_json: bool, boots
     """
     topic, number = partition_place(partition)
     told = operate(bootstrap, lambda client: client.admin.transfer_leadership(topic, number, target))
-    click.echo(orjson.dumps(told) if as_json else f"node {told['leader_id']} leads {partition}")
+    click.echo(to_json(told) if as_json else f"node {told.leader_id} leads {partition}")

@@ -1,18 +1,16 @@
 """`raftlog partition move`, `moves` and `cancel-move`."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
-import orjson
 from rich.table import Table
 
 from raftlog.cli.operating import HowFar, operate, until_ctrl_c, wait, wait_options, watch
 from raftlog.cli.options import bootstrap_option, json_option, option, partition_place
 from raftlog.cli.tables import nodes, show, size, times
 from raftlog.client import BrokerClient
-
-Json = dict[str, Any]
+from raftlog.values.placement import Ordered, Reconfiguration
+from raftlog.values.value import to_json
 
 _LOOK = "raftlog partition moves"
 _NODE_DIGITS_MAX = len(str((1 << 31) - 1))
@@ -54,7 +52,7 @@ def move(
     topic, number = partition_place(partition)
     told = operate(bootstrap, lambda client: _move(client, topic, number, targets, expected_version, waits, timeout_s))
     if as_json:
-        click.echo(orjson.dumps(told))
+        click.echo(to_json(told))
     elif waits:
         click.echo(f"{partition} is on {nodes(targets)}")
     else:
@@ -69,25 +67,25 @@ async def _move(
     expected_version: int | None,
     waits: bool,
     timeout_s: float,
-) -> Json:
+) -> Ordered:
     told = await client.admin.set_replicas(topic, number, targets, expected_version=expected_version)
     if not waits:
         return told
 
     async def how_far() -> HowFar:
         rows = await client.admin.reconfigurations()
-        found = next((row for row in rows if (row["topic"], row["partition"]) == (topic, number)), None)
+        found = next((row for row in rows if (row.topic, row.partition) == (topic, number)), None)
         return HowFar(True, "") if found is None else _how_far(found)
 
     await wait(how_far, f"move of {topic}/{number}", timeout_s, _LOOK)
     return told
 
 
-def _how_far(move: Json) -> HowFar:
-    left, whole = move["bytes_left_to_move"], move["partition_size"]
-    text = f"{size(left)} left" + (f"; {move['reason']}" if move["reason"] else "")
-    total = None if left is None or not whole else left + (move["bytes_moved"] or 0)
-    return HowFar(False, text, 0 if total is None else total - left, total)
+def _how_far(move: Reconfiguration) -> HowFar:
+    left, whole = move.bytes_left_to_move, move.partition_size
+    text = f"{size(left)} left" + (f"; {move.reason}" if move.reason else "")
+    moved = move.bytes_moved or 0
+    return HowFar(False, text) if left is None or not whole else HowFar(False, text, moved, left + moved)
 
 
 @click.command()
@@ -108,9 +106,9 @@ def moves(watches: bool, as_json: bool, bootstrap: list[str]) -> None:
         operate(bootstrap, look)
 
 
-def _show(rows: Sequence[Json], as_json: bool) -> None:
+def _show(rows: Sequence[Reconfiguration], as_json: bool) -> None:
     if as_json:
-        click.echo(orjson.dumps(rows))
+        click.echo(to_json(rows))
         return
     if not rows:
         click.echo("nothing moves")
@@ -118,13 +116,13 @@ def _show(rows: Sequence[Json], as_json: bool) -> None:
     table = Table("partition", "from", "to", "left", "of", "rate", "waits for", box=None, header_style="bold")
     for row in rows:
         table.add_row(
-            f"{row['topic']}/{row['partition']}",
-            nodes(each["node_id"] for each in row["previous_replicas"]),
-            nodes(each["node_id"] for each in row["current_replicas"]),
-            size(row["bytes_left_to_move"]),
-            size(row["partition_size"]),
-            f"{size(row['bytes_per_s'])}/s" if row["bytes_per_s"] else "-",
-            row["reason"] or "-",
+            f"{row.topic}/{row.partition}",
+            nodes(each.node_id for each in row.previous_replicas),
+            nodes(each.node_id for each in row.current_replicas),
+            size(row.bytes_left_to_move),
+            size(row.partition_size),
+            f"{size(row.bytes_per_s)}/s" if row.bytes_per_s else "-",
+            row.reason or "-",
         )
     show(table)
 
@@ -147,10 +145,10 @@ def cancel_move(
     if partition is not None:
         topic, number = partition_place(partition)
         told = operate(bootstrap, lambda client: client.admin.cancel_reconfiguration(topic, number))
-        click.echo(orjson.dumps(told) if as_json else f"{partition} stays where it is")
+        click.echo(to_json(told) if as_json else f"{partition} stays where it is")
         return
     rows = operate(bootstrap, lambda client: client.admin.cancel_reconfigurations(node))
-    click.echo(orjson.dumps(rows) if as_json else f"{times(len(rows), 'move')} called off")
+    click.echo(to_json(rows) if as_json else f"{times(len(rows), 'move')} called off")
 
 
 def _read_nodes(text: str) -> list[int]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from raftlog.cli.tables import times
 from raftlog.client import BrokerClient, BrokerDescription, ClusterHealth
@@ -55,11 +55,10 @@ class RollingCluster:
             self._client = BrokerClient(addresses)
 
     async def look(self) -> ClusterLook:
-        rows = await self._client.admin.brokers()
-        in_maintenance = (row["node_id"] for row in rows if _is_on(row))
-        epochs = {row["node_id"]: row["boot_epoch"] for row in rows if isinstance(row.get("boot_epoch"), int)}
-        brokers = tuple(await self._client.brokers())
-        return ClusterLook(brokers, await self._client.health(), frozenset(in_maintenance), epochs)
+        rows = await self._client.brokers()
+        in_maintenance = (row.node_id for row in rows if row.in_maintenance)
+        epochs = {row.node_id: row.boot_epoch for row in rows}
+        return ClusterLook(tuple(rows), await self._client.health(), frozenset(in_maintenance), epochs)
 
     async def set_maintenance(self, node: int, is_on: bool) -> None:
         await self._client.admin.set_maintenance(node, is_on)
@@ -67,9 +66,9 @@ class RollingCluster:
     async def why_leading(self, node: int) -> str | None:
         """Why a broker in maintenance still leads what others could lead; None: it does not."""
         found = await self._client.admin.maintenance(node)
-        if found["finished"]:
+        if found.finished:
             return None
-        return "; ".join(found["reasons"]) or f"it leads {times(found['partitions'], 'partition')}"
+        return "; ".join(found.reasons) or f"it leads {times(found.partitions, 'partition')}"
 
     async def leaders(self) -> LeaderView:
         found = LeaderView(Counter(), Counter(), Counter())
@@ -82,10 +81,6 @@ class RollingCluster:
                     found.preferred[first] += 1
                     found.at_home[first] += partition.leader == first
         return found
-
-
-def _is_on(row: Mapping[str, Any]) -> bool:
-    return bool(row["maintenance_status"]["draining"])
 
 
 def words_of(error: RaftlogError) -> str:

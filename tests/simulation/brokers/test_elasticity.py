@@ -106,7 +106,7 @@ def test_who_cannot_be_spared_stays_and_is_told_why(
     status = Operations.decommission_status
 
     async def say_nothing(self: Operations, *args: Any, **options: Any) -> Any:
-        return (await status(self, *args, **options))._replace(reason=None, allocation_failures=())
+        return (await status(self, *args, **options)).replaced(reason=None, allocation_failures=())
 
     monkeypatch.setattr(Operations, "decommission_status", say_nothing)
     with pytest.raises(PropertyBroken, match="stuck-in-silence"):

@@ -1,0 +1,39 @@
+"""Schemas derived from declared values (`raftlog.values`).
+
+`of` returns the schema of a type and keeps the components that it refers to; the document takes all of `COMPONENTS`.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from raftlog.api.http.openapi.parts import Json
+from raftlog.values.value import UnsetType, Value
+
+COMPONENTS: Final[Json] = {}
+"""Schemas by name, of the values that the document refers to."""
+_REF: Final = "#/components/schemas/{name}"
+
+
+def of(kind: Any) -> Json:
+    """Return the schema of a value, a body, or a list or mapping of them."""
+    (schema,), components = msgspec.json.schema_components([kind], ref_template=_REF)
+    declared = {each.__name__: each for each in _below(Value)}
+    for name, component in components.items():
+        COMPONENTS[name] = _closed(component, declared.get(name))
+    return schema
+
+
+def _closed(component: Json, kind: type[Value] | None) -> Json:
+    """Without fields that are not declared; of an answer all fields are there but those that can be left out."""
+    found = {name: value for name, value in component.items() if name != "title"} | {"additionalProperties": False}
+    if kind is not None:
+        fields = msgspec.structs.fields(kind)
+        found["required"] = [each.encode_name for each in fields if UnsetType not in getattr(each.type, "__args__", ())]
+        for schema in found["properties"].values():
+            schema.pop("default", None)
+    return found
+
+
+def _below(kind: type[Value]) -> list[type[Value]]:
+    return [each for sub in kind.__subclasses__() for each in (sub, *_below(sub))]

@@ -1,0 +1,256 @@
+"""Answers about brokers: state, maintenance, decommission, feature levels, gossip, loggers; health of the cluster.
+
+Sizes are approximate; None where no broker that answers knows. `reason` and `reasons` are sentences: what is missing or
+waited for, and what to do.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta, field
+
+from raftlog.values.placement import LeavingPartition
+from raftlog.values.value import NO_LEADER, Count, LeaderNumber, NodeNumber, Value, Version
+
+MembershipStatus: TypeAlias = Literal["active", "draining"]
+GossipState: TypeAlias = Literal["alive", "suspect", "dead", "left", "unknown"]
+HEALTH_NAMES_MAX = 128
+"""Partitions of one kind that are named in an answer about health."""
+
+
+class MaintenanceStatus(Value, frozen=True):
+    """Progress of a broker's maintenance. Without `draining` it is not in maintenance, and the rest means nothing.
+
+    `finished`: it leads nothing that another voter could lead. `partitions`: led by it still; `eligible` of them can
+    be led by others, `transferring` are being handed over, `failed` were not taken over lately. `errors`: something
+    keeps it from finishing; `reasons` say what.
+    """
+
+    draining: bool = False
+    finished: bool = False
+    errors: bool = False
+    partitions: Count = 0
+    eligible: Count = 0
+    transferring: Count = 0
+    failed: Count = 0
+    reasons: Sequence[str] = ()
+
+
+class Maintenance(MaintenanceStatus, frozen=True, kw_only=True):
+    """Maintenance of one broker; `version` is 0 for a broker that never was in maintenance."""
+
+    node_id: NodeNumber
+    version: Version = 0
+
+    @property
+    def status(self) -> MaintenanceStatus:
+        """Progress alone, as a broker's row has it."""
+        return msgspec.convert(self, MaintenanceStatus, from_attributes=True)
+
+
+class MaintenanceOrdered(Value, frozen=True):
+    """Maintenance as it was ordered."""
+
+    node_id: NodeNumber
+    draining: bool
+    version: Version
+
+
+class BrokerNamed(Value, frozen=True):
+    """Broker that an order is about."""
+
+    node_id: NodeNumber
+
+
+class BrokerUuid(Value, frozen=True):
+    """Disk of a broker."""
+
+    node_id: NodeNumber
+    uuid: str | None
+
+
+class DiskSpace(Value, frozen=True):
+    """Disk of a broker's directory, in bytes; -1 where the broker cannot tell."""
+
+    path: str
+    free: int = -1
+    total: int = -1
+
+
+class LevelRange(Value, frozen=True):
+    """Lowest and highest feature level that a broker knows."""
+
+    min: int = 0
+    max: int = 0
+
+
+class BrokerDescription(Value, frozen=True, kw_only=True):
+    """One broker of the cluster. `is_alive`: it answered just now. `problem`: why it does not work as it should.
+
+    `host`: replicas of a partition are on distinct ones. `row_version` is that of the controller's row of the broker.
+    """
+
+    node_id: NodeNumber
+    host: str | None = None
+    rack: str | None = None
+    http_address: str | None = None
+    internal_rpc_address: str | None = None
+    internal_rpc_port: Annotated[int, Meta(ge=0, le=65_535)] | None = None
+    version: str | None = None
+    """Release; None while it does not answer."""
+    membership_status: MembershipStatus = "active"
+    disk_uuid: str | None = None
+    """A disk that replaces another one has another uuid."""
+    is_alive: bool
+    disk_space: Sequence[DiskSpace] = ()
+    maintenance_status: MaintenanceStatus = MaintenanceStatus()
+    boot_epoch: Count = 0
+    """How often it was started."""
+    uptime_s: float | None = None
+    feature_levels: LevelRange = LevelRange()
+    row_version: Count = 0
+    problem: str | None = None
+
+    @property
+    def http(self) -> str | None:
+        """HOST:PORT of its HTTP API."""
+        return self.http_address
+
+    @property
+    def rpc(self) -> str | None:
+        """HOST:PORT for other brokers."""
+        host, port = self.internal_rpc_address, self.internal_rpc_port
+        return f"{host}:{port}" if host and port else None
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether its replicas are moved to other brokers."""
+        return self.membership_status == "draining"
+
+    @property
+    def in_maintenance(self) -> bool:
+        """Whether it leads nothing and gets nothing new."""
+        return self.maintenance_status.draining
+
+
+class ClusterHealth(Value, frozen=True):
+    """Health of the cluster. Partitions are `topic/number`, at most 128 of each kind; the counts are of all.
+
+    `leaderless_partitions`: without a leader for longer than an election or a leadership transfer takes;
+    `electing_partitions`: without one at this moment. `lagging_partitions`: with a replica that lacks something
+    committed at this moment, though it may be in sync; a busy partition may be among them at any time.
+    `reconfigurations_count`: partitions with a reassignment pending.
+    """
+
+    is_healthy: bool
+    unhealthy_reasons: Sequence[str]
+    controller: LeaderNumber = field(name="controller_id")
+    all_nodes: Sequence[NodeNumber]
+    nodes_down: Sequence[NodeNumber]
+    leaderless_partitions: Sequence[str]
+    leaderless_count: Count
+    under_replicated_partitions: Sequence[str]
+    under_replicated_count: Count
+    nodes_in_maintenance: Sequence[NodeNumber] = ()
+    nodes_draining: Sequence[NodeNumber] = ()
+    reconfigurations_count: Count = 0
+    lagging_partitions: Sequence[str] = ()
+    lagging_count: Count = 0
+    electing_partitions: Sequence[str] = ()
+    electing_count: Count = 0
+
+    @property
+    def controller_id(self) -> int | None:
+        """Node id of the controller's leader; None while there is none."""
+        return None if self.controller == NO_LEADER else self.controller
+
+
+class Decommission(Value, frozen=True):
+    """Progress of a decommission. `finished`: the broker holds nothing and was removed from the cluster.
+
+    `allocation_failures`: partitions, as topic/number, for whose replicas there is no place elsewhere. `partitions`
+    have a replica on it still, at most 1,000, those that move first. `reason`: why it does not go on.
+    """
+
+    finished: bool
+    replicas_left: Count
+    bytes_left: Count | None
+    allocation_failures: Sequence[str] = ()
+    partitions: Sequence[LeavingPartition] = ()
+    reason: str | None = None
+
+
+class BrokerLevels(Value, frozen=True):
+    """Feature levels that a broker knew when it registered; `version` is its release, None when it does not answer."""
+
+    node_id: NodeNumber
+    level_min: Count
+    level_max: Count
+    version: str | None
+
+
+class Features(Value, frozen=True):
+    """Feature level of the cluster, and the highest that all brokers know; above it the upgrade is not finished.
+
+    `absent_seeds`: first brokers of the cluster that never registered; the level rises after they do or are removed.
+    """
+
+    feature_level: Count
+    highest_known_by_all: Count
+    is_finished: bool
+    brokers: Sequence[BrokerLevels]
+    absent_seeds: Sequence[NodeNumber] = ()
+
+
+class Logger(Value, frozen=True):
+    """Logger of the broker that was asked, and the level from which it logs."""
+
+    name: str
+    level: str
+
+
+class LogLevel(Logger, frozen=True):
+    """The same, and the seconds until the level before holds again; None: for good."""
+
+    expires: Count | None = None
+
+
+class BrokerLoad(Value, frozen=True):
+    """Load of a broker, as it gossips it. `disk_free` and `disk_total` in bytes, -1 where the file system does not say;
+    `bytes_in_per_s` of records that were appended there."""
+
+    replicas: Count = 0
+    leaders: Count = 0
+    disk_free: int = -1
+    disk_total: int = -1
+    bytes_in_per_s: Count = 0
+
+
+class ClusterMember(Value, frozen=True, kw_only=True):
+    """Broker as gossip has it at another one: a hint. `is_registered`: the controller knows it, with this disk.
+
+    `state_s`: seconds in this state. Addresses are HOST:PORT.
+    """
+
+    node_id: NodeNumber
+    state: GossipState
+    state_s: float | None = None
+    is_registered: bool
+    disk_uuid: str = ""
+    incarnation: Count | None = None
+    http_address: str | None = None
+    rpc_address: str | None = None
+    gossip_address: str | None = None
+    host: str | None = None
+    rack: str | None = None
+    version: str | None = None
+    load: BrokerLoad | None = None
+
+
+class ClusterMembers(Value, frozen=True):
+    """Brokers as gossip has them at the broker that was asked; without a `gossip_address` it does not gossip."""
+
+    node_id: NodeNumber
+    gossip_address: str | None
+    members: Sequence[ClusterMember]

@@ -1,0 +1,79 @@
+"""Declared values: one declaration each, JSON and schemas that follow from it."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import UNSET
+
+from raftlog.api.http.openapi.derived import COMPONENTS, of
+from raftlog.api.http.openapi.document import build
+from raftlog.client.calls import value_of
+from raftlog.errors import Unavailable
+from raftlog.values.brokers import BrokerDescription, ClusterHealth, LogLevel
+from raftlog.values.placement import RecoveryReplica
+from raftlog.values.value import Value, to_json
+
+ROOT = Path(__file__).parents[2]
+
+
+def declared(path: Path) -> list[str]:
+    return [node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]
+
+
+def test_a_value_is_declared_once() -> None:
+    """A second class of its name would be a second definition, or another thing under its name."""
+    rooms = [ROOT / name for name in ("raftlog", "api", "partitions", "membership", "pipeline")]
+    files = {path.resolve() for room in rooms for path in room.rglob("*.py")}
+    counts = Counter(name for path in files for name in declared(path))
+    values = [name for path in (ROOT / "raftlog/values").glob("*.py") for name in declared(path)]
+    assert values
+    assert [name for name in values if counts[name] > 1] == []
+
+
+def values() -> list[type[Value]]:
+    build("1")
+    found, todo = [], Value.__subclasses__()
+    while todo:
+        kind = todo.pop()
+        found.append(kind)
+        todo += kind.__subclasses__()
+    return [kind for kind in found if kind.__module__.startswith("raftlog.values.")]
+
+
+@pytest.mark.parametrize("kind", values(), ids=lambda kind: kind.__name__)
+def test_its_schema_has_all_of_its_fields(kind: type[Value]) -> None:
+    of(kind)
+    schema = COMPONENTS[kind.__name__]
+    fields = msgspec.structs.fields(kind)
+    assert [*schema["properties"]] == [field.encode_name for field in fields]
+    assert schema["required"] == [field.encode_name for field in fields if field.default is not UNSET]
+    assert schema["additionalProperties"] is False
+
+
+ROW: dict[str, Any] = {"node_id": 1, "is_alive": True}
+
+
+def test_a_field_that_is_not_known_is_ignored_and_a_missing_one_has_its_default() -> None:
+    found = value_of(BrokerDescription, to_json(ROW | {"of_a_later_release": [1]}))
+    assert (found.node_id, found.problem, found.in_maintenance) == (1, None, False)
+
+
+@pytest.mark.parametrize("wrong", [{"node_id": "1"}, {"node_id": -1}, {"node_id": True}, {"is_alive": None}])
+def test_an_answer_of_another_shape_names_the_field(wrong: dict[str, Any]) -> None:
+    with pytest.raises(Unavailable, match=next(iter(wrong))):
+        value_of(BrokerDescription, to_json(ROW | wrong))
+
+
+def test_what_is_unset_is_left_out() -> None:
+    assert to_json(RecoveryReplica(node_id=3, reachable=False)) == b'{"node_id":3,"reachable":false}'
+    assert to_json(LogLevel("raftlog", "info")) == b'{"name":"raftlog","level":"info","expires":null}'
+
+
+def test_no_controller_is_none_for_programs() -> None:
+    health = ClusterHealth(True, [], -1, [1], [], [], 0, [], 0)
+    assert health.controller_id is None
+    assert b'"controller_id":-1' in to_json(health)
