@@ -12,7 +12,7 @@ from typing import Final
 
 from jepsen import damage
 from jepsen.disk import DiskCounters
-from jepsen.nemeses.fault import Fault, FaultKind
+from jepsen.nemeses.fault import Fault
 from jepsen.nemeses.victims import Victims
 
 SLOW_SYNC_S: Final = (0.05, 0.5, 2.0)
@@ -266,17 +266,3 @@ def _take_as_it_is(victims: Victims, node: int) -> None:
 
 def _amount(fault: Fault, random: Random, drawn_from: Sequence[float]) -> float:
     return random.choice(drawn_from) if fault.amount is None else fault.amount
-
-
-def kinds() -> dict[FaultKind, Kind]:
-    """Of those that concern nodes one by one; made anew for each nemesis."""
-    return {
-        "kill": Kill(),
-        "power": Power(),
-        "pause": Pause(),
-        "stall": Stall(),
-        "clock": Clock(),
-        "full": Full(),
-        "sync": Sync(),
-        "damage": Damage(),
-    }

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import Fault, Happened
-from jepsen.nemeses.kinds import kinds
 from jepsen.nemeses.rolling import Rolling
 from jepsen.nemeses.schedule import FAULT_S_MIN
 from jepsen.nemeses.victims import Victims
@@ -27,17 +27,8 @@ STOP_S_MAX: Final = 20.0
 """How long a broker may take at the end of the load to end in order, and to serve again."""
 PUT_OFF_S: Final = 1.0
 """After which a drawn fault is tried again."""
-_HOLDS: Final = frozenset(("kill", "power", "roll", "sync", "damage"))
-"""Kinds whose victims are down for a while, and are started at the end."""
-_RESTARTS: Final = frozenset(("sync", "damage"))
-"""Those of them whose end starts a process whoever ended it: they do not meet another one on the same node."""
-_SLOW_TO_ASK: Final = frozenset(("pause", "stall", "cut", "weather"))
-"""While one of these is under way nobody is asked how the cluster is: the answer would hold everything else up."""
 END_LATER_S_MAX: Final = 15.0
 """How long the end of a fault may wait for its victims (`Kind.may_end`)."""
-
-_MARKS: Final = {"cut": ("swallowed",), "weather": ("delayed", "lost", "duplicated", "overtaken")}
-"""One of these words at least tells of the fault."""
 
 
 class _Starting(NamedTuple):
@@ -73,7 +64,7 @@ class Nemesis:
         now_s: Callable[[], float],
     ) -> None:
         self._victims, self._partitions, self._note, self._now_s = victims, partitions, note, now_s
-        self._kinds = kinds()
+        self._kinds = {kind: facts.make() for kind, facts in FACTS.items() if facts.make is not None}
         self._waiting = list(schedule)
         self._drawn = frozenset(fault.kind for fault in schedule)
         self._running: list[Running] = []
@@ -140,12 +131,13 @@ class Nemesis:
         that another fault holds down."""
         under_way = [*(each.fault for each in self._running), *(each.fault for each in self._rolling)]
         for other in under_way:
-            kinds = {fault.kind, other.kind}
-            if kinds <= _HOLDS and kinds & _RESTARTS and not {*fault.nodes}.isdisjoint(other.nodes):
+            both = (FACTS[fault.kind], FACTS[other.kind])
+            are_down = all(facts.is_down for facts in both) and any(facts.always_starts for facts in both)
+            if are_down and not {*fault.nodes}.isdisjoint(other.nodes):
                 return False
         if fault.kind != "damage":
             return True
-        is_calm = all(other.kind != "damage" and other.kind not in _SLOW_TO_ASK for other in under_way)
+        is_calm = all(other.kind != "damage" and not FACTS[other.kind].is_slow_to_ask for other in under_way)
         return is_calm and self._victims.is_healthy()
 
     def _aimed(self, fault: Fault) -> Fault:
@@ -212,7 +204,7 @@ class Nemesis:
             starts = self._kinds[fault.kind].starts_nodes(fault)
         else:
             seen, starts = self._victims.suffered(fault.ways), False
-            if not any(mark in seen for mark in _MARKS[fault.kind]):
+            if not any(mark in seen for mark in FACTS[fault.kind].marks):
                 seen = ""  # what another fault did to the same ways
             self._set_ways(fault)
         self._say("ends", fault, seen)

@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final
 
+from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import Fault, FaultKind, Plane
-from jepsen.nemeses.ways import SHAPES, SHAPES_NODES_MIN, WEATHERS, all_ways
+from jepsen.nemeses.ways import SHAPES, SHAPES_NODES_MIN, all_ways
 
 WARM_UP_S: Final = 1.0
 QUIET_END_S: Final = 1.0
@@ -33,12 +34,6 @@ ORDERS_MAX: Final = 4
 """In one window."""
 ONE_PLANE_SHARE: Final = 0.3
 """Of cuts: those of gossip alone, or of everything else alone."""
-SHAPES_OF: Final[dict[FaultKind, tuple[str, ...]]] = {
-    "clock": ("jump", "strobe", "drift"),
-    "damage": ("flip", "truncate", "delete", "stale", "wipe"),
-    "sync": ("slow", "one fails", "all fail"),
-    "weather": tuple(WEATHERS),
-}
 
 
 def draw_schedule(
@@ -83,7 +78,7 @@ class _Drawing:
                 yield Fault(kind, since, end, tuple(free))
                 free.clear()
             elif free:
-                nodes = tuple(free[: 1 if kind == "damage" else self._victims()])
+                nodes = tuple(free[: FACTS[kind].victims_max or self._victims()])
                 del free[: len(nodes)]
                 yield Fault(kind, since, until, nodes, self._shape(kind), of_leader=self._aim(), seed=self._seed())
             else:
@@ -114,7 +109,8 @@ class _Drawing:
         return self._random.randrange(self._partitions) if self._random.random() < LEADER_SHARE else None
 
     def _shape(self, kind: FaultKind) -> str:
-        return self._random.choice(SHAPES_OF[kind]) if kind in SHAPES_OF else ""
+        shapes = FACTS[kind].shapes
+        return self._random.choice(shapes) if shapes else ""
 
     def _seed(self) -> int:
         return self._random.randrange(1 << 30)

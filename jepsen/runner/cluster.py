@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from jepsen.clocks import NodeClock
 from jepsen.disk import NodeDisk
+from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import FaultKind, Way
 from jepsen.runner.members import Members
 from jepsen.runner.system import SystemFailed
@@ -30,7 +31,6 @@ _STOPPED_S_MAX: Final = 2.0
 _STOPPED_LOOK_S: Final = 0.002
 _STARTS_MAX: Final = 3
 """How often a node that ends by itself is started again at the end."""
-OF_DISKS: Final[frozenset[FaultKind]] = frozenset(("power", "stall", "full", "sync"))
 PROGRAM: Final = ("-P", "-m", "raftlog.cli")
 """What the interpreter is given before `serve`."""
 
@@ -50,8 +50,8 @@ class RealCluster:
         client_cuts: bool = False,
     ) -> None:
         self._directory = directory
-        self._has_disks = bool(OF_DISKS & set(faults))
-        self._has_clocks = "clock" in faults
+        beneath = {FACTS[kind].beneath for kind in faults}
+        self._has_disks, self._has_clocks = "disk" in beneath, "clock" in beneath
         self._disks: dict[int, NodeDisk] = {}
         self._clocks: dict[int, NodeClock] = {}
         self._seen: dict[Way, WaySeen] = {}

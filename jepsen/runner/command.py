@@ -3,13 +3,13 @@
 import secrets
 import sys
 import traceback
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import click
 import orjson
 
+from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import KINDS, FaultKind
 from jepsen.runner.arguments import RATE_MAX, SECONDS_MAX, Finite, kept_in, store_option
 from jepsen.runner.cluster import RealCluster
@@ -21,8 +21,6 @@ from jepsen.runner.store import Store
 from jepsen.workloads.catalogue import WORKLOADS
 
 NODES_MAX: Final = 9
-NODES_MIN: Final[Mapping[FaultKind, int]] = {"cut": 2, "weather": 2, "members": 2, "damage": 3}
-"""With fewer there is nobody to be cut off from, nobody to be joined, no majority that still has what was damaged."""
 
 
 def _fault_kinds(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[FaultKind, ...]:
@@ -65,7 +63,7 @@ def test(
 
     Exit code 0 valid, 1 invalid or unknown (too little happened to be believed), 2 the test could not be run.
     """
-    needed = {kind: NODES_MIN.get(kind, 1) for kind in faults}
+    needed = {kind: FACTS[kind].nodes_min for kind in faults}
     if few := [f"{kind} needs --nodes {least} or more" for kind, least in needed.items() if nodes < least]:
         raise click.UsageError("; ".join(few))
     if reason := why_not(faults):

@@ -3,15 +3,15 @@
 from collections.abc import Iterable
 
 from jepsen import clocks, disk
+from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import FaultKind
-from jepsen.runner.cluster import OF_DISKS
 
 
 def why_not(kinds: Iterable[FaultKind]) -> str | None:
     """Why not all of these faults can be made here, and what to do about it; None: they can."""
     wanted = set(kinds)
-    if wanted & OF_DISKS and (reason := disk.why_not()):
-        return f"{', '.join(sorted(wanted & OF_DISKS))}: {reason}"
-    if "clock" in wanted and (reason := clocks.why_not()):
-        return f"clock: {reason}"
+    for part, why in (("disk", disk.why_not), ("clock", clocks.why_not)):
+        of_part = sorted(kind for kind in wanted if FACTS[kind].beneath == part)
+        if of_part and (reason := why()):
+            return f"{', '.join(of_part)}: {reason}"
     return None

@@ -11,9 +11,11 @@ Reads entries as they stand in the file, because these members are not part of t
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
+from jepsen.nemeses.facts import FACTS
+from jepsen.nemeses.fault import FaultKind
 from jepsen.runner.finding import Finding, Findings
 
 DESERVED: Final = frozenset(
@@ -37,11 +39,6 @@ DESERVED: Final = frozenset(
     )
 )
 """Names of errors that any fault explains. A record of a JSON request names a code instead."""
-EXPLAINED: Final[Mapping[str, frozenset[str]]] = {
-    "full": frozenset(("StorageFull", "50701")),
-    "damage": frozenset(("LogDamaged", "CorruptBatch", "50002")),  # refused until it is repaired
-}
-"""What only these kinds of faults explain."""
 OF_COMING: Final = frozenset(("UnknownTopic", "UnknownPartition", "OffsetOutOfRange", "TopicExists"))
 """What is explained by topics that come and go (`name@id`). `jepsen.checkers.topics` judges whether it was right."""
 _OUT_OF_RANGE: Final = "OffsetOutOfRange"
@@ -51,9 +48,9 @@ _LINE_MAX: Final = 300
 class StrictJudge:
     """`feed` every line."""
 
-    def __init__(self, findings: Findings, faults: Collection[str] = ()) -> None:
+    def __init__(self, findings: Findings, faults: Collection[FaultKind] = ()) -> None:
         self._findings = findings
-        self._explained = DESERVED.union(*(EXPLAINED.get(kind, ()) for kind in faults))
+        self._explained = DESERVED.union(*(FACTS[kind].explains for kind in faults))
         self._epochs: dict[str, _Epochs] = {}
         self._deletions: dict[str, _Deletions] = {}
         self._deleting: dict[int, str] = {}

@@ -50,7 +50,7 @@ class Judged(NamedTuple):
         return self.counts.get(SEND, {}).get(OK, 0)
 
 
-def judge(history: Path, *, drained: bool, faults: Collection[str] = ()) -> Judged:
+def judge(history: Path, *, drained: bool, faults: Collection[FaultKind] = ()) -> Judged:
     """Judge a history file. Without a drain nobody can say that what was not read is lost. `faults` are the kinds that
     there were, which explain what clients were refused."""
     judging = _Judging(drained, faults)
@@ -73,7 +73,7 @@ def _uncollected() -> Iterator[None]:
 
 
 class _Judging:
-    def __init__(self, drained: bool, faults: Collection[str]) -> None:
+    def __init__(self, drained: bool, faults: Collection[FaultKind]) -> None:
         self._drained = drained
         self._findings = Findings()
         self._panel = Panel(Rules(dense=True, forward_only_commits=True))

@@ -1,11 +1,14 @@
 """The schedule of faults: the same for the same seed, bounded, of everything that was asked for."""
 
+import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import KINDS, Fault
 from jepsen.nemeses.schedule import QUIET_END_S, WARM_UP_S, WINDOW_S_MAX, draw_schedule
 from jepsen.nemeses.ways import SHAPES, SHAPES_NODES_MIN
@@ -87,3 +90,13 @@ def test_a_fault_that_means_a_leader_changes_places_with_it() -> None:
     kill = Fault("kill", 1, 2, (3, 1), of_leader=0)
     assert kill.aimed_at(1).nodes == (1, 3)
     assert kill.aimed_at(2).nodes == (2, 1)
+
+
+def test_every_kind_of_fault_has_its_facts_and_its_row_in_the_document() -> None:
+    assert tuple(FACTS) == KINDS
+    document = (Path(__file__).parents[2] / "docs" / "JEPSEN.md").read_text()
+    table = document.partition("## Faults")[2].partition("**How power is lost.**")[0]
+    assert tuple(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == KINDS
+    for kind, facts in FACTS.items():
+        assert (facts.make is None) == (kind in ("cut", "weather", "roll", "members")), kind
+        assert facts.is_down or not facts.always_starts, kind
