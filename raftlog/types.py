@@ -4,7 +4,9 @@
 record batch, so one index covers `lastOffsetDelta + 1` offsets; control batches take an index but no offset.
 """
 
+from functools import lru_cache
 from typing import Final, NamedTuple, NewType, TypeAlias
+from uuid import UUID
 
 FEATURE_LEVEL_LEAST: Final = 1
 """The lowest feature level at which this release runs."""
@@ -19,6 +21,13 @@ Position = NewType("Position", int)
 
 #: Anything that exposes contiguous bytes; batches travel as these without being copied.
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+@lru_cache(maxsize=16_384)
+def interned_uuid(packed: bytes) -> UUID:
+    """The UUID of 16 bytes. Ids of disks and groups come in every message; equal ones are normally one object here, and
+    tuples and dictionaries find an object equal to itself without a call of `UUID.__eq__`."""
+    return UUID(bytes=packed)
 
 
 class TopicPartition(NamedTuple):

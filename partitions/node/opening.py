@@ -21,13 +21,14 @@ from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.replica.group import Group
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll
+from raftlog.types import interned_uuid
 
 _logger = logging.getLogger(__name__)
 
 
 def draw_uuid(random: Random) -> uuid.UUID:
     """A random uuid (version 4) from this generator."""
-    return uuid.UUID(int=random.getrandbits(128), version=4)
+    return interned_uuid(uuid.UUID(int=random.getrandbits(128), version=4).bytes)
 
 
 def check_creation(identity: NodeIdentity, roll: Roll) -> None:

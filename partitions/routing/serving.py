@@ -25,6 +25,7 @@ from raftlog.partitions.routing.router import (
 )
 from raftlog.records import validate_client_batches
 from raftlog.runtime.rpc import Answer
+from raftlog.types import interned_uuid
 
 FindReplica = Callable[[UUID, int], Replica | None]
 _WAIT_MS_MAX = 60_000
@@ -116,7 +117,7 @@ class DataRequests:
         raise _malformed(name)
 
     def _replica(self, topic_id: bytes, number: int) -> Replica:
-        replica = self._find(UUID(bytes=topic_id), number)
+        replica = self._find(interned_uuid(topic_id), number)
         if replica is None:
             raise NotLeader(f"there is no replica of partition {number} of the topic {topic_id.hex()} here")
         return replica

@@ -17,6 +17,7 @@ from crc32c import crc32c
 
 from raftlog.errors import FormatError, SmallFileDamaged
 from raftlog.storage.disk import Disk
+from raftlog.types import interned_uuid
 
 BYTES_MAX: Final = 4 << 20
 NUMBER_MAX: Final = (1 << 63) - 1
@@ -138,7 +139,7 @@ def uuid_of(value: Any) -> UUID:
     """A uuid in its usual form; raises `ValueError`."""
     if type(value) is not str or str(UUID(value)) != value:
         raise ValueError(f"{value!r} is not a uuid")
-    return UUID(value)
+    return interned_uuid(UUID(value).bytes)
 
 
 def _shown(text: str) -> str:

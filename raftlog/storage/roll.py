@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from raftlog.errors import FormatError
+from raftlog.types import interned_uuid
 
 ROLL_VERSION = 1
 _FIXED = struct.Struct(">B16sQQqqqQ")
@@ -105,7 +106,7 @@ def decode_members(payload: bytes, position: int) -> tuple[tuple[RollMember, ...
     members = []
     for _ in range(count):
         node_id, disk_uuid = _MEMBER.unpack_from(payload, position)
-        members.append(RollMember(node_id, uuid.UUID(bytes=disk_uuid)))
+        members.append(RollMember(node_id, interned_uuid(disk_uuid)))
         position += _MEMBER.size
     return tuple(members), position
 

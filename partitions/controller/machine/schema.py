@@ -21,7 +21,7 @@ import msgpack  # type: ignore[import-untyped]  # it has no annotations
 
 from raftlog.errors import FormatError, InvalidArgument
 from raftlog.raft import ReplicaId
-from raftlog.types import FEATURE_LEVEL_LEAST, Buffer, Index, NodeId
+from raftlog.types import FEATURE_LEVEL_LEAST, Buffer, Index, NodeId, interned_uuid
 
 T = TypeVar("T")
 NUMBER_MAX = (1 << 63) - 1
@@ -89,7 +89,7 @@ def _check_uuid_bytes(raw: Any) -> None:
 
 def _unpack_uuid(raw: Any) -> UUID:
     _check_uuid_bytes(raw)
-    return UUID(bytes=raw)
+    return interned_uuid(raw)
 
 
 def _check_flag(value: bool) -> None:
@@ -150,7 +150,7 @@ def _unpack_replica(raw: Any) -> ReplicaId:
 @lru_cache(maxsize=4096)
 def _replica(node_id: int, disk_uuid: bytes) -> ReplicaId:
     """One object for each replica: there are few, and they stand in thousands of rows."""
-    return ReplicaId(NodeId(node_id), UUID(bytes=disk_uuid))
+    return ReplicaId(NodeId(node_id), interned_uuid(disk_uuid))
 
 
 def _check_placement(rows: tuple[tuple[ReplicaId, ...], ...]) -> None:

@@ -11,14 +11,13 @@ Operations carry what a replica says; whether it may say so is the driver's busi
 """
 
 import struct
-import uuid
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from raftlog.storage.roll import RollMember
 from raftlog.storage.rows import ROW_SIZE, Row, unpack_row
-from raftlog.types import Buffer, Index, Offset, Term
+from raftlog.types import Buffer, Index, Offset, Term, interned_uuid
 
 GroupKey: TypeAlias = bytes
 """The 16 bytes of a group's uuid."""
@@ -279,7 +278,7 @@ def decode_vote(body: Buffer) -> RollMember | None:
     if not len(body):
         return None
     node_id, disk = VOTE.unpack(body)
-    return RollMember(node_id, uuid.UUID(bytes=disk))
+    return RollMember(node_id, interned_uuid(disk))
 
 
 def decode_lost_end(index: int, term: int) -> LostEnd | None:

@@ -332,7 +332,7 @@ class Driver:
         except RaftlogError as error:
             self.persister.stop_with(error)  # a Ready was taken and is lost
             return
-        self._journal_room.end_turn()
+        self._journal_room.admitted_bytes = 0
         self._outbox.send()
         for group, ready in taken:
             self._finish(group, ready)

@@ -14,13 +14,14 @@ class JournalRoom:
 
     def __init__(self, journal: Journal, data_dir: str, large_append_bytes: int) -> None:
         self._journal, self._data_dir, self._large_append_bytes = journal, data_dir, large_append_bytes
-        self._admitted_bytes = 0
+        self.admitted_bytes = 0
+        """Of entries that are on their way to the journal; none at the end of a turn."""
 
     def why_refused(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
         """Why no entries of that size can be taken now; small essential ones may use what is reserved."""
         if is_essential and size_bytes < self._large_append_bytes:
             return self._why_frozen()
-        return self._journal.why_refused(self._journaled_bytes(size_bytes) + self._admitted_bytes)
+        return self._journal.why_refused(min(size_bytes, self._large_append_bytes) + self.admitted_bytes)
 
     def _why_frozen(self) -> RaftlogError | None:
         """The journal's last room is for a checkpoint; everything else must wait until there is more."""
@@ -32,11 +33,7 @@ class JournalRoom:
 
     def note_admitted(self, size_bytes: int) -> None:
         """Entries of that size are on their way to the journal."""
-        self._admitted_bytes += self._journaled_bytes(size_bytes)
-
-    def end_turn(self) -> None:
-        """What was admitted is in the journal."""
-        self._admitted_bytes = 0
+        self.admitted_bytes += min(size_bytes, self._large_append_bytes)
 
     def admits(self, group: Group, message: AppendRequest, disk: DiskRoom) -> bool:
         """Whether there is room for the entries of an append; then they count as taken."""
@@ -53,6 +50,3 @@ class JournalRoom:
             return False
         self.note_admitted(size)
         return True
-
-    def _journaled_bytes(self, size_bytes: int) -> int:
-        return min(size_bytes, self._large_append_bytes)

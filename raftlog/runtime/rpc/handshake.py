@@ -28,7 +28,7 @@ from uuid import UUID
 from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.runtime.rpc.frames.frame import FrameKind, encode_frame
 from raftlog.runtime.rpc.frames.packing import pack_flat, unpack_flat
-from raftlog.types import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, Buffer, NodeId
+from raftlog.types import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, Buffer, NodeId, interned_uuid
 
 PROTOCOL_VERSION: Final = 3
 TEXT_BYTES_MAX: Final = 255
@@ -342,7 +342,7 @@ def decode_hello(body: Buffer) -> Hello:
     identity = PeerIdentity(
         None if cluster_id is None else _text(cluster_id),
         NodeId(node_id),
-        UUID(bytes=disk),
+        interned_uuid(disk),
         epoch,
         sequence,
         _text(label),

@@ -63,7 +63,8 @@ class PeerMemory:
 
     def has_assigned(self, node: NodeId, disk_uuid: UUID) -> bool:
         """Return whether this very disk is assigned to the node."""
-        return self._assigned.get(node) == disk_uuid
+        assigned = self._assigned.get(node)
+        return assigned is disk_uuid or assigned == disk_uuid
 
     def assign_disk(self, node: NodeId, disk_uuid: UUID | None) -> None:
         """From now on only this disk counts as the node's; None lifts it."""

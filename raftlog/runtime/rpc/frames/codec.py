@@ -14,7 +14,6 @@ call of `struct`, and nothing of a batch is copied into the body. Decoding check
 import struct
 from collections.abc import Sequence
 from typing import Any, Final
-from uuid import UUID
 
 from raftlog.raft import EntryId, Message, ReplicaId
 from raftlog.raft.messages import (
@@ -39,7 +38,7 @@ from raftlog.runtime.rpc.frames.entries import ENTRY_BYTES, EntriesReader, pack_
 from raftlog.runtime.rpc.frames.frame import FrameKind, encode_frame
 from raftlog.runtime.rpc.frames.packing import pack_flat, unpack_flat
 from raftlog.runtime.transport import Envelope, ProcessBeat
-from raftlog.types import Buffer, NodeId
+from raftlog.types import Buffer, NodeId, interned_uuid
 
 _COUNT = struct.Struct(">H")
 _REPLICA = struct.Struct(">q16s")
@@ -115,7 +114,9 @@ def size_of(envelope: Envelope) -> int:
 
 def encode_turn(envelopes: Sequence[Envelope]) -> list[Buffer]:
     """One frame with all these messages, in their order; there must be at least one."""
-    table: dict[ReplicaId, int] = {}
+    table: dict[int, int] = {}
+    """Places in `replicas` by identity: equal ones are normally one object, and hashing a UUID is slow."""
+    replicas: list[ReplicaId] = []
     sender: ReplicaId | None = None
     to: ReplicaId | None = None
     pair: tuple[int, int] = (0, 0)
@@ -124,14 +125,18 @@ def encode_turn(envelopes: Sequence[Envelope]) -> list[Buffer]:
     for key, message in envelopes:
         if message.sender is not sender or message.to is not to:
             sender, to = message.sender, message.to
-            pair = table.setdefault(sender, len(table)), table.setdefault(to, len(table))
+            for replica in (sender, to):
+                if id(replica) not in table:
+                    table[id(replica)] = len(replicas)
+                    replicas.append(replica)
+            pair = table[id(sender)], table[id(to)]
         layout = _BY_TYPE[type(message)]
         values = message[2:] if layout.is_plain else _values_of(layout, message)
         rows.append(layout.row.pack(layout.code, key, *pair, *values))
         if layout.is_append:
             pack_entries(message, rows, payload)  # type: ignore[arg-type]  # its layout says what it is
-    replicas = [_REPLICA.pack(node_id, disk_uuid.bytes) for node_id, disk_uuid in table]
-    return encode_frame(FrameKind.TURN, b"".join((_COUNT.pack(len(replicas)), *replicas, *rows)), payload)
+    packed = [_REPLICA.pack(node_id, disk_uuid.bytes) for node_id, disk_uuid in replicas]
+    return encode_frame(FrameKind.TURN, b"".join((_COUNT.pack(len(packed)), *packed, *rows)), payload)
 
 
 def _values_of(layout: _Layout, message: Message) -> Sequence[Any]:
@@ -204,7 +209,7 @@ class TurnDecoder:
                 raise BadFrame(f"a replica on node {node_id}")
             if len(self._replicas) >= _REPLICAS_KNOWN_MAX:
                 self._replicas.clear()
-            known = self._replicas[packed] = ReplicaId(NodeId(node_id), UUID(bytes=disk_uuid))
+            known = self._replicas[packed] = ReplicaId(NodeId(node_id), interned_uuid(disk_uuid))
         return known
 
 
@@ -235,7 +240,7 @@ def decode_beat(body: Buffer) -> ProcessBeat:
         case [bytes(disk_uuid), int(boot_epoch), int(journal_sequence)] if (
             len(disk_uuid) == _UUID_SIZE and _is_number(boot_epoch) and _is_number(journal_sequence)
         ):
-            return ProcessBeat(UUID(bytes=disk_uuid), boot_epoch, journal_sequence)
+            return ProcessBeat(interned_uuid(disk_uuid), boot_epoch, journal_sequence)
     raise BadFrame("a heartbeat that cannot be read")
 
 
