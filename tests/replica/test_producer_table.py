@@ -96,6 +96,14 @@ def restored(table: ProducerTable, roll_index: int) -> ProducerTable:
     return whole[1]
 
 
+def test_the_least_recently_used_stands_first() -> None:
+    """Expiry takes from the front, so a producer that goes on writing moves to the end."""
+    table = ProducerTable()
+    for offset, (producer, sequence) in enumerate([(1, 0), (2, 0), (1, 1)]):
+        table.append(read_header(batch_of(sequence, b"x", producer=producer)), Offset(offset))
+    assert list(table) == [2, 1]
+
+
 @given(st.lists(st.one_of(SENT, OTHER), max_size=60))
 @settings(max_examples=150, deadline=None)
 def test_it_judges_like_somebody_who_remembers_everything(steps: list[Any]) -> None:
