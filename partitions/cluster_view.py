@@ -22,7 +22,7 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.gossip.service import Gossip
 from raftlog.partitions.node import Node
 from raftlog.partitions.node.requests import Request
-from raftlog.partitions.node.status import describe_damage
+from raftlog.partitions.node.status import describe_damage, unreadable_of
 from raftlog.partitions.operations.places import allocation_failures
 from raftlog.partitions.placement.moves import Moves, lost_majority
 from raftlog.partitions.results import (
@@ -54,8 +54,6 @@ _ASKED_AT_ONCE: Final = 4_000
 _SLICE: Final = 64
 """Replicas described in one turn of the loop."""
 _DOWN: Final = "no answer"
-_ROW_FIELDS: Final = 10
-"""Known fields of a partition's row in an answer; later releases may have more behind them."""
 LEADERLESS_S: Final = 1.5
 """A partition without a leader for longer is unhealthy. A hand-over takes less, and two elections of 0.6 s."""
 
@@ -181,7 +179,7 @@ class ClusterObserver:
                 return rows  # it is down, as far as this view goes
             for key, row in zip(header, answer.value, strict=True):
                 if row is not None:
-                    rows[key] = row[:_ROW_FIELDS]
+                    rows[key] = row[:10]  # later releases may have more
         return rows
 
     async def _locals(self, partitions: Sequence[Partition]) -> list[list[Any] | None]:
@@ -254,6 +252,8 @@ class ClusterObserver:
         if status.groups.stopped:
             stopped = "; ".join(status.stopped[:3])
             problems.append(f"{status.groups.stopped} stopped replicas, until this broker is restarted: {stopped}")
+        if unreadable := unreadable_of(self._node.driver.groups.values()):
+            problems.append(f"{len(unreadable)} replicas are not applied: {'; '.join(unreadable[:3])}")
         if status.groups.disk_full:
             problems.append(f"{status.groups.disk_full} replicas wait for room on the disk")
         problem = self._metadata.freshness().problem

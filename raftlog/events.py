@@ -63,6 +63,12 @@ EVENTS: Final[dict[str, EventKind]] = {
         "a member of the group contradicts its leader or what is committed here: the replica takes part in nothing "
         "until the next start of the broker",
     ),
+    "log_unreadable": _kind(
+        ERROR,
+        "group why",
+        "a replica holds something that this release does not know, as later ones write it, and applies nothing more "
+        "of it: run a newer release",
+    ),
     "replica_repaired": _kind(INFO, "group entries why", "it is sound again"),
     "log_compacted": _kind(
         INFO, "group compacted_to bytes_before bytes_after", "a replica here was compacted below that offset"

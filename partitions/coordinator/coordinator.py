@@ -22,6 +22,7 @@ from raftlog.errors import (
     Overloaded,
     RaftlogError,
 )
+from raftlog.events import event
 from raftlog.partitions.coordinator.folded import FoldedLog, LogEntry
 from raftlog.partitions.coordinator.log import LogWriter
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -94,7 +95,8 @@ class PartitionCoordinator(ABC, Generic[F]):
             except FormatError as error:
                 self.problem = error
                 self._readiness.set_result(None)
-                _logger.error("%s cannot be read, and waits for a newer release: %s", self.replica.name, error)
+                self.replica.group.unreadable = str(error)
+                event(_logger, "log_unreadable", group=self.replica.name, why=str(error))
                 return False
             except RaftlogError as error:
                 _logger.debug("%s cannot be read yet: %s", self.replica.name, error)
@@ -102,6 +104,7 @@ class PartitionCoordinator(ABC, Generic[F]):
             else:
                 if self.is_over or not self.leads():
                     return False
+                self.replica.group.unreadable = None
                 self.is_loaded = True
                 self.begin()
                 self._readiness.set_result(None)

@@ -53,7 +53,7 @@ class GroupCoordinator(PartitionCoordinator[FoldedGroups]):
     def __init__(
         self, replica: Replica, surroundings: GroupSurroundings, failed: Callable[["GroupCoordinator"], None]
     ) -> None:
-        super().__init__(replica, FoldedGroups(replica.name), surroundings.wall_ms, failed)
+        super().__init__(replica, FoldedGroups(replica.name, surroundings.feature_level), surroundings.wall_ms, failed)
         self._around = surroundings
         self.machine = Machine(
             surroundings.settings, surroundings.random, surroundings.partitions_of, surroundings.wall_ms

@@ -1,6 +1,6 @@
 """What the log of one partition of `__consumer_offsets` says of groups, offsets and consumer instances. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 from uuid import UUID
 
@@ -29,8 +29,10 @@ GroupEntry: TypeAlias = LogEntry[Key, Value]
 class FoldedGroups(FoldedLog[Key, Value]):
     """See the module."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, feature_level: Callable[[], int]) -> None:
         super().__init__(name)
+        self._feature_level = feature_level
+        """Of the cluster: records have no fields that it does not allow."""
         self.groups: dict[str, GroupRecord] = {}
         self.offsets: dict[str, dict[Place, OffsetRecord]] = {}
         """By group; never an empty mapping."""
@@ -38,7 +40,7 @@ class FoldedGroups(FoldedLog[Key, Value]):
 
     def encode(self, entry: GroupEntry) -> NewRecord:
         key, value = entry
-        return NewRecord(None if value is None else encode_value(value), encode_key(key))
+        return NewRecord(None if value is None else encode_value(value, self._feature_level()), encode_key(key))
 
     def decode(self, key: bytes, value: bytes | None) -> GroupEntry:
         decoded = decode_key(key)

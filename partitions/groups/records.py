@@ -6,14 +6,15 @@ trusted for its length. Written and folded by the coordinator.
 
 from collections.abc import Mapping
 from struct import Struct
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgpack  # type: ignore[import-untyped]  # it has no annotations
 
 from raftlog.errors import FormatError, InvalidArgument
-from raftlog.types import Offset
+from raftlog.types import FEATURE_LEVEL_LEAST, Offset
 
+Row = TypeVar("Row", bound=NamedTuple)
 VERSION: Final = 1
 """Of values; a key has none, for two versions of a key would be two keys."""
 KEY_BYTES_MAX: Final = 4096
@@ -126,48 +127,70 @@ def decode_key(data: bytes) -> Key:
     raise _wrong(f"a key of kind {kind}", data)
 
 
-def encode_value(value: Value) -> bytes:
-    """Raises `InvalidArgument` above the bounds."""
+LATER_FIELDS: Final[dict[tuple[type[Any], str], int]] = {}
+"""Fields that were added to a record, which have defaults there: the feature level from which on they may have another
+value, for example `(OffsetRecord, "principal"): 2`."""
+
+
+def encode_value(value: Value, level: int = FEATURE_LEVEL_LEAST) -> bytes:
+    """Return the value as the log has it at a feature level; raise `InvalidArgument` for what does not fit in there."""
     match value:
         case GroupRecord():
-            return _packed([VERSION, *value[:-1], list(map(_member, value.members))], GROUP_BYTES_MAX)
+            members = [_fields(each, level, protocols=list(map(list, each.protocols))) for each in value.members]
+            return _packed([VERSION, *_fields(value, level, members=members)], GROUP_BYTES_MAX)
         case OffsetRecord():
-            return _packed([VERSION, *value], OFFSET_BYTES_MAX)
+            return _packed([VERSION, *_fields(value, level)], OFFSET_BYTES_MAX)
         case _:
             return _packed([VERSION, dict(value)], INSTANCE_BYTES_MAX)
 
 
+def _fields(record: Any, level: int, **packed: list[Any]) -> list[Any]:
+    """The fields of a record, some of them packed, without those at the end that have their defaults."""
+    defaults = record._field_defaults
+    names = list(record._fields)
+    while names[-1] in defaults and getattr(record, names[-1]) == defaults[names[-1]]:
+        names.pop()
+    needed = [LATER_FIELDS.get((type(record), name), FEATURE_LEVEL_LEAST) for name in names]
+    if max(needed) > level:
+        raise InvalidArgument(
+            f"a {type(record).__name__} needs feature level {max(needed)}; the cluster runs at {level}"
+        )
+    return [packed.get(name, getattr(record, name)) for name in names]
+
+
 def decode_value(key: Key, data: bytes) -> Value:
     """The value that belongs to a key of this kind; raises `FormatError`. Tombstones (no value) are the caller's."""
-    raw = _unpacked(data, GROUP_BYTES_MAX)
-    match key, raw:
+    match key, _unpacked(data, GROUP_BYTES_MAX):
         case _, [int(version), *_] if version != VERSION:
             raise FormatError(f"a record of groups in version {version}; this program knows version {VERSION}")
-        case GroupKey(), [_, str(), int(), str(), str(), bool(), int(), list(members)]:
-            return GroupRecord._make([*raw[1:-1], tuple(map(_decoded_member, members))])
-        case OffsetKey(), [_, int(), int(), str(), int()]:
-            return OffsetRecord(*raw[1:])
+        case GroupKey(), [_, *fields]:
+            group = _record(GroupRecord, (str, int, str, str, bool, int, list), fields)
+            return group._replace(members=tuple(map(_member, group.members)))
+        case OffsetKey(), [_, *fields]:
+            return _record(OffsetRecord, (int, int, str, int), fields)
         case InstanceKey(), [_, dict(instance)]:
             return instance
     raise _wrong(f"the value of a {type(key).__name__}", data)
 
 
-def _member(member: MemberRecord) -> list[Any]:
-    return [*member[:-1], [[name, metadata] for name, metadata in member.protocols]]
+def _member(raw: Any) -> MemberRecord:
+    text = (str, type(None))
+    member = _record(MemberRecord, (str, text, str, str, int, int, bool, bytes, list), raw)
+    return member._replace(protocols=tuple(_record(Protocol, (str, bytes), each) for each in member.protocols))
 
 
-def _decoded_member(raw: Any) -> MemberRecord:
-    match raw:
-        case [str(), str() | None, str(), str(), int(), int(), bool(), bytes(), list(protocols)]:
-            return MemberRecord._make([*raw[:-1], tuple(map(_decoded_protocol, protocols))])
-    raise FormatError("a member in the record of a group that cannot be read")
-
-
-def _decoded_protocol(raw: Any) -> Protocol:
-    match raw:
-        case [str(name), bytes(metadata)]:
-            return Protocol(name, metadata)
-    raise FormatError("a protocol in the record of a group that cannot be read")
+def _record(make: type[Row], kinds: tuple[Any, ...], raw: Any) -> Row:
+    """Make a record; fields that miss at the end get their defaults, and an unknown one is refused."""
+    if type(raw) is list and len(raw) > len(kinds):
+        raise FormatError(
+            f"a {make.__name__} with {len(raw)} fields, of which this release knows {len(kinds)}: run a newer release"
+        )
+    try:
+        if all(isinstance(field, kind) for field, kind in zip(raw, kinds, strict=False)):
+            return make(*raw)
+    except TypeError:  # a field without default is missing, or it is no list
+        pass
+    raise FormatError(f"a {make.__name__} that cannot be read")
 
 
 def _keyed(kind: int, fields: list[Any]) -> bytes:

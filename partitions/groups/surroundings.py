@@ -29,6 +29,8 @@ class GroupSurroundings:
     is_deleted: Callable[[UUID], bool]
     """Whether the topic of this uuid was deleted, as far as known here."""
     offsets_retention_ms: int
+    feature_level: Callable[[], int]
+    """Of the cluster, as far as known here."""
 
     @classmethod
     def of(
@@ -50,4 +52,5 @@ class GroupSurroundings:
             TopicPlaces(finder, topics),
             lambda topic_id: topic_id in metadata.state.deleted,
             settings.offsets_retention_ms,
+            lambda: metadata.state.feature_level,
         )

@@ -36,7 +36,13 @@ from raftlog.partitions.node.remembered_peers import RememberedPeers
 from raftlog.partitions.node.requests import Handler, Requests
 from raftlog.partitions.node.settings import NodeSettings
 from raftlog.partitions.node.standing import Standing
-from raftlog.partitions.node.status import NodeStatus, count_groups, damage_of, journal_status, stopped_of
+from raftlog.partitions.node.status import (
+    NodeStatus,
+    count_groups,
+    damage_of,
+    journal_status,
+    stopped_of,
+)
 from raftlog.partitions.node.surroundings import Surroundings, real_surroundings
 from raftlog.partitions.node.turnover import Turnover
 from raftlog.raft import Ready, Role

@@ -88,5 +88,10 @@ def stopped_of(groups: Iterable[Group]) -> tuple[str, ...]:
     return tuple(f"{group.name}: {group.stopped}" for group in groups if group.stopped is not None)
 
 
+def unreadable_of(groups: Iterable[Group]) -> tuple[str, ...]:
+    """Return the replicas that hold what this release does not know."""
+    return tuple(f"{group.name}: {group.unreadable}" for group in groups if group.unreadable is not None)
+
+
 def journal_status(journal: Journal) -> JournalStatus:
     return JournalStatus(journal.durable_sequence, journal.live_bytes, journal.pending_bytes)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from raftlog.errors import FormatError, RaftlogError
+from raftlog.events import event
 from raftlog.partitions.replica.loading import Loading
 from raftlog.partitions.replica.producers import ProducerTable, SnapshotRun
 from raftlog.raft import Role
@@ -55,6 +56,7 @@ class ProducerState:
         segments = log.segments.segments
         first = segments[-2].base_index if len(segments) > 1 else 0
         self.table, self.problem = ProducerTable(), None
+        self._group.unreadable = None
         self._next = Index(max(first, log.boundary.index + 1))
         self._read_to = log.last_index
         self._roll_index = Index(0)
@@ -152,6 +154,8 @@ class ProducerState:
             self._next = Index(entries[-1].index + 1)
 
     def _take(self, entry: ProducerEntry) -> None:
+        if self.problem is not None:
+            return
         try:
             if entry.header is not None:
                 self.table.append(entry.header, entry.offset)
@@ -165,7 +169,8 @@ class ProducerState:
                     self._expired.append(entry.payload)
         except FormatError as error:
             self.problem = f"entry {entry.index}: {error}"
-            _logger.error("%s does not know its producers any more: %s", self._name, self.problem)
+            self._group.unreadable = f"its producers are not known any more: {self.problem}"
+            event(_logger, "log_unreadable", group=self._name, why=self._group.unreadable)
 
     def _take_roll(self, index: Index) -> None:
         """The first one that is met may find producers that only its run tells; of every other one all is known."""

@@ -248,7 +248,12 @@ class SnapshotRun:
         states, position = _producers_of(payload)
         self._states.update(states)
         if position < len(payload):
-            self._forgotten = _ranges_of(payload, position)
+            self._forgotten, position = _ranges_of(payload, position)
+        if position < len(payload):  # what later releases add follows here
+            raise FormatError(
+                f"a snapshot of producers has {len(payload) - position} bytes that this release does not know: "
+                "run a newer release"
+            )
         if not is_last:
             return None
         self._next_piece = -1
@@ -276,14 +281,16 @@ def _producers_of(payload: bytes) -> tuple[dict[int, bytes], int]:
     return states, position
 
 
-def _ranges_of(payload: bytes, position: int) -> ForgottenIds:
+def _ranges_of(payload: bytes, position: int) -> tuple[ForgottenIds, int]:
+    """Ranges of expired ids, and the position behind them."""
     rest = payload[position:]
     count = _COUNT.unpack_from(rest)[0] if len(rest) >= _COUNT.size else -1
-    ranges = list(RANGE.iter_unpack(rest[_COUNT.size :])) if len(rest) == _COUNT.size + count * RANGE.size else []
+    size = _COUNT.size + count * RANGE.size
+    ranges = list(RANGE.iter_unpack(rest[_COUNT.size : size])) if 0 <= count <= RANGES_MAX and len(rest) >= size else []
     borders = [border for pair in ranges for border in pair]
-    if not 0 < len(ranges) <= RANGES_MAX or borders != sorted(borders):
+    if len(ranges) != count or borders != sorted(borders):
         raise FormatError(f"a snapshot of producers ends with {len(rest)} bytes that are no ranges of expired ids")
-    return ForgottenIds(ranges)
+    return ForgottenIds(ranges), position + size
 
 
 def encode_expired(producers: Iterable[tuple[int, int]]) -> bytes:

@@ -212,3 +212,5 @@ async def test_a_log_of_a_later_release_is_refused_and_not_guessed_at(brokers):
     for asked in (lambda: committed(survivor), lambda: commit(survivor, {0: 2}), Member(survivor).join):
         with pytest.raises(FormatError):
             await asked()
+    health = await survivor.health(deadline=soon())
+    assert any("1 replicas are not applied: __consumer_offsets/0" in reason for reason in health.unhealthy_reasons)

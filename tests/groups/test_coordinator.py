@@ -76,6 +76,7 @@ class World:
             places=places,
             is_deleted=lambda topic_id: topic_id == DELETED,
             offsets_retention_ms=RETENTION_MS,
+            feature_level=lambda: 1,
         )
         self.coordinator = GroupCoordinator(self.replica, self.around, lambda coordinator: coordinator.end())
 

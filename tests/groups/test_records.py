@@ -1,6 +1,7 @@
 """Keys and values of the log of groups: there and back, bounds, and bytes that are none."""
 
 from contextlib import suppress
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgpack
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.errors import FormatError, InvalidArgument
+from raftlog.partitions.groups import records
 from raftlog.partitions.groups.records import (
     GROUP_BYTES_MAX,
     INSTANCE_BYTES_MAX,
@@ -142,3 +144,43 @@ def test_records_are_bounded() -> None:
 
 def _member(size: int) -> MemberRecord:
     return MemberRecord("m", None, "", "", 1, 1, True, bytes(size), ())
+
+
+class NextOffset(NamedTuple):
+    """The record of a next release, with a field more."""
+
+    offset: Offset
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+    principal: str = ""
+
+
+def test_a_later_field_is_written_once_the_level_allows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = OffsetRecord(Offset(7), 2, "", 1_000)
+    before = encode_value(now)
+    monkeypatch.setattr(records, "OffsetRecord", NextOffset)
+    monkeypatch.setitem(records.LATER_FIELDS, (NextOffset, "principal"), 2)
+    later: Any = NextOffset(*now)
+    assert encode_value(later, 1) == before
+    with pytest.raises(InvalidArgument, match="NextOffset needs feature level 2; the cluster runs at 1"):
+        encode_value(later._replace(principal="bob"), 1)
+    assert msgpack.unpackb(encode_value(later._replace(principal="bob"), 2)) == [1, 7, 2, "", 1_000, "bob"]
+
+
+def test_fields_that_miss_get_their_defaults() -> None:
+    assert records._record(NextOffset, (int, int, str, int, str), [7, 2, "", 1_000]) == (7, 2, "", 1_000, "")
+    with pytest.raises(FormatError):
+        records._record(NextOffset, (int, int, str, int, str), [7, 2, ""])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        (OffsetKey("g", TOPIC_ID, 1), [1, 7, 2, "", 1_000, "bob"], r"OffsetRecord with 5 fields.*knows 4: run a newer"),
+        (GroupKey("g"), [1, "consumer", 1, "", "", True, 0, [], 9], r"GroupRecord with 8 fields.*knows 7: run a newer"),
+    ],
+)
+def test_an_unknown_field_is_refused(key: Key, value: object, words: str) -> None:
+    with pytest.raises(FormatError, match=words):
+        decode_value(key, msgpack.packb(value))

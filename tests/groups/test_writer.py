@@ -83,7 +83,7 @@ class Log:
 class Desk:
     def __init__(self) -> None:
         self.log = Log()
-        self.folded = FoldedGroups("log")
+        self.folded = FoldedGroups("log", lambda: 1)
         self.writer = LogWriter(cast(Replica, self.log), Term(3), self.folded, lambda: NOW_MS, self.reach)
 
     def reach(self, appended: ReplicaAppended) -> bool:

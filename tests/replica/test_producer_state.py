@@ -3,6 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from raftlog.partitions.replica.loading import Loading
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.producers import ProducerTable, encode_expired
@@ -55,6 +57,31 @@ def test_what_expired_between_a_roll_and_its_run_stays_expired() -> None:
     assert list(state.table) == [8]
     assert 7 in state.table.forgotten
     assert 8 not in state.table.forgotten
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "why"),
+    [
+        (
+            ControlKind.SNAPSHOT,
+            run_of(5, 7) + bytes(4) + b"later",
+            "5 bytes that this release does not know: run a newer",
+        ),
+        (ControlKind.EXPIRE_PRODUCERS, encode_expired([(7, 0)]) + b"later", "expire_producers entry of 1 producers"),
+    ],
+)
+def test_what_this_release_does_not_know_ends_the_fold_and_is_said(
+    kind: ControlKind, payload: bytes, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = state_of()
+    take(state, 5, ControlKind.ROLL)
+    take(state, 6, kind, payload)
+    write(state, 7, 8)
+    assert list(state.table) == []
+    assert why in str(state.problem)
+    assert why in str(state._group.unreadable)
+    assert not state.is_loaded
+    assert [record.message for record in caplog.records] == ["log_unreadable"]
 
 
 def test_a_run_of_an_earlier_roll_is_not_what_the_newest_one_waits_for() -> None:
