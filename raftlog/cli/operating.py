@@ -13,8 +13,9 @@ from typing import Final, NamedTuple, TypeVar
 import click
 
 from raftlog.cli.options import F, option
-from raftlog.cli.outcome import CommandFailed, is_passing
+from raftlog.cli.outcome import CommandFailed
 from raftlog.client import BrokerClient, NotListening
+from raftlog.client.failures import is_passing
 from raftlog.client.outage import Outage
 from raftlog.errors import (
     GroupNotEmpty,

@@ -4,8 +4,7 @@ import os
 
 import click
 
-from raftlog.client import NotListening
-from raftlog.errors import Overloaded, RaftlogError, Unavailable
+from raftlog.errors import RaftlogError
 
 EXIT_FAILED = 1
 EXIT_UNKNOWN = 3
@@ -22,11 +21,6 @@ class CommandFailed(Exception):
 def exit_code_of(error: RaftlogError) -> int:
     """3 when the operation may have happened, otherwise 1."""
     return EXIT_UNKNOWN if error.outcome == "unknown" else EXIT_FAILED
-
-
-def is_passing(error: RaftlogError) -> bool:
-    """Whether a refusal may be over soon: not a full disk, not a damaged or closed log."""
-    return type(error) in (Unavailable, Overloaded, NotListening)
 
 
 def say_error(message: str) -> None:

@@ -139,3 +139,8 @@ def _undecodable(message: str, fields: Mapping[str, Any]) -> RaftlogError:
     )
     error.args = (message,)
     return error
+
+
+def is_passing(error: RaftlogError) -> bool:
+    """Whether a refusal may be over soon: not a full disk, not a damaged or closed log."""
+    return type(error) in (Unavailable, Overloaded, NotListening)

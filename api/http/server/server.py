@@ -51,15 +51,19 @@ class HttpServer:
         http_connections_max: int = CONNECTIONS_MAX,
         advertised: str = "",
         allowed_hosts: Sequence[str] = (),
+        requests: MemoryBudget | None = None,
     ) -> None:
-        """`advertised`: HOST:PORT by which clients reach it, where that is another address than it listens on;
+        """`requests`: memory for bodies that it shares with other listeners.
+
+        `advertised`: HOST:PORT by which clients reach it, where that is another address than it listens on;
         `allowed_hosts`: more hosts that they may name. Raises `InvalidArgument`."""
         self._broker = broker
         self._advertised = [split_host(advertised)[0]] if advertised else []
         self._allowed_hosts = [allowed_host(text) for text in allowed_hosts]
         self._ends = Ends()
-        requests = MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).requests)
-        self.bodies = BodyReader(body_bytes_max, requests, body_timeout_ms, body_bytes_per_s_min)
+        self.bodies = BodyReader(
+            body_bytes_max, requests or requests_budget(broker), body_timeout_ms, body_bytes_per_s_min
+        )
         self._app = HttpApp(broker, self.bodies, self._ends, metrics_partitions_max)
         self.answers = self._app.answers
         self.connections_max = connections_within(http_connections_max, broker.settings.open_files_max)
@@ -115,6 +119,11 @@ class HttpServer:
         await self._connections.shutdown(_CUT_OFF_S)
         await self._sockets.wait_closed()
         self._sockets = self._connections = None
+
+
+def requests_budget(broker: Broker) -> MemoryBudget:
+    """Make the budget that bodies of requests share, over all listeners of a broker."""
+    return MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).requests)
 
 
 def connections_within(wanted: int, open_files_max: int) -> int:

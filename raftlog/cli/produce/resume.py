@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from raftlog.cli.outcome import CommandFailed, is_passing
+from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.produce.routing import RecordLayout, router_for
 from raftlog.client import BrokerClient, Fetched, OffsetRange
 from raftlog.client.decode import checked_batches, records_from
+from raftlog.client.failures import is_passing
 from raftlog.client.outage import Outage
 from raftlog.records import NewRecord, Record
 

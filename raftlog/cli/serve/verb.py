@@ -18,14 +18,16 @@ import orjson
 import uvloop
 
 import raftlog
+from raftlog.api.http.listener import HttpListener
 from raftlog.api.http.server import server as http_server
 from raftlog.api.http.server.origins import allowed_host
-from raftlog.api.http.server.server import HttpServer
+from raftlog.api.http.server.server import requests_budget
 from raftlog.cli.options import option, settings_option, split_address
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import logs
 from raftlog.cli.serve.cluster_options import cluster_options, cluster_settings_from, is_loopback
 from raftlog.cli.serve.gossip_options import gossip_options, gossip_settings_from
+from raftlog.cli.serve.listeners import Listeners
 from raftlog.cli.serve.workers import supervise, workers_option
 from raftlog.config import TopicConfig
 from raftlog.errors import DiskRefused, InvalidArgument, StorageError
@@ -277,15 +279,16 @@ async def _run(
     event(logger, "process_started", **start, pid=os.getpid())
     broker = await Broker.open(settings)
     loop.set_exception_handler(lambda loop, context: _unforeseen(broker, loop, context))
-    server = HttpServer(broker, advertised=settings.advertise_http, **http_settings)
+    http = HttpListener(broker, host, port, settings.advertise_http, requests_budget(broker), **http_settings)
+    listeners = Listeners([http])
     try:
-        where = joined(*await server.start(host, port))
-        if await _begin(broker, where, stop):
-            _say_ready(broker, settings.advertise_http or where, line_format)
+        await listeners.start()
+        if await _begin(broker, listeners.advertised, stop):
+            _say_ready(broker, listeners.advertised, line_format)
             is_ready.set()
             await _until_the_end(broker, stop)
     finally:
-        await _stop(broker, server)
+        await _stop(broker, listeners)
         lines.cancel()
 
 
@@ -334,12 +337,12 @@ def _check_alive(broker: Broker) -> None:
         raise CommandFailed(f"the broker cannot go on: {failure}")
 
 
-async def _stop(broker: Broker, server: HttpServer) -> None:
+async def _stop(broker: Broker, listeners: Listeners) -> None:
     if not broker.node.ended.done():
         event(logger, "process_stopping", node=broker.node_id)
     try:
         async with asyncio.timeout(STOP_SECONDS_MAX):
-            await server.stop(REQUESTS_GRACE_SECONDS, LAST_ANSWERS_SECONDS)
+            await listeners.stop(REQUESTS_GRACE_SECONDS, LAST_ANSWERS_SECONDS)
             await broker.close()
         event(logger, "process_stopped", node=broker.node_id)
     except TimeoutError:

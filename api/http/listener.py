@@ -1,0 +1,33 @@
+"""HTTP as a listener of a broker."""
+
+from typing import Any
+
+from raftlog.api.http.server.server import HttpServer
+from raftlog.partitions.broker import Broker, joined
+from raftlog.runtime.memory_budget import MemoryBudget
+
+
+class HttpListener:
+    """A `ClientListener`. `advertised` is empty where clients reach the address that it listens on.
+
+    `settings` are those of `HttpServer`.
+    """
+
+    name = "http"
+
+    def __init__(
+        self, broker: Broker, host: str, port: int, advertised: str, requests: MemoryBudget, **settings: Any
+    ) -> None:
+        self._server = HttpServer(broker, advertised=advertised, requests=requests, **settings)
+        self._host, self._port, self._advertised = host, port, advertised
+        self.address = ""
+
+    @property
+    def advertised(self) -> str:
+        return self._advertised or self.address
+
+    async def start(self) -> None:
+        self.address = joined(*await self._server.start(self._host, self._port))
+
+    async def stop(self, grace_s: float, last_s: float) -> None:
+        await self._server.stop(grace_s, last_s)

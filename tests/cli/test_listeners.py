@@ -1,0 +1,71 @@
+"""The listeners of a broker: several at once, one stop, one budget for bodies."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from raftlog.api.http.listener import HttpListener
+from raftlog.api.http.server.server import requests_budget
+from raftlog.cli.serve.listeners import Listeners
+from raftlog.errors import InvalidArgument
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.settings import BrokerSettings
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    opened = await Broker.open(BrokerSettings(data_dir=str(tmp_path), sync_threads=1))
+    try:
+        await opened.start()
+        yield opened
+    finally:
+        await opened.close()
+
+
+def listener(broker: Broker, name: str, port: int = 0, advertised: str = "") -> HttpListener:
+    made = HttpListener(broker, "127.0.0.1", port, advertised, requests_budget(broker))
+    made.name = name
+    return made
+
+
+async def status_of(address: str) -> int:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{address}/topics") as answer:
+        return answer.status
+
+
+async def test_all_of_them_serve_and_stop_together(broker: Broker) -> None:
+    inside, outside = listener(broker, "inside"), listener(broker, "outside", advertised="broker-1.example:80")
+    listeners = Listeners([inside, outside])
+    await listeners.start()
+    assert (listeners.advertised, inside.advertised) == (inside.address, inside.address)
+    assert outside.advertised == "broker-1.example:80"
+    assert inside.address != outside.address
+    assert [await status_of(each.address) for each in (inside, outside)] == [200, 200]
+    await asyncio.wait_for(listeners.stop(1.0, 0.0), 10)
+    for each in (inside, outside):
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await status_of(each.address)
+
+
+async def test_one_that_cannot_listen_stops_the_others(broker: Broker) -> None:
+    first = listener(broker, "first")
+    await first.start()
+    port = int(first.address.rpartition(":")[2])
+    other = listener(broker, "other")
+    listeners = Listeners([other, listener(broker, "same", port)])
+    with pytest.raises(InvalidArgument, match="another program listens there"):
+        await listeners.start()
+    await listeners.stop(1.0, 0.0)
+    with pytest.raises(aiohttp.ClientConnectorError):
+        await status_of(other.address)
+    assert await status_of(first.address) == 200
+    await first.stop(1.0, 0.0)
+
+
+async def test_they_share_the_memory_for_bodies(broker: Broker) -> None:
+    shared = requests_budget(broker)
+    one, other = (HttpListener(broker, "127.0.0.1", 0, "", shared) for _ in range(2))
+    assert one._server.bodies.memory is other._server.bodies.memory is shared
