@@ -10,7 +10,7 @@ PAIRED_PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11) $(PYTHON))
 # The same sources start hundreds of processes; they are compiled once, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check bench bench-pipeline simulate jepsen mutants format clean
+.PHONY: help demo test check bench bench-pipeline simulate jepsen mutants upgrade-wheel format clean
 
 help:
 	@echo "make demo    install into .venv and run a broker: produce, poll, commit, kill -9, recover"
@@ -22,6 +22,7 @@ help:
 	@echo "make simulate 1,000 seeds of a simulated cluster with every fault (takes about ten minutes)"
 	@echo "make jepsen  real brokers and clients under all kinds of faults (takes about ten minutes; needs gcc and libfaketime)"
 	@echo "make mutants one-line changes that a test has to notice, each in a copy (takes up to an hour)"
+	@echo "make upgrade-wheel  write the wheel of this release that tests of upgrades begin with"
 	@echo "make format  format the code"
 	@echo "make clean   remove .venv and caches"
 
@@ -87,6 +88,9 @@ jepsen: .venv/installed-dev
 
 mutants: .venv/installed-dev
 	$(BIN)/python -m jepsen.mutants
+
+upgrade-wheel: .venv/installed-dev
+	$(BIN)/python -m tests.upgrade.releases
 
 format: .venv/installed-dev
 	$(BIN)/ruff format .

@@ -1,0 +1,104 @@
+"""Brokers of two releases in one cluster: to the later one, and to where no way leads back."""
+
+import asyncio
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from raftlog.cli.entry import raftlog
+from raftlog.cli.outcome import CommandFailed
+from raftlog.client import BrokerClient
+from raftlog.errors import RaftlogError
+from raftlog.records import NewRecord, build_batch
+from raftlog.testing import BrokerFailed, Cluster
+from raftlog.types import TopicPartition
+from tests.integration.cluster_load import stored
+from tests.upgrade.releases import Release, releases, write_wheel
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Release, Release]:
+    return releases(tmp_path_factory.mktemp("releases") / "other")
+
+
+def versions(cluster: Cluster) -> list[Any]:
+    """What the brokers say of themselves."""
+    return [broker["version"] for broker in cluster.nodes[1].get("/v1/brokers")]
+
+
+def restart(cluster: Cluster, number: int, release: Release) -> None:
+    """Restart a broker with a release, and wait until nothing lacks a replica."""
+    node = cluster.nodes[number]
+    assert node.stop() == 0
+    node.python = release.python
+    node.start()
+    cluster.wait_healthy()
+
+
+def upgrade(cluster: Cluster, *flags: str) -> str:
+    """What `raftlog cluster upgrade` says; raises what it fails with."""
+    command = ["cluster", "upgrade", "--bootstrap", cluster.bootstrap, *flags]
+    return CliRunner().invoke(raftlog, command, catch_exceptions=False).output
+
+
+async def use_through(address: str, topic: str) -> None:
+    """What clients do, at one broker: a topic, records in and out, a group's offset."""
+    async with BrokerClient([address]) as client:
+        await client.create_topic(topic, 3, 3)
+        for place in (TopicPartition(topic, number) for number in range(3)):
+            batch = build_batch([NewRecord(b"7")])
+            assert (await client.produce_batches(*place, batch)).base_offset == 0
+            assert (await client.fetch_batches(*place, 0, timeout_ms=5_000)).high_watermark == 1
+            await client.groups.commit(topic, {place: 1})
+            assert {at: int(each.offset) for at, each in (await client.groups.committed(topic)).items()}[place] == 1
+
+
+def test_one_by_one_to_the_later_release(two: tuple[Release, Release]) -> None:
+    """Both work together; the last step comes when all know the level, and has no way back."""
+    old, new = two
+    with Cluster(3, python=old.python) as cluster:
+        assert versions(cluster) == [old.version] * 3
+        asyncio.run(use_through(cluster.addresses[0], "before"))
+        restart(cluster, 1, new)
+        assert versions(cluster) == [new.version, old.version, old.version]
+        for number, node in cluster.nodes.items():
+            asyncio.run(use_through(node.http, f"mixed-{number}"))
+        if new.level > old.level:
+            assert f"node 2 ({old.version}), node 3 ({old.version}) must run the new release" in upgrade(cluster)
+            with pytest.raises((CommandFailed, RaftlogError), match="must run the new release"):
+                upgrade(cluster, "--finish")
+        restart(cluster, 2, new)
+        restart(cluster, 3, new)
+        if new.level > old.level:
+            assert "Finish the upgrade" in upgrade(cluster)
+        assert f"feature level {new.level}: the upgrade is finished" in upgrade(cluster, "--finish")
+        asyncio.run(use_through(cluster.addresses[2], "after"))
+        for node in cluster.nodes.values():
+            for topic in ("before", "mixed-1", "mixed-2", "mixed-3", "after"):
+                assert stored(node.http, topic) == [7]
+        if new.level > old.level:
+            node = cluster.nodes[3]
+            assert node.stop() == 0
+            node.python = old.python
+            with pytest.raises(BrokerFailed, match="run a newer release"):
+                node.start(timeout_s=20.0)
+
+
+def test_the_wheel_is_small_and_can_be_used(tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path)
+    assert wheel.stat().st_size < 2_000_000
+    with zipfile.ZipFile(wheel) as files:
+        assert not [name for name in files.namelist() if "pipeline/session" in name or "__pycache__" in name]
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", "import raftlog; print(raftlog.__file__)"],
+        env={"PYTHONPATH": str(wheel)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert str(wheel) in done.stdout
