@@ -86,7 +86,7 @@ class Broker:
         check_ids = GivenIds(metadata).check
         self._shared = Shared(settings, self._router, self.counters, surroundings.wall_ms, check_ids)
         self._topics = Topics(self._shared)
-        self._finder = Finder(node.identity.node_id, self._topics, metadata, self._router)
+        self._finder = Finder(self._topics, metadata, self._router)
         lag_ticks_max = settings.replica_lag_time_max_ms // settings.driver.tick_ms
         self._assignments = Assignments(
             node, metadata, self._topics, self.counters, settings.producers_max, lag_ticks_max
@@ -242,9 +242,14 @@ class Broker:
     async def _partition(self, topic: str, number: int, deadline: Deadline) -> Partition:
         return (await self._topic(topic, deadline)).partition(number)
 
-    def leader_address(self, topic: str, partition: int) -> str | None:
-        """Where clients reach the leader of a partition, when that is another broker."""
-        return self._finder.leader_address(topic, partition)
+    def leader_of(self, topic: str, partition: int) -> NodeId | None:
+        """Return the node that leads a partition, as far as known here; a face turns it into an address."""
+        return self._finder.leader_of(topic, partition)
+
+    def addresses_of(self, node: NodeId) -> Addresses | None:
+        """Return the addresses that a broker advertises; None: it is not registered."""
+        row = self.metadata.state.brokers.get(node)
+        return None if row is None else row.addresses
 
     # ---- records
 

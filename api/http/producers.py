@@ -3,7 +3,8 @@
 from aiohttp import web
 
 from raftlog.api.http.json_fields import INT64_MAX
-from raftlog.api.http.records.produce import LEADER_HEADER, timeout_ms
+from raftlog.api.http.leader_header import leader_header
+from raftlog.api.http.records.produce import timeout_ms
 from raftlog.api.http.server.answers import json_answer
 from raftlog.api.http.server.routing import HttpRouter, Target, flag, partition_number, query_int
 from raftlog.partitions.broker import Broker
@@ -35,7 +36,5 @@ class ProducerHandlers:
         deadline = deadline_in(timeout_ms(target))
         start = await self._broker.delete_records(topic, partition, before, deadline=deadline)
         response = json_answer({"log_start_offset": start})
-        leader = self._broker.leader_address(topic, partition)
-        if leader is not None:
-            response.headers[LEADER_HEADER] = leader
+        response.headers.update(leader_header(self._broker, self._broker.leader_of(topic, partition)))
         return response

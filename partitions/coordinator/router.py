@@ -173,11 +173,9 @@ class CoordinatorRouter(Generic[C]):
         leader = self._router.leader_of(partition)
         return -1 if leader is None else int(leader)
 
-    def leader_address(self, key: str) -> str | None:
-        """Where clients reach the coordinator, when that is another broker."""
-        if self._topic.name not in self._topics:
-            return None
-        return self._parts.finder.address_of_leader(self.partition_of(key))
+    def leader_of(self, key: str) -> NodeId | None:
+        """Return the node that coordinates a key, as far as known here."""
+        return self._router.leader_of(self.partition_of(key)) if self._topic.name in self._topics else None
 
     def coordinator_of(self, key: str) -> C:
         """Of a key that is coordinated here. Raises `NotLeader` and `CoordinatorLoading`."""

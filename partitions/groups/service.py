@@ -49,7 +49,7 @@ from raftlog.partitions.groups.results import (
 from raftlog.partitions.groups.surroundings import GroupSurroundings
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.reads import Reader
-from raftlog.types import Offset, TopicPartition
+from raftlog.types import NodeId, Offset, TopicPartition
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_CONFIG: Final[Mapping[str, str]] = {
@@ -252,9 +252,9 @@ class Groups:
         names = dict(zip(offsets, wanted, strict=True))
         return resets({names[place]: offset for place, offset in was.items()}, targets)
 
-    def leader_address(self, group: str) -> str | None:
-        """Where clients reach the group's coordinator, when that is another broker."""
-        return self.router.leader_address(group)
+    def leader_of(self, group: str) -> NodeId | None:
+        """Return the node that coordinates a group, as far as known here."""
+        return self.router.leader_of(group)
 
     async def _check_empty(self, group: str, deadline: Deadline) -> None:
         """Raises what the coordinator would."""

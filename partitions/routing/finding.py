@@ -14,7 +14,6 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.produce.shares import Share
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import RecordResult
-from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.types import NodeId
@@ -30,8 +29,8 @@ _UNKNOWN_MAX = 1_000
 class Finder:
     """One for each process."""
 
-    def __init__(self, me: NodeId, topics: Topics, metadata: ControllerHost, router: PartitionRouter) -> None:
-        self._me, self._topics, self._metadata, self._router = me, topics, metadata, router
+    def __init__(self, topics: Topics, metadata: ControllerHost, router: PartitionRouter) -> None:
+        self._topics, self._metadata, self._router = topics, metadata, router
         self._unknown_until: dict[str, float] = {}
         """Topics that the controller did not know when it was asked."""
 
@@ -77,17 +76,9 @@ class Finder:
             return None
         return topic.partitions[number].replica
 
-    def leader_address(self, topic: str, number: int) -> str | None:
-        """Where clients reach the leader of a partition, when that is another broker."""
+    def leader_of(self, topic: str, number: int) -> NodeId | None:
+        """Return the node that leads a partition; None: it or its topic is not known here, or has no leader."""
         if topic not in self._topics:
             return None
         partitions = self._topics.find(topic).partitions
-        return self.address_of_leader(partitions[number]) if 0 <= number < len(partitions) else None
-
-    def address_of_leader(self, partition: Partition) -> str | None:
-        """The same of a partition that was found."""
-        leader = self._router.leader_of(partition)
-        if leader is None or leader == self._me:
-            return None
-        broker = self._metadata.state.brokers.get(leader)
-        return (broker.addresses.http or None) if broker is not None else None
+        return self._router.leader_of(partitions[number]) if 0 <= number < len(partitions) else None

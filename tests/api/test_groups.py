@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 
 from raftlog.assignors import Subscription, decode_assignment, encode_assignment, encode_subscription
+from raftlog.partitions.controller.machine.commands import Addresses
 from raftlog.types import TopicPartition
 
 CLUSTER = "/v3/clusters/-"
@@ -377,7 +378,8 @@ async def test_who_waits_is_answered_when_the_server_stops(api: Any, member: Mem
 
 
 async def test_answers_name_the_coordinator(api: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(api.broker.groups, "leader_address", lambda group: f"{group}:1")
+    monkeypatch.setattr(api.broker.groups, "leader_of", lambda group: 7)
+    monkeypatch.setattr(api.broker, "addresses_of", lambda node: Addresses("g:1", "", "") if node == 7 else None)
     await api.post("/groups/g/offsets", {"offsets": [offset(0)]})
     for method, path, body in (
         ("GET", "/groups/g/offsets", None),

@@ -101,11 +101,11 @@ async def test_weaker_acknowledgements_are_forwarded_too(brokers, acks):
 async def test_others_say_where_the_leader_is(brokers):
     await brokers[1].create_topic("t", 1, deadline=soon())
     leader = await brokers.leader("t")
-    assert brokers[leader].leader_address("t", 0) is None
+    assert brokers[leader].leader_of("t", 0) == leader
     for number in await brokers.followers("t"):
-        assert brokers[number].leader_address("t", 0) == f"127.0.0.1:{leader}"
-    assert brokers[1].leader_address("unknown", 0) is None
-    assert brokers[1].leader_address("t", 9) is None
+        assert brokers[number].leader_of("t", 0) == leader
+    assert brokers[1].leader_of("unknown", 0) is None
+    assert brokers[1].leader_of("t", 9) is None
 
 
 async def test_a_forwarded_fetch_waits_for_the_next_record(brokers):

@@ -4,7 +4,8 @@ from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON
 from raftlog.api.http.json_fields import INT32_MAX, INT64_MAX, JsonFields
-from raftlog.api.http.records.produce import LEADER_HEADER, timeout_ms
+from raftlog.api.http.leader_header import leader_header
+from raftlog.api.http.records.produce import timeout_ms
 from raftlog.api.http.server.answers import json_answer, no_content
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.problems import HttpProblem
@@ -90,9 +91,7 @@ class GroupHandlers:
 
 def with_coordinator(response: web.Response, broker: Broker, group: str) -> web.Response:
     """Say where the group's coordinator is, when that is another broker: clients go there directly."""
-    leader = broker.groups.leader_address(group)
-    if leader is not None:
-        response.headers[LEADER_HEADER] = leader
+    response.headers.update(leader_header(broker, broker.groups.leader_of(group)))
     return response
 
 

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from aiohttp import web
 
+from raftlog.api.http.leader_header import leader_header
 from raftlog.api.http.records.json_records import Encoded, JsonRecords
-from raftlog.api.http.records.produce import LEADER_HEADER, TOPIC_ID_HEADER, timeout_ms
+from raftlog.api.http.records.produce import TOPIC_ID_HEADER, timeout_ms
 from raftlog.api.http.records.tail import Tails
 from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.api.http.server.answers import json_answer
@@ -109,8 +110,7 @@ class FetchHandlers:
         )
 
     def _leader(self, topic: str, partition: int) -> dict[str, str]:
-        leader = self._broker.leader_address(topic, partition)
-        return {} if leader is None else {LEADER_HEADER: leader}
+        return leader_header(self._broker, self._broker.leader_of(topic, partition))
 
     async def offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"beginning_offset", "end_offset"}`, and with `?timestamp=` also the first record from then on.

@@ -4,6 +4,7 @@ from aiohttp import web
 from aiohttp.hdrs import CONTENT_TYPE
 
 from raftlog.api.codes import BAD_REQUEST, WRONG_CONTENT_TYPE
+from raftlog.api.http.leader_header import leader_header
 from raftlog.api.http.records.large_records import PARSED_BYTES_MAX, parse_large
 from raftlog.api.http.records.ndjson_block import LINE_READERS
 from raftlog.api.http.records.new_records import parse_records
@@ -24,8 +25,6 @@ from raftlog.partitions.results import ALL, Acks
 
 TIMEOUT_MS_DEFAULT = 10_000
 TIMEOUT_MS_MAX = 600_000
-LEADER_HEADER = "X-Raftlog-Leader"
-"""HOST:PORT of the broker that leads the partition, where it is not the one that answered."""
 TOPIC_ID_HEADER = "X-Raftlog-Topic-Id"
 _ACKS: dict[str, Acks] = {"all": ALL, "-1": ALL, "1": 1, "0": 0}
 
@@ -85,8 +84,7 @@ class ProduceHandlers:
     def _leader(self, options: ProduceOptions) -> dict[str, str]:
         if options.partition is None:
             return {}
-        leader = self._broker.leader_address(options.topic, options.partition)
-        return {} if leader is None else {LEADER_HEADER: leader}
+        return leader_header(self._broker, self._broker.leader_of(options.topic, options.partition))
 
     async def _produce_small(
         self, request: web.BaseRequest, options: ProduceOptions, format_: Format, body: bytes

@@ -1,0 +1,17 @@
+"""The header by which an answer names another broker as the leader: clients go there directly."""
+
+from typing import Final
+
+from raftlog.partitions.broker import Broker
+from raftlog.types import NodeId
+
+LEADER_HEADER: Final = "X-Raftlog-Leader"
+"""HOST:PORT of the broker that leads the partition, where it is not the one that answered."""
+
+
+def leader_header(broker: Broker, leader: NodeId | None) -> dict[str, str]:
+    """Return the header with the leader's address over HTTP; none where this broker leads, or none is known."""
+    if leader is None or leader == broker.node_id:
+        return {}
+    addresses = broker.addresses_of(leader)
+    return {LEADER_HEADER: addresses.http} if addresses is not None and addresses.http else {}
