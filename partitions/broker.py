@@ -45,7 +45,6 @@ from raftlog.partitions.results import (
     ALL,
     Acks,
     Fetched,
-    OffsetRange,
     Produced,
     ProducerSequence,
     RecordResult,
@@ -61,7 +60,7 @@ from raftlog.partitions.settings import BrokerSettings
 from raftlog.partitions.topic_changes import TopicChanges
 from raftlog.records import NewRecord
 from raftlog.runtime.batch_opener import BatchOpener
-from raftlog.types import Buffer, NodeId, Offset
+from raftlog.types import Buffer, NodeId, Offset, OffsetRange
 from raftlog.values.brokers import BrokerDescription, ClusterHealth, ClusterMember, DiskSpace
 
 logger = logging.getLogger(__name__)

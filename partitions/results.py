@@ -56,13 +56,6 @@ class Fetched(NamedTuple):
     topic_id: UUID | None = None
 
 
-class OffsetRange(NamedTuple):
-    """The first offset that is there and the offset that the next record will get."""
-
-    beginning: Offset
-    end: Offset
-
-
 class ReplicaLag(NamedTuple):
     """What a replica lacks of its leader's log; `bytes` is about, and without what the leader has in memory.
 

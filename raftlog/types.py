@@ -38,3 +38,10 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}"
+
+
+class OffsetRange(NamedTuple):
+    """Bounds of a partition: `beginning` is the first offset that can be read, `end` the one of the next record."""
+
+    beginning: Offset
+    end: Offset

@@ -12,7 +12,7 @@ def cluster_url(base: str, cluster_id: str) -> str:
     return f"{base}/v3/clusters/{cluster_id}"
 
 
-def many(kind: str, url: str, data: Sequence[Json]) -> Json:
+def many(kind: str, url: str, data: Sequence[object]) -> Json:
     """A list object."""
     return {"kind": kind, "metadata": {"self": url, "next": None}, "data": list(data)}
 

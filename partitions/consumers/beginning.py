@@ -15,7 +15,7 @@ from raftlog.partitions.consumers.positions import FetchPositions
 from raftlog.partitions.consumers.results import Chosen, Moved
 from raftlog.partitions.consumers.stored import NOTHING_COMMITTED, Anchor
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.groups.results import CommittedOffset
+from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.types import Offset, TopicPartition
 
 _ASKED_AT_ONCE = 16
@@ -97,7 +97,7 @@ class Beginnings:
         return bounds.beginning if chosen.edge == "beginning" else bounds.end
 
 
-def committed_offset(committed: Mapping[TopicPartition, CommittedOffset], partition: TopicPartition) -> Offset:
+def committed_offset(committed: Mapping[TopicPartition, OffsetRecord], partition: TopicPartition) -> Offset:
     """`NOTHING_COMMITTED` where there is none."""
     found = committed.get(partition)
     return NOTHING_COMMITTED if found is None else found.offset

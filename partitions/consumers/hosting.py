@@ -7,7 +7,8 @@ from uuid import UUID
 from raftlog.partitions.consumers.polling import RecordReader
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.coordinator import GroupCoordinator
-from raftlog.partitions.groups.results import CommittedOffset, MemberIdentity, OffsetCommit
+from raftlog.partitions.groups.records import OffsetRecord
+from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
 from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.types import TopicPartition
 
@@ -25,7 +26,7 @@ class Catalogue(Protocol):
         """Raises `UnknownTopic` and `UnknownPartition`; what is not known here is asked for first."""
 
 
-class CommittedOffsets(Protocol):
+class OffsetRecords(Protocol):
     """What is committed, as `groups.Groups` has it. Commits of members are fenced, so it does not matter if another
     broker coordinates by now."""
 
@@ -36,9 +37,9 @@ class CommittedOffsets(Protocol):
         *,
         member: MemberIdentity | None = None,
         deadline: Deadline,
-    ) -> dict[TopicPartition, CommittedOffset]: ...
+    ) -> dict[TopicPartition, OffsetRecord]: ...
 
-    async def committed(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, CommittedOffset]: ...
+    async def committed(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, OffsetRecord]: ...
 
 
 class ReadBounds(NamedTuple):
@@ -54,7 +55,7 @@ class InstanceHost(NamedTuple):
 
     coordinator: GroupCoordinator
     """Where instances are members and their records are kept."""
-    offsets: CommittedOffsets
+    offsets: OffsetRecords
     reader: RecordReader
     catalogue: Catalogue
     bounds: ReadBounds

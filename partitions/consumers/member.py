@@ -25,7 +25,15 @@ from raftlog.errors import (
 from raftlog.partitions.consumers.hosting import InstanceHost
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups import records
-from raftlog.partitions.groups.results import GroupHeartbeat, Join, Joined, Leave, MemberIdentity, MemberToLeave, Sync
+from raftlog.partitions.groups.results import (
+    GroupHeartbeat,
+    Join,
+    JoinedGeneration,
+    Leave,
+    MemberIdentity,
+    MemberToLeave,
+    Sync,
+)
 from raftlog.types import TopicPartition
 
 _logger = logging.getLogger(__name__)
@@ -146,7 +154,7 @@ class InstanceMember:
             can_lead=False,
         )
         joined = await coordinator.join(join, deadline=deadline)
-        assert isinstance(joined, Joined), f"{self._name} did not ask for an id alone"
+        assert isinstance(joined, JoinedGeneration), f"{self._name} did not ask for an id alone"
         if joined.member_id != self.member_id:
             self._state.member_id = joined.member_id
             await self._owner.became_member(joined.member_id)

@@ -15,9 +15,9 @@ from raftlog.errors import OffsetOutOfRange, RaftlogError, Unavailable, Undecoda
 from raftlog.partitions.consumers.positions import FetchPosition
 from raftlog.partitions.consumers.taking import Taken, take
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.results import Fetched, OffsetRange
+from raftlog.partitions.results import Fetched
 from raftlog.runtime.batch_opener import BatchOpener
-from raftlog.types import Offset, TopicPartition
+from raftlog.types import Offset, OffsetRange, TopicPartition
 
 _ASKED_AT_ONCE = 4
 """Each answers a batch at least, however little is wanted; so this many batches may be in memory too much."""

@@ -30,13 +30,13 @@ from raftlog.partitions.groups.records import GroupKey, InstanceKey, InstanceRec
 from raftlog.partitions.groups.results import (
     GroupHeartbeat,
     Join,
-    Joined,
+    JoinedGeneration,
     Leave,
-    Left,
+    LeftMember,
     MemberIdentity,
     MemberIdGiven,
     Sync,
-    Synced,
+    SyncedGeneration,
 )
 from raftlog.partitions.groups.surroundings import GroupSurroundings
 from raftlog.partitions.replica import Replica
@@ -95,11 +95,11 @@ class GroupCoordinator(PartitionCoordinator[FoldedGroups]):
 
     # membership
 
-    async def join(self, join: Join, deadline: Deadline) -> Joined | MemberIdGiven:
+    async def join(self, join: Join, deadline: Deadline) -> JoinedGeneration | MemberIdGiven:
         """See `Groups.join`."""
         await self.ready(deadline)
         try:
-            answer: Joined | MemberIdGiven = await self._ask(self.machine.join, join, deadline)
+            answer: JoinedGeneration | MemberIdGiven = await self._ask(self.machine.join, join, deadline)
         except TimeoutError:
             again = f"with the id {join.member_id!r}" if join.member_id else "as before"
             raise RebalanceInProgress(
@@ -107,11 +107,11 @@ class GroupCoordinator(PartitionCoordinator[FoldedGroups]):
             ) from None
         return answer
 
-    async def sync(self, sync: Sync, deadline: Deadline) -> Synced:
+    async def sync(self, sync: Sync, deadline: Deadline) -> SyncedGeneration:
         """See `Groups.sync`."""
         await self.ready(deadline)
         try:
-            answer: Synced = await self._ask(self.machine.sync, sync, deadline)
+            answer: SyncedGeneration = await self._ask(self.machine.sync, sync, deadline)
         except TimeoutError:
             raise Unavailable(
                 f"group {sync.group}: its leader has not assigned generation {sync.generation} yet; sync again"
@@ -126,10 +126,10 @@ class GroupCoordinator(PartitionCoordinator[FoldedGroups]):
         except TimeoutError:
             return  # it counted when it came
 
-    async def leave(self, leave: Leave, deadline: Deadline) -> tuple[Left, ...]:
+    async def leave(self, leave: Leave, deadline: Deadline) -> tuple[LeftMember, ...]:
         """See `Groups.leave`."""
         await self.ready(deadline)
-        left: tuple[Left, ...] = await self._ask(self.machine.leave, leave, deadline)
+        left: tuple[LeftMember, ...] = await self._ask(self.machine.leave, leave, deadline)
         if any(each.error is not None for each in left):
             await self.confirm(deadline)
         return left

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from raftlog.errors import RaftlogError
 from raftlog.partitions.groups.records import GroupRecord
-from raftlog.partitions.groups.results import Joined, Left, MemberIdGiven, Synced
+from raftlog.partitions.groups.results import JoinedGeneration, LeftMember, MemberIdGiven, SyncedGeneration
 
 Token: TypeAlias = int
 Ticket: TypeAlias = int
@@ -21,7 +21,7 @@ class Deleted(NamedTuple):
     """The group is gone, durably."""
 
 
-Result: TypeAlias = Joined | MemberIdGiven | Synced | Alive | tuple[Left, ...] | Deleted
+Result: TypeAlias = JoinedGeneration | MemberIdGiven | SyncedGeneration | Alive | tuple[LeftMember, ...] | Deleted
 
 
 class GroupAnswer(NamedTuple):

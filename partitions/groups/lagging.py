@@ -10,18 +10,17 @@ from typing import Final, TypeVar
 
 from raftlog.errors import InvalidArgument, Unavailable
 from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.partitions.groups.results import (
-    CommittedOffset,
+    LagReport,
     MemberDescription,
-    OffsetReset,
-    PartitionLag,
     ResetTo,
 )
-from raftlog.partitions.results import OffsetRange
 from raftlog.partitions.routing.finding import Finder
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.reads import Reader
-from raftlog.types import Offset, TopicPartition
+from raftlog.types import Offset, OffsetRange, TopicPartition
+from raftlog.values.groups import OffsetReset
 
 _AT_ONCE: Final = 64
 _T = TypeVar("_T")
@@ -36,10 +35,10 @@ class GroupLagging:
 
     async def lag(
         self,
-        committed: Mapping[TopicPartition, CommittedOffset],
+        committed: Mapping[TopicPartition, OffsetRecord],
         members: Iterable[MemberDescription],
         deadline: Deadline,
-    ) -> list[PartitionLag]:
+    ) -> list[LagReport]:
         """Of every partition that is committed or owned and exists, sorted."""
         owners = {
             TopicPartition(topic, number): member
@@ -102,18 +101,22 @@ def resets(
 ) -> list[OffsetReset]:
     """Rows, sorted."""
     return [
-        OffsetReset(place.topic, place.partition, before.get(place, -1), int(after), clamped)
+        OffsetReset(place.topic, place.partition, _known(before.get(place, -1)), after, clamped)
         for place, (after, clamped) in sorted(targets.items())
     ]
 
 
+def _known(offset: int) -> Offset | None:
+    return None if offset < 0 else Offset(offset)
+
+
 def _lag(
-    place: TopicPartition, committed: CommittedOffset | None, bounds: OffsetRange, member: MemberDescription | None
-) -> PartitionLag:
+    place: TopicPartition, committed: OffsetRecord | None, bounds: OffsetRange, member: MemberDescription | None
+) -> LagReport:
     beginning, end = bounds
     current = -1 if committed is None else int(committed.offset)
     lag = -1 if end < 0 else max(0, end - max(current, beginning))
-    return PartitionLag(place.topic, place.partition, current, int(beginning), int(end), lag, member)
+    return LagReport(place.topic, place.partition, current, int(beginning), int(end), lag, member)
 
 
 async def _all(places: Sequence[TopicPartition], of: Callable[[TopicPartition], Awaitable[_T]]) -> list[_T]:

@@ -30,7 +30,7 @@ from raftlog.partitions.groups.joining import Joining, member_of
 from raftlog.partitions.groups.membership import ConsumerGroup, Kept, Member
 from raftlog.partitions.groups.rebalancing import GIVEN, PHASE, SESSION, WAIT, Rebalancing, TimerKey
 from raftlog.partitions.groups.records import GroupRecord
-from raftlog.partitions.groups.results import GroupHeartbeat, Join, Leave, Left, MemberToLeave, Sync
+from raftlog.partitions.groups.results import GroupHeartbeat, Join, Leave, LeftMember, MemberToLeave, Sync
 from raftlog.partitions.groups.states import ConsumerGroupState, Event
 
 
@@ -130,9 +130,9 @@ class Machine:
             self._timers.set((WAIT, group.name, member.member_id), now + wait_ms / 1000)
 
     def leave(self, token: Token, leave: Leave, now: float) -> None:
-        """Answered at once with a `Left` for each member, in their order."""
+        """Answered at once with a `LeftMember` for each member, in their order."""
         group = self._groups.get(leave.group)
-        left = tuple(Left(*each, self._leave(group, each)) for each in leave.members)
+        left = tuple(LeftMember(*each, self._leave(group, each)) for each in leave.members)
         if group is not None:
             if any(each.error is None for each in left) and group.state not in (
                 ConsumerGroupState.EMPTY,

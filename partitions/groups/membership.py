@@ -14,7 +14,7 @@ from enum import Enum
 
 from raftlog.partitions.groups.effects import Ticket, Token
 from raftlog.partitions.groups.records import GroupRecord, MemberRecord, Protocol
-from raftlog.partitions.groups.results import Join, Joined, JoinedMember
+from raftlog.partitions.groups.results import Join, JoinedGeneration, JoinedMember
 from raftlog.partitions.groups.states import ConsumerGroupState
 
 
@@ -196,7 +196,7 @@ class ConsumerGroup:
         able = [each.member_id for each in self.members.values() if each.has_joined and each.can_lead]
         return self.leader if self.leader in able else next(iter(able), "")
 
-    def joined(self, member: Member) -> Joined:
+    def joined(self, member: Member) -> JoinedGeneration:
         """The answer to a join, in the generation that is."""
         leads = member.member_id == self.leader
         skips = leads and self.state is ConsumerGroupState.STABLE
@@ -205,7 +205,7 @@ class ConsumerGroup:
             JoinedMember(each.member_id, each.instance_id, each.metadata(self.protocol))
             for each in self.members.values()
         )
-        return Joined(
+        return JoinedGeneration(
             member.member_id,
             self.generation,
             self.protocol,

@@ -16,19 +16,19 @@ from raftlog.partitions.groups.membership import ConsumerGroup
 from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.partitions.groups.results import (
     CommitOffsets,
-    GroupDescription,
+    GroupDetails,
     GroupHeartbeat,
     GroupListing,
     Join,
-    Joined,
+    JoinedGeneration,
     Leave,
-    Left,
+    LeftMember,
     MemberDescription,
     MemberIdGiven,
     OffsetMove,
     Place,
     Sync,
-    Synced,
+    SyncedGeneration,
     TopicOffsets,
 )
 from raftlog.partitions.groups.states import ConsumerGroupState
@@ -38,17 +38,17 @@ _SLICE: Final = 64
 _NOT_KNOWN: Final = -1
 
 
-async def _describe(coordinator: GroupCoordinator, group: str, deadline: Deadline) -> GroupDescription | None:
+async def _describe(coordinator: GroupCoordinator, group: str, deadline: Deadline) -> GroupDetails | None:
     await coordinator.current(deadline)
     found = coordinator.machine.group(group)
     if found is None:
         if group not in coordinator.folded.offsets:
             return None
-        return GroupDescription(group, "Empty", "", "", 0, "", (), _NOT_KNOWN, is_simple=True)
+        return GroupDetails(group, "Empty", "", "", 0, "", (), _NOT_KNOWN, is_simple=True)
     return describe_group(found)
 
 
-def describe_group(group: ConsumerGroup) -> GroupDescription:
+def describe_group(group: ConsumerGroup) -> GroupDetails:
     """Describe a group that has or had members; the asking broker sets the coordinator's node id."""
     members = [
         MemberDescription(
@@ -57,7 +57,7 @@ def describe_group(group: ConsumerGroup) -> GroupDescription:
         for each in group.members.values()
     ]
     state, kind, generation = group.state.value, group.protocol_type, group.generation
-    return GroupDescription(
+    return GroupDetails(
         group.name, state, kind, group.protocol, generation, group.leader, members, _NOT_KNOWN, is_simple=False
     )
 
@@ -112,13 +112,13 @@ async def _reset(coordinator: GroupCoordinator, asked: OffsetMove, deadline: Dea
 
 _G = GroupCoordinator
 _OFFSETS: Final = dict[Place, OffsetRecord]
-JOIN: Final = CoordinatorOperation("groups.join", _G.join, Join, Joined | MemberIdGiven)
-SYNC: Final = CoordinatorOperation("groups.sync", _G.sync, Sync, Synced)
+JOIN: Final = CoordinatorOperation("groups.join", _G.join, Join, JoinedGeneration | MemberIdGiven)
+SYNC: Final = CoordinatorOperation("groups.sync", _G.sync, Sync, SyncedGeneration)
 HEARTBEAT: Final = CoordinatorOperation("groups.heartbeat", _G.heartbeat, GroupHeartbeat)
-LEAVE: Final = CoordinatorOperation("groups.leave", _G.leave, Leave, tuple[Left, ...])
+LEAVE: Final = CoordinatorOperation("groups.leave", _G.leave, Leave, tuple[LeftMember, ...])
 COMMIT: Final = CoordinatorOperation("groups.commit", _commit, CommitOffsets, _OFFSETS, is_repeatable=False)
 OFFSETS: Final = CoordinatorOperation("groups.offsets", _committed, str, _OFFSETS, only_reads=True)
-DESCRIBE: Final = CoordinatorOperation("groups.describe", _describe, str, GroupDescription | None, only_reads=True)
+DESCRIBE: Final = CoordinatorOperation("groups.describe", _describe, str, GroupDetails | None, only_reads=True)
 LIST: Final = CoordinatorOperation("groups.list", _list, type(None), list[GroupListing], only_reads=True)
 DELETE: Final = CoordinatorOperation("groups.delete", _delete, str, is_repeatable=False)
 DELETE_OFFSETS: Final = CoordinatorOperation("groups.delete_offsets", _delete_offsets, TopicOffsets, list[int])

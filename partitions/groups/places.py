@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.records import OffsetRecord
-from raftlog.partitions.groups.results import CommittedOffset, Place
+from raftlog.partitions.groups.results import Place
 from raftlog.partitions.routing.finding import Finder
 from raftlog.partitions.routing.topics import Topics
 from raftlog.types import TopicPartition
@@ -37,11 +37,7 @@ class TopicPlaces:
         topic = self._topics.by_id(place[0])
         return None if topic is None else TopicPartition(topic.name, place[1])
 
-    def committed(self, offsets: Mapping[Place, OffsetRecord]) -> dict[TopicPartition, CommittedOffset]:
+    def committed(self, offsets: Mapping[Place, OffsetRecord]) -> dict[TopicPartition, OffsetRecord]:
         """By name, in the topics that exist."""
-        found = {}
-        for place, (offset, leader_epoch, metadata, committed_ms) in offsets.items():
-            name = self.name(place)
-            if name is not None:
-                found[name] = CommittedOffset(offset, metadata, leader_epoch, committed_ms)
-        return found
+        named = ((self.name(place), record) for place, record in offsets.items())
+        return {name: record for name, record in named if name is not None}

@@ -17,7 +17,7 @@ from raftlog.partitions.groups.bounds import GroupSettings
 from raftlog.partitions.groups.effects import Alive, Deleted, Effect, GroupAnswer, Result, Store, Ticket, Token
 from raftlog.partitions.groups.membership import ConsumerGroup, Kept, Member
 from raftlog.partitions.groups.records import GroupRecord
-from raftlog.partitions.groups.results import Synced
+from raftlog.partitions.groups.results import SyncedGeneration
 from raftlog.partitions.groups.states import ConsumerGroupState, Event, after
 from raftlog.partitions.groups.timers import Timers
 
@@ -199,9 +199,9 @@ class Rebalancing:
                     self.release(member, "sync", self.synced(group, member))
                     self.touch(group, member, now)
 
-    def synced(self, group: ConsumerGroup, member: Member) -> Synced:
+    def synced(self, group: ConsumerGroup, member: Member) -> SyncedGeneration:
         member.has_synced = True
-        return Synced(member.assignment, group.generation, group.protocol, group.protocol_type)
+        return SyncedGeneration(member.assignment, group.generation, group.protocol, group.protocol_type)
 
     def _not_stored(self, group: ConsumerGroup, kept: Kept, error: RaftlogError, now: float) -> None:
         """Nobody hears of that generation; its number is not used again here."""

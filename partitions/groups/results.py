@@ -1,6 +1,7 @@
 """Requests and answers of consumer groups, each declared once: for faces, between brokers and for the machine.
 
-Requests have just these fields; answers may have more where a later release made them. Times are milliseconds.
+Answers that HTTP shows too are compact forms of its values. Requests have just these fields; answers may have more
+where a later release made them. Times are milliseconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,8 +11,9 @@ from uuid import UUID
 import msgspec
 
 from raftlog.errors import RaftlogError
-from raftlog.partitions.groups.records import Protocol
+from raftlog.partitions.groups.records import OffsetRecord, Protocol
 from raftlog.types import Offset, TopicPartition
+from raftlog.values.groups import GroupMember, Joined, Synced
 
 Place: TypeAlias = tuple[UUID, int]
 """A partition by its topic's uuid."""
@@ -42,26 +44,17 @@ class Join(NamedTuple):
     requires_known_id: bool = False
     """KIP-394, JoinGroup from v4 on: a dynamic member without id is only given one, and joins with it."""
     can_skip_assignment: bool = False
-    """KIP-814, JoinGroup from v9 on: understands `Joined.skip_assignment`."""
+    """KIP-814, JoinGroup from v9 on: understands `JoinedGeneration.skip_assignment`."""
 
 
-class JoinedMember(GroupResult, frozen=True):
-    member_id: str
-    instance_id: str | None
-    metadata: bytes
-    """Of the chosen protocol."""
+class JoinedMember(GroupMember, frozen=True, array_like=True):
+    """`metadata` is that of the chosen protocol."""
 
 
-class Joined(GroupResult, frozen=True, tag=True):
+class JoinedGeneration(Joined, frozen=True, array_like=True, tag="Joined"):
     """The join phase is over, and its generation is stored."""
 
-    member_id: str
-    generation: int
-    protocol: str
-    leader: str
-    """"": the coordinator assigns by itself."""
     members: tuple[JoinedMember, ...]
-    """Only to the leader."""
     protocol_type: str = "consumer"
     skip_assignment: bool = False
     """To a static leader that came back: the assignment stands; it leads, but assigns nothing now (KIP-814)."""
@@ -86,12 +79,9 @@ class Sync(NamedTuple):
     """Checked when given (SyncGroup from v5 on)."""
 
 
-class Synced(GroupResult, frozen=True):
+class SyncedGeneration(Synced, frozen=True, array_like=True):
     """The generation's assignments are stored."""
 
-    assignment: bytes
-    generation: int
-    protocol: str
     protocol_type: str = "consumer"
 
 
@@ -117,7 +107,7 @@ class Leave(NamedTuple):
     members: tuple[MemberToLeave, ...]
 
 
-class Left(GroupResult, frozen=True):
+class LeftMember(GroupResult, frozen=True):
     """Result of one member that leaves; `error` is None once it is out (`UnknownMember`, `FencedInstance`)."""
 
     member_id: str
@@ -134,15 +124,6 @@ class OffsetCommit(NamedTuple):
     offset: Offset
     metadata: str = ""
     leader_epoch: int = -1
-
-
-class CommittedOffset(NamedTuple):
-    """What is committed for one partition; `committed_ms` by the clock of the leader that took it, 0: not known."""
-
-    offset: Offset
-    metadata: str = ""
-    leader_epoch: int = -1
-    committed_ms: int = 0
 
 
 class MemberIdentity(NamedTuple):
@@ -205,7 +186,7 @@ class GroupListing(GroupResult, frozen=True, order=True):
     """Node id of the broker that coordinates it; −1: not known."""
 
 
-class GroupDescription(GroupResult, frozen=True):
+class GroupDetails(GroupResult, frozen=True):
     """One group. `protocol`: the assignor that was chosen, such as `range`; empty without members."""
 
     group: str
@@ -220,7 +201,7 @@ class GroupDescription(GroupResult, frozen=True):
     """It has no members and never had any: only offsets were committed."""
 
 
-class PartitionLag(NamedTuple):
+class LagReport(NamedTuple):
     """How far a group is behind in one partition.
 
     `current_offset` −1: nothing committed; the lag is then the whole partition. `lag` never lies below 0, but is −1, as
@@ -250,15 +231,5 @@ class ResetTo(NamedTuple):
     offset: int | None = None
 
 
-class OffsetReset(NamedTuple):
-    """One partition of a reset. `before` −1: nothing was committed. `clamped`: it lay outside the log."""
-
-    topic: str
-    partition: int
-    before: int
-    after: int
-    clamped: bool
-
-
-Committed = Mapping[TopicPartition, CommittedOffset]
+Committed = Mapping[TopicPartition, OffsetRecord]
 """By topic and partition, topics that exist only."""

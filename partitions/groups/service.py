@@ -24,32 +24,32 @@ from raftlog.partitions.groups.lagging import GroupLagging, resets
 from raftlog.partitions.groups.measuring import GroupFigures, look_at_groups
 from raftlog.partitions.groups.names import check_group
 from raftlog.partitions.groups.offsets import check_offsets
+from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.partitions.groups.results import (
     CommitOffsets,
-    CommittedOffset,
-    GroupDescription,
+    GroupDetails,
     GroupHeartbeat,
     GroupListing,
     Join,
-    Joined,
+    JoinedGeneration,
+    LagReport,
     Leave,
-    Left,
+    LeftMember,
     MemberIdentity,
     MemberIdGiven,
     OffsetCommit,
     OffsetMove,
-    OffsetReset,
-    PartitionLag,
     Place,
     ResetTo,
     Sync,
-    Synced,
+    SyncedGeneration,
     TopicOffsets,
 )
 from raftlog.partitions.groups.surroundings import GroupSurroundings
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.reads import Reader
 from raftlog.types import NodeId, Offset, TopicPartition
+from raftlog.values.groups import OffsetReset
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_CONFIG: Final[Mapping[str, str]] = {
@@ -95,7 +95,7 @@ class Groups:
 
     # ---- membership (Kafka's classic protocol; `requests` has what is asked and answered)
 
-    async def join(self, join: Join, *, deadline: Deadline) -> Joined | MemberIdGiven:
+    async def join(self, join: Join, *, deadline: Deadline) -> JoinedGeneration | MemberIdGiven:
         """Become or stay a member; answered when the join phase is over.
 
         At the deadline `RebalanceInProgress`: a member that named its id stays one and joins again with it; a new one
@@ -105,7 +105,7 @@ class Groups:
         again = bool(join.member_id or join.instance_id)
         return await self.router.call(operations.JOIN, join.group, join, deadline, is_repeatable=again, creates=True)
 
-    async def sync(self, sync: Sync, *, deadline: Deadline) -> Synced:
+    async def sync(self, sync: Sync, *, deadline: Deadline) -> SyncedGeneration:
         """A member's assignment, once the leader of the group has given it and it is stored. Raises `UnknownMember`,
         `StaleGeneration`, `FencedInstance`, `RebalanceInProgress`; at the deadline `Unavailable`: sync again."""
         return await self.router.call(operations.SYNC, sync.group, sync, deadline)
@@ -123,7 +123,7 @@ class Groups:
         finally:
             self._heartbeats -= 1
 
-    async def leave(self, leave: Leave, *, deadline: Deadline) -> tuple[Left, ...]:
+    async def leave(self, leave: Leave, *, deadline: Deadline) -> tuple[LeftMember, ...]:
         """Take members out of the group; the result of each, in their order."""
         return await self.router.call(operations.LEAVE, leave.group, leave, deadline)
 
@@ -136,7 +136,7 @@ class Groups:
         *,
         member: MemberIdentity | None = None,
         deadline: Deadline,
-    ) -> dict[TopicPartition, CommittedOffset]:
+    ) -> dict[TopicPartition, OffsetRecord]:
         """CommitOffsets durably; all that the group has committed then.
 
         Of a member: in its order, backwards too, fenced by its generation. Without one: watermarks that only rise, and
@@ -152,7 +152,7 @@ class Groups:
         committed = await self.router.call(operations.COMMIT, group, asked, deadline, is_repeatable=member is None)
         return self._around.places.committed(committed)
 
-    async def committed(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, CommittedOffset]:
+    async def committed(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, OffsetRecord]:
         """With everything that was answered before this call (linearizable); empty for a group that nobody knows."""
         check_group(group)
         if not await self.router.has_topic(deadline):
@@ -178,7 +178,7 @@ class Groups:
         coordinator = self.router.coordinator_id(partition)
         return [msgspec.structs.replace(row, coordinator=coordinator) for row in rows]
 
-    async def describe(self, group: str, *, deadline: Deadline) -> GroupDescription:
+    async def describe(self, group: str, *, deadline: Deadline) -> GroupDetails:
         """Raises `UnknownGroup`."""
         found = await self.router.call(operations.DESCRIBE, group, group, deadline)
         if found is None:
@@ -186,7 +186,7 @@ class Groups:
         coordinator = self.router.coordinator_id(self.router.partition_of(group))
         return msgspec.structs.replace(found, coordinator=coordinator)
 
-    async def lag(self, group: str, *, deadline: Deadline) -> list[PartitionLag]:
+    async def lag(self, group: str, *, deadline: Deadline) -> list[LagReport]:
         """Of every partition that the group committed in or that a member owns, sorted. Raises `UnknownGroup`."""
         described = await self.describe(group, deadline=deadline)
         committed = await self.committed(group, deadline=deadline)

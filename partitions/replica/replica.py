@@ -35,13 +35,13 @@ from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.retention import Retention
 from raftlog.partitions.replica.sequencing import Sequencing, has_producer
 from raftlog.partitions.replica.waits import Waits
-from raftlog.partitions.results import ALL, Acks, Fetched, OffsetRange
+from raftlog.partitions.results import ALL, Acks, Fetched
 from raftlog.raft import Ready, Role
 from raftlog.records import read_header
 from raftlog.runtime.config import GroupLimits
 from raftlog.runtime.replica.group import Group
 from raftlog.storage.rows import ROW_SIZE
-from raftlog.types import Offset
+from raftlog.types import Offset, OffsetRange
 
 _ANSWER_MS = 500
 """A majority is given so long at least to confirm who leads, and what is committed."""

@@ -9,10 +9,10 @@ import asyncio
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import Node
 from raftlog.partitions.replica import Replica
-from raftlog.partitions.results import Fetched, OffsetRange
+from raftlog.partitions.results import Fetched
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.router import FETCH, OFFSETS, TIMESTAMP, TRIM, PartitionRouter, numbers_of
-from raftlog.types import NodeId, Offset
+from raftlog.types import NodeId, Offset, OffsetRange
 
 _POLL_MS = 2_000
 """A long poll is asked of the leader in pieces of this length."""

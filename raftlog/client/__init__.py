@@ -6,7 +6,6 @@ Errors of the broker arrive here as the same classes, outcome included.
 
 from raftlog.client.answers import (
     Fetched,
-    OffsetRange,
     PartitionDescription,
     Produced,
     ProducerIdentity,
@@ -17,18 +16,7 @@ from raftlog.client.consumers.consumer import Consumer
 from raftlog.client.consumers.consumer_settings import ConsumerRecord, RebalanceListener
 from raftlog.client.consumers.handler_loop import HandlerFailed, HandlerLoop, RejectRecord
 from raftlog.client.failures import NotListening
-from raftlog.client.group_answers import (
-    CommittedOffset,
-    ConsumerDescription,
-    GroupDescription,
-    GroupMember,
-    Joined,
-    Left,
-    Membership,
-    OffsetReset,
-    PartitionLag,
-    Synced,
-)
+from raftlog.client.group_answers import CommittedOffset, Membership
 from raftlog.client.groups import GroupClient
 from raftlog.client.producers.delivery import Delivered, Delivery
 from raftlog.client.producers.producer import Producer
@@ -43,9 +31,19 @@ from raftlog.client.serializers import (
     serialize_json,
     serialize_str,
 )
-from raftlog.types import TopicPartition
+from raftlog.types import OffsetRange, TopicPartition
 from raftlog.values.brokers import BrokerDescription, ClusterHealth
 from raftlog.values.cluster import ClusterView, TopicView
+from raftlog.values.groups import (
+    ConsumerDescription,
+    GroupDescription,
+    GroupMember,
+    Joined,
+    Left,
+    OffsetReset,
+    PartitionLag,
+    Synced,
+)
 
 __all__ = [
     "BrokerClient",

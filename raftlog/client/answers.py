@@ -33,13 +33,6 @@ class Fetched(NamedTuple):
     topic_id: str | None = None
 
 
-class OffsetRange(NamedTuple):
-    """`beginning` is the first offset that can be read, `end` the one that the next record will get."""
-
-    beginning: Offset
-    end: Offset
-
-
 class PartitionDescription(NamedTuple):
     """A partition and its replicas, as node ids. `leader` is None when nobody leads; `high_watermark` is None where it
     is not known; `problem` says what is wrong."""

@@ -12,7 +12,6 @@ from typing import Any, Self
 from raftlog.client.admin import AdminClient
 from raftlog.client.answers import (
     Fetched,
-    OffsetRange,
     Produced,
     ProducerIdentity,
     TopicDescription,
@@ -26,7 +25,7 @@ from raftlog.client.groups import GroupClient
 from raftlog.client.topic_names import checked_name
 from raftlog.client.transport import HttpAnswer, HttpTransport
 from raftlog.errors import RaftlogError, Unavailable
-from raftlog.types import Buffer, Offset, TopicPartition
+from raftlog.types import Buffer, Offset, OffsetRange, TopicPartition
 from raftlog.values.brokers import BrokerDescription, ClusterHealth
 from raftlog.values.cluster import ClusterView
 from raftlog.values.placement import PartitionRecovery

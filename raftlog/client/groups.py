@@ -11,31 +11,29 @@ Nothing here remembers a generation: a caller hands its `Membership` to every ca
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from raftlog.client.calls import ANSWER_MS, Calls, quoted
-from raftlog.client.group_answers import (
-    CommittedOffset,
-    ConsumerDescription,
-    GroupDescription,
-    Joined,
-    Left,
-    Membership,
-    OffsetReset,
-    PartitionLag,
-    Synced,
-    committed_offsets,
-    consumer_description,
-    group_description,
-    joined,
-    left,
-    offset_reset,
-    partition_lag,
-    synced,
-)
+from raftlog.client.group_answers import CommittedOffset, Membership
 from raftlog.client.leaders import GroupPlace
 from raftlog.types import Offset, TopicPartition
+from raftlog.values.groups import (
+    ConsumerDescription,
+    GroupDescription,
+    GroupNames,
+    GroupOffsets,
+    Joined,
+    Left,
+    MembersLeft,
+    ObjectList,
+    OffsetReset,
+    OffsetsReset,
+    PartitionLag,
+    Synced,
+)
 
+T = TypeVar("T")
+_NOTHING: Final[Any] = Any
 TIMEOUT_MS_MAX: Final = 600_000
 """The longest that a broker waits for anything."""
 _V3: Final = "/v3/clusters/-/consumer-groups"
@@ -81,9 +79,8 @@ class GroupClient:
             "assigned_by": assigned_by,
         }
         wait_ms = min(rebalance_timeout_ms + ANSWER_MS, TIMEOUT_MS_MAX) if timeout_ms is None else timeout_ms
-        return joined(
-            await self._post(group, "join", fields, wait_ms, repeatable=bool(member_id or instance_id), is_held=True)
-        )
+        is_repeatable = bool(member_id or instance_id)
+        return await self._post(Joined, group, "join", fields, wait_ms, repeatable=is_repeatable, is_held=True)
 
     async def sync(
         self,
@@ -96,7 +93,7 @@ class GroupClient:
         """What the member is assigned; the leader says it for all, by member id, and the others wait for that."""
         rows = [{"member_id": name, "assignment": _text(data)} for name, data in (assignments or {}).items()]
         fields = {**member._asdict(), "assignments": rows}
-        return synced(await self._post(group, "sync", fields, timeout_ms, repeatable=True, is_held=True))
+        return await self._post(Synced, group, "sync", fields, timeout_ms, repeatable=True, is_held=True)
 
     async def heartbeat(self, group: str, member: Membership, *, wait_ms: int = 0, timeout_ms: int = ANSWER_MS) -> None:
         """Stay a member for another session. Raises `RebalanceInProgress` when it is time to join again.
@@ -115,8 +112,8 @@ class GroupClient:
     ) -> list[Left]:
         """Members, by member id and instance id, leave. One that is unknown does not keep the others from it."""
         rows = [{"member_id": member_id, "instance_id": instance_id} for member_id, instance_id in members]
-        fields = await self._post(group, "leave", {"members": rows}, timeout_ms, repeatable=True)
-        return [left(row) for row in fields["members"]]
+        answer = await self._post(MembersLeft, group, "leave", {"members": rows}, timeout_ms, repeatable=True)
+        return list(answer.members)
 
     # offsets
 
@@ -137,17 +134,23 @@ class GroupClient:
         fields: dict[str, Any] = {"offsets": [_commit_row(place, value) for place, value in offsets.items()]}
         if member is not None:
             fields |= member._asdict()
-        await self._post(group, "offsets", fields, timeout_ms, repeatable=member is None)
+        await self._post(_NOTHING, group, "offsets", fields, timeout_ms, repeatable=member is None)
 
     async def committed(self, group: str, *, timeout_ms: int = ANSWER_MS) -> dict[TopicPartition, CommittedOffset]:
         """What the group has committed, with all that was answered before; empty for one that never did."""
-        return committed_offsets(await self._get(group, _path(group, "offsets"), timeout_ms))
+        found = await self._get(GroupOffsets, group, _path(group, "offsets"), timeout_ms)
+        return {
+            TopicPartition(row.topic, row.partition): CommittedOffset(
+                Offset(row.offset), row.metadata, row.leader_epoch
+            )
+            for row in found.offsets
+        }
 
     async def delete_offsets(self, group: str, topic: str, *, timeout_ms: int = ANSWER_MS) -> None:
         """Forget what the group committed in a topic; raises `UnknownGroup`, and `GroupNotEmpty` while a member is
         subscribed to it."""
         path, query = _path(group, "offsets"), {"topic": topic}
-        await self._change("DELETE", group, path, None, timeout_ms, repeatable=True, query=query)
+        await self._change(_NOTHING, "DELETE", group, path, None, timeout_ms, repeatable=True, query=query)
 
     async def reset(
         self,
@@ -166,41 +169,42 @@ class GroupClient:
             fields["topics"] = list(topics)
         if partitions is not None:
             fields["partitions"] = [{"topic": topic, "partition": number} for topic, number in partitions]
-        answer = await self._post(group, "offsets/reset", fields, timeout_ms, only_reads=dry_run)
-        return [offset_reset(row) for row in answer["offsets"]]
+        answer = await self._post(OffsetsReset, group, "offsets/reset", fields, timeout_ms, only_reads=dry_run)
+        return list(answer.offsets)
 
     # what operators ask
 
     async def names(self, *, timeout_ms: int = ANSWER_MS) -> list[str]:
         """All groups of the cluster, sorted."""
-        fields = await self._calls.get("/groups", {"timeout": timeout_ms}, timeout_ms=timeout_ms)
-        return [str(name) for name in fields["groups"]]
+        found = await self._calls.read(GroupNames, "/groups", {"timeout": timeout_ms}, timeout_ms=timeout_ms)
+        return list(found.groups)
 
     async def describe_all(self, *, timeout_ms: int = ANSWER_MS) -> list[GroupDescription]:
         """The same with their states."""
-        fields = await self._calls.get(_V3, {"timeout": timeout_ms}, timeout_ms=timeout_ms)
-        return [group_description(row) for row in fields["data"]]
+        kind, query = ObjectList[GroupDescription], {"timeout": timeout_ms}
+        return list((await self._calls.read(kind, _V3, query, timeout_ms=timeout_ms)).data)
 
     async def describe(self, group: str, *, timeout_ms: int = ANSWER_MS) -> GroupDescription:
         """One of them; raises `UnknownGroup`."""
-        return group_description(await self._get(group, f"{_V3}/{quoted(group, 'group')}", timeout_ms))
+        return await self._get(GroupDescription, group, f"{_V3}/{quoted(group, 'group')}", timeout_ms)
 
     async def consumers(self, group: str, *, timeout_ms: int = ANSWER_MS) -> list[ConsumerDescription]:
         """Its members; raises `UnknownGroup`."""
-        fields = await self._get(group, f"{_V3}/{quoted(group, 'group')}/consumers", timeout_ms)
-        return [consumer_description(row) for row in fields["data"]]
+        path = f"{_V3}/{quoted(group, 'group')}/consumers"
+        return list((await self._get(ObjectList[ConsumerDescription], group, path, timeout_ms)).data)
 
     async def lag(self, group: str, *, timeout_ms: int = ANSWER_MS) -> list[PartitionLag]:
         """How far it is in each partition that it has committed in or that a member has; raises `UnknownGroup`."""
-        fields = await self._get(group, f"{_V3}/{quoted(group, 'group')}/lags", timeout_ms)
-        return [partition_lag(row) for row in fields["data"]]
+        path = f"{_V3}/{quoted(group, 'group')}/lags"
+        return list((await self._get(ObjectList[PartitionLag], group, path, timeout_ms)).data)
 
     async def delete(self, group: str, *, timeout_ms: int = ANSWER_MS) -> None:
         """Delete a group without members, and all that it committed; raises `UnknownGroup` and `GroupNotEmpty`."""
-        await self._change("DELETE", group, f"{_V3}/{quoted(group, 'group')}", None, timeout_ms)
+        await self._change(_NOTHING, "DELETE", group, f"{_V3}/{quoted(group, 'group')}", None, timeout_ms)
 
     async def _post(
         self,
+        kind: type[T],
         group: str,
         verb: str,
         fields: object,
@@ -209,14 +213,15 @@ class GroupClient:
         repeatable: bool = False,
         only_reads: bool = False,
         is_held: bool = False,
-    ) -> Any:
+    ) -> T:
         path = _path(group, verb)
         return await self._change(
-            "POST", group, path, fields, timeout_ms, repeatable=repeatable, only_reads=only_reads, is_held=is_held
+            kind, "POST", group, path, fields, timeout_ms, repeatable=repeatable, only_reads=only_reads, is_held=is_held
         )
 
     async def _change(
         self,
+        kind: type[T],
         method: str,
         group: str,
         path: str,
@@ -227,8 +232,9 @@ class GroupClient:
         only_reads: bool = False,
         query: Mapping[str, object] | None = None,
         is_held: bool = False,
-    ) -> Any:
-        return await self._calls.change(
+    ) -> T:
+        return await self._calls.order(
+            kind,
             method,
             path,
             fields,
@@ -240,9 +246,9 @@ class GroupClient:
             is_held=is_held,
         )
 
-    async def _get(self, group: str, path: str, timeout_ms: int) -> Any:
+    async def _get(self, kind: type[T], group: str, path: str, timeout_ms: int) -> T:
         query = {"timeout": timeout_ms}
-        return await self._calls.get(path, query, place=GroupPlace(group), timeout_ms=timeout_ms)
+        return await self._calls.read(kind, path, query, place=GroupPlace(group), timeout_ms=timeout_ms)
 
 
 def _path(group: str, verb: str) -> str:

@@ -9,9 +9,9 @@ from raftlog.partitions.groups.records import Protocol
 from raftlog.partitions.groups.results import (
     GroupHeartbeat,
     Join,
-    Joined,
+    JoinedGeneration,
     Leave,
-    Left,
+    LeftMember,
     MemberIdentity,
     MemberToLeave,
     OffsetCommit,
@@ -44,7 +44,7 @@ class Member:
     def identity(self) -> MemberIdentity:
         return MemberIdentity(self.member_id, self.generation, self._instance_id)
 
-    async def join(self, *topics: str, session_ms: int = 10_000, deadline: Deadline | None = None) -> Joined:
+    async def join(self, *topics: str, session_ms: int = 10_000, deadline: Deadline | None = None) -> JoinedGeneration:
         joined = await self.broker.groups.join(
             Join(
                 self.group,
@@ -56,7 +56,7 @@ class Member:
             ),
             deadline=deadline or soon(),
         )
-        assert isinstance(joined, Joined)
+        assert isinstance(joined, JoinedGeneration)
         self.member_id, self.generation = joined.member_id, joined.generation
         return joined
 
@@ -82,7 +82,7 @@ class Member:
     async def commit(self, offset: int, partition: int = 0, metadata: str = "") -> None:
         await commit(self.broker, {partition: offset}, self.group, member=self.identity, metadata=metadata)
 
-    async def leave(self) -> Left:
+    async def leave(self) -> LeftMember:
         leave = Leave(self.group, (MemberToLeave(self.member_id, self._instance_id),))
         (left,) = await self.broker.groups.leave(leave, deadline=soon())
         return left

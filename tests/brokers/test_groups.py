@@ -34,10 +34,9 @@ from raftlog.partitions.groups.results import (
     ResetTo,
 )
 from raftlog.partitions.replica import Replica
-from raftlog.partitions.results import OffsetRange
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.records import NewRecord
-from raftlog.types import Offset, TopicPartition
+from raftlog.types import Offset, OffsetRange, TopicPartition
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.brokers.members import G, Member, commit, committed, coordinator_node, others, soon
 
@@ -324,7 +323,7 @@ async def test_operators_move_what_an_empty_group_committed(topic):
         await topic[1].produce_records("t", number, records, deadline=soon())
     await commit(topic[1], {0: 4, 1: 7})
 
-    async def reset(to: ResetTo, **where: Any) -> list[tuple[int, int, int, bool]]:
+    async def reset(to: ResetTo, **where: Any) -> list[tuple[int, int | None, int, bool]]:
         rows = await topic[2].groups.reset(G, to, **where, deadline=soon())
         return [(row.partition, row.before, row.after, row.clamped) for row in rows]
 
@@ -336,8 +335,8 @@ async def test_operators_move_what_an_empty_group_committed(topic):
     assert await reset(ResetTo(edge="earliest"), topics=["t"]) == [
         (0, 7, 0, False),
         (1, 10, 0, False),
-        (2, -1, 0, False),
-        (3, -1, 0, False),
+        (2, None, 0, False),
+        (3, None, 0, False),
     ]
     assert await committed(topic[3]) == {("t", number): 0 for number in range(4)}
     with pytest.raises(InvalidArgument, match="say which topics"):

@@ -135,7 +135,7 @@ async def test_a_reset_is_sent_as_it_was_asked(scripted: Any, scripts: Scripts) 
     scripts.answers["POST /groups/g/offsets/reset"] = (200, {"offsets": [row], "dry_run": True})
     async with BrokerClient([await scripted(scripts)]) as client:
         done = await client.groups.reset("g", {"shift": -3}, topics=["t"], partitions=[PLACE], dry_run=True)
-    assert done == [OffsetReset(PLACE, None, Offset(4), True)]
+    assert done == [OffsetReset("t", 0, None, Offset(4), True)]
     assert scripts.asked[0][2] == {
         "to": {"shift": -3},
         "dry_run": True,

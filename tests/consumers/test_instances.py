@@ -28,12 +28,13 @@ from raftlog.partitions.consumers.results import Chosen, Consumed, InstancePoll,
 from raftlog.partitions.consumers.settings import read_settings
 from raftlog.partitions.consumers.stored import from_record
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.groups.results import CommittedOffset, Joined, MemberIdentity, Synced
-from raftlog.partitions.results import Fetched, OffsetRange
+from raftlog.partitions.groups.records import OffsetRecord
+from raftlog.partitions.groups.results import JoinedGeneration, MemberIdentity, SyncedGeneration
+from raftlog.partitions.results import Fetched
 from raftlog.records import NewRecord, build_batch, read_records, stamp
 from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.runtime.rpc import Answer
-from raftlog.types import Offset, Term, TopicPartition
+from raftlog.types import Offset, OffsetRange, Term, TopicPartition
 from tests.waiting import until
 
 G, C = "g", "c"
@@ -59,14 +60,14 @@ class FakeCoordinator:
         if self.next_join_error is not None:
             error, self.next_join_error = self.next_join_error, None
             raise error
-        return Joined(join.member_id or "c-1", self.generation, "range", "", ())
+        return JoinedGeneration(join.member_id or "c-1", self.generation, "range", "", ())
 
     async def sync(self, sync, *, deadline):
         if self.next_sync_error is not None:
             self.generation += 1
             error, self.next_sync_error = self.next_sync_error, None
             raise error
-        return Synced(encode_assignment(self.assignment), self.generation, "range")
+        return SyncedGeneration(encode_assignment(self.assignment), self.generation, "range")
 
     async def heartbeat(self, heartbeat, *, deadline):
         future = asyncio.get_running_loop().create_future()
@@ -148,7 +149,10 @@ class World:
             raise self.commit_errors.pop(0)
         if member is not None and member.generation != self.coordinator.generation:
             raise StaleGeneration(f"generation {member.generation}")
-        self.committed_offsets |= {place: CommittedOffset(*commit) for place, commit in offsets.items()}
+        self.committed_offsets |= {
+            place: OffsetRecord(commit.offset, commit.leader_epoch, commit.metadata, 0)
+            for place, commit in offsets.items()
+        }
         return dict(self.committed_offsets)
 
     async def committed(self, group, *, deadline):
@@ -250,7 +254,7 @@ async def test_what_is_acknowledged_is_committed_before_the_partitions_go(world)
 async def test_whoever_missed_a_generation_begins_at_what_is_committed(world, missed):
     found = await world.subscribed(**{"auto.commit.enable": False})
     assert await poll(found) == EVERYTHING
-    world.committed_offsets[A] = CommittedOffset(Offset(4))
+    world.committed_offsets[A] = OffsetRecord(Offset(4), -1, "", 0)
     world.coordinator.generation = 5
     await world.coordinator.tell(missed)
     await until(lambda: len(world.coordinator.joins) == 2 and len(found.assignment) == 2)
@@ -261,7 +265,7 @@ async def test_whoever_missed_a_generation_begins_at_what_is_committed(world, mi
 async def test_a_generation_without_its_share_may_have_been_somebody_elses(world):
     found = await world.subscribed(**{"auto.commit.enable": False})
     assert await poll(found) == EVERYTHING
-    world.committed_offsets[A] = CommittedOffset(Offset(4))
+    world.committed_offsets[A] = OffsetRecord(Offset(4), -1, "", 0)
     world.coordinator.generation, world.coordinator.next_sync_error = 2, RebalanceInProgress("once more")
     await world.coordinator.tell(RebalanceInProgress("again"))
     await until(lambda: len(world.coordinator.joins) == 3 and found._member.settled.is_set())
@@ -345,7 +349,7 @@ async def test_another_coordinator_goes_on_with_what_is_stored(world):
     await until(lambda: again.assignment)
     assert world.coordinator.joins[-1].member_id == "c-1"
     assert await poll(again) == {0: [7, 8, 9], 1: list(range(10))}  # the anchor holds: nothing was committed since
-    world.committed_offsets[A] = CommittedOffset(Offset(9))
+    world.committed_offsets[A] = OffsetRecord(Offset(9), -1, "", 0)
     world.registry.ended(world.coordinator)
     world.registry.began(world.coordinator)
     (last,) = world.registry

@@ -9,10 +9,10 @@ from raftlog.partitions.consumers.polling import Poll, PollLimits
 from raftlog.partitions.consumers.positions import FetchPosition
 from raftlog.partitions.consumers.taking import take
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.results import Fetched, OffsetRange
+from raftlog.partitions.results import Fetched
 from raftlog.records import Compression, ControlKind, NewRecord, build_batch, build_control_batch, read_records, stamp
 from raftlog.runtime.batch_opener import BatchOpener
-from raftlog.types import Offset, Term, TopicPartition
+from raftlog.types import Offset, OffsetRange, Term, TopicPartition
 
 P = [TopicPartition("t", number) for number in range(200)]
 

@@ -10,7 +10,16 @@ from raftlog.partitions.groups.bounds import GroupSettings
 from raftlog.partitions.groups.effects import Alive, GroupAnswer, Result, Store, Token
 from raftlog.partitions.groups.machine import Machine
 from raftlog.partitions.groups.records import GroupRecord, Protocol
-from raftlog.partitions.groups.results import GroupHeartbeat, Join, Joined, Leave, Left, MemberToLeave, Sync, Synced
+from raftlog.partitions.groups.results import (
+    GroupHeartbeat,
+    Join,
+    JoinedGeneration,
+    Leave,
+    LeftMember,
+    MemberToLeave,
+    Sync,
+    SyncedGeneration,
+)
 
 R = TypeVar("R", bound=Result | RaftlogError)
 G = "readers"
@@ -116,7 +125,7 @@ class Desk:
         self.effects()
         return token
 
-    def leave(self, *members: str | MemberToLeave) -> tuple[Left, ...]:
+    def leave(self, *members: str | MemberToLeave) -> tuple[LeftMember, ...]:
         token = self.token()
         leaving = tuple(MemberToLeave(each) if isinstance(each, str) else each for each in members)
         self.machine.leave(token, Leave(G, leaving), self.now)
@@ -165,23 +174,23 @@ class Desk:
 
     # whole rounds
 
-    def form(self, count: int, **join: Any) -> list[Joined]:
+    def form(self, count: int, **join: Any) -> list[JoinedGeneration]:
         """A new group of so many, whose join phase is over; the leader is first."""
         return self.formed([self.join(**join) for _ in range(count)])
 
-    def formed(self, tokens: Iterable[Token]) -> list[Joined]:
+    def formed(self, tokens: Iterable[Token]) -> list[JoinedGeneration]:
         if self.state == "PreparingRebalance":
             self.after(3 * HOLD_S)
-        joined = [self.said(token, Joined) for token in tokens]
+        joined = [self.said(token, JoinedGeneration) for token in tokens]
         assert len({each.generation for each in joined}) == 1
         return sorted(joined, key=lambda each: each.member_id != each.leader)
 
-    def again(self, joined: Iterable[Joined], **join: Any) -> list[Joined]:
+    def again(self, joined: Iterable[JoinedGeneration], **join: Any) -> list[JoinedGeneration]:
         """These members join once more."""
         tokens = [self.join(each.member_id, **join) for each in joined]
         return self.formed(tokens)
 
-    def assigned(self, joined: Iterable[Joined]) -> list[Synced]:
+    def assigned(self, joined: Iterable[JoinedGeneration]) -> list[SyncedGeneration]:
         """All sync, the leader last; each gets its own id as assignment."""
         joined = list(joined)
         given = {each.member_id: each.member_id.encode() for each in joined}
@@ -189,15 +198,15 @@ class Desk:
             each.member_id: self.sync(each.member_id, each.generation, given if each.members else None)
             for each in reversed(joined)
         }
-        return [self.said(tokens[each.member_id], Synced) for each in joined]
+        return [self.said(tokens[each.member_id], SyncedGeneration) for each in joined]
 
-    def stable(self, count: int, **join: Any) -> list[Joined]:
+    def stable(self, count: int, **join: Any) -> list[JoinedGeneration]:
         """A stable group of so many; the leader is first."""
         joined = self.form(count, **join)
         self.assigned(joined)
         assert self.state == "Stable"
         return joined
 
-    def alive(self, *members: Joined) -> None:
+    def alive(self, *members: JoinedGeneration) -> None:
         for each in members:
             self.said(self.heartbeat(each.member_id, each.generation), Alive)

@@ -4,19 +4,19 @@ import pytest
 
 from raftlog.assignors import decode_assignment
 from raftlog.errors import RebalanceInProgress
-from raftlog.partitions.groups.results import Joined, Synced
+from raftlog.partitions.groups.results import JoinedGeneration, SyncedGeneration
 from raftlog.types import TopicPartition
 from tests.groups.desk import Desk, protocols
 
 
-def here(desk: Desk, count: int, **join: object) -> list[Joined]:
+def here(desk: Desk, count: int, **join: object) -> list[JoinedGeneration]:
     return desk.form(count, can_lead=False, **join)
 
 
-def owners(desk: Desk, joined: list[Joined]) -> dict[TopicPartition, str]:
+def owners(desk: Desk, joined: list[JoinedGeneration]) -> dict[TopicPartition, str]:
     found = {}
     for each in joined:
-        assignment = desk.said(desk.sync(each.member_id, each.generation), Synced).assignment
+        assignment = desk.said(desk.sync(each.member_id, each.generation), SyncedGeneration).assignment
         for partition in decode_assignment(assignment).partitions:
             assert partition not in found
             found[partition] = each.member_id
@@ -43,7 +43,7 @@ def test_joins_and_assignments_are_stored_together_before_anybody_hears_of_them(
     assert desk.unstored[0].record is not None
     assert desk.unstored[0].record.is_assigned
     desk.store()
-    assert len(owners(desk, [desk.said(token, Joined)])) == 4
+    assert len(owners(desk, [desk.said(token, JoinedGeneration)])) == 4
 
 
 def test_who_can_lead_leads_for_all() -> None:
@@ -53,7 +53,7 @@ def test_who_can_lead_leads_for_all() -> None:
     desk.assigned(joined)
     desk.leave(joined[0].member_id)
     again = [desk.join(each.member_id, can_lead=False) for each in joined[1:]]
-    assert {desk.said(token, Joined).leader for token in again} == {""}
+    assert {desk.said(token, JoinedGeneration).leader for token in again} == {""}
     assert desk.state == "Stable"
 
 
@@ -65,8 +65,8 @@ def test_a_static_leader_that_is_away_leaves_it_to_the_coordinator() -> None:
     other = joined[1].member_id
     again = desk.join(other, can_lead=False, protocols=protocols("t", generation=1), session_timeout_ms=300_000)
     desk.after(61)
-    assert desk.said(again, Joined).leader == ""
-    assert len(owners(desk, [desk.said(again, Joined)])) == 2
+    assert desk.said(again, JoinedGeneration).leader == ""
+    assert len(owners(desk, [desk.said(again, JoinedGeneration)])) == 2
 
 
 def test_new_partitions_and_topics_begin_a_rebalance_where_they_matter() -> None:

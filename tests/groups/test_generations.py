@@ -15,7 +15,7 @@ from raftlog.errors import (
 from raftlog.partitions.groups.bounds import GroupSettings
 from raftlog.partitions.groups.effects import Alive, Deleted
 from raftlog.partitions.groups.operations import describe_group
-from raftlog.partitions.groups.results import GroupDescription, Joined, MemberIdGiven, Synced
+from raftlog.partitions.groups.results import GroupDetails, JoinedGeneration, MemberIdGiven, SyncedGeneration
 from raftlog.types import TopicPartition
 from tests.groups.desk import REBALANCE_S, SESSION_S, Desk, protocols
 
@@ -27,17 +27,17 @@ def test_followers_wait_for_the_leaders_assignments() -> None:
     one, two = desk.form(2)
     early = desk.sync(two.member_id, 1)
     assert desk.waits(early)
-    desk.said(desk.sync(one.member_id, 1, {one.member_id: b"1", two.member_id: b"2"}), Synced)
-    assert desk.said(early, Synced) == Synced(b"2", 1, "range", "consumer")
+    desk.said(desk.sync(one.member_id, 1, {one.member_id: b"1", two.member_id: b"2"}), SyncedGeneration)
+    assert desk.said(early, SyncedGeneration) == SyncedGeneration(b"2", 1, "range", "consumer")
     assert desk.state == "Stable"
-    assert desk.said(desk.sync(two.member_id, 1), Synced).assignment == b"2"
+    assert desk.said(desk.sync(two.member_id, 1), SyncedGeneration).assignment == b"2"
 
 
 def test_assignments_for_strangers_are_ignored_and_missing_ones_are_empty() -> None:
     desk = Desk()
     one, two = desk.form(2)
-    desk.said(desk.sync(one.member_id, 1, {"somebody": b"x", one.member_id: b"1"}), Synced)
-    assert desk.said(desk.sync(two.member_id, 1), Synced).assignment == b""
+    desk.said(desk.sync(one.member_id, 1, {"somebody": b"x", one.member_id: b"1"}), SyncedGeneration)
+    assert desk.said(desk.sync(two.member_id, 1), SyncedGeneration).assignment == b""
     assert {each.member_id for each in desk.log["readers"].members} == {one.member_id, two.member_id}
 
 
@@ -45,7 +45,7 @@ def test_who_is_not_assigned_anything_does_not_keep_what_it_had() -> None:
     desk = Desk()
     one, two = desk.again(desk.stable(2), protocols=protocols("u"))
     desk.sync(one.member_id, 2, {one.member_id: b"all"})
-    assert desk.said(desk.sync(two.member_id, 2), Synced).assignment == b""
+    assert desk.said(desk.sync(two.member_id, 2), SyncedGeneration).assignment == b""
 
 
 def test_assignments_of_a_follower_are_ignored() -> None:
@@ -54,14 +54,14 @@ def test_assignments_of_a_follower_are_ignored() -> None:
     desk.sync(two.member_id, 1, {two.member_id: b"everything"})
     assert desk.state == "CompletingRebalance"
     desk.sync(one.member_id, 1, {one.member_id: b"1"})
-    assert desk.said(desk.sync(two.member_id, 1), Synced).assignment == b""
+    assert desk.said(desk.sync(two.member_id, 1), SyncedGeneration).assignment == b""
 
 
 def test_assignments_that_no_record_could_hold_are_refused() -> None:
     desk = Desk(GroupSettings(max_metadata_bytes=100))
     (one,) = desk.form(1)
     desk.said(desk.sync(one.member_id, 1, {one.member_id: bytes(101)}), RecordTooLarge)
-    desk.said(desk.sync(one.member_id, 1, {one.member_id: bytes(100)}), Synced)
+    desk.said(desk.sync(one.member_id, 1, {one.member_id: bytes(100)}), SyncedGeneration)
 
 
 def test_a_sync_says_which_protocol_it_believes_in() -> None:
@@ -69,7 +69,7 @@ def test_a_sync_says_which_protocol_it_believes_in() -> None:
     (one,) = desk.form(1)
     desk.said(desk.sync(one.member_id, 1, {}, protocol="sticky"), InconsistentProtocol)
     desk.said(desk.sync(one.member_id, 1, {}, protocol_type="connect"), InconsistentProtocol)
-    desk.said(desk.sync(one.member_id, 1, {}, protocol="range", protocol_type="consumer"), Synced)
+    desk.said(desk.sync(one.member_id, 1, {}, protocol="range", protocol_type="consumer"), SyncedGeneration)
 
 
 def test_a_leader_that_dies_before_it_syncs_is_replaced_after_its_session() -> None:
@@ -99,7 +99,7 @@ def test_a_leader_that_lives_but_never_syncs_is_out_after_the_rebalance_timeout(
 def test_a_member_that_dies_between_join_and_sync_begins_another_rebalance() -> None:
     desk = Desk()
     one, two = desk.form(2)
-    desk.said(desk.sync(one.member_id, 1, {two.member_id: b"all"}), Synced)
+    desk.said(desk.sync(one.member_id, 1, {two.member_id: b"all"}), SyncedGeneration)
     desk.after(SESSION_S - 1)
     desk.alive(one)
     desk.after(2)
@@ -372,7 +372,7 @@ def test_what_is_described() -> None:
     desk.sync(other.member_id, 1)
     desk.sync(leader.member_id, 1, {other.member_id: encode_assignment([TopicPartition("t", 3)])})
 
-    def described() -> GroupDescription:
+    def described() -> GroupDetails:
         found = desk.machine.group("readers")
         assert found is not None
         assert found.changed_ms == 1_000_000 + desk.now * 1000
@@ -410,7 +410,7 @@ def test_a_storm_of_50_members_ends_in_one_generation_with_all_of_them() -> None
         desk.store()
         waiting += [desk.join(each) for each in desk.members()]
     desk.store()
-    joined = [desk.said(desk.join(each), Joined) for each in desk.members()]
+    joined = [desk.said(desk.join(each), JoinedGeneration) for each in desk.members()]
     assert len(joined) == 50
     assert {each.generation for each in joined} == {desk.generation}
     assert not any(map(desk.waits, waiting))

@@ -12,7 +12,7 @@ from raftlog.errors import (
 )
 from raftlog.partitions.groups.bounds import GroupSettings
 from raftlog.partitions.groups.records import Protocol
-from raftlog.partitions.groups.results import Joined, MemberIdGiven, Synced
+from raftlog.partitions.groups.results import JoinedGeneration, MemberIdGiven, SyncedGeneration
 from tests.groups.desk import HOLD_S, REBALANCE_S, SESSION_S, Desk, protocols
 
 
@@ -37,7 +37,7 @@ def test_kip_394_a_dynamic_member_has_to_join_with_the_id_that_it_is_given() -> 
     assert desk.members() == []
     token = desk.join(given.member_id, requires_known_id=True)
     desk.after(1)
-    assert desk.said(token, Joined).member_id == given.member_id
+    assert desk.said(token, JoinedGeneration).member_id == given.member_id
 
 
 def test_kip_394_a_given_id_is_forgotten_after_the_session_timeout() -> None:
@@ -78,7 +78,7 @@ def test_a_group_with_members_does_not_wait_for_more() -> None:
 
 def test_without_a_delay_the_first_member_begins_at_once() -> None:
     desk = Desk(GroupSettings(initial_rebalance_delay_ms=0))
-    assert desk.said(desk.join(), Joined).generation == 1
+    assert desk.said(desk.join(), JoinedGeneration).generation == 1
 
 
 def test_a_waiting_heartbeat_and_a_waiting_sync_are_answered_when_a_rebalance_begins() -> None:
@@ -107,8 +107,8 @@ def test_who_does_not_join_again_is_out_when_the_rebalance_timeout_of_the_slowes
     desk.said(desk.heartbeat(two.member_id, 1), RebalanceInProgress)
     assert desk.waits(new)
     desk.after(0.2)
-    assert desk.said(new, Joined).generation == 2
-    assert desk.members() == [desk.said(new, Joined).member_id]
+    assert desk.said(new, JoinedGeneration).generation == 2
+    assert desk.members() == [desk.said(new, JoinedGeneration).member_id]
     desk.said(desk.heartbeat(one.member_id, 1), UnknownMember)
 
 
@@ -136,8 +136,8 @@ def test_a_join_that_is_repeated_while_others_sync_gets_the_same_answer() -> Non
     """Its answer was lost."""
     desk = Desk()
     one, two = desk.form(2)
-    assert desk.said(desk.join(one.member_id), Joined) == one
-    assert desk.said(desk.join(two.member_id), Joined) == two
+    assert desk.said(desk.join(one.member_id), JoinedGeneration) == one
+    assert desk.said(desk.join(two.member_id), JoinedGeneration) == two
     desk.assigned([one, two])
 
 
@@ -160,9 +160,9 @@ def test_in_stable_a_follower_that_wants_nothing_new_is_answered_at_once() -> No
     desk = Desk()
     one, two = desk.stable(2)
     beat = desk.heartbeat(one.member_id, 1, wait_ms=5000)
-    assert desk.said(desk.join(two.member_id), Joined) == two
+    assert desk.said(desk.join(two.member_id), JoinedGeneration) == two
     assert desk.waits(beat)
-    assert desk.said(desk.sync(two.member_id, 1), Synced).assignment == two.member_id.encode()
+    assert desk.said(desk.sync(two.member_id, 1), SyncedGeneration).assignment == two.member_id.encode()
 
 
 def test_in_stable_a_leader_that_joins_again_begins_a_rebalance() -> None:
@@ -233,7 +233,7 @@ def test_a_join_that_nobody_waits_for_counts_when_the_member_knows_its_id() -> N
     desk.cancel(desk.join(one.member_id))
     desk.join(two.member_id)
     assert desk.state == "CompletingRebalance"
-    assert [each.member_id for each in desk.said(desk.join(one.member_id), Joined).members] == desk.members()
+    assert [each.member_id for each in desk.said(desk.join(one.member_id), JoinedGeneration).members] == desk.members()
 
 
 def test_a_member_that_does_not_know_its_id_is_gone_when_nobody_waits_for_its_join() -> None:
@@ -309,8 +309,8 @@ def test_a_new_member_that_dies_in_the_join_phase_does_not_hold_it_up() -> None:
     (one,) = desk.stable(1)
     new = desk.join()
     token = desk.join(one.member_id)
-    desk.said(token, Joined)
-    second = desk.said(new, Joined)
+    desk.said(token, JoinedGeneration)
+    second = desk.said(new, JoinedGeneration)
     desk.said(desk.heartbeat(second.member_id, 1), StaleGeneration)
     desk.after(SESSION_S + HOLD_S)
     assert desk.members() == []

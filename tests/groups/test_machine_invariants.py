@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from raftlog.assignors import ASSIGNORS, decode_assignment, decode_subscription, encode_assignment
 from raftlog.errors import NotLeader, OutcomeUnknown, Overloaded, RaftlogError
 from raftlog.partitions.groups.effects import Token
-from raftlog.partitions.groups.results import Joined, MemberToLeave, Synced
+from raftlog.partitions.groups.results import JoinedGeneration, MemberToLeave, SyncedGeneration
 from raftlog.types import TopicPartition
 from tests.groups.desk import REBALANCE_S, SESSION_S, Desk, G, protocols
 
@@ -29,13 +29,13 @@ class Members(RuleBasedStateMachine):
         self.desk = Desk(partitions={"t": 4, "u": 2})
         self.desk.stores_at_once = False
         self.joins: dict[Token, str | None] = {}
-        self.joined: list[tuple[Joined, str | None]] = []
+        self.joined: list[tuple[JoinedGeneration, str | None]] = []
         self.seen: set[Token] = set()
         self.generation = 0
         self.owners: dict[tuple[int, TopicPartition], str] = {}
         self.syncs: dict[Token, str] = {}
 
-    def one(self, number: int) -> tuple[Joined, str | None]:
+    def one(self, number: int) -> tuple[JoinedGeneration, str | None]:
         return self.joined[-1 - number % len(self.joined)]
 
     # what members do
@@ -88,7 +88,7 @@ class Members(RuleBasedStateMachine):
         given = self.assignments(joined) if joined.members or lies else {}
         self.syncs[self.desk.sync(joined.member_id, joined.generation, given)] = joined.member_id
 
-    def assignments(self, joined: Joined) -> dict[str, bytes]:
+    def assignments(self, joined: JoinedGeneration) -> dict[str, bytes]:
         told = {each.member_id: decode_subscription(each.metadata) for each in joined.members}
         return {
             member_id: encode_assignment(partitions)
@@ -164,18 +164,18 @@ class Members(RuleBasedStateMachine):
         for token in self.desk.answers.keys() - self.seen:
             self.seen.add(token)
             outcome = self.desk.answers[token]
-            if isinstance(outcome, Joined):
+            if isinstance(outcome, JoinedGeneration):
                 self.joined.append((outcome, self.joins[token]))
                 assert outcome.generation == self.desk.log[G].generation
                 assert outcome.generation >= self.generation, "a generation came back"
                 self.generation = outcome.generation
-            elif isinstance(outcome, Synced):
+            elif isinstance(outcome, SyncedGeneration):
                 record = self.desk.log[G]
                 assert record.is_assigned
                 assert outcome.generation == record.generation
                 self.own(outcome, self.syncs[token])
 
-    def own(self, synced: Synced, member_id: str) -> None:
+    def own(self, synced: SyncedGeneration, member_id: str) -> None:
         """A static member that comes back owns what its older process did, which is fenced."""
         instance = next(instance for joined, instance in self.joined if joined.member_id == member_id)
         for partition in decode_assignment(synced.assignment).partitions:

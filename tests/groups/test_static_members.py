@@ -4,12 +4,12 @@ import pytest
 
 from raftlog.errors import FencedInstance, RebalanceInProgress, UnknownMember
 from raftlog.partitions.groups.effects import Alive
-from raftlog.partitions.groups.results import Joined, MemberToLeave, Synced
+from raftlog.partitions.groups.results import JoinedGeneration, MemberToLeave, SyncedGeneration
 from raftlog.types import TopicPartition
 from tests.groups.desk import REBALANCE_S, SESSION_S, Desk, protocols
 
 
-def static(desk: Desk, count: int = 2) -> list[Joined]:
+def static(desk: Desk, count: int = 2) -> list[JoinedGeneration]:
     """A stable group of static members s0, s1, … ; the leader, s0, is first."""
     joined = desk.formed([desk.join(instance_id=f"s{number}") for number in range(count)])
     desk.assigned(joined)
@@ -29,10 +29,12 @@ def test_a_follower_that_comes_back_keeps_its_assignment_without_a_rebalance() -
     desk = Desk()
     one, two = static(desk)
     beat = desk.heartbeat(one.member_id, 1, wait_ms=5000)
-    back = desk.said(desk.join(instance_id="s1"), Joined)
+    back = desk.said(desk.join(instance_id="s1"), JoinedGeneration)
     assert back.member_id != two.member_id
     assert (back.generation, back.leader, back.members) == (1, one.member_id, ())
-    assert desk.said(desk.sync(back.member_id, 1, instance_id="s1"), Synced).assignment == two.member_id.encode()
+    assert (
+        desk.said(desk.sync(back.member_id, 1, instance_id="s1"), SyncedGeneration).assignment == two.member_id.encode()
+    )
     assert desk.waits(beat)
     assert {each.member_id for each in desk.log["readers"].members} == {one.member_id, back.member_id}
 
@@ -41,7 +43,7 @@ def test_what_it_owned_and_when_does_not_make_a_subscription_another() -> None:
     desk = Desk()
     static(desk)
     said = {"owned": (TopicPartition("t", 1),), "generation": 1}
-    desk.said(desk.join(instance_id="s1", protocols=protocols("t", **said)), Joined)
+    desk.said(desk.join(instance_id="s1", protocols=protocols("t", **said)), JoinedGeneration)
     assert desk.state == "Stable"
 
 
@@ -66,7 +68,7 @@ def test_a_member_that_comes_back_and_votes_for_another_protocol_begins_a_rebala
     desk = Desk()
     names = {"protocols": protocols(names=["range", "sticky"])}
     desk.assigned(desk.formed([desk.join(instance_id=f"s{number}", **names) for number in range(2)]))
-    desk.said(desk.join(instance_id="s1", protocols=protocols(names=["sticky", "range"])), Joined)
+    desk.said(desk.join(instance_id="s1", protocols=protocols(names=["sticky", "range"])), JoinedGeneration)
     assert desk.waits(desk.join(instance_id="s0", protocols=protocols(names=["sticky", "range"])))
 
 
@@ -74,18 +76,18 @@ def test_a_leader_that_comes_back_does_not_lead_until_it_may_skip_the_assignment
     """Clients before KIP-814 would assign when they are told that they lead."""
     desk = Desk()
     one, _ = static(desk)
-    old_client = desk.said(desk.join(instance_id="s0"), Joined)
+    old_client = desk.said(desk.join(instance_id="s0"), JoinedGeneration)
     assert (old_client.leader, old_client.members, old_client.skip_assignment) == (one.member_id, (), False)
-    new_client = desk.said(desk.join(instance_id="s0", can_skip_assignment=True), Joined)
+    new_client = desk.said(desk.join(instance_id="s0", can_skip_assignment=True), JoinedGeneration)
     assert (new_client.leader, len(new_client.members), new_client.skip_assignment) == (new_client.member_id, 2, True)
-    assert desk.said(desk.sync(new_client.member_id, 1), Synced).assignment == one.member_id.encode()
+    assert desk.said(desk.sync(new_client.member_id, 1), SyncedGeneration).assignment == one.member_id.encode()
 
 
 def test_the_older_process_is_fenced() -> None:
     desk = Desk()
     one, two = static(desk)
     beat = desk.heartbeat(two.member_id, 1, wait_ms=5000)
-    back = desk.said(desk.join(instance_id="s1"), Joined)
+    back = desk.said(desk.join(instance_id="s1"), JoinedGeneration)
     desk.said(beat, FencedInstance)
     desk.said(desk.heartbeat(two.member_id, 1, instance_id="s1"), FencedInstance)
     desk.said(desk.sync(two.member_id, 1, instance_id="s1"), FencedInstance)
@@ -108,7 +110,7 @@ def test_two_processes_of_one_instance_that_wait_together() -> None:
     desk.said(first, FencedInstance)
     assert desk.waits(second)
     desk.join(one.member_id)
-    assert desk.said(second, Joined).generation == 2
+    assert desk.said(second, JoinedGeneration).generation == 2
 
 
 def test_a_static_member_that_nobody_knows() -> None:
@@ -141,13 +143,13 @@ def test_when_only_static_members_are_left_and_all_are_away_nothing_is_decided()
     tokens = [desk.join(instance_id=f"s{n}", session_timeout_ms=200_000) for n in range(2)]
     one, two = desk.formed(tokens)
     desk.assigned([one, two])
-    desk.leave(desk.said(_third(desk, [one, two]), Joined).member_id)
+    desk.leave(desk.said(_third(desk, [one, two]), JoinedGeneration).member_id)
     desk.after(REBALANCE_S * 2 + 1)
     assert (desk.state, desk.generation, len(desk.members())) == ("PreparingRebalance", 2, 2)
     assert desk.again([one, two])[0].generation == 3
 
 
-def _third(desk: Desk, joined: list[Joined]) -> int:
+def _third(desk: Desk, joined: list[JoinedGeneration]) -> int:
     token = desk.join(session_timeout_ms=200_000)
     desk.assigned(desk.formed([*(desk.join(each.member_id, session_timeout_ms=200_000) for each in joined), token]))
     return token
@@ -177,7 +179,7 @@ def test_coming_back_while_others_sync_begins_another_rebalance() -> None:
     waiting = desk.sync(one.member_id, 1) if not one.members else desk.sync(two.member_id, 1)
     back = desk.join(instance_id="s0")
     desk.said(waiting, RebalanceInProgress)
-    assert desk.said(back, Joined).generation == 2 if not desk.waits(back) else True
+    assert desk.said(back, JoinedGeneration).generation == 2 if not desk.waits(back) else True
     assert len(desk.formed([back, desk.join(two.member_id)])) == 2
 
 
@@ -185,8 +187,8 @@ def test_a_static_member_survives_a_fail_over() -> None:
     desk = Desk()
     _, two = static(desk)
     desk.fail_over()
-    back = desk.said(desk.join(instance_id="s1"), Joined)
-    assert desk.said(desk.sync(back.member_id, 1), Synced).assignment == two.member_id.encode()
+    back = desk.said(desk.join(instance_id="s1"), JoinedGeneration)
+    assert desk.said(desk.sync(back.member_id, 1), SyncedGeneration).assignment == two.member_id.encode()
     assert desk.state == "Stable"
 
 
@@ -197,4 +199,4 @@ def test_it_is_not_told_before_its_new_id_is_stored() -> None:
     back = desk.join(instance_id="s1")
     assert desk.waits(back)
     desk.store()
-    desk.said(back, Joined)
+    desk.said(back, JoinedGeneration)

@@ -4,7 +4,7 @@ import pytest
 
 from raftlog.errors import NotLeader, OutcomeUnknown, Overloaded, RebalanceInProgress, StaleGeneration, UnknownMember
 from raftlog.partitions.groups.effects import Alive
-from raftlog.partitions.groups.results import Joined, Synced
+from raftlog.partitions.groups.results import JoinedGeneration, SyncedGeneration
 from tests.groups.desk import HOLD_S, REBALANCE_S, SESSION_S, Desk, protocols
 
 LOST = OutcomeUnknown("another leads before it was committed")
@@ -54,8 +54,8 @@ def test_syncs_are_answered_when_the_assignments_are_stored() -> None:
     assert store.record is not None
     assert store.record.is_assigned
     desk.store()
-    assert desk.said(repeated, Synced).assignment == b"1"
-    assert desk.said(tokens[1], Synced).assignment == b"2"
+    assert desk.said(repeated, SyncedGeneration).assignment == b"1"
+    assert desk.said(tokens[1], SyncedGeneration).assignment == b"2"
 
 
 def test_a_generation_that_was_not_stored_is_never_answered() -> None:
@@ -162,8 +162,8 @@ def test_a_stable_group_goes_on_after_a_fail_over() -> None:
     assert desk.state == "Stable"
     desk.commit(one.member_id, 1)
     desk.alive(one, two)
-    assert desk.said(desk.sync(two.member_id, 1), Synced).assignment == two.member_id.encode()
-    assert desk.said(desk.join(two.member_id), Joined) == two
+    assert desk.said(desk.sync(two.member_id, 1), SyncedGeneration).assignment == two.member_id.encode()
+    assert desk.said(desk.join(two.member_id), JoinedGeneration) == two
     desk.after(SESSION_S - 1)
     desk.alive(one)
     desk.after(2)
@@ -204,7 +204,7 @@ def test_f47_a_generation_that_was_stored_and_not_answered_is_not_used_again() -
         desk.commit(one.member_id, 1)
     with pytest.raises(UnknownMember):
         desk.commit(two.member_id, 1)
-    assert desk.said(desk.join(one.member_id), Joined).generation == 2
+    assert desk.said(desk.join(one.member_id), JoinedGeneration).generation == 2
 
 
 def test_members_that_do_not_come_to_the_new_coordinator_are_out_after_their_sessions() -> None:

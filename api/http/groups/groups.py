@@ -6,14 +6,15 @@ from raftlog.api.codes import BAD_REQUEST, INVALID_JSON
 from raftlog.api.http.json_fields import INT32_MAX, INT64_MAX, JsonFields
 from raftlog.api.http.leader_header import leader_header
 from raftlog.api.http.records.produce import timeout_ms
-from raftlog.api.http.server.answers import json_answer, no_content
+from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.groups.results import Committed, MemberIdentity, OffsetCommit, OffsetReset, ResetTo
+from raftlog.partitions.groups.results import Committed, MemberIdentity, OffsetCommit, ResetTo
 from raftlog.types import Offset, TopicPartition
+from raftlog.values.groups import CommittedPartition, GroupNames, GroupOffsets, OffsetsReset
 
 _OFFSETS = "/groups/{group}/offsets"
 _PLACE = ("topic", "partition")
@@ -34,7 +35,7 @@ class GroupHandlers:
         router.add("POST", _OFFSETS + "/reset", self.reset, query=("timeout",))
 
     async def groups(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return json_answer({"groups": await self._broker.groups.names(deadline=_deadline(target))})
+        return value_answer(GroupNames(await self._broker.groups.names(deadline=_deadline(target))))
 
     async def committed(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """A group that never committed has no offsets; that is no error."""
@@ -73,20 +74,14 @@ class GroupHandlers:
             dry_run=dry_run,
             deadline=_deadline(target),
         )
-        return json_answer({"offsets": [_reset_row(row) for row in done], "dry_run": dry_run})
+        return value_answer(OffsetsReset(done, dry_run))
 
     def _offsets(self, group: str, committed: Committed) -> web.Response:
         rows = [
-            {
-                "topic": topic,
-                "partition": partition,
-                "offset": found.offset,
-                "metadata": found.metadata,
-                "leader_epoch": _known(found.leader_epoch),
-            }
+            CommittedPartition(topic, partition, found.offset, found.metadata, _known(found.leader_epoch))
             for (topic, partition), found in sorted(committed.items())
         ]
-        return with_coordinator(json_answer({"offsets": rows}), self._broker, group)
+        return with_coordinator(value_answer(GroupOffsets(rows)), self._broker, group)
 
 
 def with_coordinator(response: web.Response, broker: Broker, group: str) -> web.Response:
@@ -147,7 +142,3 @@ def _reset_to(body: JsonFields) -> ResetTo:
         INVALID_JSON,
         '"to" has to be "earliest", "latest", {"timestamp": milliseconds}, {"shift": number} or {"offset": number}',
     )
-
-
-def _reset_row(row: OffsetReset) -> dict[str, object]:
-    return {**row._asdict(), "before": _known(row.before)}

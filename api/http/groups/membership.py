@@ -6,17 +6,17 @@ once, so that members go to another broker; when the client hangs up nobody wait
 """
 
 import asyncio
-import base64
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from aiohttp import web
+from msgspec import convert
 
 from raftlog.api.codes import status_and_code
 from raftlog.api.http.groups.groups import with_coordinator
 from raftlog.api.http.json_fields import INT32_MAX, JsonFields
 from raftlog.api.http.records.produce import timeout_ms
-from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.ends import Ends
 from raftlog.api.http.server.routing import HttpRouter, Target
@@ -24,7 +24,17 @@ from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.records import Protocol
-from raftlog.partitions.groups.results import GroupHeartbeat, Join, Joined, Leave, Left, MemberToLeave, Sync
+from raftlog.partitions.groups.results import (
+    GroupHeartbeat,
+    Join,
+    JoinedGeneration,
+    Leave,
+    LeftMember,
+    MemberToLeave,
+    Sync,
+)
+from raftlog.values.groups import HeartbeatTaken, Joined, Left, MembersLeft, Synced
+from raftlog.values.value import Value
 
 T = TypeVar("T")
 
@@ -69,20 +79,8 @@ class GroupMembershipHandlers:
             self._broker.groups.join(join, deadline=deadline_in(timeout_ms(target))),
             OutcomeUnknown(f"this broker stops, and a member may have joined {group}; join again at another broker"),
         )
-        assert isinstance(joined, Joined), f"{joined} is only for those that ask for an id first"
-        return self._answer(
-            group,
-            {
-                "member_id": joined.member_id,
-                "generation": joined.generation,
-                "protocol": joined.protocol,
-                "leader": joined.leader,
-                "members": [
-                    {"member_id": each.member_id, "instance_id": each.instance_id, "metadata": _text(each.metadata)}
-                    for each in joined.members
-                ],
-            },
-        )
+        assert isinstance(joined, JoinedGeneration), f"{joined} is only for those that ask for an id first"
+        return self._answer(group, convert(joined, Joined, from_attributes=True))
 
     async def sync(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Answered when the leader of the group has assigned."""
@@ -98,14 +96,7 @@ class GroupMembershipHandlers:
             self._broker.groups.sync(sync, deadline=deadline_in(timeout_ms(target))),
             OutcomeUnknown(f"this broker stops, and {group} may have been assigned; sync again at another broker"),
         )
-        return self._answer(
-            group,
-            {
-                "assignment": _text(synced.assignment),
-                "generation": synced.generation,
-                "protocol": synced.protocol,
-            },
-        )
+        return self._answer(group, convert(synced, Synced, from_attributes=True))
 
     async def heartbeat(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """The deadline counts from the end of `wait_ms`."""
@@ -118,7 +109,7 @@ class GroupMembershipHandlers:
             self._broker.groups.heartbeat(heartbeat, deadline=deadline_in(wait_ms + timeout_ms(target))),
             Unavailable("this broker stops; send heartbeats to another one"),
         )
-        return self._answer(group, {})
+        return self._answer(group, HeartbeatTaken())
 
     async def leave(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """What became of each of the members, in their order."""
@@ -129,10 +120,10 @@ class GroupMembershipHandlers:
             for row in body.objects("members", ("member_id", "instance_id"))
         )
         left = await self._broker.groups.leave(Leave(group, members), deadline=deadline_in(timeout_ms(target)))
-        return self._answer(group, {"members": [_left(row) for row in left]})
+        return self._answer(group, MembersLeft([_left(row) for row in left]))
 
-    def _answer(self, group: str, fields: dict[str, Any]) -> web.Response:
-        return with_coordinator(json_answer(fields), self._broker, group)
+    def _answer(self, group: str, found: Value) -> web.Response:
+        return with_coordinator(value_answer(found), self._broker, group)
 
     async def _unless_over(self, request: web.BaseRequest, waiting: Coroutine[Any, Any, T], error: RaftlogError) -> T:
         """What it gives; raises `error` as soon as the server stops, and when the client has hung up: a join that is
@@ -170,15 +161,8 @@ def _member(body: JsonFields) -> tuple[str, int, str | None]:
     return body.text("member_id"), body.whole("generation", 0, INT32_MAX), body.maybe_text("instance_id")
 
 
-def _left(row: Left) -> dict[str, object]:
+def _left(row: LeftMember) -> Left:
     error = row.error
-    return {
-        "member_id": row.member_id,
-        "instance_id": row.instance_id,
-        "error_code": None if error is None else status_and_code(error)[1],
-        "error": None if error is None else str(error),
-    }
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
+    if error is None:
+        return Left(row.member_id, row.instance_id)
+    return Left(row.member_id, row.instance_id, status_and_code(error)[1], str(error))

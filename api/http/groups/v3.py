@@ -7,14 +7,15 @@ from raftlog.api.http.clusters import in_this_cluster
 from raftlog.api.http.groups.groups import with_coordinator
 from raftlog.api.http.groups.v3_shapes import GroupShapes, assigned
 from raftlog.api.http.records.produce import timeout_ms
-from raftlog.api.http.server.answers import json_answer, no_content
+from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import base_url
 from raftlog.api.http.server.routing import HttpRouter, Target, partition_number
 from raftlog.api.http.v3_shapes import Json, cluster_url, many
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.groups.results import MemberDescription, PartitionLag
+from raftlog.partitions.groups.results import LagReport, MemberDescription
+from raftlog.values.value import Value
 
 _GROUPS = "/v3/clusters/{cluster}/consumer-groups"
 _GROUP = _GROUPS + "/{group}"
@@ -46,7 +47,7 @@ class GroupV3Handlers:
     async def groups(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         shapes = self._shapes(request)
         listings = await self._broker.groups.listings(deadline=_deadline(target))
-        return json_answer(
+        return value_answer(
             many("KafkaConsumerGroupList", shapes.groups_url, [shapes.group(listing) for listing in listings])
         )
 
@@ -72,7 +73,7 @@ class GroupV3Handlers:
     async def assignments(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         shapes, group = self._shapes(request), target.args[1]
         member = await self._member(target)
-        url = shapes.consumer(group, member)["assignments"]["related"]
+        url = shapes.assignments_url(group, member.member_id)
         data = [shapes.assignment(group, member.member_id, *place) for place in assigned(member)]
         return self._answer(group, many("KafkaConsumerAssignmentList", url, data))
 
@@ -110,15 +111,15 @@ class GroupV3Handlers:
             raise HttpProblem(NOT_FOUND, f"group {group} has no member {member_id!r}")
         return found
 
-    async def _lags(self, target: Target) -> list[PartitionLag]:
+    async def _lags(self, target: Target) -> list[LagReport]:
         return await self._broker.groups.lag(target.args[1], deadline=_deadline(target))
 
     def _shapes(self, request: web.BaseRequest) -> GroupShapes:
         cluster_id = self._broker.cluster_id
         return GroupShapes(cluster_url(base_url(request), cluster_id), cluster_id)
 
-    def _answer(self, group: str, fields: Json) -> web.Response:
-        return with_coordinator(json_answer(fields), self._broker, group)
+    def _answer(self, group: str, found: Value | Json) -> web.Response:
+        return with_coordinator(value_answer(found), self._broker, group)
 
 
 def _deadline(target: Target) -> Deadline:

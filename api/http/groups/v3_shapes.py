@@ -5,13 +5,23 @@ list answers who has what. -1 stands for an offset that is not known, and "" for
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
-from raftlog.api.http.v3_shapes import Json, head, related
-from raftlog.partitions.groups.results import GroupDescription, GroupListing, MemberDescription, PartitionLag
+from raftlog.partitions.groups.results import GroupDetails, GroupListing, LagReport, MemberDescription
+from raftlog.values.groups import (
+    ConsumerAssignment,
+    ConsumerDescription,
+    GroupDescription,
+    GroupLagSummary,
+    GroupPartition,
+    GroupStateName,
+    PartitionLag,
+    Related,
+    ResourceMetadata,
+)
 
-_STATES: Final = {
+_STATES: Final[dict[str, GroupStateName]] = {
     "Empty": "EMPTY",
     "PreparingRebalance": "PREPARING_REBALANCE",
     "CompletingRebalance": "COMPLETING_REBALANCE",
@@ -31,87 +41,88 @@ class GroupShapes:
     def url(self, group: str) -> str:
         return f"{self.groups_url}/{_segment(group)}"
 
-    def group(self, found: GroupListing | GroupDescription) -> Json:
+    def group(self, found: GroupListing | GroupDetails) -> GroupDescription:
         """A KafkaConsumerGroup."""
-        url = self.url(found.group)
-        coordinator = found.coordinator
-        return {
+        url, coordinator = self.url(found.group), found.coordinator
+        return GroupDescription(
             **self._head("KafkaConsumerGroup", url, found.group),
-            "is_simple": found.protocol_type == "",
-            "partition_assignor": found.protocol,
-            "state": _STATES.get(found.state, "UNKNOWN"),
-            "type": "CLASSIC",
-            "is_mixed_consumer_group": False,
-            "generation": found.generation,
-            "coordinator": related(f"{self._cluster_url}/brokers/{coordinator}") if coordinator >= 0 else None,
-            "consumers": related(url + "/consumers"),
-            "lag_summary": related(url + "/lag-summary"),
-        }
+            is_simple=found.protocol_type == "",
+            partition_assignor=found.protocol,
+            state=_STATES.get(found.state, "UNKNOWN"),
+            generation=found.generation,
+            coordinator_link=Related(f"{self._cluster_url}/brokers/{coordinator}") if coordinator >= 0 else None,
+            consumers=Related(url + "/consumers"),
+            lag_summary=Related(url + "/lag-summary"),
+        )
 
-    def consumer(self, group: str, member: MemberDescription) -> Json:
+    def consumer(self, group: str, member: MemberDescription) -> ConsumerDescription:
         """A KafkaConsumer."""
         url = self._consumer_url(group, member.member_id)
-        return {
+        return ConsumerDescription(
             **self._head("KafkaConsumer", url, group, f"/consumer={member.member_id}"),
-            "consumer_id": member.member_id,
-            "instance_id": member.instance_id,
-            "client_id": member.client_id,
-            "client_host": member.client_host,
-            "partitions": [{"topic_name": topic, "partition_id": partition} for topic, partition in assigned(member)],
-            "assignments": related(url + "/assignments"),
-        }
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            partition_rows=[GroupPartition(*place) for place in assigned(member)],
+            assignments=Related(self.assignments_url(group, member.member_id)),
+        )
 
-    def assignment(self, group: str, member_id: str, topic: str, partition: int) -> Json:
+    def assignments_url(self, group: str, member_id: str) -> str:
+        return self._consumer_url(group, member_id) + "/assignments"
+
+    def assignment(self, group: str, member_id: str, topic: str, partition: int) -> ConsumerAssignment:
         """A KafkaConsumerAssignment."""
-        url = f"{self._consumer_url(group, member_id)}/assignments/{_segment(topic)}/partitions/{partition}"
+        url = f"{self.assignments_url(group, member_id)}/{_segment(topic)}/partitions/{partition}"
         name = f"/consumer={member_id}/assignment={topic}/partition={partition}"
-        return {
+        return ConsumerAssignment(
             **self._head("KafkaConsumerAssignment", url, group, name),
-            "consumer_id": member_id,
-            "topic_name": topic,
-            "partition_id": partition,
-            "partition": related(self._partition_url(topic, partition)),
-            "lag": related(self._lag_url(group, topic, partition)),
-        }
+            member_id=member_id,
+            topic_name=topic,
+            partition_id=partition,
+            partition=Related(self._partition_url(topic, partition)),
+            lag=Related(self._lag_url(group, topic, partition)),
+        )
 
-    def lag(self, group: str, found: PartitionLag) -> Json:
+    def lag(self, group: str, found: LagReport) -> PartitionLag:
         """A KafkaConsumerLag."""
         topic, partition, member = found.topic, found.partition, found.member
         url = self._lag_url(group, topic, partition)
-        return {
+        return PartitionLag(
             **self._head("KafkaConsumerLag", url, group, f"/lag={topic}/partition={partition}"),
-            "topic_name": topic,
-            "partition_id": partition,
-            "consumer_id": member.member_id if member else "",
-            "instance_id": member.instance_id if member else None,
-            "client_id": member.client_id if member else "",
-            "current_offset": found.current_offset,
-            "log_end_offset": found.log_end_offset,
-            "lag": found.lag,
-        }
+            topic_name=topic,
+            partition_id=partition,
+            member_id=member.member_id if member else "",
+            instance_id=member.instance_id if member else None,
+            client_id=member.client_id if member else "",
+            committed=found.current_offset,
+            end=found.log_end_offset,
+            records=found.lag,
+        )
 
-    def lag_summary(self, group: str, lags: Sequence[PartitionLag]) -> Json:
+    def lag_summary(self, group: str, lags: Sequence[LagReport]) -> GroupLagSummary:
         """A KafkaConsumerGroupLagSummary; without a partition all of it is empty, and what is not known counts as
         nothing."""
         most = max((found for found in lags if found.lag >= 0), key=lambda found: found.lag, default=None)
         member = most.member if most else None
         topic, partition = (most.topic, most.partition) if most else ("", -1)
-        return {
+        return GroupLagSummary(
             **self._head("KafkaConsumerGroupLagSummary", self.url(group) + "/lag-summary", group, "/lag-summary"),
-            "max_lag_consumer_id": member.member_id if member else "",
-            "max_lag_instance_id": member.instance_id if member else None,
-            "max_lag_client_id": member.client_id if member else "",
-            "max_lag_topic_name": topic,
-            "max_lag_partition_id": partition,
-            "max_lag": most.lag if most else 0,
-            "total_lag": sum(max(0, found.lag) for found in lags),
-            "max_lag_consumer": related(self._consumer_url(group, member.member_id)) if member else None,
-            "max_lag_partition": related(self._partition_url(topic, partition)) if most else None,
-        }
+            max_lag_consumer_id=member.member_id if member else "",
+            max_lag_instance_id=member.instance_id if member else None,
+            max_lag_client_id=member.client_id if member else "",
+            max_lag_topic_name=topic,
+            max_lag_partition_id=partition,
+            max_lag=most.lag if most else 0,
+            total_lag=sum(max(0, found.lag) for found in lags),
+            max_lag_consumer=Related(self._consumer_url(group, member.member_id)) if member else None,
+            max_lag_partition=Related(self._partition_url(topic, partition)) if most else None,
+        )
 
-    def _head(self, kind: str, url: str, group: str, more: str = "") -> Json:
-        name = f"kafka={self._cluster_id}/consumer-group={group}{more}"
-        return {**head(kind, url, name), "cluster_id": self._cluster_id, "consumer_group_id": group}
+    def _head(self, kind: str, url: str, group: str, more: str = "") -> dict[str, Any]:
+        name = f"crn:///kafka={self._cluster_id}/consumer-group={group}{more}"
+        metadata = ResourceMetadata(url, name)
+        return {"kind": kind, "metadata": metadata, "cluster_id": self._cluster_id, "group": group}
 
     def _consumer_url(self, group: str, member_id: str) -> str:
         return f"{self.url(group)}/consumers/{_segment(member_id)}"

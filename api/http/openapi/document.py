@@ -36,7 +36,7 @@ def build(version: str) -> Json:
         "servers": [{"url": "/"}],
         "tags": [{"name": name} for name in ("records", "topics", "consumers", "groups", "operators")],
         "paths": paths,
-        "components": {"schemas": SCHEMAS | consumers.SCHEMAS | groups.SCHEMAS | groups_v3.SCHEMAS | COMPONENTS},
+        "components": {"schemas": SCHEMAS | consumers.SCHEMAS | groups.SCHEMAS | COMPONENTS},
     }
 
 

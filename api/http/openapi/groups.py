@@ -12,6 +12,7 @@ from raftlog.api.http.openapi.bounds import (
     protocols,
     rows,
 )
+from raftlog.api.http.openapi.derived import of
 from raftlog.api.http.openapi.parts import (
     BOOLEAN,
     INT64_MAX,
@@ -22,7 +23,6 @@ from raftlog.api.http.openapi.parts import (
     TOPIC,
     Json,
     answer,
-    array,
     errors,
     in_path,
     in_query,
@@ -34,6 +34,8 @@ from raftlog.api.http.openapi.parts import (
     string,
 )
 from raftlog.api.http.server.media import JSON_TYPE
+from raftlog.values.groups import GroupNames, GroupOffsets, HeartbeatTaken, Joined, MembersLeft, OffsetsReset, Synced
+from raftlog.values.value import Value
 
 _TAG = "groups"
 GROUP = in_path("group", NAME, "Name of the group: no slash, no control characters.")
@@ -49,8 +51,8 @@ def _body(name: str) -> Json:
     return {JSON_TYPE: {"schema": ref(name)}}
 
 
-def _of_member(summary: str, name: str, text: str, done: str, wanted: str) -> Json:
-    answers = {"200": answer(text, ref(done), headers=_LEADER), **_CHANGED}
+def _of_member(summary: str, name: str, text: str, done: type[Value], wanted: str) -> Json:
+    answers = {"200": answer(text, of(done), headers=_LEADER), **_CHANGED}
     return {"post": operation(summary, _TAG, name, answers, [GROUP, TIMEOUT], _body(wanted))}
 
 
@@ -61,7 +63,7 @@ PATHS: Json = {
             "Names of all groups.",
             _TAG,
             "groups",
-            {"200": answer("Sorted.", obj({"groups": array(string())})), **_READ},
+            {"200": answer("Sorted.", of(GroupNames)), **_READ},
             [TIMEOUT],
         )
     },
@@ -70,14 +72,14 @@ PATHS: Json = {
             "A group's committed offsets.",
             _TAG,
             "committedOffsets",
-            {"200": answer("All of them.", ref("GroupOffsets"), headers=_LEADER), **_READ},
+            {"200": answer("All of them.", of(GroupOffsets), headers=_LEADER), **_READ},
             [GROUP, TIMEOUT],
         ),
         "post": operation(
             "Commit offsets: of a member as they are, otherwise a watermark that only rises.",
             _TAG,
             "commitOffsets",
-            {"200": answer("All that the group has committed now.", ref("GroupOffsets"), headers=_LEADER), **_CHANGED},
+            {"200": answer("All that the group has committed now.", of(GroupOffsets), headers=_LEADER), **_CHANGED},
             [GROUP, TIMEOUT],
             _body("NewGroupOffsets"),
         ),
@@ -94,21 +96,21 @@ PATHS: Json = {
             "Move what a group without members has committed.",
             _TAG,
             "resetOffsets",
-            {"200": answer("What became of each partition, or would.", ref("OffsetsReset")), **_CHANGED},
+            {"200": answer("What became of each partition, or would.", of(OffsetsReset)), **_CHANGED},
             [GROUP, TIMEOUT],
             _body("NewOffsetsReset"),
         )
     },
     "/groups/{group}/join": _of_member(
-        "Become or stay a member.", "joinGroup", "A generation has begun.", "Joined", "Join"
+        "Become or stay a member.", "joinGroup", "A generation has begun.", Joined, "Join"
     ),
     "/groups/{group}/sync": _of_member(
-        "What a member is assigned; the leader says it for all.", "syncGroup", "It is assigned.", "Synced", "Sync"
+        "What a member is assigned; the leader says it for all.", "syncGroup", "It is assigned.", Synced, "Sync"
     ),
     "/groups/{group}/heartbeat": _of_member(
-        "Stay a member; hear of a rebalance.", "heartbeatGroup", "There is nothing to do.", "Alive", "Heartbeat"
+        "Stay a member; hear of a rebalance.", "heartbeatGroup", "There is nothing to do.", HeartbeatTaken, "Heartbeat"
     ),
-    "/groups/{group}/leave": _of_member("Members leave.", "leaveGroup", "What became of each.", "Left", "Leave"),
+    "/groups/{group}/leave": _of_member("Members leave.", "leaveGroup", "What became of each.", MembersLeft, "Leave"),
     "/producers": {
         "post": operation(
             "An id for an idempotent producer.",
@@ -146,9 +148,6 @@ _PROTOCOL = obj({"name": GROUP_TEXT, "metadata": _BASE64})
 _LEAVING = {"member_id": nullable(TEXT), "instance_id": nullable(TEXT)}
 
 SCHEMAS: Json = {
-    "GroupOffsets": obj(
-        {"offsets": array(obj({**_PLACE, "offset": OFFSET, "metadata": string(), "leader_epoch": nullable(_INT32)}))}
-    ),
     "NewGroupOffsets": obj(
         {
             "offsets": rows(
@@ -185,21 +184,6 @@ SCHEMAS: Json = {
         optional=["topics", "partitions", "dry_run"],
         text="Without topics and partitions: wherever the group has committed.",
     ),
-    "OffsetsReset": obj(
-        {
-            "offsets": array(
-                obj(
-                    {
-                        **_PLACE,
-                        "before": nullable(OFFSET),
-                        "after": OFFSET,
-                        "clamped": {**BOOLEAN, "description": "It lay outside the log, and is its nearest end."},
-                    }
-                )
-            ),
-            "dry_run": BOOLEAN,
-        }
-    ),
     "Join": obj(
         {
             "member_id": nullable(TEXT | {"description": "Empty for a new member."}),
@@ -221,18 +205,6 @@ SCHEMAS: Json = {
             "assigned_by",
         ],
     ),
-    "Joined": obj(
-        {
-            "member_id": string(),
-            "generation": integer(),
-            "protocol": string("The assignor that was chosen."),
-            "leader": string("Member id of the leader; empty where the coordinator assigns."),
-            "members": array(
-                obj({"member_id": string(), "instance_id": nullable(string()), "metadata": string()}),
-            )
-            | {"description": "Only to the leader."},
-        }
-    ),
     "Sync": obj(
         {
             **_MEMBERSHIP,
@@ -240,26 +212,10 @@ SCHEMAS: Json = {
         },
         optional=["instance_id", "assignments"],
     ),
-    "Synced": obj({"assignment": string("Base64."), "generation": integer(), "protocol": string()}),
     "Heartbeat": obj(
         {**_MEMBERSHIP, "wait_ms": nullable(integer(0, 30_000)) | {"default": 0}},
         optional=["instance_id", "wait_ms"],
     ),
-    "Alive": obj({}),
     "Leave": obj({"members": rows(obj(_LEAVING, optional=["member_id", "instance_id"]), 1)}),
-    "Left": obj(
-        {
-            "members": array(
-                obj(
-                    {
-                        "member_id": string(),
-                        "instance_id": nullable(string()),
-                        "error_code": nullable(integer()),
-                        "error": nullable(string()),
-                    }
-                )
-            )
-        }
-    ),
     "Producer": obj({"producer_id": integer(), "producer_epoch": integer(0, (1 << 15) - 1)}),
 }

@@ -72,10 +72,10 @@ def v3_object(members: Json, optional: tuple[str, ...] = ()) -> Json:
     return obj({"kind": string(), "metadata": _METADATA, "cluster_id": string(), **members}, optional)
 
 
-def v3_list(name: str) -> Json:
-    """A list of such objects, by the name of their schema."""
+def v3_list(items: Json) -> Json:
+    """A list of objects of v3."""
     metadata = obj({"self": string(), "next": {"type": "null"}})
-    return obj({"kind": string(), "metadata": metadata, "data": array(ref(name))})
+    return obj({"kind": string(), "metadata": metadata, "data": array(items)})
 
 
 def in_path(name: str, schema: Json, text: str) -> Json:

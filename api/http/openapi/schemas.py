@@ -245,10 +245,10 @@ SCHEMAS: Json = {
             "synonyms": array(ANY),
         }
     ),
-    "ClusterList": v3_list("Cluster"),
-    "ClusterTopicList": v3_list("ClusterTopic"),
-    "ClusterPartitionList": v3_list("ClusterPartition"),
-    "ConfigList": v3_list("Config"),
+    "ClusterList": v3_list(ref("Cluster")),
+    "ClusterTopicList": v3_list(ref("ClusterTopic")),
+    "ClusterPartitionList": v3_list(ref("ClusterPartition")),
+    "ConfigList": v3_list(ref("Config")),
     "NewTopic": obj(
         {
             "topic_name": NEW_TOPIC_NAME,

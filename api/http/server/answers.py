@@ -1,6 +1,6 @@
 """Making responses."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -24,7 +24,7 @@ def json_answer(value: Any, status: int = 200, headers: dict[str, str] | None = 
     return found
 
 
-def value_answer(value: Value | Sequence[Value], *, version: int | None = None) -> web.Response:
+def value_answer(value: Value | Sequence[Value] | Mapping[str, object], *, version: int | None = None) -> web.Response:
     """A response with this value as JSON; `version` is the `ETag` that `If-Match` is taken from."""
     found = answer(to_json(value))
     if version is not None:

@@ -1,7 +1,7 @@
 """`raftlog group list`, `describe` and `lag`."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import click
 import orjson
@@ -23,7 +23,7 @@ def list_groups(as_json: bool, bootstrap: list[str]) -> None:
     """List all groups: those that have members, and those that have committed something."""
     groups = operate(bootstrap, lambda client: client.groups.describe_all())
     if as_json:
-        click.echo(orjson.dumps([found._asdict() for found in groups]))
+        click.echo(orjson.dumps([_named(found, _GROUP) for found in groups]))
     elif groups:
         table = Table("group", "state", "assignor", "coordinator", box=None, header_style="bold")
         for found in groups:
@@ -63,6 +63,11 @@ def lag(name: str, as_json: bool, bootstrap: list[str]) -> None:
     click.echo(f"\n{_total(lags)}")
 
 
+_GROUP: Final = ("group", "state", "is_simple", "partition_assignor", "generation", "coordinator")
+_CONSUMER: Final = ("member_id", "instance_id", "client_id", "client_host")
+_LAG: Final = ("current_offset", "log_end_offset", "lag", "member_id", "instance_id", "client_id")
+
+
 class _Looked(NamedTuple):
     group: GroupDescription
     consumers: list[ConsumerDescription]
@@ -81,10 +86,10 @@ def _show(found: _Looked, as_json: bool) -> None:
     group, consumers, lags = found
     if as_json:
         members = [
-            {**consumer._asdict(), "partitions": [place._asdict() for place in consumer.partitions]}
+            {**_named(consumer, _CONSUMER), "partitions": [place._asdict() for place in consumer.partitions]}
             for consumer in consumers
         ]
-        click.echo(orjson.dumps({**group._asdict(), "members": members, **_lags_as_json(lags)}))
+        click.echo(orjson.dumps({**_named(group, _GROUP), "members": members, **_lags_as_json(lags)}))
         return
     rows = (
         ("group", foreign(group.group)),
@@ -126,14 +131,12 @@ def _partitions(lags: Sequence[PartitionLag]) -> Table:
 
 
 def _lags_as_json(lags: Sequence[PartitionLag]) -> Json:
-    rows = [{**found.place._asdict(), **_without_place(found)} for found in lags]
+    rows = [{**found.place._asdict(), **_named(found, _LAG)} for found in lags]
     return {"partitions": rows, "total_lag": sum(found.lag or 0 for found in lags)}
 
 
-def _without_place(found: PartitionLag) -> Json:
-    fields = found._asdict()
-    del fields["place"]
-    return fields
+def _named(value: object, names: Sequence[str]) -> Json:
+    return {name: getattr(value, name) for name in names}
 
 
 def _total(lags: Sequence[PartitionLag]) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import click
-import orjson
 from rich.table import Table
 
 from raftlog.cli.json_lines import milliseconds
@@ -13,6 +12,8 @@ from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.tables import or_dash, show, times
 from raftlog.client import OffsetReset
 from raftlog.types import TopicPartition
+from raftlog.values.groups import OffsetsReset
+from raftlog.values.value import to_json
 
 To = str | Mapping[str, int]
 
@@ -97,16 +98,12 @@ def reset_offsets(
         agree(f"Let {name} go on there, in {times(len(planned), 'partition')}?", yes)
     done = reset(dry_run=dry_run)
     if as_json:
-        click.echo(orjson.dumps({"offsets": [_as_json(row) for row in done], "dry_run": dry_run}))
+        click.echo(to_json(OffsetsReset(done, dry_run)))
         return
     if yes or dry_run:
         show(_table(done))
     where_all = f"there, in {times(len(done), 'partition')}"
     click.echo(f"{name} would go on {where_all}; nothing was changed" if dry_run else f"{name} goes on {where_all}")
-
-
-def _as_json(row: OffsetReset) -> dict[str, object]:
-    return {**row.place._asdict(), "before": row.before, "after": row.after, "clamped": row.clamped}
 
 
 def _table(rows: Sequence[OffsetReset]) -> Table:

@@ -24,7 +24,7 @@ from raftlog.assignors import (
 from raftlog.assignors.member import MemberProtocol, NextStep
 from raftlog.client.broker import BrokerClient
 from raftlog.client.consumers.consumer_settings import ConsumerSettings
-from raftlog.client.group_answers import CommittedOffset, Joined, Membership
+from raftlog.client.group_answers import CommittedOffset, Membership
 from raftlog.client.metadata import Metadata
 from raftlog.client.outage import Outage
 from raftlog.errors import (
@@ -37,6 +37,7 @@ from raftlog.errors import (
     UnknownTopic,
 )
 from raftlog.types import Offset, TopicPartition
+from raftlog.values.groups import Joined
 
 _log = logging.getLogger("raftlog.client")
 

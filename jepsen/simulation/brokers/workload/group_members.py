@@ -37,13 +37,13 @@ from raftlog.partitions.groups.records import Protocol
 from raftlog.partitions.groups.results import (
     GroupHeartbeat,
     Join,
-    Joined,
+    JoinedGeneration,
     Leave,
     MemberIdentity,
     MemberToLeave,
     OffsetCommit,
     Sync,
-    Synced,
+    SyncedGeneration,
 )
 from raftlog.types import Offset, TopicPartition
 
@@ -77,7 +77,7 @@ class Member(Client):
         self._assignor = random.choice(sorted(ASSIGNORS))
         self._can_lead = self.group == GROUPS[0]
         self._commits = commits
-        self._joined: Joined | None = None
+        self._joined: JoinedGeneration | None = None
         self._join: Op | None = None
 
     def calm(self) -> None:
@@ -136,7 +136,7 @@ class Member(Client):
                 self.done(attempt, RETRY_NS)
             return
         if self.hears(attempt):
-            assert isinstance(joined, Joined), "no member asked for an id alone"
+            assert isinstance(joined, JoinedGeneration), "no member asked for an id alone"
             self._joined, self.member_id, self.generation = joined, joined.member_id, joined.generation
             self.stands = Stands.JOINED
             self.done(attempt, 0)
@@ -158,7 +158,7 @@ class Member(Client):
             self._is_in(synced)
             self.done(attempt, PAUSE_NS)
 
-    def _is_in(self, synced: Synced) -> None:
+    def _is_in(self, synced: SyncedGeneration) -> None:
         self.stands = Stands.IN
         self.owned = tuple(decode_assignment(synced.assignment).partitions)
         assert self._join is not None, "it has asked"
@@ -249,7 +249,7 @@ class Member(Client):
             self.done(attempt, RETRY_NS)
 
 
-def _assignments(joined: Joined, broker: Broker) -> tuple[tuple[str, bytes], ...]:
+def _assignments(joined: JoinedGeneration, broker: Broker) -> tuple[tuple[str, bytes], ...]:
     """What the leader gives everybody; nothing from the others."""
     if joined.leader != joined.member_id or joined.skip_assignment:
         return ()
