@@ -13,12 +13,18 @@ class HttpListener:
     `settings` are those of `HttpServer`.
     """
 
-    name = "http"
-
     def __init__(
-        self, broker: Broker, host: str, port: int, advertised: str, requests: MemoryBudget, **settings: Any
+        self,
+        broker: Broker,
+        host: str,
+        port: int,
+        advertised: str,
+        requests: MemoryBudget,
+        name: str = "http",
+        **settings: Any,
     ) -> None:
-        self._server = HttpServer(broker, advertised=advertised, requests=requests, **settings)
+        self.name = name
+        self._server = HttpServer(broker, advertised=advertised, requests=requests, name=name, **settings)
         self._host, self._port, self._advertised = host, port, advertised
         self.address = ""
 

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from raftlog.api.http.listener import HttpListener
+from raftlog.api.http.server.ends import caller_of
 from raftlog.api.http.server.server import requests_budget
 from raftlog.cli.serve.listeners import Listeners
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.broker import Broker
+from raftlog.partitions.caller import Caller
 from raftlog.partitions.settings import BrokerSettings
 
 
@@ -26,9 +29,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 def listener(broker: Broker, name: str, port: int = 0, advertised: str = "") -> HttpListener:
-    made = HttpListener(broker, "127.0.0.1", port, advertised, requests_budget(broker))
-    made.name = name
-    return made
+    return HttpListener(broker, "127.0.0.1", port, advertised, requests_budget(broker), name)
 
 
 async def status_of(address: str) -> int:
@@ -69,3 +70,25 @@ async def test_they_share_the_memory_for_bodies(broker: Broker) -> None:
     shared = requests_budget(broker)
     one, other = (HttpListener(broker, "127.0.0.1", 0, "", shared) for _ in range(2))
     assert one._server.bodies.memory is other._server.bodies.memory is shared
+
+
+async def test_a_caller_is_known_by_its_connection(broker: Broker) -> None:
+    callers: list[Caller] = []
+
+    async def note(request: web.BaseRequest, target: object) -> web.StreamResponse:
+        callers.append(caller_of(request))
+        return web.Response()
+
+    inside, outside = listener(broker, "inside"), listener(broker, "outside")
+    for each in (inside, outside):
+        each._server._app.router.add("GET", "/caller", note)
+        await each.start()
+    async with aiohttp.ClientSession() as session:
+        for each in (inside, inside, outside):
+            async with session.get(f"http://{each.address}/caller") as answer:
+                assert answer.status == 200
+    assert [tuple(caller) for caller in callers] == [
+        ("ANONYMOUS", "", "127.0.0.1", name) for name in ("inside", "inside", "outside")
+    ]
+    assert callers[0] is callers[1], "made once for a connection"
+    await Listeners([inside, outside]).stop(1.0, 0.0)

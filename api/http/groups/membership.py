@@ -18,10 +18,11 @@ from raftlog.api.http.json_fields import INT32_MAX, JsonFields
 from raftlog.api.http.records.produce import timeout_ms
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.bodies import BodyReader
-from raftlog.api.http.server.ends import Ends
+from raftlog.api.http.server.ends import Ends, caller_of
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.partitions.broker import Broker
+from raftlog.partitions.caller import Caller
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.records import Protocol
 from raftlog.partitions.groups.results import (
@@ -73,7 +74,7 @@ class GroupMembershipHandlers:
         """Answered when the join phase is over, or with 50304 at the deadline. A new member is forgotten then."""
         body = JsonFields(await self._bodies.json_object(request), _JOIN)
         group = target.args[0]
-        join = _join(group, body, request.remote or "")
+        join = _join(group, body, caller_of(request))
         joined = await self._unless_over(
             request,
             self._broker.groups.join(join, deadline=deadline_in(timeout_ms(target))),
@@ -139,7 +140,8 @@ class GroupMembershipHandlers:
             task.cancel()
 
 
-def _join(group: str, body: JsonFields, host: str) -> Join:
+def _join(group: str, body: JsonFields, caller: Caller) -> Join:
+    caller = caller._replace(client_id=body.text("client_id", caller.client_id))
     return Join(
         group,
         body.text("member_id", ""),
@@ -148,8 +150,8 @@ def _join(group: str, body: JsonFields, host: str) -> Join:
         ),
         body.text("protocol_type", "consumer"),
         body.maybe_text("instance_id"),
-        body.text("client_id", ""),
-        host,
+        caller.client_id,
+        caller.address,
         body.whole("session_timeout_ms", 1, INT32_MAX, default=_SESSION_MS),
         body.whole("rebalance_timeout_ms", 1, INT32_MAX, default=_REBALANCE_MS),
         body.choice("assigned_by", "leader", "broker") == "leader",

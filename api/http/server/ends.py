@@ -16,6 +16,7 @@ from aiohttp.web_protocol import _ErrInfo
 from raftlog.api.codes import BAD_REQUEST, INTERNAL
 from raftlog.api.http.server.answers import answer
 from raftlog.api.http.server.problems import HttpProblem, error_body
+from raftlog.partitions.caller import ANONYMOUS, Caller
 
 _CAUSE_MAX = 200
 _RECEIVE: Final = web.RequestHandler.data_received
@@ -65,11 +66,12 @@ _TOO_MANY: Final = (
 
 
 class Connections(web.Server):
-    """aiohttp's connections, which say here when one is lost, and answer what is no HTTP as every error is answered."""
+    """aiohttp's connections, which say here when one is lost, and answer what is no HTTP as every error is answered.
+    `listener` is the name of the listener that they belong to."""
 
-    def __init__(self, ends: Ends, handler: Any, connections_max: int, **settings: Any) -> None:
+    def __init__(self, ends: Ends, handler: Any, connections_max: int, listener: str, **settings: Any) -> None:
         super().__init__(handler, **settings)
-        self._ends, self._settings = ends, settings
+        self._ends, self._listener, self._settings = ends, listener, settings
         self._connections_max = connections_max
         self.refused = 0
         """Connections that were one too many."""
@@ -83,6 +85,8 @@ class Connections(web.Server):
         super().connection_made(handler, transport)
         assert isinstance(handler, _Connection), f"{handler} was not made here"
         self._open[handler] = transport
+        peer = transport.get_extra_info("peername")
+        handler.caller = Caller(ANONYMOUS, "", peer[0] if peer else "", self._listener)
         if len(self._open) > self._connections_max:
             self.refused += 1
             transport.write(_TOO_MANY)
@@ -123,8 +127,18 @@ def _has_arrived(transport: asyncio.Transport) -> bool:
     return any(unread)
 
 
+def caller_of(request: web.BaseRequest) -> Caller:
+    """Return the caller of a request: that of its connection."""
+    connection = request.protocol
+    assert isinstance(connection, _Connection), f"{connection} was not made here"
+    return connection.caller
+
+
 class _Connection(web.RequestHandler):
-    __slots__ = ()
+    __slots__ = ("caller",)
+
+    caller: Caller
+    """Set when the connection is made."""
 
     @property
     def is_waiting(self) -> bool:

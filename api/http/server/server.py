@@ -52,12 +52,13 @@ class HttpServer:
         advertised: str = "",
         allowed_hosts: Sequence[str] = (),
         requests: MemoryBudget | None = None,
+        name: str = "http",
     ) -> None:
-        """`requests`: memory for bodies that it shares with other listeners.
+        """`name`: of this listener. `requests`: memory for bodies that it shares with other listeners.
 
         `advertised`: HOST:PORT by which clients reach it, where that is another address than it listens on;
         `allowed_hosts`: more hosts that they may name. Raises `InvalidArgument`."""
-        self._broker = broker
+        self._broker, self._name = broker, name
         self._advertised = [split_host(advertised)[0]] if advertised else []
         self._allowed_hosts = [allowed_host(text) for text in allowed_hosts]
         self._ends = Ends()
@@ -78,6 +79,7 @@ class HttpServer:
             self._ends,
             self._app.handle,
             self.connections_max,
+            self._name,
             access_log=None,
             keepalive_timeout=self._keepalive_timeout_s,
             lingering_time=_LINGER_S,

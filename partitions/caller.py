@@ -1,0 +1,16 @@
+"""The client behind a request, as its listener knows it. Made by faces, once for each connection."""
+
+from typing import Final, NamedTuple
+
+ANONYMOUS: Final = "ANONYMOUS"
+"""Principal of clients that prove no identity; the name is Kafka's."""
+
+
+class Caller(NamedTuple):
+    """`address` is the host of the connection, `client_id` the name that the client gives itself, empty for none, and
+    `listener` the name of the listener that the request came through."""
+
+    principal: str
+    client_id: str
+    address: str
+    listener: str
