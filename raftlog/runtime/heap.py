@@ -24,6 +24,8 @@ class Collections:
         self._began = 0.0
 
     def begin(self) -> None:
+        """Freeze what was imported, and watch from now on."""
+        gc.freeze()
         gc.callbacks.append(self._observe)
 
     def end(self) -> None:
