@@ -15,6 +15,11 @@ def address_text(address: Address) -> str:
     host = host.strip().strip("[]").rstrip(".").lower()
     if not host or any(character.isspace() for character in host) or not 0 < port <= _PORT_MAX:
         raise InvalidArgument(f"{address[0]}:{port} is not an address: HOST:PORT with a port of 1 to {_PORT_MAX}")
+    return joined(host, port)
+
+
+def joined(host: str, port: int) -> str:
+    """HOST:PORT as it was given, an IPv6 address in brackets; nothing is checked."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

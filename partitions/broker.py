@@ -8,35 +8,25 @@ Any broker takes any request: what another node leads is asked there by one hop 
 Every call raises from the tree in `raftlog.errors`; what may have happened all the same has the outcome `unknown`.
 """
 
-import logging
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from raftlog.errors import InvalidArgument, Unavailable, UnknownTopic
-from raftlog.partitions.cluster_view import ClusterObserver
+from raftlog.errors import InvalidArgument, RaftlogError, Unavailable, UnknownTopic
+from raftlog.partitions.addresses import joined
+from raftlog.partitions.composition import LEADERS_MS, BrokerParts
 from raftlog.partitions.consumers.service import Consumers
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import Addresses
-from raftlog.partitions.coordinator.maintenance import CoordinatorMaintenance
-from raftlog.partitions.coordinator.router import ClusterParts
-from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.gossip.cluster_map import ClusterMap, Picture
-from raftlog.partitions.gossip.load import LoadMeter
-from raftlog.partitions.gossip.service import Gossip
+from raftlog.partitions.gossip.cluster_map import Picture
 from raftlog.partitions.groups.service import Groups
-from raftlog.partitions.groups.surroundings import GroupSurroundings
-from raftlog.partitions.housekeeping import Housekeeping
 from raftlog.partitions.measuring import Measuring
 from raftlog.partitions.node import Node
 from raftlog.partitions.node.surroundings import Surroundings, real_surroundings
 from raftlog.partitions.operations import Operations
-from raftlog.partitions.operations.applying import apply_throttle, balancer_settings
-from raftlog.partitions.placement.assignments.assignments import Assignments
-from raftlog.partitions.placement.balancing import Balancer
-from raftlog.partitions.placement.moves import Leaving, Moves
-from raftlog.partitions.placement.recovery import Recovered, Recovering
-from raftlog.partitions.produce import GivenIds, Producers
+from raftlog.partitions.placement.recovery import Recovered
+from raftlog.partitions.produce import Producers
 from raftlog.partitions.produce.large_calls import produce_large
 from raftlog.partitions.produce.shares import PartitionChoice
 from raftlog.partitions.produce.spreading import produce_records, produce_sequenced
@@ -50,82 +40,43 @@ from raftlog.partitions.results import (
     RecordResult,
     TopicDescription,
 )
-from raftlog.partitions.routing.finding import Finder
-from raftlog.partitions.routing.partition import Partition, Shared
-from raftlog.partitions.routing.reads import Reader
-from raftlog.partitions.routing.router import PartitionRouter
-from raftlog.partitions.routing.serving import DataRequests
-from raftlog.partitions.routing.topics import Topic, Topics
+from raftlog.partitions.routing.partition import Partition
+from raftlog.partitions.routing.topics import Topic
 from raftlog.partitions.settings import BrokerSettings
-from raftlog.partitions.topic_changes import TopicChanges
 from raftlog.records import NewRecord
 from raftlog.runtime.batch_opener import BatchOpener
+from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.types import Buffer, NodeId, Offset, OffsetRange
-from raftlog.values.brokers import BrokerDescription, ClusterHealth, ClusterMember, DiskSpace
-
-logger = logging.getLogger(__name__)
-
-_LEADERS_MS = 3_000
-"""A new topic's leaders are waited for no longer than this before its creation is answered."""
+from raftlog.values.brokers import BrokerDescription, ClusterHealth, ClusterMember
 
 
 class Broker:
-    """Use `open`, then `start`."""
+    """Use `open`, then `start`. Faces reach its public names, which are the gate; parts for faces are declared here."""
+
+    groups: Groups
+    """Consumer groups."""
+    consumers: Consumers
+    """Consumer instances of the HTTP face."""
+    operations: Operations
+    """What operators order."""
+    producers: Producers
+    """Ids of idempotent producers."""
+    measuring: Measuring
+    """Sources of metrics."""
+    opener: BatchOpener
+    """Of batches whose records are counted or become JSON."""
 
     def __init__(
         self, settings: BrokerSettings, node: Node, metadata: ControllerHost, surroundings: Surroundings
     ) -> None:
-        self.settings = settings
-        self.counters = Counters()
-        self.node = node
-        self.metadata = metadata
+        self.settings, self.node, self.metadata = settings, node, metadata
         self.is_ready = False
-        self._router = PartitionRouter(node)
-        self._reader = Reader(node, self._router)
-        check_ids = GivenIds(metadata).check
-        self._shared = Shared(settings, self._router, self.counters, surroundings.wall_ms, check_ids)
-        self._topics = Topics(self._shared)
-        self._finder = Finder(self._topics, metadata, self._router)
-        lag_ticks_max = settings.replica_lag_time_max_ms // settings.driver.tick_ms
-        self._assignments = Assignments(
-            node, metadata, self._topics, self.counters, settings.producers_max, lag_ticks_max
-        )
-        self._moves = Moves(node, metadata)
-        self._leaving = Leaving(node, metadata, self._assignments.remove)
-        self._assignments.on_step = self._moves.stepped
-        self._assignments.on_made = self._leaving.look_soon
-        load = LoadMeter(node, self.counters, lambda: self._assignments.replicas)
-        self.gossip = Gossip(node, metadata, settings.gossip, settings.rack, load)
-        self._changes = TopicChanges(
-            settings, node, metadata, self._topics, surroundings.random, surroundings.wall_ms, self.gossip.free_bytes
-        )
-        self._map = ClusterMap(node, metadata, self._topics, self._router, self.gossip)
-        replicas, budget = self._assignments.replicas, self._shared.budget
-        self.measuring = Measuring(node, self._router, self._moves, replicas, budget, lag_ticks_max)
-        self._view = ClusterObserver(node, metadata, self._topics, self.disk_space, self._moves, self.gossip)
-        self._recovering = Recovering(node, metadata, self._assignments)
-        self.balancer = Balancer(
-            node, metadata, self._moves, lambda: balancer_settings(metadata.state), surroundings.random
-        )
-        self.operations = Operations(
-            node, metadata, self._topics, self._router, self._moves, self.balancer, self._view.brokers
-        )
-        around = GroupSurroundings.of(settings, metadata, self._topics, self._finder, self.counters, surroundings)
-        parts = ClusterParts(node, metadata, self._topics, self._finder, self._router, self._changes, self._check_ready)
-        self.groups = Groups(parts, self._reader, around, settings.offsets_partitions)
-        self.producers = Producers(node, metadata)
-        self.opener = BatchOpener(settings.opened_bytes_max)
-        """Of batches whose records are counted or become JSON."""
-        self.consumers = Consumers(settings, self.groups, self, self._topics, self._finder, self.opener)
-        self._housekeeping = Housekeeping(
-            node,
-            self._assignments,
-            CoordinatorMaintenance(self.groups.coordinators, settings.metadata_growth_bytes_max),
-            settings.retention_interval_s,
-            surroundings.wall_ms,
-        )
-        DataRequests(node, self._finder.replica, settings.fetch_bytes_max)
-        metadata.on_applied = self._metadata_applied
+        parts = self.parts = BrokerParts(settings, node, metadata, surroundings, self)
+        """For tests and the simulation, as `node` and `metadata` are."""
+        self.groups, self.consumers, self.operations = parts.groups, parts.consumers, parts.operations
+        self.producers, self.measuring, self.opener = parts.producers, parts.measuring, parts.opener
+        self._finder, self._reader, self._topics, self._view = parts.finder, parts.reader, parts.topics, parts.view
+        self._wall_ms = surroundings.wall_ms
 
     @classmethod
     async def open(cls, settings: BrokerSettings, surroundings: Surroundings | None = None) -> Self:
@@ -139,72 +90,36 @@ class Broker:
         node = await Node.open(node_settings, surroundings)
         try:
             metadata = ControllerHost.open(node, settings.metadata_settings())
-            broker = cls(settings, node, metadata, surroundings)
-            broker._topics.refresh(metadata.state)
+            return cls(settings, node, metadata, surroundings)
         except BaseException:
             await node.stop()
             raise
-        return broker
 
     async def start(self, http: str = "") -> None:
         """Found or join the cluster; returns when this broker is one of it. `http` is where clients reach it.
 
         Raises `InvalidArgument` for addresses and seeds that cannot be, and what a refusal by the cluster raises.
         """
-        await self.node.start()
-        addresses = self._addresses(http, await self.gossip.bind())
-        self.gossip.start(addresses)
-        self._assignments.start()
-        self._moves.start()
-        self._leaving.start()
-        self.balancer.start()
-        await self.metadata.start(addresses)
-        self.gossip.start(addresses)
-        if await self._assignments.settled(deadline_in(_LEADERS_MS)):
-            self._assignments.set_aside_unknown()
-        self._housekeeping.start()
+        await self.parts.start(http)
         self.is_ready = True
-
-    def _addresses(self, http: str, gossip: str) -> Addresses:
-        rpc = self.settings.advertise_rpc or (self.settings.rpc and self.node.transport.address)
-        return Addresses(self.settings.advertise_http or http, "" if rpc is None else joined(*rpc), gossip)
 
     async def close(self) -> None:
         """An orderly end, in bounded time."""
         self.is_ready = False
-        self.gossip.leave()
-        await self._housekeeping.stop()
-        await self.balancer.stop()
-        await self._leaving.stop()
-        await self._moves.stop()
-        await self._assignments.stop()
-        self.groups.close()
-        self.consumers.close()
-        self._topics.close()
-        await self.metadata.stop()
-        try:
-            await self.node.stop()
-        finally:
-            await self.gossip.close()
+        await self.parts.stop()
+
+    def fail(self, error: RaftlogError) -> None:
+        """Go on with nothing: `ended` has the error."""
+        self.node.fail(error)
+
+    @property
+    def ended(self) -> "asyncio.Future[RaftlogError | None]":
+        """Done when the process cannot go on, or has stopped."""
+        return self.node.ended
 
     def wake_fetches(self) -> None:
         """Answer every waiting fetch with what is there, and let none wait from now on: the broker is about to stop."""
-        self._reader.lets_wait = False
-        self.consumers.stop_waiting()
-        for replica in self._assignments.replicas.values():
-            replica.stop_waiting()
-
-    def _metadata_applied(self) -> None:
-        self._finder.state_changed()
-        self._topics.refresh(self.metadata.state)
-        self._assignments.state_changed()
-        self.groups.state_changed()
-        self.consumers.state_changed()
-        self._moves.state_changed()
-        self._leaving.state_changed()
-        self.balancer.state_changed()
-        apply_throttle(self.node, self.metadata.state)
-        self.gossip.state_changed()
+        self.parts.wake_fetches()
 
     # ---- who we are
 
@@ -222,12 +137,34 @@ class Broker:
         """Who leads the controller's group, as far as this node knows."""
         return self.metadata.freshness().leader
 
+    @property
+    def rpc_address(self) -> str | None:
+        """Where this process listens for other brokers."""
+        address = self.node.transport.address
+        return None if address is None else joined(*address)
+
+    @property
+    def gossip_address(self) -> str | None:
+        """Where it gossips; None without gossip."""
+        return self.parts.gossip.address or None
+
+    @property
+    def receive_budget(self) -> MemoryBudget:
+        """Memory of frames that arrive from other brokers."""
+        return self.node.transport.receive_budget
+
+    @property
+    def descriptor_shortage(self) -> str | None:
+        """Why no files can be opened, while that is so."""
+        return self.node.driver.descriptors.shortage
+
     def broker_ids(self) -> list[NodeId]:
         """Of all brokers of the cluster, sorted."""
-        self._check_ready()
+        self.check_ready()
         return [broker.node_id for broker in self.metadata.state.all_brokers()]
 
-    def _check_ready(self) -> None:
+    def check_ready(self) -> None:
+        """Raises `Unavailable` while the broker starts or stops."""
         if not self.is_ready:
             raise Unavailable(f"node {self.node_id} is starting or stopping; ask another one, or again")
 
@@ -235,7 +172,7 @@ class Broker:
 
     async def _topic(self, name: str, deadline: Deadline) -> Topic:
         """The topic; one that is not known here is asked for at the controller first. Raises `UnknownTopic`."""
-        self._check_ready()
+        self.check_ready()
         return await self._finder.topic(name, deadline)
 
     async def _partition(self, topic: str, number: int, deadline: Deadline) -> Partition:
@@ -276,7 +213,7 @@ class Broker:
         if producer is not None:
             results = await produce_sequenced(target, partition, records, producer, acks, deadline)
         elif is_large:
-            results = await produce_large(target, partition, records, acks, deadline, self._shared.wall_ms())
+            results = await produce_large(target, partition, records, acks, deadline, self._wall_ms())
         else:
             results = await produce_records(target, partition, records, acks, deadline)
         if target.is_deleted:
@@ -301,7 +238,7 @@ class Broker:
     async def open_stream(self, topic: str, partition: int | None, *, deadline: Deadline) -> ProduceStream:
         """For records that come without end. Raises `UnknownTopic`, `UnknownPartition` and `InvalidArgument`."""
         found = await self._writable(topic, deadline)
-        return ProduceStream(found, partition, self._shared.wall_ms, self._finder.put_right)
+        return ProduceStream(found, partition, self._wall_ms, self._finder.put_right)
 
     async def _writable(self, name: str, deadline: Deadline) -> Topic:
         topic = await self._topic(name, deadline)
@@ -363,8 +300,8 @@ class Broker:
     ) -> TopicDescription:
         """Make a topic; its existence is on a majority of the controller's disks when this returns, and normally its
         partitions have leaders. Raises `TopicExists` and `InvalidArgument`."""
-        self._check_ready()
-        created = await self._changes.create(
+        self.check_ready()
+        created = await self.parts.changes.create(
             name, partitions, replication_factor, config or {}, deadline, validate_only=validate_only
         )
         if validate_only:
@@ -372,30 +309,30 @@ class Broker:
         topic = self._topics.by_id(created.topic_id)
         if topic is None:  # deleted again already
             return self._view.planned(created, self.settings.topic_config.updated(config or {}))
-        await self._led(topic, Deadline(min(deadline, deadline_in(_LEADERS_MS))))
+        await self._led(topic, Deadline(min(deadline, deadline_in(LEADERS_MS))))
         return self._view.outline(topic)
 
     async def _led(self, topic: Topic, deadline: Deadline) -> None:
         """Wait until the partitions can be written, a short time at most."""
-        await self._assignments.settled(deadline)
+        await self.parts.assignments.settled(deadline)
         for partition in topic.partitions:
             await self.node.wait_for_leader(partition.group_id, deadline)
 
     async def delete_topic(self, name: str, *, deadline: Deadline) -> None:
         """Delete a topic with its records and the groups' offsets in it."""
-        self._check_ready()
-        await self._changes.delete(name, deadline)
+        self.check_ready()
+        await self.parts.changes.delete(name, deadline)
 
     async def alter_topic_config(
         self, name: str, changes: Mapping[str, str | None], *, deadline: Deadline, validate_only: bool = False
     ) -> None:
         """Set some settings; `None` takes the broker's default again. All or nothing."""
-        self._check_ready()
-        await self._changes.alter(name, changes, deadline, validate_only=validate_only)
+        self.check_ready()
+        await self.parts.changes.alter(name, changes, deadline, validate_only=validate_only)
 
     def topics(self) -> list[str]:
         """The names of those that are not internal, sorted."""
-        self._check_ready()
+        self.check_ready()
         return sorted(topic.name for topic in self._topics if not topic.row.creation.is_internal)
 
     def outline_topics(self) -> list[TopicDescription]:
@@ -414,18 +351,18 @@ class Broker:
 
     async def brokers(self, *, deadline: Deadline) -> list[BrokerDescription]:
         """All brokers of the cluster, and whether they answer."""
-        self._check_ready()
+        self.check_ready()
         return await self._view.brokers(deadline)
 
     def members(self) -> list[ClusterMember]:
         """All brokers that are registered or gossip, as gossip has them here."""
-        self._check_ready()
-        return self.gossip.members()
+        self.check_ready()
+        return self.parts.gossip.members()
 
     async def cluster_view(self) -> Picture:
         """Which brokers are up and which partitions are where, as known here (`gossip.cluster_map`)."""
-        self._check_ready()
-        return await self._map.picture()
+        self.check_ready()
+        return await self.parts.map.picture()
 
     async def health(self, *, deadline: Deadline) -> ClusterHealth:
         """The whole cluster in one look, with reasons."""
@@ -437,18 +374,4 @@ class Broker:
         """What is left of a partition that cannot go on, and what that costs; with `accept_loss` let it go on."""
         found = await self._partition(topic, partition, deadline)
         node = None if survivor is None else NodeId(survivor)
-        return await self._recovering.recover(found, accept_loss=accept_loss, survivor=node, deadline=deadline)
-
-    def disk_space(self) -> DiskSpace:
-        """Path, free and all bytes of the file system of the data directory; -1 when it does not say."""
-        driver = self.node.driver
-        try:
-            free, total = driver.disk.free_bytes(driver.data_dir), driver.disk.total_bytes(driver.data_dir)
-        except OSError:
-            free = total = -1
-        return DiskSpace(driver.data_dir, free, total)
-
-
-def joined(host: str, port: int) -> str:
-    """HOST:PORT, or [HOST]:PORT for an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return await self.parts.recovering.recover(found, accept_loss=accept_loss, survivor=node, deadline=deadline)

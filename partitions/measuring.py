@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from raftlog.partitions.budget import Budget
+from raftlog.partitions.controller import ControllerHost
+from raftlog.partitions.counters import Counters
+from raftlog.partitions.gossip.service import Gossip
 from raftlog.partitions.node import Node
 from raftlog.partitions.placement.moves import Moves
 from raftlog.partitions.replica import Replica
@@ -19,6 +22,7 @@ from raftlog.raft.ready import Status
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.replica.group import Group
 from raftlog.types import NodeId
+from raftlog.values.brokers import DiskSpace
 
 _SLICE: Final = 64
 """Groups that are looked at in one turn of the loop: about a millisecond."""
@@ -59,7 +63,10 @@ class Figures(NamedTuple):
 
 
 class Measuring:
-    """See the module. `replicas` are those of the assignments, `budget` that of all producers."""
+    """See the module. `replicas` are those of the assignments, `budget` that of all producers.
+
+    Its attributes count as things happen: `driver`, `transport`, `turnover` and `leaders` of the node, `gossip`.
+    """
 
     def __init__(
         self,
@@ -69,14 +76,29 @@ class Measuring:
         replicas: Mapping[GroupKey, Replica],
         budget: Budget,
         lag_ticks_max: int,
+        metadata: ControllerHost,
+        gossip: Gossip,
+        counters: Counters,
     ) -> None:
+        self.driver, self.transport, self.replica = node.driver, node.transport, node.identity.replica
+        self.turnover, self.leaders, self.stalls = node.turnover, node.leaders, node.standing.stalls
+        self.metadata, self.gossip, self.counters = metadata, gossip, counters
         self._lag_ticks_max = lag_ticks_max
-        self._node, self._router, self._moves, self._replicas, self._budget = node, router, moves, replicas, budget
+        self._router, self._moves, self._replicas, self._budget = router, moves, replicas, budget
+
+    def disk_space(self) -> DiskSpace:
+        """Path, free and all bytes of the file system of the data directory; -1 when it does not say."""
+        disk, path = self.driver.disk, self.driver.data_dir
+        try:
+            free, total = disk.free_bytes(path), disk.total_bytes(path)
+        except OSError:
+            free = total = -1
+        return DiskSpace(path, free, total)
 
     async def look(self) -> Figures:
         """Look through all groups; others have the loop meanwhile."""
         rows: list[ReplicaFigures] = []
-        groups = list(self._node.driver.groups.values())
+        groups = list(self.driver.groups.values())
         led = leaderless = asleep = quarantined = unavailable = under_replicated = waiting = 0
         for number, group in enumerate(groups, 1):
             core, replica = group.core, self._replicas.get(group.key)

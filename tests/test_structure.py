@@ -77,3 +77,22 @@ def test_chains_of_imports_are_short(imports: dict[str, set[str]]) -> None:
     for module in TopologicalSorter(imports).static_order():
         depth[module] = 1 + max((depth[imported] for imported in imports[module]), default=0)
     assert max(depth.values()) <= 57, "import a module of a room where its `__init__` imports more than is needed"
+
+
+def test_faces_reach_a_broker_through_its_gate() -> None:
+    root = Path(__file__).parents[1]
+    inside = {"parts", "node", "metadata"}
+    """Public for tests and the simulation."""
+    found: set[str] = set()
+    for path in {path.resolve() for room in ("api/http", "raftlog/cli/serve") for path in (root / room).rglob("*.py")}:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Attribute) and _is_broker(node.value)):
+                continue
+            if node.attr in inside or node.attr.startswith("_"):
+                found.add(f"{path.relative_to(root)}:{node.lineno} .{node.attr}")
+    assert found == set(), "declare what faces need on `Broker`"
+
+
+def _is_broker(value: ast.expr) -> bool:
+    name = value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
+    return name in ("broker", "_broker")

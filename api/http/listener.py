@@ -3,7 +3,8 @@
 from typing import Any
 
 from raftlog.api.http.server.server import HttpServer
-from raftlog.partitions.broker import Broker, joined
+from raftlog.partitions.addresses import joined
+from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget
 
 

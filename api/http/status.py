@@ -22,7 +22,7 @@ class StatusHandlers:
     async def ready(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if not self._broker.is_ready:
             return json_answer({"status": "booting"}, 503)
-        shortage = self._broker.node.driver.descriptors.shortage
+        shortage = self._broker.descriptor_shortage
         if shortage is not None:
             return json_answer({"status": "no_file_descriptors", "reason": shortage}, 503)
         return json_answer({"status": "ready"})

@@ -66,8 +66,8 @@ class ControllerHost:
     """See the module. Use `open`."""
 
     def __init__(self, node: Node, settings: MetadataSettings) -> None:
-        self.on_applied: Callable[[], None] = lambda: None
-        """Called on the loop, once per batch of applied entries."""
+        self.observers: list[Callable[[], None]] = []
+        """Called on the loop in their order, once per batch of applied entries."""
         self.is_ready = False
         """`start` has returned."""
         self._node, self._settings = node, settings
@@ -393,7 +393,8 @@ class ControllerHost:
             self._node.fail(removed(self._node.identity.node_id))
         self._tell_peers()
         self._leading.look_soon()
-        self.on_applied()
+        for observe in self.observers:
+            observe()
 
     def _tell_peers(self) -> None:
         """Who else is there, as far as it is known here; not before the cluster of our record is founded."""

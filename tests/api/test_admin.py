@@ -1,7 +1,6 @@
 """What operators order over HTTP: what reaches the broker's operations, what is answered, what is refused before."""
 
 import logging
-from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -32,7 +31,7 @@ class ToldBroker:
     node_id = 1
     is_ready = True
     settings = BrokerSettings(data_dir="not there")
-    node = SimpleNamespace(transport=SimpleNamespace(receive_budget=MemoryBudget(1)))
+    receive_budget = MemoryBudget(1)
 
     def __init__(self):
         self.operations = ToldOperations()

@@ -335,7 +335,7 @@ async def test_a_newer_poll_ends_the_older_which_takes_nothing_along(api, consum
     await found.assign(0)
     await produce(api, "kept")
     older = asyncio.ensure_future(found.poll())
-    await until(lambda: api.broker.counters.fetches > 0)
+    await until(lambda: api.broker.parts.counters.fetches > 0)
     newer = await found.poll("?timeout=200")
     assert (await older, [record["value"] for record in newer]) == ([], ["kept"])
 

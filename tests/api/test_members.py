@@ -34,7 +34,7 @@ async def test_the_view_names_brokers_and_where_partitions_are(api):
 async def test_internal_topics_are_not_in_the_view(api):
     await api.topic()
     await api.post("/groups/g/offsets", {"offsets": [{"topic": "t", "partition": 0, "offset": 0}]})
-    api.broker._map._picture = None  # whatever was made before does not count
+    api.broker.parts.map._picture = None  # whatever was made before does not count
     _, told = await api.get("/v1/cluster_view")
     assert [topic["name"] for topic in told["topics"]] == ["t"]
 
@@ -65,7 +65,7 @@ async def test_another_view_has_another_tag(api):
 async def test_metrics_and_members_of_a_broker_that_gossips(start_api):
     api = await start_api({"rpc": ("127.0.0.1", 0), "secret": SECRET, "gossip": GossipSettings(), "rack": "r1"})
     _, told = await api.get("/v1/cluster/members")
-    assert told["gossip_address"] == api.broker.gossip.address
+    assert told["gossip_address"] == api.broker.parts.gossip.address
     (member,) = told["members"]
     assert (member["state"], member["rack"]) == ("alive", "r1")
     assert member["load"]["replicas"] == 0

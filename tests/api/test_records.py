@@ -231,7 +231,7 @@ async def test_many_producers_at_once_get_distinct_dense_offsets(api):
     assert sorted(offsets) == list(range(200))
     _, found = await api.get(RECORDS + "?offset=0")
     assert [record["value"] for record in found] == [offsets[offset] for offset in range(200)]
-    assert api.broker.counters.appends < 200
+    assert api.broker.parts.counters.appends < 200
 
 
 async def test_records_that_cannot_be_opened_can_be_passed_over(api):

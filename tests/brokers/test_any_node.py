@@ -174,7 +174,7 @@ async def test_what_waited_for_a_topic_of_old_is_not_told_that_there_is_none(bro
     """A broker that did not hear of it for a while believed in the former one, and was asked when both was done."""
     await brokers[1].create_topic("t", 1, deadline=soon())
     await produce(brokers[3], "t", b"x")
-    late = brokers[3]._topics
+    late = brokers[3].parts.topics
     with monkeypatch.context() as patch:
         patch.setattr(late, "refresh", lambda state: None)
         await brokers[1].delete_topic("t", deadline=soon())
@@ -293,7 +293,7 @@ async def test_without_a_majority_writes_fail_in_time_reads_go_on_and_writes_res
     await produce(brokers[leader], "t", b"kept")
     await brokers.stop(*others)
     survivor = brokers[leader]
-    group_id = survivor._topics.find("t").partitions[0].group_id
+    group_id = survivor.parts.topics.find("t").partitions[0].group_id
     while survivor.node.leader_of(group_id).is_here:
         await survivor.node.leader_changed(group_id, soon())
     with pytest.raises(NoLeader) as raised:

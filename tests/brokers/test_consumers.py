@@ -168,7 +168,7 @@ async def test_records_whose_answer_was_lost_between_brokers_come_again(brokers,
     await brokers[1].consumers.assign(G, C, [TopicPartition("t", 0)], deadline=soon())
     await produce(brokers[1], b"a", b"b")
     number, _ = await brokers.followers(OFFSETS)
-    router, lost = brokers[number]._router, []
+    router, lost = brokers[number].parts.router, []
     read = router.read
 
     async def loses_one(node, name, *arguments):

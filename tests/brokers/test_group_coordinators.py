@@ -39,7 +39,7 @@ async def coordinator(brokers: Brokers) -> GroupCoordinator:
 async def keep_house(brokers: Brokers) -> None:
     """Let every broker do what it does now and then, to its end."""
     for broker in brokers.running.values():
-        maintenance = broker._housekeeping._coordinators
+        maintenance = broker.parts.housekeeping._coordinators
         maintenance.begin()
         await maintenance._task
 
@@ -125,7 +125,7 @@ async def test_what_an_empty_group_committed_long_ago_is_forgotten(brokers):
     assert await committed(brokers[2]) == {("t", 0): 3}
     assert await groups_at(now_ms + week_ms + 60_000) == []
     assert await committed(brokers[2]) == {}
-    assert sum(broker.counters.group_expired for broker in brokers.running.values()) == 2
+    assert sum(broker.parts.counters.group_expired for broker in brokers.running.values()) == 2
 
 
 async def test_offsets_of_deleted_topics_are_forgotten(brokers):
@@ -140,7 +140,7 @@ async def test_offsets_of_deleted_topics_are_forgotten(brokers):
 
 
 async def start_of(brokers: Brokers) -> int:
-    partition = brokers[1]._topics.find(OFFSETS_TOPIC).partitions[0]
+    partition = brokers[1].parts.topics.find(OFFSETS_TOPIC).partitions[0]
     return int(partition.replica.group.log_start_offset)  # type: ignore[union-attr]
 
 

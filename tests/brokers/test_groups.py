@@ -239,7 +239,7 @@ async def test_a_zombie_commits_nothing_after_the_coordinator_moved(topic):
 
 def lose_answers(monkeypatch: pytest.MonkeyPatch, broker: Broker, name: str, count: int) -> list[str]:
     """The next answers of other brokers to requests of this name do not arrive; those that were lost."""
-    read, lost = broker._router.read, []
+    read, lost = broker.parts.router.read, []
 
     async def read_and_lose(node: Any, asked: str, *args: Any) -> Any:
         answer = await read(node, asked, *args)
@@ -248,7 +248,7 @@ def lose_answers(monkeypatch: pytest.MonkeyPatch, broker: Broker, name: str, cou
             raise OutcomeUnknown("the connection broke")
         return answer
 
-    monkeypatch.setattr(broker._router, "read", read_and_lose)
+    monkeypatch.setattr(broker.parts.router, "read", read_and_lose)
     return lost
 
 

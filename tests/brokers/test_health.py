@@ -68,7 +68,7 @@ async def test_a_leader_that_is_known_and_not_asked_is_no_reason(brokers):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(10_000))
     leader = await brokers.leader("t")
     (follower, _) = await brokers.followers("t")
-    partition = brokers[follower]._topics.find("t").partitions[0]
+    partition = brokers[follower].parts.topics.find("t").partitions[0]
     partition.assigned = [each for each in partition.assigned if each.node_id != leader]
     health = await look(brokers[follower])
     assert (health.electing_count, health.leaderless_count) == (1, 0)
@@ -78,8 +78,8 @@ async def test_a_leader_that_is_known_and_not_asked_is_no_reason(brokers):
 async def test_a_new_topics_replicas_have_time_to_be_made(brokers):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(10_000))
     for broker in brokers.running.values():
-        broker._topics.find("t").partitions[0].replica = None
-    node, row = brokers[1].node, brokers[1]._topics.find("t").row
+        broker.parts.topics.find("t").partitions[0].replica = None
+    node, row = brokers[1].node, brokers[1].parts.topics.find("t").row
     for age_ms, is_leaderless in ((100, False), (2_000, True), (-60_000, True)):
         node.surroundings = replace(node.surroundings, wall_ms=lambda age=age_ms: row.creation.created_ms + age)
         health = await look(brokers[1])

@@ -109,7 +109,7 @@ async def test_many_calls_of_many_producers_are_in_order_and_once_each(brokers):
     await asyncio.gather(*(run(number, 10 * number + each) for number in (1, 2, 3) for each in range(3)))
     values = await values_of(brokers[leader])
     assert len(values) == len(set(values)) == 9 * 30
-    assert brokers[1].counters.duplicates == 15
+    assert brokers[1].parts.counters.duplicates == 15
 
 
 async def test_records_and_their_producer_in_one_call(brokers):
@@ -171,7 +171,7 @@ async def test_a_deletion_whose_answer_was_lost_is_unknown_when_nobody_else_answ
         await produce(brokers[1], 1, sequence, b"%d" % sequence)
     leader = await brokers.leader("t")
     other = next(broker for number, broker in brokers.running.items() if number != leader)
-    router, asked = other._router, []
+    router, asked = other.parts.router, []
 
     async def read_once(node, name, *args):
         asked.append(name)

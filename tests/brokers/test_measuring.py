@@ -55,7 +55,7 @@ async def test_latencies_are_counted_where_they_arise(brokers):
 
     def counts() -> list[int]:
         times = (driver.persister.append_times, driver.journal.sync_times, driver.commit_times)
-        return [sum(each.counts) for each in (*times, asked.counters.append_times)]
+        return [sum(each.counts) for each in (*times, asked.parts.counters.append_times)]
 
     before, forwarded = counts(), (await asked.measuring.look()).forwarded
     await produce(asked, 7)

@@ -65,7 +65,7 @@ class Broker:
 
     def __init__(self, node: Node, metadata: ControllerHost, moved: asyncio.Event) -> None:
         self.node, self.metadata = node, metadata
-        metadata.on_applied = moved.set
+        metadata.observers = [moved.set]
         node.on_step = lambda group, ready: moved.set()
         self.started: asyncio.Task[None] | None = None
 

@@ -65,7 +65,7 @@ async def test_many_commands_at_once(tmp_path: Path) -> None:
             nonlocal calls
             calls += 1
 
-        metadata.on_applied = applied
+        metadata.observers = [applied]
         await asyncio.gather(*(metadata.submit(cluster.topic(f"t{n}", n), soon()) for n in range(200)))
         assert len(metadata.state.topic_names()) == 200
         assert calls < 100, f"{calls} calls for 200 commands"

@@ -34,7 +34,7 @@ async def three(tmp_path: Path) -> AsyncIterator[Brokers]:
 async def heard(broker: Broker, is_so: Callable[[], Any]) -> None:
     """Until something that this broker hears makes it so."""
     changed = asyncio.Event()
-    agent = broker.gossip._agent
+    agent = broker.parts.gossip._agent
     assert agent is not None
     taken = agent.on_change
     agent.on_change = lambda change: (taken(change), changed.set())[0]
@@ -46,7 +46,7 @@ async def heard(broker: Broker, is_so: Callable[[], Any]) -> None:
 
 
 def are(broker: Broker, state: MemberState, *nodes: int) -> bool:
-    return all(broker.gossip.state_of(NodeId(node)) is state for node in nodes)
+    return all(broker.parts.gossip.state_of(NodeId(node)) is state for node in nodes)
 
 
 async def all_alive(brokers: Brokers) -> None:
@@ -61,9 +61,9 @@ async def test_brokers_learn_of_each_other_from_the_controller_and_tell_what_the
         (node, "alive", True, "r") for node in (1, 2, 3)
     ]
     rows = {row.node_id: row.addresses.gossip for row in three[1].metadata.state.all_brokers()}
-    assert rows == {node: three[node].gossip.address for node in (1, 2, 3)}
-    assert three[1].gossip.racks() == {1: "r", 2: "r", 3: "r"}
-    assert min(three[1].gossip.free_bytes().values()) > 0
+    assert rows == {node: three[node].parts.gossip.address for node in (1, 2, 3)}
+    assert three[1].parts.gossip.racks() == {1: "r", 2: "r", 3: "r"}
+    assert min(three[1].parts.gossip.free_bytes().values()) > 0
     described = await three[1].brokers(deadline=deadline_in(5_000))
     assert [one.rack for one in described] == ["r"] * 3
 
@@ -75,11 +75,11 @@ async def test_who_stops_has_left_and_groups_that_sleep_on_it_look(three: Broker
     await three.stop(3)
     await heard(three[1], lambda: are(three[1], MemberState.LEFT, 3))
     assert doubted == [3]
-    assert three[1].gossip.is_doubtful(NodeId(3))
-    assert not three[1].gossip.is_doubtful(NodeId(2))
+    assert three[1].parts.gossip.is_doubtful(NodeId(3))
+    assert not three[1].parts.gossip.is_doubtful(NodeId(2))
     await three.start(3)
     await heard(three[1], lambda: are(three[1], MemberState.ALIVE, 3))
-    assert not three[1].gossip.is_doubtful(NodeId(3))
+    assert not three[1].parts.gossip.is_doubtful(NodeId(3))
 
 
 async def test_views_wait_less_for_whom_gossip_doubts(three: Brokers) -> None:
@@ -91,7 +91,7 @@ async def test_views_wait_less_for_whom_gossip_doubts(three: Brokers) -> None:
         raise Unavailable("nobody is asked here")
 
     broker.node.ask = ask  # type: ignore[method-assign,assignment]
-    broker.gossip.is_doubtful = lambda node: node == 3  # type: ignore[method-assign]
+    broker.parts.gossip.is_doubtful = lambda node: node == 3  # type: ignore[method-assign]
     rows = await broker.brokers(deadline=deadline_in(60_000))
     assert [row.is_alive for row in rows] == [True, False, False]
     assert patience[3] <= 0.5 < patience[2] <= 1.5
@@ -118,7 +118,7 @@ async def test_a_port_that_is_taken_matters_only_where_it_was_asked_for(tmp_path
     gossip = GossipSettings(port=taken.address[1], is_required=False)
     settings = BrokerSettings(data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), secret=SECRET, gossip=gossip)
     broker = await started(settings)
-    assert broker.gossip.address not in ("", f"127.0.0.1:{gossip.port}")
+    assert broker.parts.gossip.address not in ("", f"127.0.0.1:{gossip.port}")
     await broker.close()
     with pytest.raises(InvalidArgument, match="--gossip"):
         await started(replace(settings, gossip=replace(gossip, is_required=True)))
@@ -142,7 +142,7 @@ async def test_the_rpc_port_of_another_broker_is_left_to_it(tmp_path: Path) -> N
         port = two._rpc[2][1]
         two._settings["gossip"] = GossipSettings(port=port, is_required=False)
         await asyncio.gather(two.start(1), two.start(2))
-        assert two[1].gossip.address not in ("", f"127.0.0.1:{port}")
+        assert two[1].parts.gossip.address not in ("", f"127.0.0.1:{port}")
 
 
 async def test_without_any_port_the_broker_goes_on(
@@ -158,8 +158,8 @@ async def test_without_any_port_the_broker_goes_on(
     with caplog.at_level(logging.WARNING):
         broker = await started(settings)
     assert "gossip is off" in caplog.text
-    assert broker.gossip.address == ""
-    assert broker.gossip.counters() is None
+    assert broker.parts.gossip.address == ""
+    assert broker.parts.gossip.counters() is None
     await broker.close()
 
 
@@ -172,10 +172,10 @@ async def test_others_are_told_the_host_and_the_port_that_is_bound(tmp_path: Pat
     gossip = GossipSettings(advertise_host="broker-1.example")
     settings = BrokerSettings(data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), secret=SECRET, gossip=gossip)
     broker = await started(settings)
-    host, _, port = broker.gossip.address.rpartition(":")
+    host, _, port = broker.parts.gossip.address.rpartition(":")
     assert host == "broker-1.example"
     assert int(port) > 0
-    assert broker.metadata.state.brokers[NodeId(1)].addresses.gossip == broker.gossip.address
+    assert broker.metadata.state.brokers[NodeId(1)].addresses.gossip == broker.parts.gossip.address
     await broker.close()
 
 

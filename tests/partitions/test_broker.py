@@ -186,7 +186,7 @@ async def test_a_damaged_partition_is_read_and_not_written(disk, open_broker):
     for n in range(3):
         await broker.produce_records("t", 0, [NewRecord(b"%d" % n * 100)], deadline=soon())
     log = "/data/t/0/00000000000000000000.log"
-    (replica,) = broker._assignments.replicas.values()
+    (replica,) = broker.parts.assignments.replicas.values()
     broker.node.driver.persister.write_rest()  # as the next tick would
     disk.flip_bit(log, replica.group.log.segments.size_bytes - 10, 1)
     with pytest.raises(CorruptBatch):
@@ -241,8 +241,8 @@ async def test_retention_deletes_old_segments_and_names_the_first_offset(open_br
         record = NewRecord(b"x" * 1000, timestamp=now[0])
         await broker.produce_records("t", 0, [record], deadline=soon())
         now[0] += 200
-    await broker._housekeeping.keep()
-    (replica,) = broker._assignments.replicas.values()
+    await broker.parts.housekeeping.keep()
+    (replica,) = broker.parts.assignments.replicas.values()
     while replica.group.log_start_offset == 0:
         await asyncio.sleep(0)
     beginning, end = await broker.offsets("t", 0, deadline=soon())

@@ -25,7 +25,7 @@ class MemberHandlers:
         router.add("GET", "/v1/cluster_view", self.view)
 
     async def members(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        address = self._broker.gossip.address or None
+        address = self._broker.gossip_address
         return value_answer(ClusterMembers(self._broker.node_id, address, self._broker.members()))
 
     async def view(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:

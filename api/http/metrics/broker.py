@@ -31,7 +31,7 @@ _NOBODY: Final = -1
 def broker_families(broker: Broker) -> Iterator[Metric]:
     """Totals, and the broker's part in the cluster."""
     for name, text in _COUNTERS.items():
-        yield CounterMetricFamily(f"raftlog_{name}", text, value=getattr(broker.counters, name))
+        yield CounterMetricFamily(f"raftlog_{name}", text, value=getattr(broker.measuring.counters, name))
     yield from _catch_up(broker)
     yield from _compaction(broker)
     yield from _elections(broker)
@@ -39,7 +39,7 @@ def broker_families(broker: Broker) -> Iterator[Metric]:
 
 
 def _compaction(broker: Broker) -> Iterator[Metric]:
-    compacting = broker.node.driver.compacting
+    compacting = broker.measuring.driver.compacting
     yield CounterMetricFamily(
         "raftlog_compaction_bytes", "Bytes that compaction read and wrote.", value=compacting.bytes_done
     )
@@ -56,7 +56,7 @@ def _compaction(broker: Broker) -> Iterator[Metric]:
 
 
 def _catch_up(broker: Broker) -> Iterator[Metric]:
-    driver = broker.node.driver
+    driver = broker.measuring.driver
     family = CounterMetricFamily(
         "raftlog_catch_up_bytes", "Bytes of batches that replicas fetched to catch up.", labels=["direction"]
     )
@@ -69,7 +69,7 @@ def _catch_up(broker: Broker) -> Iterator[Metric]:
 
 
 def _elections(broker: Broker) -> Iterator[Metric]:
-    turnover, leaders = broker.node.turnover, broker.node.leaders
+    turnover, leaders = broker.measuring.turnover, broker.measuring.leaders
     yield CounterMetricFamily(
         "raftlog_elections_started",
         "Elections in which a replica here stood for leader.",
@@ -95,8 +95,8 @@ def _elections(broker: Broker) -> Iterator[Metric]:
 
 
 def _cluster(broker: Broker) -> Iterator[Metric]:
-    state, leader = broker.metadata.state, broker.controller_id
-    row = state.broker_of(broker.node.identity.replica)
+    state, leader = broker.measuring.metadata.state, broker.controller_id
+    row = state.broker_of(broker.measuring.replica)
     yield InfoMetricFamily(
         "raftlog_build", "Release and node id.", {"version": raftlog.__version__, "node": str(broker.node_id)}
     )

@@ -15,7 +15,7 @@ _STATES: Final = (*(state.name.lower() for state in MemberState), UNKNOWN)
 
 def gossip_families(broker: Broker) -> Iterator[Metric]:
     """Labels are fixed words. Nothing while gossip is off."""
-    counters = broker.gossip.counters()
+    counters = broker.measuring.gossip.counters()
     if counters is not None:
         yield _members(broker)
         yield from _traffic(counters)
@@ -24,7 +24,7 @@ def gossip_families(broker: Broker) -> Iterator[Metric]:
 
 def _members(broker: Broker) -> Metric:
     counts = dict.fromkeys(_STATES, 0)
-    for member in broker.gossip.members():
+    for member in broker.measuring.gossip.members():
         counts[member.state] += 1
     family = GaugeMetricFamily("raftlog_gossip_members", "Brokers by the state that gossip has.", labels=["state"])
     for state, count in counts.items():

@@ -21,7 +21,7 @@ _COUNTERS: Final = {
 def group_totals(broker: Broker) -> Iterator[Metric]:
     """What is counted as it happens, and the consumer instances."""
     for name, text in _COUNTERS.items():
-        yield CounterMetricFamily(f"raftlog_{name}", text, value=getattr(broker.counters, name))
+        yield CounterMetricFamily(f"raftlog_{name}", text, value=getattr(broker.measuring.counters, name))
     instances = len(broker.consumers)
     yield GaugeMetricFamily("raftlog_consumer_instances", "Consumer instances that live here.", value=instances)
 

@@ -22,7 +22,7 @@ def process_families(broker: Broker) -> Iterator[Metric]:
 
 
 def _disk(broker: Broker) -> Iterator[Metric]:
-    driver = broker.node.driver
+    driver = broker.measuring.driver
     try:
         free, total = driver.disk.free_bytes(driver.data_dir), driver.disk.total_bytes(driver.data_dir)
     except OSError:
@@ -37,7 +37,7 @@ def _disk(broker: Broker) -> Iterator[Metric]:
 
 
 def _queues(broker: Broker) -> Iterator[Metric]:
-    driver = broker.node.driver
+    driver = broker.measuring.driver
     journal = driver.journal
     yield GaugeMetricFamily(
         "raftlog_journal_live_bytes", "Journal that a recovery would read.", value=journal.live_bytes
@@ -54,17 +54,17 @@ def _queues(broker: Broker) -> Iterator[Metric]:
     stalls = CounterMetricFamily(
         "raftlog_stalls", "How often the loop or the disk was found to stand still for over a second.", labels=["what"]
     )
-    for what, count in broker.node.standing.stalls.items():
+    for what, count in broker.measuring.stalls.items():
         stalls.add_metric([what.name.lower()], count)
     yield stalls
 
 
 def _latencies(broker: Broker) -> Iterator[Metric]:
-    driver = broker.node.driver
+    driver = broker.measuring.driver
     yield _histogram(
         "raftlog_produce_seconds",
         "From the arrival of an append's oldest call to its answer, wherever the leader is.",
-        broker.counters.append_times,
+        broker.measuring.counters.append_times,
     )
     yield _histogram(
         "raftlog_append_seconds",

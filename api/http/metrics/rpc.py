@@ -11,26 +11,26 @@ def rpc_families(broker: Broker) -> Iterator[Metric]:
     """Labels are a few fixed words (kinds of messages, channels, directions), and the other brokers' node ids."""
     yield from _traffic(broker)
     yield from _connections(broker)
-    node = broker.node
+    source = broker.measuring
     yield CounterMetricFamily(
         "raftlog_rpc_complaints",
         "Connections to the RPC port that ended because somebody did not belong here.",
-        value=node.transport.complaints,
+        value=source.transport.complaints,
     )
     yield CounterMetricFamily(
         "raftlog_rpc_messages_refused",
         "Raft messages that were of no group here, unsound, or for which there was no room.",
-        value=node.driver.messages_refused,
+        value=source.driver.messages_refused,
     )
     yield CounterMetricFamily(
         "raftlog_rpc_messages_from_outsiders",
         "Raft messages of processes that the cluster does not know as members; they are dropped.",
-        value=node.transport.messages_from_outsiders,
+        value=source.transport.messages_from_outsiders,
     )
 
 
 def _traffic(broker: Broker) -> Iterator[Metric]:
-    totals = broker.node.transport.traffic()
+    totals = broker.measuring.transport.traffic()
     messages = CounterMetricFamily(
         "raftlog_rpc_messages", "Logical messages between brokers.", labels=["direction", "kind"]
     )
@@ -61,7 +61,7 @@ def _connections(broker: Broker) -> Iterator[Metric]:
     dropped = CounterMetricFamily(
         "raftlog_rpc_messages_dropped", "Raft messages that were lost for want of a connection.", labels=labels
     )
-    for peer in broker.node.transport.peers():
+    for peer in broker.measuring.transport.peers():
         for channel, status in (("raft", peer.raft), ("bulk", peer.bulk)):
             values = [str(peer.node), channel]
             connected.add_metric(values, int(status.is_connected))

@@ -65,7 +65,7 @@ class HttpApp:
         """Which origins and hosts are served; the server replaces it by that of its address."""
         self._ends, self._bodies = ends, bodies
         self.answers = MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).answers)
-        frames = broker.node.transport.receive_budget
+        frames = broker.receive_budget
         self.measured = HttpMeasured({"frames": frames, "requests": bodies.memory, "answers": self.answers})
         self.router = HttpRouter(class_of)
         for handlers in (

@@ -212,7 +212,7 @@ class Convergence:
         return [
             f"{machine.name} says that {member.node_id} is {member.state}"
             for machine, broker in self.cluster.serving_members()
-            for member in broker.gossip.members()
+            for member in broker.parts.gossip.members()
             if member.is_registered and member.state != "alive"
         ]
 

@@ -105,15 +105,13 @@ class Site(ABC, Generic[S]):
             machine.on_send = partial(self.watch.sends, node.driver)
             self.watch.opened(machine.node, node.driver, metadata)
         self.watch.saw_cluster_id(machine.node, node.identity.cluster_id)
-        applied = metadata.on_applied
 
-        def on_applied() -> None:
+        def applied() -> None:
             self.watch.applied(machine.node, metadata.state)
             if not is_stale:
                 self.watch.orders.applied(life)
-            applied()
 
-        metadata.on_applied = on_applied
+        metadata.observers.insert(0, applied)
         self.watch.applied(machine.node, metadata.state)
 
     def start_within(self, machine: Machine[S], seconds: float) -> None:

@@ -32,7 +32,7 @@ from raftlog.cli.serve.workers import supervise, workers_option
 from raftlog.config import TopicConfig
 from raftlog.errors import DiskRefused, InvalidArgument, StorageError
 from raftlog.events import event
-from raftlog.partitions.broker import Broker, joined
+from raftlog.partitions.broker import Broker
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.records.partitioner import PARTITIONERS
 from raftlog.runtime.heap import Collections
@@ -297,7 +297,7 @@ def _unforeseen(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[s
     loop.default_exception_handler(context)
     error = context.get("exception")
     if isinstance(error, AssertionError):
-        broker.node.fail(StorageError(f"a broken invariant: {error}; please report it with the log"))
+        broker.fail(StorageError(f"a broken invariant: {error}; please report it with the log"))
 
 
 async def _begin(broker: Broker, where: str, stop: asyncio.Event) -> bool:
@@ -305,7 +305,7 @@ async def _begin(broker: Broker, where: str, stop: asyncio.Event) -> bool:
     starting = asyncio.ensure_future(broker.start(where))
     stopping = asyncio.ensure_future(stop.wait())
     try:
-        await _first_of(starting, stopping, broker.node.ended)
+        await _first_of(starting, stopping, broker.ended)
         if starting.done():
             starting.result()
             return True
@@ -319,7 +319,7 @@ async def _begin(broker: Broker, where: str, stop: asyncio.Event) -> bool:
 async def _until_the_end(broker: Broker, stop: asyncio.Event) -> None:
     stopping = asyncio.ensure_future(stop.wait())
     try:
-        await _first_of(stopping, broker.node.ended)
+        await _first_of(stopping, broker.ended)
     finally:
         stopping.cancel()
     _check_alive(broker)
@@ -330,7 +330,7 @@ async def _first_of(*ends: "asyncio.Future[Any]") -> None:
 
 
 def _check_alive(broker: Broker) -> None:
-    failure = broker.node.ended.result() if broker.node.ended.done() else None
+    failure = broker.ended.result() if broker.ended.done() else None
     if isinstance(failure, DiskRefused):
         raise failure
     if failure is not None:
@@ -338,7 +338,7 @@ def _check_alive(broker: Broker) -> None:
 
 
 async def _stop(broker: Broker, listeners: Listeners) -> None:
-    if not broker.node.ended.done():
+    if not broker.ended.done():
         event(logger, "process_stopping", node=broker.node_id)
     try:
         async with asyncio.timeout(STOP_SECONDS_MAX):
@@ -353,8 +353,7 @@ async def _stop(broker: Broker, listeners: Listeners) -> None:
 
 
 def _say_ready(broker: Broker, where: str, line_format: str) -> None:
-    listening = broker.node.transport.address
-    rpc = None if listening is None else joined(*listening)
+    rpc = broker.rpc_address
     event(logger, "process_ready", node=broker.node_id, cluster_id=broker.cluster_id, http=where, rpc=rpc)
     if line_format == "json":
         line = orjson.dumps(
@@ -362,7 +361,7 @@ def _say_ready(broker: Broker, where: str, line_format: str) -> None:
                 "event": "ready",
                 "http": where,
                 "rpc": rpc,
-                "gossip": broker.gossip.address or None,
+                "gossip": broker.gossip_address,
                 "node_id": broker.node_id,
                 "cluster_id": broker.cluster_id,
                 "data_dir": broker.settings.data_dir,

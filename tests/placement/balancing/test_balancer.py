@@ -54,7 +54,7 @@ async def drain(broker: Broker, node: int, *, is_draining: bool = True) -> None:
 
 
 async def report(broker: Broker) -> BalancerReport:
-    return await broker.balancer.report(deadline_in(10_000))
+    return await broker.parts.balancer.report(deadline_in(10_000))
 
 
 class Writing:
@@ -206,7 +206,7 @@ async def test_nothing_is_evened_without_an_order_where_operators_do_not_want_it
     looks = await looked(three[1], "off")
     assert not looks.reasons
     assert replicas(three) == {1: 8, 2: 8, 3: 8, 4: 0}
-    assert await three[4].balancer.rebalance(deadline_in(10_000)) == 6
+    assert await three[4].parts.balancer.rebalance(deadline_in(10_000)) == 6
     await until(lambda: replicas(three) == {1: 6, 2: 6, 3: 6, 4: 6}, lambda: replicas(three))
 
 

@@ -127,7 +127,7 @@ def test_brokers_gossip_and_hear_of_each_other_again(begin: Callable[..., World]
 
     def dead() -> bool:
         service = world.machine(1).service
-        return service is not None and service.gossip.members()[2].state == "dead"
+        return service is not None and service.parts.gossip.members()[2].state == "dead"
 
     assert world.cluster.loop.run_until(dead, within_s=30)
     world.converge()

@@ -1,0 +1,180 @@
+"""Composition of a broker: every part is made here, and the order in which parts start, follow the controller and stop.
+
+    start     network, then what moves and balances replicas, then the controller, then housekeeping
+    observe   `observers`, in this order after each batch of applied controller commands; later ones read earlier ones
+    stop      the reverse of the start
+
+Called by the façade (`broker`), which is the gate to what is here.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from raftlog.partitions.addresses import joined
+from raftlog.partitions.cluster_view import ClusterObserver
+from raftlog.partitions.consumers.polling import RecordReader
+from raftlog.partitions.consumers.service import Consumers
+from raftlog.partitions.controller import ControllerHost
+from raftlog.partitions.controller.machine import Addresses
+from raftlog.partitions.coordinator.maintenance import CoordinatorMaintenance
+from raftlog.partitions.coordinator.router import ClusterParts
+from raftlog.partitions.counters import Counters
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.gossip.cluster_map import ClusterMap
+from raftlog.partitions.gossip.load import LoadMeter
+from raftlog.partitions.gossip.service import Gossip
+from raftlog.partitions.groups.service import Groups
+from raftlog.partitions.groups.surroundings import GroupSurroundings
+from raftlog.partitions.housekeeping import Housekeeping
+from raftlog.partitions.measuring import Measuring
+from raftlog.partitions.node import Node
+from raftlog.partitions.node.surroundings import Surroundings
+from raftlog.partitions.operations import Operations
+from raftlog.partitions.operations.applying import apply_throttle, balancer_settings
+from raftlog.partitions.placement.assignments.assignments import Assignments
+from raftlog.partitions.placement.balancing import Balancer
+from raftlog.partitions.placement.moves import Leaving, Moves
+from raftlog.partitions.placement.recovery import Recovering
+from raftlog.partitions.produce import GivenIds, Producers
+from raftlog.partitions.routing.finding import Finder
+from raftlog.partitions.routing.partition import Shared
+from raftlog.partitions.routing.reads import Reader
+from raftlog.partitions.routing.router import PartitionRouter
+from raftlog.partitions.routing.serving import DataRequests
+from raftlog.partitions.routing.topics import Topics
+from raftlog.partitions.settings import BrokerSettings
+from raftlog.partitions.topic_changes import TopicChanges
+from raftlog.runtime.batch_opener import BatchOpener
+
+LEADERS_MS = 3_000
+"""Leaders of partitions that were just made are waited for no longer than this."""
+
+
+class BrokerGate(RecordReader, Protocol):
+    """What parts need of the façade."""
+
+    def check_ready(self) -> None:
+        """Raises `Unavailable` while the broker starts or stops."""
+
+
+class BrokerParts:
+    """Parts of one broker, each made of earlier ones."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        node: Node,
+        metadata: ControllerHost,
+        surroundings: Surroundings,
+        gate: BrokerGate,
+    ) -> None:
+        random, wall_ms = surroundings.random, surroundings.wall_ms
+        lag_ticks_max = settings.replica_lag_time_max_ms // settings.driver.tick_ms
+        self.settings, self.node, self.metadata = settings, node, metadata
+        self.counters = Counters()
+        # finding topics, and their leaders
+        self.router = PartitionRouter(node)
+        self.reader = Reader(node, self.router)
+        self.shared = Shared(settings, self.router, self.counters, wall_ms, GivenIds(metadata).check)
+        self.topics = Topics(self.shared)
+        self.finder = Finder(self.topics, metadata, self.router)
+        # replicas here, and where they are
+        self.assignments = Assignments(
+            node, metadata, self.topics, self.counters, settings.producers_max, lag_ticks_max
+        )
+        self.moves = Moves(node, metadata)
+        self.leaving = Leaving(node, metadata, self.assignments.remove)
+        self.assignments.on_step = self.moves.stepped
+        self.assignments.on_made = self.leaving.look_soon
+        self.balancer = Balancer(node, metadata, self.moves, lambda: balancer_settings(metadata.state), random)
+        self.recovering = Recovering(node, metadata, self.assignments)
+        # the cluster
+        load = LoadMeter(node, self.counters, lambda: self.assignments.replicas)
+        self.gossip = Gossip(node, metadata, settings.gossip, settings.rack, load)
+        self.changes = TopicChanges(settings, node, metadata, self.topics, random, wall_ms, self.gossip.free_bytes)
+        self.measuring = Measuring(
+            node,
+            self.router,
+            self.moves,
+            self.assignments.replicas,
+            self.shared.budget,
+            lag_ticks_max,
+            metadata,
+            self.gossip,
+            self.counters,
+        )
+        self.map = ClusterMap(node, metadata, self.topics, self.router, self.gossip)
+        self.view = ClusterObserver(node, metadata, self.topics, self.measuring.disk_space, self.moves, self.gossip)
+        self.operations = Operations(
+            node, metadata, self.topics, self.router, self.moves, self.balancer, self.view.brokers
+        )
+        # consumer groups and instances, producers
+        around = GroupSurroundings.of(settings, metadata, self.topics, self.finder, self.counters, surroundings)
+        cluster = ClusterParts(node, metadata, self.topics, self.finder, self.router, self.changes, gate.check_ready)
+        self.groups = Groups(cluster, self.reader, around, settings.offsets_partitions)
+        self.opener = BatchOpener(settings.opened_bytes_max)
+        self.consumers = Consumers(settings, self.groups, gate, self.topics, self.finder, self.opener)
+        self.producers = Producers(node, metadata)
+        # by itself, and for others
+        coordinators = CoordinatorMaintenance(self.groups.coordinators, settings.metadata_growth_bytes_max)
+        self.housekeeping = Housekeeping(node, self.assignments, coordinators, settings.retention_interval_s, wall_ms)
+        DataRequests(node, self.finder.replica, settings.fetch_bytes_max)
+        self.refresh_topics()
+        metadata.observers += self.observers()
+
+    def observers(self) -> list[Callable[[], None]]:
+        """Observers of the controller's state, in order."""
+        return [
+            self.finder.state_changed,
+            self.refresh_topics,
+            self.assignments.state_changed,
+            self.groups.state_changed,
+            self.consumers.state_changed,
+            self.moves.state_changed,
+            self.leaving.state_changed,
+            self.balancer.state_changed,
+            lambda: apply_throttle(self.node, self.metadata.state),
+            self.gossip.state_changed,
+        ]
+
+    def refresh_topics(self) -> None:
+        """Let the topics be those of the controller's state."""
+        self.topics.refresh(self.metadata.state)
+
+    async def start(self, http: str) -> None:
+        """See `Broker.start`."""
+        await self.node.start()
+        addresses = self._addresses(http, await self.gossip.bind())
+        self.gossip.start(addresses)
+        for part in (self.assignments, self.moves, self.leaving, self.balancer):
+            part.start()
+        await self.metadata.start(addresses)
+        self.gossip.start(addresses)
+        if await self.assignments.settled(deadline_in(LEADERS_MS)):
+            self.assignments.set_aside_unknown()
+        self.housekeeping.start()
+
+    def _addresses(self, http: str, gossip: str) -> Addresses:
+        rpc = self.settings.advertise_rpc or (self.settings.rpc and self.node.transport.address)
+        return Addresses(self.settings.advertise_http or http, "" if rpc is None else joined(*rpc), gossip)
+
+    async def stop(self) -> None:
+        """See `Broker.close`."""
+        self.gossip.leave()
+        for part in (self.housekeeping, self.balancer, self.leaving, self.moves, self.assignments):
+            await part.stop()
+        self.groups.close()
+        self.consumers.close()
+        self.topics.close()
+        await self.metadata.stop()
+        try:
+            await self.node.stop()
+        finally:
+            await self.gossip.close()
+
+    def wake_fetches(self) -> None:
+        """See `Broker.wake_fetches`."""
+        self.reader.lets_wait = False
+        self.consumers.stop_waiting()
+        for replica in self.assignments.replicas.values():
+            replica.stop_waiting()
