@@ -35,7 +35,7 @@ from tests.waiting import WITHIN_S
 DOCUMENT: Final = (DOCS / "DAMAGE.md").read_text(encoding="utf-8")
 IN_A_CLUSTER, ALONE = "one of three brokers", "a broker that is alone"
 HEALED, NEW_DISK, REFUSED, SERVES_REST, NONE = "healed", "new disk", "refused", "serves the rest", "–"
-TO_DO: Final = re.compile(r"[Rr]estore |use the program that wrote it|start .*in an empty directory")
+TO_DO: Final = re.compile(r"[Rr]estore |use the release that wrote it|start .*in an empty directory")
 
 
 def cells_of(table: str) -> list[tuple[str, str, str]]:

@@ -296,7 +296,7 @@ class Fold:
         elif kind == OperationKind.COMMIT_HINT:
             group.commit_hint = max(group.commit_hint, Index(a))
         else:
-            raise self._wrong(frame, f"operation {kind} is not known: use the program that wrote it, or a newer one")
+            raise self._wrong(frame, f"operation {kind} is not known: use the release that wrote it, or a newer one")
 
     def _take_border(self, frame: FrameTable, kind: int, count: int) -> None:
         """A checkpoint's begin or end. One that was not completed repeats what the fold knows, and is passed by."""

@@ -130,7 +130,7 @@ def _survey_blocks(survey: FileSurvey, first: int, data: bytes, seed: int) -> No
         elif version != BLOCK_VERSION:
             raise FormatError(
                 f"{survey.file.path}: block {number} is of version {version}; this program reads version "
-                f"{BLOCK_VERSION}: use the program that wrote it, or a newer one"
+                f"{BLOCK_VERSION}: use the release that wrote it, or a newer one"
             )
         else:
             if not (
