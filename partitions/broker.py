@@ -38,7 +38,7 @@ from raftlog.partitions.results import (
     Produced,
     ProducerSequence,
     RecordResult,
-    TopicDescription,
+    TopicState,
 )
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic
@@ -297,7 +297,7 @@ class Broker:
         *,
         deadline: Deadline,
         validate_only: bool = False,
-    ) -> TopicDescription:
+    ) -> TopicState:
         """Make a topic; its existence is on a majority of the controller's disks when this returns, and normally its
         partitions have leaders. Raises `TopicExists` and `InvalidArgument`."""
         self.check_ready()
@@ -335,15 +335,15 @@ class Broker:
         self.check_ready()
         return sorted(topic.name for topic in self._topics if not topic.row.creation.is_internal)
 
-    def outline_topics(self) -> list[TopicDescription]:
+    def outline_topics(self) -> list[TopicState]:
         """All that are not internal, by name, with what is known here of their partitions."""
         return [self._view.outline(self._topics.find(name)) for name in self.topics()]
 
-    async def describe_topic(self, name: str, *, deadline: Deadline) -> TopicDescription:
+    async def describe_topic(self, name: str, *, deadline: Deadline) -> TopicState:
         """With what the partitions' leaders say. Raises `UnknownTopic`."""
         return (await self._view.describe([await self._topic(name, deadline)], deadline))[0]
 
-    async def describe_topics(self, *, deadline: Deadline) -> list[TopicDescription]:
+    async def describe_topics(self, *, deadline: Deadline) -> list[TopicState]:
         """Describe all topics that are not internal, by name, as `describe_topic` does."""
         return await self._view.describe([self._topics.find(name) for name in self.topics()], deadline)
 

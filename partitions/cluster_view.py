@@ -26,9 +26,9 @@ from raftlog.partitions.node.status import describe_damage, unreadable_of
 from raftlog.partitions.operations.places import allocation_failures
 from raftlog.partitions.placement.moves import Moves, lost_majority
 from raftlog.partitions.results import (
-    PartitionDescription,
+    PartitionState,
     ReplicaLag,
-    TopicDescription,
+    TopicState,
 )
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic, Topics
@@ -79,26 +79,26 @@ class ClusterObserver:
 
     # topics
 
-    def outline(self, topic: Topic) -> TopicDescription:
+    def outline(self, topic: Topic) -> TopicState:
         """What is known here, without asking anybody."""
         return _described(topic, self._versioned(topic, map(self._believed, topic.partitions)))
 
-    def _believed(self, partition: Partition) -> PartitionDescription:
+    def _believed(self, partition: Partition) -> PartitionState:
         row = self._local(partition)
         if row is None:
             return _partition(partition, None)
         *rest, _, damage = row
         return _partition(partition, [*rest, () if damage is None else ((self._me, damage),)], is_belief=True)
 
-    def planned(self, creation: CreateTopic, config: TopicConfig) -> TopicDescription:
+    def planned(self, creation: CreateTopic, config: TopicConfig) -> TopicState:
         """A topic that is not there, as it would be."""
         partitions = [
-            PartitionDescription(number, None, [replica.node_id for replica in replicas], (), None)
+            PartitionState(number, None, [replica.node_id for replica in replicas], (), None)
             for number, replicas in enumerate(creation.partitions)
         ]
         return _shape(creation, config, dict(creation.configs), partitions)
 
-    async def describe(self, topics: Sequence[Topic], deadline: Deadline) -> list[TopicDescription]:
+    async def describe(self, topics: Sequence[Topic], deadline: Deadline) -> list[TopicState]:
         """Describe topics by what the partitions' leaders answer; each broker gets one request for all."""
         rows, _ = await self._ask_leaders([each for topic in topics for each in topic.partitions], deadline)
         described = []
@@ -108,7 +108,7 @@ class ClusterObserver:
             await asyncio.sleep(0)
         return described
 
-    def _versioned(self, topic: Topic, described: Iterable[PartitionDescription]) -> list[PartitionDescription]:
+    def _versioned(self, topic: Topic, described: Iterable[PartitionState]) -> list[PartitionState]:
         """With the versions of their assignments, which the topic's deletion may have taken just now."""
         row = self._metadata.state.topics.get(topic.row.topic_id)
         if row is None:
@@ -118,7 +118,7 @@ class ClusterObserver:
             each._replace(version=assignment(GroupName(row.topic_id, each.partition)).version) for each in described
         ]
 
-    def _seen(self, partition: Partition, row: list[Any] | None) -> PartitionDescription:
+    def _seen(self, partition: Partition, row: list[Any] | None) -> PartitionState:
         """As the nodes say. Where none of them has anything, perhaps nobody ever will again."""
         described = _partition(partition, row)
         if row is not None or not self._is_replaced(partition):
@@ -364,17 +364,17 @@ def _rank(row: list[Any]) -> tuple[bool, int]:
     return (in_sync is not None, term)
 
 
-def _partition(partition: Partition, row: list[Any] | None, *, is_belief: bool = False) -> PartitionDescription:
+def _partition(partition: Partition, row: list[Any] | None, *, is_belief: bool = False) -> PartitionState:
     """`is_belief`: whom a follower takes for the leader will do."""
     replicas = [replica.node_id for replica in partition.assigned]
     if row is None:
-        return PartitionDescription(partition.number, None, replicas, (), None)
+        return PartitionState(partition.number, None, replicas, (), None)
     leader, term, in_sync, caught_up, high_watermark, log_start, problem, lags, damaged = row
     if in_sync is None:
         believed = leader if is_belief else None
-        return PartitionDescription(partition.number, believed, replicas, (), problem, damaged=dict(damaged))
+        return PartitionState(partition.number, believed, replicas, (), problem, damaged=dict(damaged))
     behind = [row_of(ReplicaLag, lag) for lag in lags]
-    return PartitionDescription(
+    return PartitionState(
         partition.number,
         leader,
         replicas,
@@ -406,14 +406,14 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
-def _described(topic: Topic, partitions: Iterable[PartitionDescription]) -> TopicDescription:
+def _described(topic: Topic, partitions: Iterable[PartitionState]) -> TopicState:
     return _shape(topic.row.creation, topic.config, topic.overrides, partitions)
 
 
 def _shape(
-    creation: CreateTopic, config: TopicConfig, overrides: Mapping[str, str], partitions: Iterable[PartitionDescription]
-) -> TopicDescription:
-    return TopicDescription(
+    creation: CreateTopic, config: TopicConfig, overrides: Mapping[str, str], partitions: Iterable[PartitionState]
+) -> TopicState:
+    return TopicState(
         creation.name,
         str(creation.topic_id),
         creation.replication_factor,

@@ -68,7 +68,7 @@ class ReplicaLag(NamedTuple):
     bytes_per_s: int
 
 
-class PartitionDescription(NamedTuple):
+class PartitionState(NamedTuple):
     """One partition as its leader sees it; `problem` says why it cannot be written or read.
 
     Without a leader that answers, `leader` is None, nobody is known to be in sync, and the offsets are None.
@@ -80,8 +80,8 @@ class PartitionDescription(NamedTuple):
     in_sync: Sequence[int]
     problem: str | None
     leader_epoch: int | None = None
-    high_watermark: int | None = None
-    log_start_offset: int | None = None
+    high_watermark: Offset | None = None
+    log_start_offset: Offset | None = None
     behind: Sequence[ReplicaLag] = ()
     """Replicas of which it is known how much they lack."""
     damaged: Mapping[int, str] = {}
@@ -92,7 +92,7 @@ class PartitionDescription(NamedTuple):
     """Those in sync that hold everything committed at this moment."""
 
 
-class TopicDescription(NamedTuple):
+class TopicState(NamedTuple):
     """One topic; `config` holds every setting, `overrides` only those that were set on the topic."""
 
     name: str
@@ -102,4 +102,4 @@ class TopicDescription(NamedTuple):
     overrides: Mapping[str, str]
     created_ms: int
     is_internal: bool
-    partitions: Sequence[PartitionDescription]
+    partitions: Sequence[PartitionState]

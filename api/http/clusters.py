@@ -9,7 +9,7 @@ from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND, UNKNOWN_V3
 from raftlog.api.http import v3_shapes as shapes
 from raftlog.api.http.json_fields import refuse_unknown
 from raftlog.api.http.records.produce import timeout_ms
-from raftlog.api.http.server.answers import json_answer, no_content
+from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import base_url
@@ -19,8 +19,9 @@ from raftlog.config import TopicConfig
 from raftlog.errors import UnknownPartition, UnknownTopic
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.results import TopicDescription
+from raftlog.partitions.results import TopicState
 from raftlog.records.json_record import shown
+from raftlog.values.v3 import TopicSummary
 
 _CLUSTER = "/v3/clusters/{cluster}"
 _TOPIC = _CLUSTER + "/topics/{topic}"
@@ -61,18 +62,18 @@ class ClusterHandlers:
     async def clusters(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         path, base = "/v3/clusters", base_url(request)
         one = shapes.cluster(base, self._broker.cluster_id, self._broker.controller_id)
-        return json_answer(shapes.many("KafkaClusterList", base + path, [one]))
+        return value_answer(shapes.many("KafkaClusterList", base + path, [one]))
 
     async def cluster(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return json_answer(shapes.cluster(base_url(request), self._broker.cluster_id, self._broker.controller_id))
+        return value_answer(shapes.cluster(base_url(request), self._broker.cluster_id, self._broker.controller_id))
 
     async def topics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         base = shapes.cluster_url(base_url(request), self._broker.cluster_id)
         described = [self._topic(request, topic) for topic in self._broker.outline_topics()]
-        return json_answer(shapes.many("KafkaTopicList", base + "/topics", described))
+        return value_answer(shapes.many("KafkaTopicList", base + "/topics", described))
 
     async def topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return json_answer(self._topic(request, await self._described(target)))
+        return value_answer(self._topic(request, await self._described(target)))
 
     async def create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         body = await self._bodies.json_object(request)
@@ -94,7 +95,7 @@ class ClusterHandlers:
             deadline=deadline_in(timeout_ms(target)),
             validate_only=validate_only,
         )
-        return json_answer(self._topic(request, described), 200 if validate_only else 201)
+        return value_answer(self._topic(request, described), status=200 if validate_only else 201)
 
     async def delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         await self._broker.delete_topic(target.args[1], deadline=deadline_in(timeout_ms(target)))
@@ -103,7 +104,7 @@ class ClusterHandlers:
     async def configs(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         described = await self._described(target)
         url = self._topic_url(request, described.name)
-        return json_answer(
+        return value_answer(
             shapes.many(
                 "KafkaTopicConfigList",
                 url + "/configs",
@@ -117,7 +118,7 @@ class ClusterHandlers:
         if name not in described.config:
             raise HttpProblem(NOT_FOUND, f"topic {described.name} has no setting {name!r}")
         url = self._topic_url(request, described.name)
-        return json_answer(shapes.config(url, self._broker.cluster_id, described, name))
+        return value_answer(shapes.config(url, self._broker.cluster_id, described, name))
 
     async def alter(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"data": [{"name", "value"} or {"name", "operation": "DELETE"}], "validate_only"?}`; all or nothing."""
@@ -145,7 +146,7 @@ class ClusterHandlers:
     async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         described = await self._described(target)
         url = self._topic_url(request, described.name)
-        return json_answer(
+        return value_answer(
             shapes.many(
                 "KafkaPartitionList",
                 url + "/partitions",
@@ -156,12 +157,12 @@ class ClusterHandlers:
     async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic = target.args[1]
         found = await find_partition(self._broker, topic, target.args[2], deadline_in(timeout_ms(target)))
-        return json_answer(shapes.partition(self._topic_url(request, topic), self._broker.cluster_id, topic, found))
+        return value_answer(shapes.partition(self._topic_url(request, topic), self._broker.cluster_id, topic, found))
 
-    async def _described(self, target: Target) -> TopicDescription:
+    async def _described(self, target: Target) -> TopicState:
         return await self._broker.describe_topic(target.args[1], deadline=deadline_in(timeout_ms(target)))
 
-    def _topic(self, request: web.BaseRequest, described: TopicDescription) -> dict[str, Any]:
+    def _topic(self, request: web.BaseRequest, described: TopicState) -> TopicSummary:
         return shapes.topic(self._topic_url(request, described.name), self._broker.cluster_id, described)
 
     def _topic_url(self, request: web.BaseRequest, topic: str) -> str:

@@ -1,19 +1,16 @@
 """Topics as the REST Proxy's v2 shows them: to look at. Creating and changing them is v3's (`clusters`)."""
 
-from typing import Any
-
 from aiohttp import web
 
 from raftlog.api.http.records.produce import timeout_ms
-from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.answers import json_answer, value_answer
 from raftlog.api.http.server.routing import HttpRouter, Target, partition_number
 from raftlog.errors import UnknownPartition
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.results import PartitionDescription
-
-NO_LEADER = -1
-"""The leader of a partition that has none, or whose leader does not answer."""
+from raftlog.partitions.results import PartitionState
+from raftlog.values.topics import BrokerIds, PartitionDescription, TopicDescription, TopicReplica
+from raftlog.values.value import UNSET, leader_number
 
 
 class TopicHandlers:
@@ -34,27 +31,22 @@ class TopicHandlers:
 
     async def topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         described = await self._broker.describe_topic(target.args[0], deadline=deadline_in(timeout_ms(target)))
-        return json_answer(
-            {
-                "name": described.name,
-                "configs": dict(described.config),
-                "partitions": [_shown(partition) for partition in described.partitions],
-            }
-        )
+        partitions = [_shown(partition) for partition in described.partitions]
+        return value_answer(TopicDescription(described.name, described.config, partitions))
 
     async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         described = await self._broker.describe_topic(target.args[0], deadline=deadline_in(timeout_ms(target)))
-        return json_answer([_shown(partition) for partition in described.partitions])
+        return value_answer([_shown(partition) for partition in described.partitions])
 
     async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         deadline = deadline_in(timeout_ms(target))
-        return json_answer(_shown(await find_partition(self._broker, target.args[0], target.args[1], deadline)))
+        return value_answer(_shown(await find_partition(self._broker, target.args[0], target.args[1], deadline)))
 
     async def brokers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return json_answer({"brokers": self._broker.broker_ids()})
+        return value_answer(BrokerIds(self._broker.broker_ids()))
 
 
-async def find_partition(broker: Broker, topic: str, number_text: str, deadline: Deadline) -> PartitionDescription:
+async def find_partition(broker: Broker, topic: str, number_text: str, deadline: Deadline) -> PartitionState:
     """Raises `UnknownTopic`, `UnknownPartition`."""
     number = partition_number(number_text)
     partitions = (await broker.describe_topic(topic, deadline=deadline)).partitions
@@ -63,18 +55,16 @@ async def find_partition(broker: Broker, topic: str, number_text: str, deadline:
     return partitions[number]
 
 
-def _shown(partition: PartitionDescription) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "partition": partition.partition,
-        "leader": NO_LEADER if partition.leader is None else partition.leader,
-        "replicas": [
-            {"broker": broker, "leader": broker == partition.leader, "in_sync": broker in partition.in_sync}
+def _shown(partition: PartitionState) -> PartitionDescription:
+    return PartitionDescription(
+        partition=partition.partition,
+        leader_id=leader_number(partition.leader),
+        replica_rows=[
+            TopicReplica(broker=broker, leader=broker == partition.leader, in_sync=broker in partition.in_sync)
             for broker in partition.replicas
         ],
-        "leader_epoch": partition.leader_epoch,
-        "high_watermark": partition.high_watermark,
-        "log_start_offset": partition.log_start_offset,
-    }
-    if partition.problem is not None:
-        shown["problem"] = partition.problem
-    return shown
+        leader_epoch=partition.leader_epoch,
+        high_watermark=partition.high_watermark,
+        log_start_offset=partition.log_start_offset,
+        reported_problem=UNSET if partition.problem is None else partition.problem,
+    )

@@ -6,10 +6,8 @@ Errors of the broker arrive here as the same classes, outcome included.
 
 from raftlog.client.answers import (
     Fetched,
-    PartitionDescription,
     Produced,
     ProducerIdentity,
-    TopicDescription,
 )
 from raftlog.client.broker import BrokerClient
 from raftlog.client.consumers.consumer import Consumer
@@ -44,6 +42,7 @@ from raftlog.values.groups import (
     PartitionLag,
     Synced,
 )
+from raftlog.values.topics import PartitionDescription, TopicDescription
 
 __all__ = [
     "BrokerClient",

@@ -14,10 +14,6 @@ from raftlog.client.answers import (
     Fetched,
     Produced,
     ProducerIdentity,
-    TopicDescription,
-    TopicSummary,
-    topic_description,
-    topic_summary,
 )
 from raftlog.client.calls import ANSWER_MS, Calls, patience_s, quoted, value_of
 from raftlog.client.failures import failure_of
@@ -29,6 +25,8 @@ from raftlog.types import Buffer, Offset, OffsetRange, TopicPartition
 from raftlog.values.brokers import BrokerDescription, ClusterHealth
 from raftlog.values.cluster import ClusterView
 from raftlog.values.placement import PartitionRecovery
+from raftlog.values.topics import TopicDescription
+from raftlog.values.v3 import ObjectList, TopicSetting, TopicSummary
 
 BATCHES = "application/vnd.raftlog.batches"
 _CLUSTER = "/v3/clusters/-"
@@ -103,17 +101,16 @@ class BrokerClient:
 
     async def list_topics(self) -> list[TopicSummary]:
         """All topics with their numbers of partitions and replicas, by name."""
-        return [topic_summary(row) for row in (await self._calls.get(f"{_CLUSTER}/topics"))["data"]]
+        return list((await self._calls.read(ObjectList[TopicSummary], f"{_CLUSTER}/topics")).data)
 
     async def topic_overrides(self, name: str) -> set[str]:
         """The settings of a topic that are its own, and not defaults; raises `UnknownTopic`."""
-        rows = (await self._calls.get(f"{_CLUSTER}/topics/{quoted(name)}/configs"))["data"]
-        return {str(row["name"]) for row in rows if not row["is_default"]}
+        found = await self._calls.read(ObjectList[TopicSetting], f"{_CLUSTER}/topics/{quoted(name)}/configs")
+        return {row.name for row in found.data if not row.is_default}
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Partitions with their replicas, and settings of a topic; raises `UnknownTopic`."""
-        fields = await self._calls.get(f"/topics/{quoted(name)}")
-        return topic_description(fields)
+        return await self._calls.read(TopicDescription, f"/topics/{quoted(name)}")
 
     async def create_topic(
         self,

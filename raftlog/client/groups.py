@@ -25,12 +25,12 @@ from raftlog.values.groups import (
     Joined,
     Left,
     MembersLeft,
-    ObjectList,
     OffsetReset,
     OffsetsReset,
     PartitionLag,
     Synced,
 )
+from raftlog.values.v3 import ObjectList
 
 T = TypeVar("T")
 _NOTHING: Final[Any] = Any

@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Generic, Literal, Self, Unpack
 
 from raftlog import client as asynchronous
-from raftlog.client.answers import TopicDescription
 from raftlog.client.consumers.consumer import POLL_MS, Offsets, Place, Starts
 from raftlog.client.consumers.consumer_settings import ConsumerRecord, GroupConsumerOptions, RebalanceListener
 from raftlog.client.group_answers import CommittedOffset
@@ -25,6 +24,7 @@ from raftlog.client.serializers import Deserializer, K, Serializer, V
 from raftlog.records import NewRecord
 from raftlog.types import Offset, OffsetRange, TopicPartition
 from raftlog.values.brokers import BrokerDescription, ClusterHealth
+from raftlog.values.topics import TopicDescription
 
 __all__ = ["BrokerClient", "Consumer", "Delivery", "Producer"]
 

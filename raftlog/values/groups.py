@@ -5,14 +5,14 @@ same declarations (`partitions.groups.results`).
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, field
 
 from raftlog.types import Offset, TopicPartition
+from raftlog.values.v3 import Related, V3Object
 from raftlog.values.value import Count, NodeNumber, Value
 
-T = TypeVar("T")
 KnownOffset: TypeAlias = Annotated[int, Meta(ge=-1, description="-1: not known.")]
 GroupStateName: TypeAlias = Literal["EMPTY", "PREPARING_REBALANCE", "COMPLETING_REBALANCE", "STABLE", "DEAD", "UNKNOWN"]
 
@@ -119,25 +119,9 @@ class GroupNames(Value, frozen=True):
 # objects of v3
 
 
-class Related(Value, frozen=True):
-    """Link to another resource."""
-
-    related: str
-
-
-class ResourceMetadata(Value, frozen=True):
-    """URL and name of an object."""
-
-    url: str = field(name="self")
-    resource_name: str
-
-
-class GroupObject(Value, frozen=True, kw_only=True):
+class GroupObject(V3Object, frozen=True, kw_only=True):
     """Fields that all objects about groups have."""
 
-    kind: str = ""
-    metadata: ResourceMetadata | None = None
-    cluster_id: str = ""
     group: str = field(name="consumer_group_id", default="")
 
 
@@ -234,12 +218,6 @@ class GroupLagSummary(GroupObject, frozen=True, kw_only=True):
     total_lag: Count
     max_lag_consumer: Related | None
     max_lag_partition: Related | None
-
-
-class ObjectList(Value, Generic[T], frozen=True):
-    """Objects of a list of v3, as a client reads it."""
-
-    data: Sequence[T]
 
 
 def _known(offset: int) -> Offset | None:

@@ -131,7 +131,7 @@ async def test_two_creations_of_one_name_at_once_make_one_topic(open_broker):
     results = await asyncio.gather(
         *[broker.create_topic("t", 2, deadline=soon()) for _ in range(3)], return_exceptions=True
     )
-    assert sorted(type(result).__name__ for result in results) == ["TopicDescription", "TopicExists", "TopicExists"]
+    assert sorted(type(result).__name__ for result in results) == ["TopicExists", "TopicExists", "TopicState"]
 
 
 async def test_validate_only_makes_nothing(disk, open_broker):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from raftlog.api.http.openapi.derived import COMPONENTS, of
+from raftlog.api.http.openapi.derived import schemas_of
 from raftlog.api.http.openapi.document import build
 from raftlog.client.calls import value_of
 from raftlog.errors import Unavailable
@@ -46,8 +46,7 @@ def values() -> list[type[Value]]:
 
 @pytest.mark.parametrize("kind", values(), ids=lambda kind: kind.__name__)
 def test_its_schema_has_all_of_its_fields(kind: type[Value]) -> None:
-    of(kind)
-    schema = COMPONENTS[kind.__name__]
+    schema = schemas_of(kind)[1][kind.__name__]
     fields = msgspec.structs.fields(kind)
     assert [*schema["properties"]] == [field.encode_name for field in fields]
     assert schema["required"] == [field.encode_name for field in fields if field.default is not UNSET]

@@ -7,7 +7,7 @@ from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.api.http.topics import find_partition
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.results import PartitionDescription
+from raftlog.partitions.results import PartitionState
 from raftlog.values.placement import ListedPartition, NamespacePartition, NamespaceReplica, places_of
 from raftlog.values.value import leader_number
 
@@ -44,7 +44,7 @@ class PartitionHandlers:
         return value_answer([_listed(topic.name, one) for topic in topics for one in topic.partitions])
 
 
-def _listed(topic: str, one: PartitionDescription) -> ListedPartition:
+def _listed(topic: str, one: PartitionState) -> ListedPartition:
     return ListedPartition(
         topic=topic,
         partition_id=one.partition,
@@ -54,7 +54,7 @@ def _listed(topic: str, one: PartitionDescription) -> ListedPartition:
     )
 
 
-def _replica(node: int, one: PartitionDescription) -> NamespaceReplica:
+def _replica(node: int, one: PartitionState) -> NamespaceReplica:
     """Describe a replica; what it lacks is None where the leader does not know it."""
     is_in_sync = node in one.in_sync
     lag = next((each for each in one.behind if each.node_id == node), None)
@@ -69,7 +69,7 @@ def _replica(node: int, one: PartitionDescription) -> NamespaceReplica:
     )
 
 
-def _partition(topic: str, one: PartitionDescription) -> NamespacePartition:
+def _partition(topic: str, one: PartitionState) -> NamespacePartition:
     return NamespacePartition(
         topic=topic,
         partition_id=one.partition,

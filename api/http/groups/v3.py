@@ -11,7 +11,7 @@ from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import base_url
 from raftlog.api.http.server.routing import HttpRouter, Target, partition_number
-from raftlog.api.http.v3_shapes import Json, cluster_url, many
+from raftlog.api.http.v3_shapes import cluster_url, many
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.results import LagReport, MemberDescription
@@ -118,7 +118,7 @@ class GroupV3Handlers:
         cluster_id = self._broker.cluster_id
         return GroupShapes(cluster_url(base_url(request), cluster_id), cluster_id)
 
-    def _answer(self, group: str, found: Value | Json) -> web.Response:
+    def _answer(self, group: str, found: Value) -> web.Response:
         return with_coordinator(value_answer(found), self._broker, group)
 
 

@@ -17,9 +17,8 @@ from raftlog.values.groups import (
     GroupPartition,
     GroupStateName,
     PartitionLag,
-    Related,
-    ResourceMetadata,
 )
+from raftlog.values.v3 import Related, ResourceMetadata
 
 _STATES: Final[dict[str, GroupStateName]] = {
     "Empty": "EMPTY",

@@ -17,11 +17,16 @@ _REF: Final = "#/components/schemas/{name}"
 
 def of(kind: Any) -> Json:
     """Return the schema of a value, a body, or a list or mapping of them."""
+    schema, components = schemas_of(kind)
+    COMPONENTS.update(components)
+    return schema
+
+
+def schemas_of(kind: Any) -> tuple[Json, Json]:
+    """Return the schema of a type, and the components that it refers to, by name."""
     (schema,), components = msgspec.json.schema_components([kind], ref_template=_REF)
     declared = {each.__name__: each for each in _below(Value)}
-    for name, component in components.items():
-        COMPONENTS[name] = _closed(component, declared.get(name))
-    return schema
+    return schema, {name: _closed(each, declared.get(name.partition("_")[0])) for name, each in components.items()}
 
 
 def _closed(component: Json, kind: type[Value] | None) -> Json:

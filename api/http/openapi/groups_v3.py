@@ -12,7 +12,6 @@ from raftlog.api.http.openapi.parts import (
     in_path,
     operation,
     string,
-    v3_list,
 )
 from raftlog.values.groups import (
     ConsumerAssignment,
@@ -21,6 +20,7 @@ from raftlog.values.groups import (
     GroupLagSummary,
     PartitionLag,
 )
+from raftlog.values.v3 import ObjectList
 
 _CLUSTER = in_path("cluster", string(minLength=1) | {"examples": ["-"]}, "The cluster's id, or `-`.")
 _CONSUMER = in_path("consumer", string(minLength=1), "Member id of the consumer.")
@@ -35,7 +35,7 @@ def _get(summary: str, name: str, schema: Json, *parameters: Json) -> Json:
 
 
 PATHS: Json = {
-    _GROUPS: _get("The groups.", "consumerGroups", v3_list(of(GroupDescription))),
+    _GROUPS: _get("The groups.", "consumerGroups", of(ObjectList[GroupDescription])),
     _GROUP: {
         **_get("A group.", "consumerGroup", of(GroupDescription), GROUP),
         "delete": operation(
@@ -46,16 +46,16 @@ PATHS: Json = {
             [_CLUSTER, GROUP, TIMEOUT],
         ),
     },
-    _GROUP + "/consumers": _get("Its members.", "consumers", v3_list(of(ConsumerDescription)), GROUP),
+    _GROUP + "/consumers": _get("Its members.", "consumers", of(ObjectList[ConsumerDescription]), GROUP),
     _ONE: _get("One of them.", "consumer", of(ConsumerDescription), GROUP, _CONSUMER),
     _ONE + "/assignments": _get(
-        "Its partitions.", "consumerAssignments", v3_list(of(ConsumerAssignment)), GROUP, _CONSUMER
+        "Its partitions.", "consumerAssignments", of(ObjectList[ConsumerAssignment]), GROUP, _CONSUMER
     ),
     _ONE + "/assignments/{topic}/partitions/{partition}": _get(
         "One of them.", "consumerAssignment", of(ConsumerAssignment), GROUP, _CONSUMER, TOPIC, PARTITION
     ),
     _GROUP + "/lag-summary": _get("How far it is behind.", "lagSummary", of(GroupLagSummary), GROUP),
-    _GROUP + "/lags": _get("How far, by partition.", "lags", v3_list(of(PartitionLag)), GROUP),
+    _GROUP + "/lags": _get("How far, by partition.", "lags", of(ObjectList[PartitionLag]), GROUP),
     _GROUP + "/lags/{topic}/partitions/{partition}": _get(
         "How far in one.", "lag", of(PartitionLag), GROUP, TOPIC, PARTITION
     ),

@@ -3,17 +3,16 @@
 from raftlog.api.http.describing import LINKS
 from raftlog.api.http.openapi.derived import of
 from raftlog.api.http.openapi.parts import (
-    NODE,
     TIMEOUT,
     Json,
     answer,
-    array,
     errors,
     obj,
     operation,
     string,
 )
 from raftlog.values.brokers import ClusterHealth
+from raftlog.values.topics import BrokerIds
 
 _READ = errors(400, 404, 503, 504)
 
@@ -44,7 +43,7 @@ PATHS: Json = {
             },
         )
     },
-    "/brokers": _get("operators", "Node ids of the brokers.", "brokerIds", obj({"brokers": array(NODE)})),
+    "/brokers": _get("operators", "Node ids of the brokers.", "brokerIds", of(BrokerIds)),
     "/v1/status/ready": {
         "get": operation(
             "Whether this broker serves.",

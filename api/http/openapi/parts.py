@@ -54,28 +54,6 @@ BOOLEAN: Json = {"type": "boolean"}
 OFFSET = integer()
 NODE = integer(0, (1 << 31) - 1)
 ANY: Json = {}
-OF_LOG: Json = {
-    "leader_epoch": nullable(integer()),
-    "high_watermark": nullable(OFFSET),
-    "log_start_offset": nullable(OFFSET),
-}
-"""Of a partition, as its leader knows it."""
-
-
-RELATED = obj({"related": string()})
-"""A link, in objects of v3."""
-_METADATA = obj({"self": string(), "resource_name": string()})
-
-
-def v3_object(members: Json, optional: tuple[str, ...] = ()) -> Json:
-    """An object of v3 with these members beside those that all have."""
-    return obj({"kind": string(), "metadata": _METADATA, "cluster_id": string(), **members}, optional)
-
-
-def v3_list(items: Json) -> Json:
-    """A list of objects of v3."""
-    metadata = obj({"self": string(), "next": {"type": "null"}})
-    return obj({"kind": string(), "metadata": metadata, "data": array(items)})
 
 
 def in_path(name: str, schema: Json, text: str) -> Json:

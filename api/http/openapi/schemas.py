@@ -12,9 +12,7 @@ from raftlog.api.http.openapi.parts import (
     ANY,
     BOOLEAN,
     NODE,
-    OF_LOG,
     OFFSET,
-    RELATED,
     Json,
     array,
     integer,
@@ -22,8 +20,6 @@ from raftlog.api.http.openapi.parts import (
     obj,
     ref,
     string,
-    v3_list,
-    v3_object,
 )
 from raftlog.api.http.records.new_records import RECORDS_MAX, SCHEMAS_OF_RECORDS
 
@@ -185,70 +181,6 @@ SCHEMAS: Json = {
         {"beginning_offset": OFFSET, "end_offset": OFFSET, "offset": nullable(OFFSET), "timestamp": nullable(OFFSET)},
         optional=["offset", "timestamp"],
     ),
-    "Partition": obj(
-        {
-            "partition": NODE,
-            "leader": integer(-1),
-            "replicas": array(obj({"broker": NODE, "leader": BOOLEAN, "in_sync": BOOLEAN})),
-            **OF_LOG,
-            "problem": string(),
-        },
-        optional=["problem"],
-    ),
-    "Topic": obj(
-        {
-            "name": string(),
-            "configs": {"type": "object", "additionalProperties": string()},
-            "partitions": array(ref("Partition")),
-        }
-    ),
-    "Cluster": v3_object(
-        {
-            "controller": nullable(RELATED),
-            "brokers": RELATED,
-            "topics": RELATED,
-            "consumer_groups": RELATED,
-        }
-    ),
-    "ClusterTopic": v3_object(
-        {
-            "topic_name": string(),
-            "topic_id": string(format="uuid"),
-            "is_internal": BOOLEAN,
-            "replication_factor": integer(),
-            "partitions_count": integer(),
-            "partitions": RELATED,
-            "configs": RELATED,
-            "partition_reassignments": RELATED,
-        }
-    ),
-    "ClusterPartition": v3_object(
-        {
-            "topic_name": string(),
-            "partition_id": NODE,
-            "leader": nullable(RELATED),
-            "replicas": RELATED,
-            "reassignment": RELATED,
-            "problem": string(),
-        },
-        ("problem",),
-    ),
-    "Config": v3_object(
-        {
-            "topic_name": string(),
-            "name": string(),
-            "value": string(),
-            "is_read_only": BOOLEAN,
-            "is_sensitive": BOOLEAN,
-            "is_default": BOOLEAN,
-            "source": string(enum=["DYNAMIC_TOPIC_CONFIG", "DEFAULT_CONFIG"]),
-            "synonyms": array(ANY),
-        }
-    ),
-    "ClusterList": v3_list(ref("Cluster")),
-    "ClusterTopicList": v3_list(ref("ClusterTopic")),
-    "ClusterPartitionList": v3_list(ref("ClusterPartition")),
-    "ConfigList": v3_list(ref("Config")),
     "NewTopic": obj(
         {
             "topic_name": NEW_TOPIC_NAME,

@@ -1,5 +1,6 @@
 """Paths of topics, as REST Proxy's v2 shows them and its v3 changes them."""
 
+from raftlog.api.http.openapi.derived import of
 from raftlog.api.http.openapi.parts import (
     PARTITION,
     TIMEOUT,
@@ -14,6 +15,8 @@ from raftlog.api.http.openapi.parts import (
     string,
 )
 from raftlog.api.http.server.media import JSON_TYPE
+from raftlog.values.topics import PartitionDescription, TopicDescription
+from raftlog.values.v3 import ClusterLinks, ClusterPartition, ObjectList, TopicSetting, TopicSummary
 
 _TAG = "topics"
 _CLUSTER = in_path("cluster", string(minLength=1) | {"examples": ["-"]}, "The cluster's id, or `-`.")
@@ -34,22 +37,22 @@ def _body(name: str) -> Json:
 
 PATHS: Json = {
     "/topics": _get("Names of the topics.", "topicNames", array(string())),
-    "/topics/{topic}": _get("A topic with settings and partitions.", "topic", ref("Topic"), TOPIC, TIMEOUT),
-    "/topics/{topic}/partitions": _get("Its partitions.", "partitions", array(ref("Partition")), TOPIC, TIMEOUT),
+    "/topics/{topic}": _get("A topic with settings and partitions.", "topic", of(TopicDescription), TOPIC, TIMEOUT),
+    "/topics/{topic}/partitions": _get("Its partitions.", "partitions", of(list[PartitionDescription]), TOPIC, TIMEOUT),
     "/topics/{topic}/partitions/{partition}": _get(
-        "One of them.", "partition", ref("Partition"), TOPIC, PARTITION, TIMEOUT
+        "One of them.", "partition", of(PartitionDescription), TOPIC, PARTITION, TIMEOUT
     ),
-    "/v3/clusters": _get("This cluster, in a list.", "clusters", ref("ClusterList")),
-    _V3: _get("This cluster.", "cluster", ref("Cluster"), _CLUSTER),
+    "/v3/clusters": _get("This cluster, in a list.", "clusters", of(ObjectList[ClusterLinks])),
+    _V3: _get("This cluster.", "cluster", of(ClusterLinks), _CLUSTER),
     _V3 + "/topics": {
-        **_get("The topics.", "clusterTopics", ref("ClusterTopicList"), _CLUSTER),
+        **_get("The topics.", "clusterTopics", of(ObjectList[TopicSummary]), _CLUSTER),
         "post": operation(
             "Create a topic.",
             _TAG,
             "createTopic",
             {
-                "200": answer("It could be created (`validate_only`).", ref("ClusterTopic")),
-                "201": answer("It is created.", ref("ClusterTopic")),
+                "200": answer("It could be created (`validate_only`).", of(TopicSummary)),
+                "201": answer("It is created.", of(TopicSummary)),
                 **_CHANGED,
                 **errors(400, schema="CreateTopicError"),
             },
@@ -58,7 +61,7 @@ PATHS: Json = {
         ),
     },
     _V3_TOPIC: {
-        **_get("A topic.", "clusterTopic", ref("ClusterTopic"), _CLUSTER, TOPIC, TIMEOUT),
+        **_get("A topic.", "clusterTopic", of(TopicSummary), _CLUSTER, TOPIC, TIMEOUT),
         "delete": operation(
             "Delete a topic with its records.",
             _TAG,
@@ -67,11 +70,11 @@ PATHS: Json = {
             [_CLUSTER, TOPIC, TIMEOUT],
         ),
     },
-    _V3_TOPIC + "/configs": _get("Its settings.", "configs", ref("ConfigList"), _CLUSTER, TOPIC, TIMEOUT),
+    _V3_TOPIC + "/configs": _get("Its settings.", "configs", of(ObjectList[TopicSetting]), _CLUSTER, TOPIC, TIMEOUT),
     _V3_TOPIC + "/configs/{name}": _get(
         "One of them.",
         "config",
-        ref("Config"),
+        of(TopicSetting),
         _CLUSTER,
         TOPIC,
         in_path("name", string(minLength=1), "Such as `retention.ms`."),
@@ -88,9 +91,9 @@ PATHS: Json = {
         )
     },
     _V3_TOPIC + "/partitions": _get(
-        "Its partitions.", "clusterPartitions", ref("ClusterPartitionList"), _CLUSTER, TOPIC, TIMEOUT
+        "Its partitions.", "clusterPartitions", of(ObjectList[ClusterPartition]), _CLUSTER, TOPIC, TIMEOUT
     ),
     _V3_TOPIC + "/partitions/{partition}": _get(
-        "One of them.", "clusterPartition", ref("ClusterPartition"), _CLUSTER, TOPIC, PARTITION, TIMEOUT
+        "One of them.", "clusterPartition", of(ClusterPartition), _CLUSTER, TOPIC, PARTITION, TIMEOUT
     ),
 }

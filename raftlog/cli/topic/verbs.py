@@ -1,7 +1,7 @@
 """`raftlog topic …`: topics and their settings."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 import orjson
@@ -157,9 +157,12 @@ def _as_json(description: TopicDescription) -> dict[str, object]:
     }
 
 
+_PARTITION = ("partition", "leader", "replicas", "in_sync", "high_watermark", "problem")
+
+
 def _partition_as_json(partition: PartitionDescription, offsets: OffsetRange | None) -> dict[str, object]:
     beginning, end = offsets if offsets is not None else (None, None)
-    return {**partition._asdict(), "beginning_offset": beginning, "end_offset": end}
+    return {**{name: getattr(partition, name) for name in _PARTITION}, "beginning_offset": beginning, "end_offset": end}
 
 
 def _partitions_table(rows: Sequence[tuple[PartitionDescription, OffsetRange | None]]) -> Table:
@@ -180,7 +183,7 @@ def _partitions_table(rows: Sequence[tuple[PartitionDescription, OffsetRange | N
     return table
 
 
-def _settings_table(configs: dict[str, str], overrides: set[str]) -> Table:
+def _settings_table(configs: Mapping[str, str], overrides: set[str]) -> Table:
     table = Table("setting", "value", "from", box=None, header_style="bold")
     for key, value in sorted(configs.items()):
         table.add_row(key, value, "topic" if key in overrides else "default")

@@ -1,0 +1,92 @@
+"""Objects of Confluent's v3 API: the cluster, topics, their settings and partitions; parts that all objects have."""
+
+from collections.abc import Sequence
+from typing import Generic, Literal, TypeVar
+
+from msgspec import UNSET, UnsetType, field
+
+from raftlog.values.value import Count, NodeNumber, Value
+
+T = TypeVar("T")
+
+
+class Related(Value, frozen=True):
+    """Link to another resource."""
+
+    related: str
+
+
+class ResourceMetadata(Value, frozen=True):
+    """URL and name of an object."""
+
+    url: str = field(name="self")
+    resource_name: str
+
+
+class V3Object(Value, frozen=True, kw_only=True):
+    """Fields that all objects have."""
+
+    kind: str = ""
+    metadata: ResourceMetadata | None = None
+    cluster_id: str = ""
+
+
+class ListMetadata(Value, frozen=True):
+    """URL of a list; there is one page."""
+
+    url: str = field(name="self")
+    next: None = None
+
+
+class ObjectList(Value, Generic[T], frozen=True, kw_only=True):
+    """List of objects."""
+
+    kind: str = ""
+    metadata: ListMetadata | None = None
+    data: Sequence[T]
+
+
+class ClusterLinks(V3Object, frozen=True, kw_only=True):
+    """The cluster; `controller` is None while there is no leader of the controller."""
+
+    controller: Related | None
+    brokers: Related
+    topics: Related
+    consumer_groups: Related
+
+
+class TopicSummary(V3Object, frozen=True, kw_only=True):
+    """Topic, as a list has it."""
+
+    name: str = field(name="topic_name")
+    topic_id: str = ""
+    is_internal: bool = False
+    replication_factor: Count
+    partitions: Count = field(name="partitions_count")
+    partitions_link: Related | None = field(name="partitions", default=None)
+    configs: Related | None = None
+    partition_reassignments: Related | None = None
+
+
+class TopicSetting(V3Object, frozen=True, kw_only=True):
+    """Setting of a topic, and whether it is the default."""
+
+    topic_name: str = ""
+    name: str
+    value: str = ""
+    is_read_only: bool = False
+    is_sensitive: bool = False
+    is_default: bool
+    source: Literal["DYNAMIC_TOPIC_CONFIG", "DEFAULT_CONFIG"] = "DEFAULT_CONFIG"
+    synonyms: Sequence[str] = ()
+
+
+class ClusterPartition(V3Object, frozen=True, kw_only=True):
+    """Partition; `problem` says why it cannot be written or read."""
+
+    topic_name: str
+    partition_id: NodeNumber
+    leader: Related | None
+    replicas: Related
+    reassignment: Related
+    problem: str | UnsetType = UNSET
