@@ -33,7 +33,7 @@ from raftlog.partitions.consumers.settings import read_settings
 from raftlog.partitions.coordinator.operation import CoordinatorOperation
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.coordinator import GroupCoordinator
-from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc import Answer, row_of
 from raftlog.types import Offset, TopicPartition
 
 A = TypeVar("A")
@@ -125,18 +125,34 @@ class _PollOperation(CoordinatorOperation[InstancePoll, PollDelivery]):
     def unpack_answer(self, answer: Answer) -> PollDelivery:
         try:
             head, *payload = answer.payload
-            format_, described, moved, may_wait_ms = _DELIVERIES.decode(head)
-        except (msgspec.MsgspecError, ValueError) as error:
+            delivery = _DELIVERIES.decode(head)
+            moved = [row_of(Moved, each) for each in delivery.moved]
+        except (msgspec.MsgspecError, TypeError, ValueError) as error:
             raise OutcomeUnknown(f"another broker's answer to {self.name!r} cannot be read: {error}") from None
         batches = iter(payload)
         pieces = [
-            RecordPiece(topic, number, offset, end, list(islice(batches, count)))
-            for topic, number, offset, end, count in described
+            RecordPiece(each.topic, each.partition, each.offset, each.end, list(islice(batches, each.batches)))
+            for each in delivery.pieces
         ]
-        return PollDelivery(format_, pieces, moved, may_wait_ms)
+        return PollDelivery(delivery.format, pieces, moved, delivery.may_wait_ms)
 
 
-_DELIVERIES: Final = msgspec.msgpack.Decoder(tuple[str, list[tuple[str, int, Offset, Offset, int]], list[Moved], int])
+class _Piece(msgspec.Struct, array_like=True):
+    topic: str
+    partition: int
+    offset: Offset
+    end: Offset
+    batches: int
+
+
+class _Delivery(msgspec.Struct, array_like=True):
+    format: str
+    pieces: list[_Piece]
+    moved: list[Any]
+    may_wait_ms: int
+
+
+_DELIVERIES: Final = msgspec.msgpack.Decoder(_Delivery)
 CREATE: Final = CoordinatorOperation("consumers.create", _create, CreateInstance, is_repeatable=False)
 DELETE: Final = CoordinatorOperation("consumers.delete", _delete, InstanceNamed, is_repeatable=False)
 SUBSCRIBE: Final = CoordinatorOperation("consumers.subscribe", _at(_subscribe), Subscribe)

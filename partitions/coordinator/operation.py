@@ -6,9 +6,10 @@ packed by their types: what does not have its shape is refused, and answers may 
 
 from collections.abc import Awaitable, Callable
 from functools import cached_property
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec.structs import astuple
 
 from raftlog.errors import InvalidArgument, OutcomeUnknown, RaftlogError
 from raftlog.runtime.rpc import Answer
@@ -29,6 +30,32 @@ def _plain(value: Any) -> Any:
 def _made(kind: type, fields: Any) -> Any:
     assert issubclass(kind, RaftlogError), f"{kind.__name__} does not travel between brokers"
     return from_fields(fields)
+
+
+def growing(kind: Any) -> Any:
+    """Return the type as which an answer of tuple types is read: unknown fields behind theirs are ignored."""
+    if _is_row(kind):
+        hints, defaults = get_type_hints(kind), kind._field_defaults
+        fields = [(name, hints[name], *([defaults[name]] if name in defaults else [])) for name in kind._fields]
+        return msgspec.defstruct(kind.__name__, fields, array_like=True)
+    *keys, row = get_args(kind) or (None,)
+    return get_origin(kind)[*keys, growing(row)] if _is_row(row) else kind
+
+
+def grown(kind: Any, value: Any) -> Any:
+    """Return an answer of a type from what was read as `growing(kind)`."""
+    if _is_row(kind):
+        return kind(*astuple(value))
+    row = (get_args(kind) or (None,))[-1]
+    if not _is_row(row):
+        return value
+    if isinstance(value, dict):
+        return {key: row(*astuple(each)) for key, each in value.items()}
+    return [row(*astuple(each)) for each in value]
+
+
+def _is_row(kind: Any) -> bool:
+    return isinstance(kind, type) and hasattr(kind, "_fields")
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_plain, uuid_format="bytes")
@@ -61,8 +88,8 @@ class CoordinatorOperation(Generic[Q, A]):
         return msgspec.msgpack.Decoder(self._request)
 
     @cached_property
-    def _answers(self) -> "msgspec.msgpack.Decoder[A]":
-        return msgspec.msgpack.Decoder(self._answer, dec_hook=_made)
+    def _answers(self) -> "msgspec.msgpack.Decoder[Any]":
+        return msgspec.msgpack.Decoder(growing(self._answer), dec_hook=_made)
 
     def pack_request(self, request: Q) -> bytes:
         """Raises `InvalidArgument` for one that is too large to travel."""
@@ -85,7 +112,8 @@ class CoordinatorOperation(Generic[Q, A]):
         """Raises `OutcomeUnknown`."""
         try:
             (piece,) = answer.payload
-            return self._answers.decode(piece)
+            answered: A = grown(self._answer, self._answers.decode(piece))
+            return answered
         except _MALFORMED as error:
             raise OutcomeUnknown(f"another broker's answer to {self.name!r} cannot be read: {error}") from None
 

@@ -4,12 +4,14 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from raftlog.errors import OffsetOutOfRange, OutcomeUnknown
 from raftlog.partitions.controller.first_start import view_of
 from raftlog.partitions.controller.proposals import _decided_of
 from raftlog.partitions.controller.replacing import _said_of
+from raftlog.partitions.coordinator.operation import CoordinatorOperation
 from raftlog.partitions.operations.move_reports import _read, _Told
 from raftlog.partitions.placement.balancing.progress import _told
 from raftlog.partitions.placement.balancing.report import BalancerReport, Misplaced, report_of
@@ -35,6 +37,7 @@ from raftlog.runtime.transfer.bulk import (
     StoredEntry,
 )
 from raftlog.types import Index, NodeId, Offset, Term
+from tests.golden.operations import OPERATIONS, answers_of
 
 GROUP = uuid.UUID(int=5).bytes
 ME = ReplicaId(NodeId(1), uuid.UUID(int=9))
@@ -117,3 +120,27 @@ def test_unknown_fields_of_the_frame_are_ignored(kind: FrameKind, fields: list[A
         return repr(decode_answer(Frame(kind, memoryview(body), b""), config))
 
     assert read([*fields, 7]) == read(fields)
+
+
+GROWING = [operation for operation in OPERATIONS if operation.name != "groups.delete_offsets"]  # numbers and no rows
+
+
+@pytest.mark.parametrize("operation", GROWING, ids=lambda operation: operation.name)
+def test_unknown_fields_of_a_coordinators_answer_are_ignored(operation: CoordinatorOperation[Any, Any]) -> None:
+    for value in answers_of(operation):
+        answer = operation.pack_answer(value)
+        head, *batches = answer.payload
+        row = msgspec.msgpack.decode(head)
+        longer = longer_of(row)
+        found = operation.unpack_answer(Answer(None, (msgspec.msgpack.encode(longer), *batches)))
+        assert repr(found) == repr(value)
+
+
+def longer_of(value: Any) -> Any:
+    """Return an answer with a field more: of itself, or of each row in it."""
+    if isinstance(value, dict):
+        return {key: longer_of(each) for key, each in value.items()}
+    if not isinstance(value, list):
+        return value
+    has_rows = all(isinstance(each, list) for each in value)
+    return [longer_of(each) for each in value] if has_rows else [*value, "later"]
