@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike, fspath
 from os.path import abspath
-from types import TracebackType
 from typing import Self
 
 from raftlog.config import LogConfig
+from raftlog.context import ClosedAtExit
 from raftlog.errors import CorruptBatch, InvalidArgument, RaftlogError
 from raftlog.group_commit import GroupCommit, small_size
 from raftlog.records import (
@@ -56,7 +56,7 @@ class LogStats:
 _logger = logging.getLogger(__name__)
 
 
-class Log:
+class Log(ClosedAtExit):
     """An open log; make one with `Log.open`. Leaving its `with` block flushes and closes it.
 
     Ctrl-C, or whatever else is no `Exception`, that comes amid a change stops it with `SyncFailed`: open it again.
@@ -287,14 +287,6 @@ class Log:
                 self._log.close()
             finally:
                 self._commit.progressed()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<raftlog.Log {self.path!r} offsets {self.start_offset} … {self.end_offset}>"

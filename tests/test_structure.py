@@ -25,8 +25,8 @@ def test_no_modules_import_each_other_in_a_circle(imports: dict[str, set[str]]) 
         pytest.fail(" imports ".join(reversed(error.args[1])))
 
 
-NAMES_USED_TWICE = 6
-"""The list in docs/ARCHITECTURE.md gives the reason of each; at most 12 are wanted."""
+NAMES_USED_TWICE_MAX = 12
+"""The list in docs/ARCHITECTURE.md gives the reason of each."""
 
 
 def test_class_names_used_twice_have_a_written_reason() -> None:
@@ -42,7 +42,8 @@ def test_class_names_used_twice_have_a_written_reason() -> None:
     section = text.partition("## Names used twice")[2].partition("\n## ")[0]
     with_reason = {name for line in section.splitlines() for name in re.findall(r"`(\w+)`", line.partition(" | ")[0])}
     assert twice - with_reason == set(), "give these another name, or a reason in docs/ARCHITECTURE.md"
-    assert len(twice) <= NAMES_USED_TWICE
+    assert with_reason - twice == set(), "these are used once by now: remove them from docs/ARCHITECTURE.md"
+    assert len(twice) <= NAMES_USED_TWICE_MAX
 
 
 ONE_IDEA = {"raftlog/raft", "raftlog/storage", "membership", "partitions/groups"}

@@ -7,40 +7,30 @@ again, ever more rarely, until it took too long; nothing here changes anything, 
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 from raftlog.client import BrokerClient
+from raftlog.client.loop_thread import LoopThread
 from raftlog.client.outage import Outage
+from raftlog.context import ClosedAtExit
 from raftlog.errors import RaftlogError
 
 PAUSE_S_MAX: Final = 1.0
 _T = TypeVar("_T")
 
 
-class BrokerConnection:
+class BrokerConnection(ClosedAtExit):
     """`with Connection(["127.0.0.1:8082"]) as brokers: brokers.ask(lambda client: client.topics())`; of one thread."""
 
     def __init__(self, bootstrap: Sequence[str]) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="raftlog-brokers", daemon=True)
-        self._thread.start()
+        self._thread = LoopThread("raftlog-brokers")
         try:
-            self._client = self._run(_made(bootstrap)).result()
+            self._client = self._thread.start(_made(bootstrap)).result()
         except BaseException:
-            self._end()
+            self._thread.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def ask(self, question: Callable[[BrokerClient], Coroutine[Any, Any, _T]]) -> _T:
         """Ask and wait; raises what the question raises."""
@@ -48,21 +38,13 @@ class BrokerConnection:
 
     def start(self, question: Callable[[BrokerClient], Coroutine[Any, Any, _T]]) -> "Future[_T]":
         """Ask and go on; the future can be cancelled."""
-        return self._run(question(self._client))
+        return self._thread.start(question(self._client))
 
     def close(self) -> None:
         """Ends what is under way."""
-        if not self._loop.is_closed():
-            self._run(_ended(self._client)).result()
-            self._end()
-
-    def _run(self, work: Coroutine[Any, Any, _T]) -> "Future[_T]":
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        if not self._thread.is_closed:
+            self._thread.start(_ended(self._client)).result()
+            self._thread.close()
 
 
 async def _made(bootstrap: Sequence[str]) -> BrokerClient:

@@ -5,16 +5,15 @@ is held in between is bounded (`BUFFER_BYTES_MAX`): beyond it the caller waits, 
 """
 
 import asyncio
-import threading
 import time
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 
 import pyarrow as pa
 
 from raftlog.client import BrokerClient
+from raftlog.client.loop_thread import LoopThread
 from raftlog.client.outage import Outage
 from raftlog.errors import InvalidArgument, UnknownTopic
 from raftlog.pipeline.errors import WriteForgotten
@@ -58,8 +57,8 @@ def write_rows(
     `run` names the execution of the driver. Raises `InvalidArgument` and `UnknownTopic` for rows that cannot be
     written, `WriteForgotten`, `InputChanged`, and what brokers answer once the limit has passed; what is written stays.
     """
-    with _Loop() as loop:
-        writer = loop.call(_Writer.open(settings, identity, run))
+    with LoopThread("raftlog-sink") as thread:
+        writer = thread.start(_Writer.open(settings, identity, run)).result()
         try:
             if writer.is_done:
                 for _ in batches:
@@ -69,10 +68,10 @@ def write_rows(
             for batch in batches:
                 for some in columns.slices(batch):
                     for part in pace.parts(some):
-                        loop.call(writer.take(part))
-            return loop.call(writer.finish())
+                        thread.start(writer.take(part)).result()
+            return thread.start(writer.finish()).result()
         finally:
-            loop.call(writer.close())
+            thread.start(writer.close()).result()
 
 
 class _Writer:
@@ -271,25 +270,3 @@ class _Pace:
                 time.sleep(ahead_s)
             self._count += len(part.rows)
             yield part
-
-
-class _Loop:
-    """An event loop in a thread of its own."""
-
-    def __enter__(self) -> Self:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="raftlog-sink", daemon=True)
-        self._thread.start()
-        return self
-
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it there, and wait for what it gives or raises."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.call(self._loop.shutdown_asyncgens())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()

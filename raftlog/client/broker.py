@@ -6,8 +6,7 @@ except what changes nothing. Times are in milliseconds.
 """
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from raftlog.client.admin import AdminClient
 from raftlog.client.answers import (
@@ -20,6 +19,7 @@ from raftlog.client.failures import failure_of
 from raftlog.client.groups import GroupClient
 from raftlog.client.topic_names import checked_name
 from raftlog.client.transport import HttpAnswer, HttpTransport
+from raftlog.context import AsyncClosedAtExit
 from raftlog.errors import RaftlogError, Unavailable
 from raftlog.types import Buffer, Offset, OffsetRange, TopicPartition
 from raftlog.values.brokers import BrokerDescription, ClusterHealth
@@ -32,7 +32,7 @@ BATCHES = "application/vnd.raftlog.batches"
 _CLUSTER = "/v3/clusters/-"
 
 
-class BrokerClient:
+class BrokerClient(AsyncClosedAtExit):
     """Made inside a running event loop: `async with BrokerClient(["127.0.0.1:8082"]) as client`."""
 
     def __init__(self, bootstrap: str | Sequence[str]) -> None:
@@ -43,14 +43,6 @@ class BrokerClient:
         """What operators ask and order."""
         self.groups = GroupClient(self._calls)
         """Consumer groups: belonging to one, what was committed."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         await self._transport.close()

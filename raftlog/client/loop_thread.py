@@ -3,15 +3,17 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from raftlog.context import ClosedAtExit
 from raftlog.errors import InvalidArgument, LogClosed
 
 R = TypeVar("R")
 
 
-class LoopThread:
-    """A running event loop; `call` runs coroutines there. The thread ends with `stop`, or with the program."""
+class LoopThread(ClosedAtExit):
+    """A running event loop; `call` runs coroutines there. The thread ends with `close`, or with the program."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -20,18 +22,22 @@ class LoopThread:
 
     def call(self, coroutine: Coroutine[Any, Any, R], timeout_s: float | None = None) -> R:
         """Wait for the coroutine's result in the calling thread. The coroutine is cancelled when the wait is
-        interrupted, or takes longer than `timeout_s` (`TimeoutError`). Raises `LogClosed` after `stop`, and
+        interrupted, or takes longer than `timeout_s` (`TimeoutError`). Raises `LogClosed` after `close`, and
         `InvalidArgument` in a running event loop, which a wait would block."""
         problem = self._problem()
         if problem is not None:
             coroutine.close()
             raise problem
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future = self.start(coroutine)
         try:
             return future.result(timeout_s)
         except BaseException:
             future.cancel()
             raise
+
+    def start(self, coroutine: Coroutine[Any, Any, R]) -> "Future[R]":
+        """Return the future of the coroutine, which any thread may wait for or cancel; the loop is not closed."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def create(self, make: Callable[[], R]) -> R:
         """Return what `make` returns inside the loop."""
@@ -41,7 +47,11 @@ class LoopThread:
 
         return self.call(made())
 
-    def stop(self) -> None:
+    @property
+    def is_closed(self) -> bool:
+        return self._loop.is_closed()
+
+    def close(self) -> None:
         """End the loop and its thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -71,5 +81,5 @@ def start_client(name: str, make: Callable[[], R]) -> tuple[LoopThread, R]:
     try:
         return thread, thread.create(make)
     except BaseException:
-        thread.stop()
+        thread.close()
         raise

@@ -21,6 +21,7 @@ from raftlog.client.loop_thread import LoopThread, start_client
 from raftlog.client.producers.delivery import Delivered
 from raftlog.client.producers.producer_settings import ProducerOptions
 from raftlog.client.serializers import Deserializer, K, Serializer, V
+from raftlog.context import ClosedAtExit
 from raftlog.records import NewRecord
 from raftlog.types import Offset, OffsetRange, TopicPartition
 from raftlog.values.brokers import BrokerDescription, ClusterHealth
@@ -79,7 +80,7 @@ class Producer(Generic[K, V]):
         try:
             self._thread.call(self._producer.__aexit__(kind, error, trace))
         finally:
-            self._thread.stop()
+            self._thread.close()
 
     def send(
         self,
@@ -129,7 +130,7 @@ class Producer(Generic[K, V]):
         try:
             self._thread.call(self._producer.close(timeout_s))
         finally:
-            self._thread.stop()
+            self._thread.close()
 
 
 class Consumer(Generic[K, V]):
@@ -168,7 +169,7 @@ class Consumer(Generic[K, V]):
         try:
             self._thread.call(self._consumer.__aexit__(kind, error, trace))
         finally:
-            self._thread.stop()
+            self._thread.close()
 
     def __iter__(self) -> Self:
         return self
@@ -240,23 +241,15 @@ class Consumer(Generic[K, V]):
         try:
             self._thread.call(self._consumer.close())
         finally:
-            self._thread.stop()
+            self._thread.close()
 
 
-class BrokerClient:
+class BrokerClient(ClosedAtExit):
     """Topics, offsets and the cluster's state, synchronously. Everything else is in `raftlog.client.BrokerClient`."""
 
     def __init__(self, bootstrap: str | Sequence[str]) -> None:
         """Raises `InvalidArgument`."""
         self._thread, self._client = start_client("raftlog-client", lambda: asynchronous.BrokerClient(bootstrap))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def brokers(self) -> list[BrokerDescription]:
         """Return all brokers of the cluster, by node id."""
@@ -301,4 +294,4 @@ class BrokerClient:
         try:
             self._thread.call(self._client.close())
         finally:
-            self._thread.stop()
+            self._thread.close()

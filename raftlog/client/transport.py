@@ -9,8 +9,7 @@ sent, changes something and got no answer has an unknown outcome and is never re
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 import aiohttp
@@ -20,6 +19,7 @@ from raftlog.client.addresses import bootstrap_addresses, checked_address
 from raftlog.client.failures import NotListening, error_of
 from raftlog.client.leaders import LeaderCache, Place
 from raftlog.client.slow_answers import SlowAnswers
+from raftlog.context import AsyncClosedAtExit
 from raftlog.errors import InvalidArgument, LogClosed, OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.types import Buffer
 
@@ -37,7 +37,7 @@ class HttpAnswer(NamedTuple):
     body: bytes
 
 
-class HttpTransport:
+class HttpTransport(AsyncClosedAtExit):
     """Requests to one of several addresses. Made inside a running event loop; closed by its owner."""
 
     def __init__(self, bootstrap: str | Sequence[str]) -> None:
@@ -50,14 +50,6 @@ class HttpTransport:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS_MAX),
             auto_decompress=False,
         )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         await self._session.close()

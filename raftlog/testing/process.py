@@ -16,11 +16,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import orjson
 
+from raftlog.context import ClosedAtExit
 from raftlog.testing import starting
 from raftlog.testing.environment import inherited, joined
 from raftlog.testing.errors import BrokerFailed, BrokerNotReady
@@ -33,7 +33,7 @@ LOG_SHOWN_BYTES: Final = 4096
 """How much of a broker's last words goes into an error."""
 
 
-class BrokerProcess:
+class BrokerProcess(ClosedAtExit):
     """`raftlog serve --data-dir DIR --http ADDRESS FLAGS…`. Port 0 becomes a free port at the first start."""
 
     def __init__(
@@ -68,14 +68,6 @@ class BrokerProcess:
         self._words = open(log_path, "a+b") if log_path is not None else tempfile.TemporaryFile()  # noqa: SIM115
         self._life_began_at = 0
         """Where in the log its last start begins."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Kill it, and give up its log. Nothing may be called afterwards."""

@@ -15,8 +15,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
-from types import TracebackType
-from typing import Final, Generic, Literal, Self, TypeAlias, Unpack
+from typing import Final, Generic, Literal, TypeAlias, Unpack
 
 from raftlog.backoff import Backoff
 from raftlog.client.consumers.consumer import Consumer
@@ -27,6 +26,7 @@ from raftlog.client.consumers.handled_offsets import HandledOffsets
 from raftlog.client.outage import PAUSE_S_MIN
 from raftlog.client.producers.producer import Producer
 from raftlog.client.serializers import DeserializationFailed, Deserializer, K, V
+from raftlog.context import AsyncClosedAtExit
 from raftlog.errors import (
     InvalidArgument,
     OutcomeUnknown,
@@ -73,7 +73,7 @@ class _Partition:
         """Set when no attempt is begun any more."""
 
 
-class HandlerLoop(Generic[K, V]):
+class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
     """A member of a consumer group that calls `handler` for each record, created inside a running event loop.
 
     `handler` is a coroutine function, or a plain function, which runs in a thread.
@@ -130,14 +130,6 @@ class HandlerLoop(Generic[K, V]):
         self._dead_letters: DeadLetters | None = None
         if self._producer is not None and dead_letter_topic is not None:
             self._dead_letters = DeadLetters(self._producer, dead_letter_topic)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def run(self) -> None:
         """Handle records until `stop`; waits for handlers that run then. Raises `HandlerFailed`, what a dead letter
