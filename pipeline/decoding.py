@@ -94,7 +94,7 @@ def _gathered(
         yield gathered.record_batch(place)
 
 
-class _Piece(NamedTuple):
+class _ArrowPiece(NamedTuple):
     """Records of one stored batch that fit one record batch, a few at a time: at most `rows`, whose keys and values
     have at most `size` bytes."""
 
@@ -103,11 +103,11 @@ class _Piece(NamedTuple):
     size: int
 
 
-def _pieces(header: BatchHeader, batch: Buffer) -> Iterable[_Piece]:
+def _pieces(header: BatchHeader, batch: Buffer) -> Iterable[_ArrowPiece]:
     records, rows, size = read_records(batch), header.record_count, header.size
     if header.compression or size > BYTES_MAX or rows > ROWS_MAX:
         return (piece for few in _few_at_a_time(records) for piece in _sized(few))
-    return (_Piece(_few_at_a_time(records), rows, size),)
+    return (_ArrowPiece(_few_at_a_time(records), rows, size),)
 
 
 def _few_at_a_time(records: Iterator[Record]) -> Iterator[Sequence[Record]]:
@@ -125,15 +125,15 @@ def _few_at_a_time(records: Iterator[Record]) -> Iterator[Sequence[Record]]:
         raise
 
 
-def _sized(records: Sequence[Record]) -> Iterator[_Piece]:
+def _sized(records: Sequence[Record]) -> Iterator[_ArrowPiece]:
     """As many together as fit."""
     ends = list(accumulate(map(_size, records)))
     first, before = 0, 0
     for number, end in enumerate(ends):
         if end - before > BYTES_MAX and number > first:
-            yield _Piece((records[first:number],), number - first, ends[number - 1] - before)
+            yield _ArrowPiece((records[first:number],), number - first, ends[number - 1] - before)
             first, before = number, ends[number - 1]
-    yield _Piece((records[first:],), len(records) - first, ends[-1] - before)
+    yield _ArrowPiece((records[first:],), len(records) - first, ends[-1] - before)
 
 
 def _size(record: Record) -> int:
@@ -161,7 +161,7 @@ class _Columns:
         self._values: list[bytes | None] = []
         self._headers: list[list[Header]] = []
 
-    def has_room(self, piece: _Piece) -> bool:
+    def has_room(self, piece: _ArrowPiece) -> bool:
         """An empty one takes every piece."""
         return not self.rows or (self.rows + piece.rows <= ROWS_MAX and self.size + piece.size <= BYTES_MAX)
 

@@ -429,7 +429,7 @@ async def test_partitions_that_are_added_meanwhile_do_not_move_rows(
     with pytest.raises(RuntimeError, match="gone"):
         await write(dying(batches_of(range(COUNT)), 5, settings), settings)
     described = await client.describe_topic("orders")
-    more = msgspec.structs.replace(described, partitions=5)
+    more = msgspec.structs.replace(described, replicas=([*described.replicas] * 5)[:5])
 
     async def describe(_: BrokerClient, __: str) -> Any:
         return more
