@@ -137,7 +137,7 @@ class _PollOperation(CoordinatorOperation[InstancePoll, PollDelivery]):
         return PollDelivery(delivery.format, pieces, moved, delivery.may_wait_ms)
 
 
-class _Piece(msgspec.Struct, array_like=True):
+class _PackedPiece(msgspec.Struct, array_like=True):
     topic: str
     partition: int
     offset: Offset
@@ -145,14 +145,14 @@ class _Piece(msgspec.Struct, array_like=True):
     batches: int
 
 
-class _Delivery(msgspec.Struct, array_like=True):
+class _PackedDelivery(msgspec.Struct, array_like=True):
     format: str
-    pieces: list[_Piece]
+    pieces: list[_PackedPiece]
     moved: list[Any]
     may_wait_ms: int
 
 
-_DELIVERIES: Final = msgspec.msgpack.Decoder(_Delivery)
+_DELIVERIES: Final = msgspec.msgpack.Decoder(_PackedDelivery)
 CREATE: Final = CoordinatorOperation("consumers.create", _create, CreateInstance, is_repeatable=False)
 DELETE: Final = CoordinatorOperation("consumers.delete", _delete, InstanceNamed, is_repeatable=False)
 SUBSCRIBE: Final = CoordinatorOperation("consumers.subscribe", _at(_subscribe), Subscribe)
