@@ -22,6 +22,7 @@ from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import Node, NodeSettings
 from raftlog.raft import Role
+from raftlog.raft.core import RaftCore
 from raftlog.records import NewRecord, build_batch, read_header, read_records
 from raftlog.runtime.replica.group import Committed, Group
 from raftlog.storage.roll import Roll, RollMember
@@ -191,11 +192,14 @@ class Commands:
     async def settled(self, groups: int, asleep: bool) -> dict[str, float]:
         """Wait until every group has a leader, or until all sleep."""
         begin = time.perf_counter()
-        counts = self.node.status().groups
-        while counts.total < groups or counts.leaderless or (asleep and counts.asleep < counts.total):
+        cores = self._cores()
+        while len(cores) < groups or any(core.leader is None or (asleep and not core.is_asleep) for core in cores):
             await asyncio.sleep(_POLL_S)
-            counts = self.node.status().groups
-        return {"seconds": time.perf_counter() - begin, "led": counts.led}
+            cores = self._cores()
+        return {"seconds": time.perf_counter() - begin, "led": sum(core.role is Role.LEADER for core in cores)}
+
+    def _cores(self) -> list[RaftCore]:
+        return [group.core for group in self.node.driver.groups.values()]
 
     async def costs(self) -> dict[str, float]:
         return {**own_costs(), "stall_ms": self._stalls.take_longest_s() * 1000}

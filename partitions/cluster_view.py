@@ -22,7 +22,7 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.gossip.service import Gossip
 from raftlog.partitions.node import Node
 from raftlog.partitions.node.requests import Request
-from raftlog.partitions.node.status import describe_damage, unreadable_of
+from raftlog.partitions.node.status import describe_damage, problems_of
 from raftlog.partitions.operations.places import allocation_failures
 from raftlog.partitions.placement.moves import Moves, lost_majority
 from raftlog.partitions.results import (
@@ -245,17 +245,7 @@ class ClusterObserver:
         return status
 
     def _status(self) -> dict[str, Any]:
-        status = self._node.status()
-        problems = self._node.standing.problems()
-        if status.groups.quarantined:
-            problems.append(f"{status.groups.quarantined} damaged replicas: {'; '.join(status.damage[:3])}")
-        if status.groups.stopped:
-            stopped = "; ".join(status.stopped[:3])
-            problems.append(f"{status.groups.stopped} stopped replicas, until this broker is restarted: {stopped}")
-        if unreadable := unreadable_of(self._node.driver.groups.values()):
-            problems.append(f"{len(unreadable)} replicas are not applied: {'; '.join(unreadable[:3])}")
-        if status.groups.disk_full:
-            problems.append(f"{status.groups.disk_full} replicas wait for room on the disk")
+        problems = [*self._node.standing.problems(), *problems_of(self._node.driver.groups.values())]
         problem = self._metadata.freshness().problem
         if problem:
             problems.append(problem)
@@ -265,7 +255,7 @@ class ClusterObserver:
         return {
             "version": raftlog.__version__,
             "disk": asdict(self._disk()),
-            "is_working": status.is_running,
+            "is_working": self._node.is_working,
             "problem": "; ".join(problems) or None,
             "moving": self._moves.moving_count,
             "uptime_s": round(asyncio.get_running_loop().time() - self._began_at, 3),

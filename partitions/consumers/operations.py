@@ -170,17 +170,3 @@ COMMIT: Final = CoordinatorOperation(
     "consumers.commit", _at(_commit), CommitConsumed, list[CommitOutcome], is_repeatable=False
 )
 COMMITTED: Final = CoordinatorOperation("consumers.committed", _at(_committed), CommittedOf, list[CommittedHere])
-
-INSTANCE_OPERATIONS: Final[tuple[CoordinatorOperation[Any, Any], ...]] = (
-    CREATE,
-    DELETE,
-    SUBSCRIBE,
-    SUBSCRIPTION,
-    UNSUBSCRIBE,
-    ASSIGN,
-    ASSIGNMENT,
-    SEEK,
-    POLL,
-    COMMIT,
-    COMMITTED,
-)

@@ -38,7 +38,7 @@ from raftlog.partitions.consumers.results import (
 )
 from raftlog.partitions.consumers.settings import check_name, read_settings
 from raftlog.partitions.controller.machine.naming import check_topic_name
-from raftlog.partitions.coordinator.operation import CoordinatorOperation
+from raftlog.partitions.coordinator.operation import CoordinatorOperation, operations_of
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.coordinator import GroupCoordinator
 from raftlog.partitions.groups.names import check_group
@@ -81,7 +81,7 @@ class Consumers:
         self._has_news = False
         groups.coordinators.follow(self)
         self._router = groups.router
-        self._router.register(operations.INSTANCE_OPERATIONS, self._registry)
+        self._router.register(operations_of(operations), self._registry)
 
     def __len__(self) -> int:
         """Instances that live in this process."""

@@ -6,6 +6,7 @@ packed by their types: what does not have its shape is refused, and answers may 
 
 from collections.abc import Awaitable, Callable
 from functools import cached_property
+from types import ModuleType
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -116,6 +117,11 @@ class CoordinatorOperation(Generic[Q, A]):
             return answered
         except _MALFORMED as error:
             raise OutcomeUnknown(f"another broker's answer to {self.name!r} cannot be read: {error}") from None
+
+
+def operations_of(module: ModuleType) -> list[CoordinatorOperation[Any, Any]]:
+    """Return those that a module declares, in order."""
+    return [each for each in vars(module).values() if isinstance(each, CoordinatorOperation)]
 
 
 def _packed(value: object) -> bytes:

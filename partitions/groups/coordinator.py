@@ -18,14 +18,13 @@ from raftlog.errors import (
     RequestError,
     Unavailable,
 )
-from raftlog.partitions.coordinator.coordinator import PartitionCoordinator
 from raftlog.partitions.coordinator.folded import LogEntry
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.effects import GroupAnswer, Store, Token
 from raftlog.partitions.groups.expiry import GroupExpiry
 from raftlog.partitions.groups.folded import FoldedGroups, GroupEntry
 from raftlog.partitions.groups.machine import Machine
-from raftlog.partitions.groups.offsets import Offsets
+from raftlog.partitions.groups.offsets import Offsets, OffsetsPort
 from raftlog.partitions.groups.records import GroupKey, InstanceKey, InstanceRecord, Key, OffsetKey
 from raftlog.partitions.groups.results import (
     GroupHeartbeat,
@@ -47,7 +46,7 @@ WAITING_MAX: Final = 20_000
 """Requests that may wait for the machine's answers; more are refused."""
 
 
-class GroupCoordinator(PartitionCoordinator[FoldedGroups]):
+class GroupCoordinator(OffsetsPort):
     """See the module."""
 
     def __init__(

@@ -7,64 +7,38 @@ Both are decided against what is on its way into the log already, and appended i
 the order of the decisions. Owned by a coordinator; called by its operations.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 from uuid import UUID
 
 from raftlog.assignors import decode_subscription
 from raftlog.errors import GroupFull, GroupNotEmpty, InvalidArgument, RaftlogError, UnknownGroup, UnknownTopic
+from raftlog.partitions.coordinator.coordinator import PartitionCoordinator
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.folded import FoldedGroups, GroupEntry
 from raftlog.partitions.groups.machine import Machine
 from raftlog.partitions.groups.records import METADATA_BYTES_MAX, OffsetKey, OffsetRecord
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit, Place
 from raftlog.partitions.groups.surroundings import GroupSurroundings
-from raftlog.partitions.replica import Replica
 
 OFFSETS_MAX: Final = 10_000
 """In one commit or reset."""
 _SIMPLE: Final = MemberIdentity("", -1)
 
 
-class OffsetsPort(Protocol):
-    """What offsets need of their coordinator."""
+class OffsetsPort(PartitionCoordinator[FoldedGroups]):
+    """Coordinator, as far as offsets and their expiry use it."""
 
-    replica: Replica
-    folded: FoldedGroups
     machine: Machine
 
-    @property
-    def is_over(self) -> bool:
-        """Whether another coordinator takes its place."""
-        ...
-
+    @abstractmethod
     def why_no_commit(self, group: str, member: MemberIdentity) -> RaftlogError | None:
         """Why the member may not commit now."""
-        ...
 
-    async def ready(self, deadline: Deadline) -> None:
-        """Wait until it serves."""
-        ...
-
-    async def current(self, deadline: Deadline) -> None:
-        """Wait until everything is folded that was answered before this call."""
-        ...
-
-    async def confirm(self, deadline: Deadline) -> None:
-        """Make sure that no other coordinator knows more."""
-        ...
-
-    async def settled(self, deadline: Deadline) -> bool:
-        """Wait until all appends under way are committed; False when there were none."""
-        ...
-
-    async def written(self, entries: Sequence[GroupEntry], deadline: Deadline) -> None:
-        """Append these, and wait until they are committed."""
-        ...
-
+    @abstractmethod
     async def delete(self, group: str, deadline: Deadline) -> None:
         """Delete a group that has or had members."""
-        ...
 
 
 class Offsets:

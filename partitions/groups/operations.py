@@ -5,7 +5,7 @@ docs/REPLICATION.md names them. Called through `coordinator.router`, here or for
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from raftlog.assignors import decode_assignment
 from raftlog.errors import InvalidArgument
@@ -123,17 +123,3 @@ LIST: Final = CoordinatorOperation("groups.list", _list, type(None), list[GroupL
 DELETE: Final = CoordinatorOperation("groups.delete", _delete, str, is_repeatable=False)
 DELETE_OFFSETS: Final = CoordinatorOperation("groups.delete_offsets", _delete_offsets, TopicOffsets, list[int])
 RESET: Final = CoordinatorOperation("groups.reset", _reset, OffsetMove, dict[Place, int], is_repeatable=False)
-
-GROUP_OPERATIONS: Final[tuple[CoordinatorOperation[Any, Any], ...]] = (
-    JOIN,
-    SYNC,
-    HEARTBEAT,
-    LEAVE,
-    COMMIT,
-    OFFSETS,
-    DESCRIBE,
-    LIST,
-    DELETE,
-    DELETE_OFFSETS,
-    RESET,
-)

@@ -16,6 +16,7 @@ import msgspec
 
 from raftlog.errors import InvalidArgument, UnknownGroup
 from raftlog.partitions.coordinator.coordinators import Coordinators
+from raftlog.partitions.coordinator.operation import operations_of
 from raftlog.partitions.coordinator.router import ClusterParts, CoordinatorRouter, InternalTopic
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups import operations
@@ -79,7 +80,7 @@ class Groups:
         topic = InternalTopic(OFFSETS_TOPIC, offsets_partitions, OFFSETS_CONFIG, check_group, _unknown)
         self.router = CoordinatorRouter(parts, topic, self.coordinators)
         """To the coordinators, where consumer instances live as well."""
-        self.router.register(operations.GROUP_OPERATIONS)
+        self.router.register(operations_of(operations))
 
     def state_changed(self) -> None:
         """The controller's state is another one, and `topics` has followed it."""

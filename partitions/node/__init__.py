@@ -8,21 +8,17 @@ from raftlog.partitions.node.leadership import Leadership
 from raftlog.partitions.node.node import Node
 from raftlog.partitions.node.requests import Handler, Request
 from raftlog.partitions.node.settings import NodeSettings
-from raftlog.partitions.node.status import GroupCounts, JournalStatus, NodeStatus
 from raftlog.partitions.node.surroundings import NodeTransport, Surroundings, real_surroundings
 from raftlog.runtime.node_identity import NodeIdentity
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.node"
 
 __all__ = [
-    "GroupCounts",
     "Handler",
-    "JournalStatus",
     "Leadership",
     "Node",
     "NodeIdentity",
     "NodeSettings",
-    "NodeStatus",
     "NodeTransport",
     "Request",
     "Surroundings",

@@ -36,13 +36,6 @@ from raftlog.partitions.node.remembered_peers import RememberedPeers
 from raftlog.partitions.node.requests import Handler, Requests
 from raftlog.partitions.node.settings import NodeSettings
 from raftlog.partitions.node.standing import Standing
-from raftlog.partitions.node.status import (
-    NodeStatus,
-    count_groups,
-    damage_of,
-    journal_status,
-    stopped_of,
-)
 from raftlog.partitions.node.surroundings import Surroundings, real_surroundings
 from raftlog.partitions.node.turnover import Turnover
 from raftlog.raft import Ready, Role
@@ -425,7 +418,7 @@ class Node:
             return await self._requests.serve(node, request)
         return await self.driver.serve(node, request)
 
-    # time, pictures
+    # time
 
     def _keep_house(self) -> None:
         self._timer = self.loop.call_later(self.settings.housekeeping_ms / 1000, self._keep_house)
@@ -434,21 +427,3 @@ class Node:
         self._remembered.maybe_save(now, is_checkpoint=is_checkpoint)
         if self.is_working and self._end is None:
             self.standing.look(now)
-
-    def status(self) -> NodeStatus:
-        """For operators; looks through all groups."""
-        groups = self.driver.groups.values()
-        return NodeStatus(
-            self.identity,
-            self.transport.address if self._is_started else None,
-            self.is_working,
-            str(self._failure) if self._failure else None,
-            count_groups(groups),
-            damage_of(groups),
-            stopped_of(groups),
-            journal_status(self.driver.journal),
-            tuple(self.transport.peers()),
-            self.transport.complaints,
-            self.driver.messages_refused,
-            self.transport.messages_unaddressed,
-        )

@@ -8,13 +8,13 @@ from uuid import UUID
 import msgspec
 
 from raftlog.errors import RaftlogError, UnknownMember
-from raftlog.partitions.consumers.operations import INSTANCE_OPERATIONS
+from raftlog.partitions.consumers import operations as of_instances
 from raftlog.partitions.consumers.results import Moved, PollDelivery, RecordPiece
-from raftlog.partitions.coordinator.operation import CoordinatorOperation
-from raftlog.partitions.groups.operations import GROUP_OPERATIONS
+from raftlog.partitions.coordinator.operation import CoordinatorOperation, operations_of
+from raftlog.partitions.groups import operations as of_groups
 from raftlog.types import Offset
 
-OPERATIONS: tuple[CoordinatorOperation[Any, Any], ...] = (*GROUP_OPERATIONS, *INSTANCE_OPERATIONS)
+OPERATIONS: tuple[CoordinatorOperation[Any, Any], ...] = (*operations_of(of_groups), *operations_of(of_instances))
 _PLAIN: Mapping[Any, Any] = {
     int: 7,
     str: "text",

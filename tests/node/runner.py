@@ -23,6 +23,7 @@ import uvloop
 
 from raftlog.errors import OutcomeUnknown, RaftlogError
 from raftlog.partitions.node import Node
+from raftlog.raft import Role
 from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.replica.group import Group
 from raftlog.storage.roll import RollMember
@@ -115,7 +116,7 @@ class Runner:
         return {"reason": str(await self.node.ended)}
 
     async def do_stepped_down(self, stepped_down: int) -> dict[str, Any]:
-        await self._until(lambda: not self.node.status().groups.led)
+        await self._until(lambda: all(group.core.role is not Role.LEADER for group in self.node.driver.groups.values()))
         return await self.do_status(0)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
@@ -125,13 +126,12 @@ class Runner:
                 await asyncio.wait_for(self._moved.wait(), 0.1)
 
     async def do_status(self, status: int) -> dict[str, Any]:
-        now = self.node.status()
         known = self.node.leader_of(GROUP)
         return {
             "leads": bool(known and known.is_ready),
-            "working": now.is_running,
-            "refusals": [peer.raft.last_error for peer in now.peers],
-            "complaints": now.complaints,
+            "working": self.node.is_working,
+            "refusals": [peer.raft.last_error for peer in self.node.transport.peers()],
+            "complaints": self.node.transport.complaints,
         }
 
 

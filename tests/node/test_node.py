@@ -13,7 +13,7 @@ from raftlog.errors import InvalidArgument, NotLeader, OutcomeUnknown, RaftlogEr
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import Node, Request
 from raftlog.partitions.node.remembered_peers import PEERS
-from raftlog.raft import ReplicaId
+from raftlog.raft import ReplicaId, Role
 from raftlog.runtime.log.sealed_file import read_sealed
 from raftlog.runtime.rpc import Answer, ConnectionLost, NoAnswer, NotConnected
 from raftlog.storage.roll import RollMember
@@ -93,7 +93,7 @@ async def test_a_group_of_one_waits_for_a_handshake_when_there_are_peers(tmp_pat
         known = await node.wait_for_leader(GROUP, deadline_in(300))
         assert known is not None
         assert known.leader is None
-        assert not node.status().is_running
+        assert not node.is_working
         node.set_peers({}, {})
         known = await node.wait_for_leader(GROUP, soon())
         assert known is not None
@@ -107,7 +107,7 @@ async def test_a_lone_node_begins_at_once(tmp_path: Path) -> None:
         cluster.create(members=[1])
         await cluster.write(*VALUES)
         assert values_of(cluster.nodes[1]) == VALUES
-        assert cluster.nodes[1].status().groups.led == 1
+        assert [group.core.role for group in cluster.nodes[1].driver.groups.values()] == [Role.LEADER]
 
 
 async def test_requests_and_answers(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ async def test_a_failed_sync_ends_the_node_and_the_others_go_on(
         with pytest.raises((OutcomeUnknown, RaftlogError)):
             await cluster.write(b"lost?")
         assert isinstance(await node.ended, SyncFailed)
-        assert "the disk is broken" in str(node.status().failure)
+        assert "the disk is broken" in str(node.ended.result())
         monkeypatch.undo()
         del cluster.nodes[number]
         await cluster.until(cluster.leader)
