@@ -5,6 +5,7 @@ from typing import Final
 from jepsen.mutants.catalogue import (
     client,
     disk,
+    formats,
     groups,
     journal,
     memory,
@@ -26,6 +27,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *runtime.MUTANTS,
     *replica.MUTANTS,
     *groups.MUTANTS,
+    *formats.MUTANTS,
     *producers.MUTANTS,
     *producer_expiry.MUTANTS,
     *client.MUTANTS,
