@@ -25,11 +25,7 @@ from raftlog.partitions.node.requests import Request
 from raftlog.partitions.node.status import describe_damage, problems_of
 from raftlog.partitions.operations.places import allocation_failures
 from raftlog.partitions.placement.moves import Moves, lost_majority
-from raftlog.partitions.results import (
-    PartitionState,
-    ReplicaLag,
-    TopicState,
-)
+from raftlog.partitions.results import PartitionState, ReplicaLag, TopicState
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.runtime.rpc import Answer, row_of

@@ -46,7 +46,7 @@ def test_class_names_used_twice_have_a_written_reason() -> None:
     assert len(twice) <= NAMES_USED_TWICE_MAX
 
 
-ONE_IDEA = {"raftlog/raft", "raftlog/storage", "membership", "partitions/groups"}
+ONE_IDEA = {"raftlog/raft", "raftlog/storage", "membership"}
 """Folders of one idea have up to 35 modules."""
 
 
@@ -68,7 +68,7 @@ def test_no_module_is_too_long() -> None:
     for room in ("api", "jepsen", "membership", "partitions", "pipeline", "raftlog"):
         for path in (root / room).rglob("*.py"):
             count = path.read_text().count("\n")
-            if count > 455:
+            if count > 450:
                 long[str(path.resolve().relative_to(root))] = count
     assert not long, "split these along an idea"
 
@@ -97,3 +97,16 @@ def test_faces_reach_a_broker_through_its_gate() -> None:
 def _is_broker(value: ast.expr) -> bool:
     name = value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
     return name in ("broker", "_broker")
+
+
+def test_the_drawing_has_every_room() -> None:
+    root = Path(__file__).parents[1]
+    rooms = (root / "docs" / "ARCHITECTURE.md").read_text().partition("## Rooms")[2]
+    drawing = rooms.partition("```")[2].partition("```")[0]
+    folders = {
+        path.parent.resolve().relative_to(root)
+        for room in ("api", "membership", "partitions", "pipeline", "raftlog")
+        for path in (root / room).rglob("__init__.py")
+    }
+    missing = [str(folder) for folder in folders if not re.search(rf"(?<![\w]){folder.name}/", drawing)]
+    assert not missing, "draw them in docs/ARCHITECTURE.md"

@@ -243,15 +243,9 @@ class Node:
     def _introduction(self) -> PeerIdentity:
         mine, sequence = self.identity, self.driver.journal.durable_sequence
         at = self.settings.advertise_rpc or self.transport.address
-        return PeerIdentity(
-            mine.cluster_id,
-            mine.node_id,
-            mine.disk_uuid,
-            mine.boot_epoch,
-            sequence,
-            self.settings.host_label,
-            rpc_address="" if at is None else address_text(at),
-        )
+        address = "" if at is None else address_text(at)
+        known = (mine.cluster_id, mine.node_id, mine.disk_uuid, mine.boot_epoch, sequence)
+        return PeerIdentity(*known, self.settings.host_label, rpc_address=address)
 
     def keep_up(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
         """Run what has to go on for as long as the process lives: if it fails, the process must not live on without."""
