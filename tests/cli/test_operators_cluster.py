@@ -99,7 +99,7 @@ def _settings(ask: Callable[..., Any]) -> None:
     assert ask("cluster", "balancer", "status")["mode"] == "off"
     assert ask("cluster", "balance")["partitions_to_move"] >= 0
     assert ask("cluster", "log-level", "raftlog.partitions", "debug", "--node", "3")["level"] == "debug"
-    assert ask("cluster", "upgrade")["feature_level"] == 3
+    assert ask("cluster", "upgrade")["feature_level"] == 1
 
 
 def _decommission(cluster: Cluster, ask: Callable[..., Any]) -> None:
