@@ -90,11 +90,11 @@ class Consumers:
     # what the broker tells
 
     def coordinator_began(self, coordinator: GroupCoordinator) -> None:
-        """See `coordinators.Follower`."""
+        """See `coordinators.CoordinatorObserver`."""
         self._registry.began(coordinator)
 
     def coordinator_ended(self, coordinator: GroupCoordinator) -> None:
-        """See `coordinators.Follower`."""
+        """See `coordinators.CoordinatorObserver`."""
         self._registry.ended(coordinator)
 
     def state_changed(self) -> None:
