@@ -44,10 +44,13 @@ class ClusterHandlers:
         self._bodies = bodies
 
     def add_to(self, router: HttpRouter) -> None:
+        for pattern, read in (
+            ("/v3/clusters", self.clusters),
+            (_CLUSTER, self.cluster),
+            (_CLUSTER + "/topics", self.topics),
+        ):
+            router.add("GET", pattern, in_this_cluster(self._broker, read), query=())
         for method, pattern, handler in (
-            ("GET", "/v3/clusters", self.clusters),
-            ("GET", _CLUSTER, self.cluster),
-            ("GET", _CLUSTER + "/topics", self.topics),
             ("POST", _CLUSTER + "/topics", self.create),
             ("GET", _TOPIC, self.topic),
             ("DELETE", _TOPIC, self.delete),
@@ -57,7 +60,7 @@ class ClusterHandlers:
             ("GET", _TOPIC + "/partitions", self.partitions),
             ("GET", _TOPIC + "/partitions/{partition}", self.partition),
         ):
-            router.add(method, pattern, in_this_cluster(self._broker, handler))
+            router.add(method, pattern, in_this_cluster(self._broker, handler), query=("timeout",))
 
     async def clusters(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         path, base = "/v3/clusters", base_url(request)

@@ -20,11 +20,11 @@ class TopicHandlers:
         self._broker = broker
 
     def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/topics", self.topics)
-        router.add("GET", "/topics/{topic}", self.topic)
-        router.add("GET", "/topics/{topic}/partitions", self.partitions)
-        router.add("GET", "/topics/{topic}/partitions/{partition}", self.partition)
-        router.add("GET", "/brokers", self.brokers)
+        router.add("GET", "/topics", self.topics, query=())
+        router.add("GET", "/topics/{topic}", self.topic, query=("timeout",))
+        router.add("GET", "/topics/{topic}/partitions", self.partitions, query=("timeout",))
+        router.add("GET", "/topics/{topic}/partitions/{partition}", self.partition, query=("timeout",))
+        router.add("GET", "/brokers", self.brokers, query=())
 
     async def topics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         return json_answer(self._broker.topics())

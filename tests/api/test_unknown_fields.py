@@ -4,6 +4,10 @@ import orjson
 import pytest
 
 from raftlog.api.http.openapi.document import build
+from raftlog.api.http.server.app import HttpApp
+from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.ends import Ends
+from raftlog.runtime.memory_budget import MemoryBudget
 from tests.api.described import example, operations, places, replaced, resolved, target
 from tests.api.raw import answer_to, post
 from tests.api.test_hostile_values import JSON, arguments, query
@@ -123,3 +127,26 @@ async def test_the_query_of_an_order_is_named_in_place_of_its_body(api):
     await api.topic()
     status, answer = await api.post("/v1/partitions/kafka/t/0/transfer_leadership", {"target": 2})
     assert (status, answer["message"].endswith("the query can have target, timeout")) == (400, True)
+
+
+async def test_only_pages_for_probes_and_scrapers_take_any_parameter(api):
+    """Those send parameters of their own; everywhere else a misspelt one would be taken for none."""
+    app = HttpApp(api.broker, BodyReader(1, MemoryBudget(1), 1, 1), Ends(), 1)
+    tolerant = {path for method, path in app.router.routes if (method, path) not in app.router.queries}
+    assert tolerant == {
+        "/",
+        "/metrics",
+        "/openapi.json",
+        "/v1/cluster/health_overview",
+        "/v1/cluster/uuid",
+        "/v1/status/ready",
+    }
+    await api.topic()
+    status, answer = await api.get("/topics/t/partitions/0/records?ofset=0")
+    assert (status, answer["message"]) == (
+        400,
+        "the query has 'ofset'; it can have offset, timeout, min_bytes, max_bytes, timestamp, follow, heartbeat",
+    )
+    status, answer = await api.post("/topics/t?ack=1", {"records": [{"value": 1}]})
+    assert (status, answer["message"].split(";")[0]) == (400, "the query has 'ack'")
+    assert (await api.get("/topics/t/partitions/0/offsets"))[1]["end_offset"] == 0

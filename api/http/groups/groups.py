@@ -28,9 +28,9 @@ class GroupHandlers:
         self._bodies = bodies
 
     def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/groups", self.groups)
-        router.add("GET", _OFFSETS, self.committed)
-        router.add("POST", _OFFSETS, self.commit)
+        router.add("GET", "/groups", self.groups, query=("timeout",))
+        router.add("GET", _OFFSETS, self.committed, query=("timeout",))
+        router.add("POST", _OFFSETS, self.commit, query=("timeout",))
         router.add("DELETE", _OFFSETS, self.forget, query=("topic", "timeout"))
         router.add("POST", _OFFSETS + "/reset", self.reset, query=("timeout",))
 

@@ -21,8 +21,8 @@ class MemberHandlers:
         self._broker = broker
 
     def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/v1/cluster/members", self.members)
-        router.add("GET", "/v1/cluster_view", self.view)
+        router.add("GET", "/v1/cluster/members", self.members, query=())
+        router.add("GET", "/v1/cluster_view", self.view, query=())
 
     async def members(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         address = self._broker.gossip_address

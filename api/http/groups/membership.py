@@ -65,10 +65,10 @@ class GroupMembershipHandlers:
         self._ends = ends
 
     def add_to(self, router: HttpRouter) -> None:
-        router.add("POST", _GROUP + "/join", self.join)
-        router.add("POST", _GROUP + "/sync", self.sync)
-        router.add("POST", _GROUP + "/heartbeat", self.heartbeat)
-        router.add("POST", _GROUP + "/leave", self.leave)
+        router.add("POST", _GROUP + "/join", self.join, query=("timeout",))
+        router.add("POST", _GROUP + "/sync", self.sync, query=("timeout",))
+        router.add("POST", _GROUP + "/heartbeat", self.heartbeat, query=("timeout",))
+        router.add("POST", _GROUP + "/leave", self.leave, query=("timeout",))
 
     async def join(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Answered when the join phase is over, or with 50304 at the deadline. A new member is forgotten then."""

@@ -42,7 +42,7 @@ class GroupV3Handlers:
             ("GET", _GROUP + "/lags", self.lags),
             ("GET", _GROUP + "/lags" + _PARTITION, self.lag),
         ):
-            router.add(method, pattern, in_this_cluster(self._broker, handler))
+            router.add(method, pattern, in_this_cluster(self._broker, handler), query=("timeout",))
 
     async def groups(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         shapes = self._shapes(request)

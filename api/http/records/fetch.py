@@ -26,6 +26,8 @@ from raftlog.types import Buffer
 OFFSET_MAX = (1 << 63) - 1
 TIMEOUT_MS_DEFAULT = 1_000
 MAX_BYTES_DEFAULT = 1024 * 1024
+_FETCH_QUERY = ("offset", "timeout", "min_bytes", "max_bytes", "timestamp", "follow", "heartbeat")
+_OFFSETS_QUERY = ("timeout", "linearizable", "timestamp")
 
 
 class _Options(NamedTuple):
@@ -43,8 +45,8 @@ class FetchHandlers:
         self._tails = Tails(broker, ends, answers)
 
     def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/topics/{topic}/partitions/{partition}/records", self.fetch)
-        router.add("GET", "/topics/{topic}/partitions/{partition}/offsets", self.offsets)
+        router.add("GET", "/topics/{topic}/partitions/{partition}/records", self.fetch, query=_FETCH_QUERY)
+        router.add("GET", "/topics/{topic}/partitions/{partition}/offsets", self.offsets, query=_OFFSETS_QUERY)
 
     async def fetch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`?offset=&timeout=&max_bytes=&min_bytes=`; only the offset is required.

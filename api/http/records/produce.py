@@ -26,6 +26,7 @@ from raftlog.partitions.results import ALL, Acks
 TIMEOUT_MS_DEFAULT = 10_000
 TIMEOUT_MS_MAX = 600_000
 TOPIC_ID_HEADER = "X-Raftlog-Topic-Id"
+_QUERY = ("acks", "timeout", "lines", "key", "timestamp")
 _ACKS: dict[str, Acks] = {"all": ALL, "-1": ALL, "1": 1, "0": 0}
 
 
@@ -57,8 +58,8 @@ class ProduceHandlers:
         self._streamed = StreamedProduce(broker, bodies, ends)
 
     def add_to(self, router: HttpRouter) -> None:
-        router.add("POST", "/topics/{topic}", self.produce)
-        router.add("POST", "/topics/{topic}/partitions/{partition}", self.produce)
+        router.add("POST", "/topics/{topic}", self.produce, query=_QUERY)
+        router.add("POST", "/topics/{topic}/partitions/{partition}", self.produce, query=_QUERY)
 
     async def produce(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         options: ProduceOptions = target.options or _options(target)
