@@ -145,7 +145,7 @@ def test_a_topic_with_a_partition_that_nobody_leads(ask: Any, told: Told) -> Non
                     "replicas": [replica(1), replica(2, leader=True), replica(3, in_sync=False)],
                     "high_watermark": 7,
                 },
-                {"partition": 1, "leader": None, "replicas": [replica(1, in_sync=False)], "problem": "no leader"},
+                {"partition": 1, "leader": -1, "replicas": [replica(1, in_sync=False)], "problem": "no leader"},
             ],
         },
     )
