@@ -8,6 +8,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple, NewType, TypeAlias
 from uuid import UUID
 
+FEATURE_LEVEL_FIRST: Final = 1
+"""The level of every format that names none. It never changes: logs are replayed by it, whatever a release requires."""
 FEATURE_LEVEL_LEAST: Final = 1
 """The lowest feature level at which this release runs."""
 FEATURE_LEVEL_KNOWN: Final = 1

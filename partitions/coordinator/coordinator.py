@@ -93,6 +93,8 @@ class PartitionCoordinator(ABC, Generic[F]):
                 await self.replica.offsets(False, deadline_in(_LOOK_MS))
                 await self.folded.catch_up(self.replica.group)
             except FormatError as error:
+                if self.is_over:  # the leadership went away between two slices
+                    return False
                 self.problem = error
                 self._readiness.set_result(None)
                 self.replica.group.unreadable = str(error)

@@ -14,6 +14,7 @@ from msgspec.structs import astuple
 
 from raftlog.errors import InvalidArgument, OutcomeUnknown, RaftlogError
 from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.runtime.rpc.failures import as_fields, from_fields
 from raftlog.types import Buffer
 
@@ -30,7 +31,10 @@ def _plain(value: Any) -> Any:
 
 def _made(kind: type, fields: Any) -> Any:
     assert issubclass(kind, RaftlogError), f"{kind.__name__} does not travel between brokers"
-    return from_fields(fields)
+    try:
+        return from_fields(fields)
+    except BadFrame as error:
+        raise ValueError(str(error)) from None
 
 
 def growing(kind: Any) -> Any:

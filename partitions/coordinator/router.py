@@ -154,7 +154,7 @@ class CoordinatorRouter(Generic[C]):
         """The partition whose leader coordinates the key; the internal topic is made when it is missing."""
         self._check_ready()
         self._topic.check_key(key)
-        topic = self._topics.named(self._topic.name)
+        topic = self._topics.get(self._topic.name)
         if topic is None:
             topic = await self._parts.changes.ensure_internal(*self._topic[:3], deadline)
         return _partition_of(topic, key)
@@ -165,7 +165,7 @@ class CoordinatorRouter(Generic[C]):
 
     def partitions(self) -> list[Partition]:
         """All of them; none while there is no topic."""
-        topic = self._topics.named(self._topic.name)
+        topic = self._topics.get(self._topic.name)
         return [] if topic is None else topic.partitions
 
     def coordinator_id(self, partition: Partition) -> int:

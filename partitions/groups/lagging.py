@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from raftlog.errors import InvalidArgument, Unavailable
+from raftlog.errors import InvalidArgument, Unavailable, UnknownPartition, UnknownTopic
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.partitions.groups.results import (
@@ -51,11 +51,15 @@ class GroupLagging:
         return [
             _lag(place, committed.get(place), bounds, owners.get(place))
             for place, bounds in zip(places, ranges, strict=True)
+            if bounds is not None
         ]
 
-    async def _bounds(self, place: TopicPartition, deadline: Deadline) -> OffsetRange:
+    async def _bounds(self, place: TopicPartition, deadline: Deadline) -> OffsetRange | None:
+        """None where it does not exist: a member may own what was deleted since it was assigned."""
         try:
             return await self._reader.offsets(await self._partition(place, deadline), False, deadline)
+        except (UnknownTopic, UnknownPartition):
+            return None
         except Unavailable:
             return _UNKNOWN
 

@@ -12,7 +12,7 @@ from uuid import UUID
 import msgpack  # type: ignore[import-untyped]  # it has no annotations
 
 from raftlog.errors import FormatError, InvalidArgument
-from raftlog.types import FEATURE_LEVEL_LEAST, Offset
+from raftlog.types import FEATURE_LEVEL_FIRST, Offset
 
 Row = TypeVar("Row", bound=NamedTuple)
 VERSION: Final = 1
@@ -132,7 +132,7 @@ LATER_FIELDS: Final[dict[tuple[type[Any], str], int]] = {}
 value, for example `(OffsetRecord, "principal"): 2`."""
 
 
-def encode_value(value: Value, level: int = FEATURE_LEVEL_LEAST) -> bytes:
+def encode_value(value: Value, level: int = FEATURE_LEVEL_FIRST) -> bytes:
     """Return the value as the log has it at a feature level; raise `InvalidArgument` for what does not fit in there."""
     match value:
         case GroupRecord():
@@ -150,7 +150,7 @@ def _fields(record: Any, level: int, **packed: list[Any]) -> list[Any]:
     names = list(record._fields)
     while names[-1] in defaults and getattr(record, names[-1]) == defaults[names[-1]]:
         names.pop()
-    needed = [LATER_FIELDS.get((type(record), name), FEATURE_LEVEL_LEAST) for name in names]
+    needed = [LATER_FIELDS.get((type(record), name), FEATURE_LEVEL_FIRST) for name in names]
     if max(needed) > level:
         raise InvalidArgument(
             f"a {type(record).__name__} needs feature level {max(needed)}; the cluster runs at {level}"

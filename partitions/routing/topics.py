@@ -129,9 +129,6 @@ class Topics:
     def get(self, name: str) -> Topic | None:
         return self._by_name.get(name)
 
-    def named(self, name: str) -> Topic | None:
-        return self._by_name.get(name)
-
     def by_id(self, topic_id: UUID) -> Topic | None:
         return self._by_id.get(topic_id)
 

@@ -121,7 +121,9 @@ class BrokerDescription(Value, frozen=True, kw_only=True):
     def rpc(self) -> str | None:
         """HOST:PORT for other brokers."""
         host, port = self.internal_rpc_address, self.internal_rpc_port
-        return f"{host}:{port}" if host and port else None
+        if not host or not port:
+            return None
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     @property
     def is_draining(self) -> bool:

@@ -421,3 +421,11 @@ async def test_deletions_that_are_refused(api: Any) -> None:
     ):
         found, body = await api.call("DELETE", f"/topics/{path}")
         assert (found, body["outcome"]) == (status, "failed"), path
+
+
+async def test_lag_passes_over_what_was_deleted_since_it_was_assigned(api: Any, member: Member) -> None:
+    await member.sync({member.me["member_id"]: [0, 77]})
+    status, lags = await api.get(f"{GROUPS}/g/lags")
+    assert status == 200, lags
+    assert 77 not in {row["partition_id"] for row in lags["data"]}
+    assert (await api.get(f"{GROUPS}/g/lag-summary"))[0] == 200

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from raftlog.errors import GroupFull, NotLeader, Unavailable, UnknownTopic
+from raftlog.errors import FormatError, GroupFull, NotLeader, Unavailable, UnknownTopic
 from raftlog.partitions.coordinator.maintenance import CoordinatorMaintenance
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -111,6 +111,18 @@ async def turns() -> None:
 @pytest.fixture
 async def world() -> World:
     return World()
+
+
+async def test_a_log_that_cannot_be_read_after_the_leadership_is_lost_ends_quietly(world: World) -> None:
+    """Folding goes on for a slice; that it fails then is news of the next leader."""
+
+    async def catch_up(group: Any) -> None:
+        world.coordinator.end()
+        raise FormatError("an unknown field")
+
+    world.coordinator.folded.catch_up = catch_up  # type: ignore[method-assign]
+    assert not await world.coordinator.load()
+    assert world.coordinator.problem is None
 
 
 async def test_a_lower_commit_waits_for_the_higher_one_that_is_under_way(world: World) -> None:

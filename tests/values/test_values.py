@@ -76,3 +76,8 @@ def test_no_controller_is_none_for_programs() -> None:
     health = ClusterHealth(True, [], -1, [1], [], [], 0, [], 0)
     assert health.controller_id is None
     assert b'"controller_id":-1' in to_json(health)
+
+
+def test_an_ipv6_address_between_brokers_can_be_pasted() -> None:
+    described = value_of(BrokerDescription, to_json(ROW))
+    assert described.replaced(internal_rpc_address="::1", internal_rpc_port=9001).rpc == "[::1]:9001"

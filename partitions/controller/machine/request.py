@@ -32,7 +32,7 @@ from raftlog.partitions.controller.machine.commands import (
     check_configs,
 )
 from raftlog.partitions.controller.machine.schema import NUMBER_MAX, PARTITIONS_MAX, UUID_BYTES, pack, unpack
-from raftlog.types import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, Buffer, Index
+from raftlog.types import FEATURE_LEVEL_FIRST, FEATURE_LEVEL_KNOWN, Buffer, Index
 
 REQUEST_FORMAT: Final = 1
 
@@ -41,7 +41,7 @@ class CommandKind(NamedTuple):
     """Number of a command, never reused, and the feature level of the cluster from which on it may be applied."""
 
     number: int
-    feature_level: int = FEATURE_LEVEL_LEAST
+    feature_level: int = FEATURE_LEVEL_FIRST
 
 
 KINDS: Final[Mapping[type[Command], CommandKind]] = {

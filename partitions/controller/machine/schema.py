@@ -21,7 +21,7 @@ import msgpack  # type: ignore[import-untyped]  # it has no annotations
 
 from raftlog.errors import FormatError, InvalidArgument
 from raftlog.raft import ReplicaId
-from raftlog.types import FEATURE_LEVEL_LEAST, Buffer, Index, NodeId, interned_uuid
+from raftlog.types import FEATURE_LEVEL_FIRST, Buffer, Index, NodeId, interned_uuid
 
 T = TypeVar("T")
 NUMBER_MAX = (1 << 63) - 1
@@ -282,7 +282,7 @@ class SchemaRecord:
 
     def level_needed(self) -> int:
         """Return the feature level that all replicas must know before these fields are written."""
-        needed = FEATURE_LEVEL_LEAST
+        needed = FEATURE_LEVEL_FIRST
         for field in schema_fields(type(self)):
             value = getattr(self, field.name)
             if isinstance(value, SchemaRecord):
@@ -321,7 +321,7 @@ def schema_fields(record: type[Any]) -> tuple[SchemaField, ...]:
     if found is None:
         notes = {name: hint.__metadata__ for name, hint in get_type_hints(record, include_extras=True).items()}
         found = _FIELDS[record] = tuple(
-            SchemaField(field.name, notes[field.name][0], field.default, (*notes[field.name], FEATURE_LEVEL_LEAST)[1])
+            SchemaField(field.name, notes[field.name][0], field.default, (*notes[field.name], FEATURE_LEVEL_FIRST)[1])
             for field in fields(record)
         )
     return found

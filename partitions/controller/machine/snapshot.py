@@ -40,6 +40,9 @@ HEADER: Final = struct.Struct(">BBBIQ")
 _LIST_HEADER: Final = struct.Struct(">BI")
 _LIST_32: Final = 0xDD
 _MAP_OF_NONE: Final = 0x80
+_SMALL_MAP_MAX: Final = 15
+_MAP_HEADER: Final = struct.Struct(">BH")
+_MAP_16: Final = 0xDE
 _ROWS: Final[dict[str, tuple[type[SchemaRecord], Callable[[Any], Any]]]] = {
     "brokers": (RegisteredBroker, lambda row: row.node_id),
     "retired_disks": (RetiredDisk, lambda row: row.disk_uuid),
@@ -66,7 +69,7 @@ def _frozen(state: ControllerState) -> dict[str, Any]:
 
 
 def _parts(frozen: dict[str, Any]) -> Iterator[bytes]:
-    yield bytes([_MAP_OF_NONE + len(frozen)])
+    yield _map_header(len(frozen))
     for name, value in frozen.items():
         yield pack(name)
         if name not in _ROWS:
@@ -75,6 +78,10 @@ def _parts(frozen: dict[str, Any]) -> Iterator[bytes]:
         yield _LIST_HEADER.pack(_LIST_32, len(value))
         for row in sorted(value, key=_ROWS[name][1]):
             yield pack(row.packed())
+
+
+def _map_header(count: int) -> bytes:
+    return bytes([_MAP_OF_NONE + count]) if count <= _SMALL_MAP_MAX else _MAP_HEADER.pack(_MAP_16, count)
 
 
 def _payloads(parts: Iterator[bytes], roll_index: Index, piece_bytes: int) -> Iterator[bytes]:

@@ -103,8 +103,8 @@ def packed(standing: ReplicaStanding | Absent) -> list[Any]:
 def unpacked(raw: Any) -> ReplicaStanding | Absent:
     """Raises `OutcomeUnknown` for an answer that cannot be read."""
     try:
-        if len(raw) < len(ReplicaStanding._fields):
-            return Absent(_replicas([raw[0]])[0], bool(raw[1]))
+        if type(raw[1]) is bool:  # a standing has the term there
+            return Absent(_replicas([raw[0]])[0], raw[1])
         replica, term, leads, leader, last, floor, start, end, voters, outgoing, damage, lost, *_ = raw
         return ReplicaStanding(
             _replicas([replica])[0],
@@ -120,7 +120,7 @@ def unpacked(raw: Any) -> ReplicaStanding | Absent:
             damage,
             None if lost is None else tuple(row_of(LostEntry, each) for each in lost),
         )
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, IndexError) as error:
         raise OutcomeUnknown(f"an answer about a replica that cannot be read: {error}") from None
 
 

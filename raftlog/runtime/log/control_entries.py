@@ -7,6 +7,7 @@ both when the entry takes its place. Data batches are never opened. Pure; called
 
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from raftlog.errors import FormatError, InvalidBatch
@@ -35,8 +36,9 @@ def member_of(replica: ReplicaId) -> RollMember:
     return RollMember(replica.node_id, replica.disk_uuid)
 
 
+@lru_cache(maxsize=4096)
 def replica_of(member: RollMember) -> ReplicaId:
-    """A member as Raft names it."""
+    """A member as Raft names it; equal ones are one object, which frames name once."""
     return ReplicaId(NodeId(member.node_id), member.disk_uuid)
 
 

@@ -154,7 +154,7 @@ class Peer:
         self._connections_made += 1
         self._last_error = None
         host, port = self._address
-        self._tell("node_connected", address=f"{host}:{port}")
+        self._tell("node_connected", address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         connected_at = loop.time()
         endpoint.on_connection(self._node, self._channel, True)
         try:

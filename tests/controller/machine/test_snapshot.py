@@ -24,7 +24,7 @@ from raftlog.partitions.controller.machine import (
     UpdateBroker,
     snapshot_payloads,
 )
-from raftlog.partitions.controller.machine.snapshot import HEADER
+from raftlog.partitions.controller.machine.snapshot import HEADER, _parts
 from raftlog.types import Index, NodeId
 from tests.controller.machine.fleet import Scribe, cluster, contents, create, disk, register, replica, topic_id
 from tests.layouts import layout
@@ -215,3 +215,10 @@ def test_the_room_imports_nothing_with_a_clock_a_socket_or_a_file() -> None:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not impure & {name.split(".")[0] for name in names}, source.name
+
+
+def test_a_map_of_any_number_of_fields_can_be_read() -> None:
+    """Fifteen fit the short header; the sixteenth must not make an empty map of it."""
+    for count in (1, 15, 16, 300):
+        fields = {f"field {number}": number for number in range(count)}
+        assert msgpack.unpackb(b"".join(_parts(fields))) == fields

@@ -4,6 +4,7 @@ from uuid import UUID
 
 import pytest
 
+from raftlog.errors import OutcomeUnknown
 from raftlog.partitions.placement.recovery.plan import KnownPlaces, Plan, make_plan
 from raftlog.partitions.placement.recovery.standings import Absent, LostEntry, ReplicaStanding, packed, unpacked
 from raftlog.raft import EntryId, ReplicaId
@@ -209,3 +210,10 @@ def test_a_standing_travels() -> None:
     assert unpacked(packed(Absent(replica(1), is_told=True))) == Absent(replica(1), is_told=True)
     for each in (standing(1, lost=(3, 4)), standing(2, lost=None), standing(3, floor=entry(11), outgoing=(1,))):
         assert unpacked(packed(each)) == each
+
+
+@pytest.mark.parametrize("length", range(12))
+def test_a_standing_that_was_cut_off_is_no_absence(length: int) -> None:
+    """Or a replica with records would count as one without."""
+    with pytest.raises(OutcomeUnknown):
+        unpacked(packed(standing(1))[:length])
