@@ -5,7 +5,6 @@ Waiting is for events: whatever is applied or steps anywhere wakes those who wai
 
 import asyncio
 import logging
-import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.rpc import RpcConfig
+from raftlog.testing.ports import hold_port
 from tests.cluster_secret import SECRET
 
 WITHIN_S = 20.0
@@ -30,15 +30,6 @@ DRIVER = DriverConfig(
 )
 RPC = RpcConfig(reconnect_min_ms=5, reconnect_max_ms=50, close_timeout_ms=200)
 SETTINGS: dict[str, Any] = {"look_ms": 20, "look_ms_max": 50, "care_ms": 20, "attempt_ms": 500}
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def node_settings(directory: Path, number: int, port: int | None, **changes: Any) -> NodeSettings:
@@ -102,7 +93,7 @@ class Brokers:
 
     def __init__(self, directory: Path, numbers: Iterable[int], seeds: Sequence[int] | None = None) -> None:
         self.directory, self.numbers = directory, tuple(numbers)
-        self.ports = dict(zip(self.numbers, free_ports(len(self.numbers)), strict=True))
+        self._held = {number: hold_port() for number in self.numbers}
         self.seeds = tuple(seeds if seeds is not None else self.numbers)
         self.running: dict[int, Broker] = {}
         self.moved = asyncio.Event()
@@ -110,7 +101,16 @@ class Brokers:
         self.node_changes: dict[str, Any] = {}
 
     def address(self, number: int) -> tuple[str, int]:
-        return "127.0.0.1", self.ports[number]
+        return "127.0.0.1", self.port(number)
+
+    def port(self, number: int) -> int:
+        """Of its RPC; nobody else is given it before the block ends."""
+        return int(self._held[number].getsockname()[1])
+
+    def move(self, number: int) -> None:
+        """Give it another port for its next start."""
+        self._held[number].close()
+        self._held[number] = hold_port()
 
     def text(self, number: int) -> str:
         return address_text(self.address(number))
@@ -119,7 +119,7 @@ class Brokers:
         """Start one, and do not wait until it is in the cluster."""
         named = self.seeds if seeds is None else seeds
         metadata = MetadataSettings(seeds=tuple(self.address(seed) for seed in named), **self.settings)
-        settings = node_settings(self.directory, number, self.ports[number], **{**self.node_changes, **changes})
+        settings = node_settings(self.directory, number, self.port(number), **{**self.node_changes, **changes})
         broker = await Broker.open(settings, metadata, self.moved)
         self.running[number] = broker
         await broker.begin()
@@ -134,6 +134,12 @@ class Brokers:
     async def stop(self, *numbers: int) -> None:
         stopping = [self.running.pop(number) for number in numbers or tuple(self.running)]
         await asyncio.gather(*(broker.stop() for broker in stopping))
+
+    async def close(self) -> None:
+        """Stop all and give the ports back."""
+        await self.stop()
+        for held in self._held.values():
+            held.close()
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait for it; looks again after whatever any of them did."""
@@ -211,4 +217,4 @@ async def brokers(
     try:
         yield cluster
     finally:
-        await cluster.stop()
+        await cluster.close()

@@ -10,7 +10,7 @@ from raftlog.errors import IdentityRefused
 from raftlog.partitions.controller.machine import UpdateBroker
 from raftlog.runtime.rpc import HandshakeRefusal, Reason
 from raftlog.types import NodeId
-from tests.controller.brokers import Broker, Brokers, brokers, free_ports, soon
+from tests.controller.brokers import Broker, Brokers, brokers, soon
 
 THREE = (1, 2, 3)
 
@@ -139,7 +139,7 @@ async def test_a_broker_that_starts_again_at_another_address(tmp_path: Path) -> 
         leader = cluster.leader()
         moved = next(number for number in THREE if number != leader)
         await cluster.stop(moved)
-        (cluster.ports[moved],) = free_ports(1)
+        cluster.move(moved)
         await cluster.start(moved, seeds=[number for number in THREE if number != moved])
         await cluster.converged()
         rows = [broker.metadata.state.broker(NodeId(moved)) for broker in cluster.running.values()]

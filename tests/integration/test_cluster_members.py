@@ -4,6 +4,7 @@ cluster that stands does not notice."""
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from raftlog.cluster_secret import ensure_secret
 from raftlog.testing import BrokerNotReady, BrokerProcess, Cluster
 from raftlog.testing.cluster import POLL_SECONDS
 from raftlog.testing.http import ask
-from raftlog.testing.ports import address_of, hold_port
+from raftlog.testing.ports import hold_gossip_port
 from tests.integration.cluster_load import Load, check, create_topic
 
 ENOUGH = 30
@@ -31,7 +32,20 @@ def under_load(cluster: Cluster, topic: str) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def stranger(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
+def free_address() -> Iterator[Callable[[], str]]:
+    """Gives addresses that a broker can listen on and that nobody else is given before the test ends."""
+    with ExitStack() as ports:
+
+        def make() -> str:
+            port = ports.enter_context(hold_gossip_port())
+            port.udp.close()
+            return port.address
+
+        yield make
+
+
+@pytest.fixture
+def stranger(tmp_path: Path, free_address: Callable[[], str]) -> Iterator[Callable[..., BrokerProcess]]:
     """Makes brokers that do not belong to the cluster yet."""
     made: list[BrokerProcess] = []
 
@@ -45,11 +59,6 @@ def stranger(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
     yield make
     for broker in made:
         broker.close()
-
-
-def free_address() -> str:
-    with hold_port() as held:
-        return address_of(held)
 
 
 def seeds_of(cluster: Cluster) -> str:
@@ -75,7 +84,7 @@ def test_another_cluster_id(under_load: Cluster, stranger: Callable[..., BrokerP
         other.start()
 
 
-def test_another_cluster_id_than_the_directory_has(under_load: Cluster) -> None:
+def test_another_cluster_id_than_the_directory_has(under_load: Cluster, free_address: Callable[[], str]) -> None:
     node = under_load.nodes[3]
     node.kill()
     secret = ("--cluster-secret-file", under_load.secret_path)
@@ -110,7 +119,7 @@ def test_another_secret(under_load: Cluster, stranger: Callable[..., BrokerProce
         time.sleep(POLL_SECONDS)
 
 
-def test_no_secret(tmp_path: Path) -> None:
+def test_no_secret(tmp_path: Path, free_address: Callable[[], str]) -> None:
     flags = ("--node-id", "9", "--rpc", free_address(), "--insecure")
     broker = BrokerProcess(str(tmp_path / "data"), *flags, name="the stranger")
     try:
@@ -127,7 +136,7 @@ def test_an_address_of_another_machine(stranger: Callable[..., BrokerProcess]) -
         stranger("--node-id", "9", rpc="192.0.2.1:7000").start()
 
 
-def test_seeds_that_nobody_answers_at(stranger: Callable[..., BrokerProcess]) -> None:
+def test_seeds_that_nobody_answers_at(stranger: Callable[..., BrokerProcess], free_address: Callable[[], str]) -> None:
     nobody = free_address()
     alone = stranger("--node-id", "1", "--seeds", nobody)
     alone.launch()
@@ -136,7 +145,7 @@ def test_seeds_that_nobody_answers_at(stranger: Callable[..., BrokerProcess]) ->
     assert alone.stop() == 0
 
 
-def test_seeds_that_disagree(stranger: Callable[..., BrokerProcess]) -> None:
+def test_seeds_that_disagree(stranger: Callable[..., BrokerProcess], free_address: Callable[[], str]) -> None:
     """Nobody founds a cluster, and each says which lists there are."""
     first, second, third = (free_address() for _ in range(3))
     one = stranger("--node-id", "1", "--seeds", f"{first},{second}", rpc=first)

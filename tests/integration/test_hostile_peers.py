@@ -212,16 +212,24 @@ async def record_handshake(cluster: Cluster, tmp_path: Path) -> bytes:
             sent.set_result(data)
 
     with hold_port() as held:
-        rpc = address_of(held)
-    async with await asyncio.start_server(between, "127.0.0.1", 0) as server:
-        at = "{}:{}".format(*server.sockets[0].getsockname())
-        flags = ("--node-id", "4", "--rpc", rpc, "--seeds", at, "--cluster-secret-file", cluster.secret_path)
-        joining = BrokerProcess(str(tmp_path / "joining"), *flags, "--gossip", "off", name="joining")
-        try:
-            joining.launch()
-            return await asyncio.wait_for(sent, 20)
-        finally:
-            await asyncio.to_thread(joining.close)
+        async with await asyncio.start_server(between, "127.0.0.1", 0) as server:
+            at = "{}:{}".format(*server.sockets[0].getsockname())
+            flags = (
+                "--node-id",
+                "4",
+                "--rpc",
+                address_of(held),
+                "--seeds",
+                at,
+                "--cluster-secret-file",
+                cluster.secret_path,
+            )
+            joining = BrokerProcess(str(tmp_path / "joining"), *flags, "--gossip", "off", name="joining")
+            try:
+                joining.launch()
+                return await asyncio.wait_for(sent, 20)
+            finally:
+                await asyncio.to_thread(joining.close)
 
 
 # certificates
