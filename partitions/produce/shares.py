@@ -58,6 +58,7 @@ def spread(topic: Topic, choice: PartitionChoice, records: Sequence[Streamed]) -
         choice = 0
     if type(choice) is int:
         return {choice: range(len(records))}
+    assert choice is None or len(choice) == len(records), f"{len(choice)} choices for {len(records)} records"  # type: ignore[arg-type]
     places: dict[int, list[int]] = {}
     for place, record in enumerate(records):
         number = None if choice is None else choice[place]  # type: ignore[index]

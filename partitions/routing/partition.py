@@ -102,21 +102,15 @@ class Partition:
         self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline
     ) -> "asyncio.Future[int] | None":
         """Queue the records; the future gets their first offset. Raises what definitely fails."""
-        pending = self.pending_records(records, acks, deadline)
-        if not self.queue.maybe_add(pending):
-            await self.queue.add_when_room(pending)
-        return pending.future
+        return (await self._queued(self.pending_records(records, acks, deadline))).future
 
     def pending_records(self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline) -> Pending:
         """A call for `queue`. Raises what definitely fails."""
-        config = self.config
-        if config.is_compacted:
-            self.check_keys(records)
+        self.check_keys(records)
         total = 0
         for record in records:
             size = record_size(record)
-            if size + HEADER_SIZE > config.max_message_bytes:
-                self.check_size(size)
+            self.check_size(size)
             total += size
         return self._pending(records, (), len(records), total, acks, deadline)
 
@@ -199,7 +193,9 @@ class Partition:
         deadline: Deadline,
         producers: frozenset[int] = NOBODY,
     ) -> Pending:
-        pending = self._pending(records, batches, count, size, acks, deadline, producers)
+        return await self._queued(self._pending(records, batches, count, size, acks, deadline, producers))
+
+    async def _queued(self, pending: Pending) -> Pending:
         if not self.queue.maybe_add(pending):
             await self.queue.add_when_room(pending)
         return pending

@@ -7,8 +7,6 @@ producer says `"producer_id"`, `"producer_epoch"` and `"sequence"`, that of the 
 
 from typing import Any, Final, NamedTuple
 
-import orjson
-
 from raftlog.api.codes import BAD_REQUEST, EMPTY_REQUEST, INVALID_JSON, TOO_LARGE
 from raftlog.api.http.json_fields import INT32_MAX, INT64_MAX, JsonFields
 from raftlog.api.http.server.bodies import json_object
@@ -35,12 +33,7 @@ class ParsedRecords(NamedTuple):
 
 def parse_records(body: bytes | bytearray, format_: Format) -> ParsedRecords:
     """Raises `HttpProblem` 422, and 400 for numbers of a producer that cannot be."""
-    try:
-        parsed = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        parsed = None
-    if type(parsed) is not dict:
-        parsed = json_object(body)  # raises and says why
+    parsed = json_object(body)
     producer = producer_of(parsed) if len(parsed) > 1 else None
     records = RecordList(format_)
     records.add_all(parsed.get("records"))

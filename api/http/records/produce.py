@@ -69,15 +69,15 @@ class ProduceHandlers:
             response = await self._streamed.produce(request, target, options, format_)
         elif (whole := self._bodies.whole(request)) is not None:
             if len(whole) <= UNCHARGED_BYTES_MAX:
-                response = await self._produce_small(request, options, format_, whole)
+                response = await self._produce_body(request, options, format_, whole)
             else:
                 with HeldMemory(self._bodies.memory) as held:
                     if not held.maybe_cover(len(whole)):
                         await held.cover(len(whole), deadline_in(options.timeout_ms))
-                    response = await self._produce_body(request, options, format_, ReceivedBody(whole, held))
+                    response = await self._produce_body(request, options, format_, whole, held)
         else:
             async with self._bodies.receive(request) as body:
-                response = await self._produce_body(request, options, format_, body)
+                response = await self._produce_body(request, options, format_, body.data, body.held)
         if options.partition is not None and not response.prepared:
             response.headers.update(self._leader(options))
         return response
@@ -87,43 +87,40 @@ class ProduceHandlers:
             return {}
         return leader_header(self._broker, self._broker.leader_of(options.topic, options.partition))
 
-    async def _produce_small(
-        self, request: web.BaseRequest, options: ProduceOptions, format_: Format, body: bytes
-    ) -> web.StreamResponse:
-        """As `_produce_body`, for bodies that count for no memory: those of single requests, where objects count."""
-        if format_ is Format.BATCHES:
-            return await self._produce_batches(options, body, None)
-        topic, choice, acks, timeout, _ = options
-        records, partitions, producer = parse_records(body, format_)
-        where = choice if partitions is None else _choice(choice, partitions)
-        results = await self._broker.produce_records(
-            topic, where, records, acks=acks, deadline=deadline_in(timeout), producer=producer
-        )
-        if len(results) == 1 and (done := one_done(results[0])) is not None:
-            return done
-        return await records_answer(request, results, self._leader(options))
-
     async def _produce_body(
-        self, request: web.BaseRequest, options: ProduceOptions, format_: Format, body: ReceivedBody
+        self,
+        request: web.BaseRequest,
+        options: ProduceOptions,
+        format_: Format,
+        data: bytes | bytearray,
+        held: HeldMemory | None = None,
     ) -> web.StreamResponse:
+        """`held` is the memory of a body that counts for any."""
         if format_ is Format.BATCHES:
-            return await self._produce_batches(options, body.data, body.held)
+            return await self._produce_batches(options, data, held)
         topic, choice, acks, timeout, _ = options
         deadline = deadline_in(timeout)
-        is_large = len(body.data) > PARSED_BYTES_MAX
-        parsed = await parse_large(body, format_, deadline) if is_large else parse_records(body.data, format_)
-        records, partitions, producer = parsed
-        if body.held.size and not is_large:
-            await body.held.cover(2 * len(body.data) + RECORD_MEMORY_BYTES * len(records), deadline)
+        is_large = held is not None and len(data) > PARSED_BYTES_MAX
+        if is_large:
+            assert held is not None, "a large body holds memory"
+            records, partitions, producer = await parse_large(ReceivedBody(data, held), format_, deadline)
+        else:
+            records, partitions, producer = parse_records(data, format_)
+            if held is not None and held.size:
+                await held.cover(2 * len(data) + RECORD_MEMORY_BYTES * len(records), deadline)
+        if partitions is not None and choice is not None:
+            raise HttpProblem(BAD_REQUEST, "the path names the partition, so a record cannot")
         results = await self._broker.produce_records(
             topic,
-            choice if partitions is None else _choice(choice, partitions),
+            choice if partitions is None else partitions,
             records,
             acks=acks,
             deadline=deadline,
             producer=producer,
             is_large=is_large,
         )
+        if len(results) == 1 and (done := one_done(results[0])) is not None:
+            return done
         return await records_answer(request, results, self._leader(options))
 
     async def _produce_batches(
@@ -159,10 +156,3 @@ class ProduceHandlers:
         )
         response.headers[TOPIC_ID_HEADER] = str(done.topic_id)
         return response
-
-
-def _choice(choice: int | None, partitions: list[int | None]) -> list[int | None]:
-    """Those that the records name. Raises `HttpProblem` when the path names one too."""
-    if choice is not None:
-        raise HttpProblem(BAD_REQUEST, "the path names the partition, so a record cannot")
-    return partitions

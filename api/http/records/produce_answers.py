@@ -38,8 +38,6 @@ async def records_answer(
 ) -> web.StreamResponse:
     """200 when any record is done, otherwise the status of an error, unknown before failed. An answer of very many rows
     is on its way when this returns, with these headers."""
-    if len(results) == 1 and (done := one_done(results[0])) is not None:
-        return done
     errors = [result.error for result in results if result.error is not None]
     status, fields = 200, {"key_schema_id": None, "value_schema_id": None}
     retry: dict[str, str] = {}
