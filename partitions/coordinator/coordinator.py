@@ -35,6 +35,8 @@ F = TypeVar("F", bound=FoldedLog[Any, Any])
 _LOOK_MS: Final = 2_000
 _PAUSE_MS: Final = 50
 """Between two attempts to load."""
+_PART: Final = "coordinator"
+"""Its key in `Group.unreadable`."""
 
 
 class PartitionCoordinator(ABC, Generic[F]):
@@ -97,7 +99,7 @@ class PartitionCoordinator(ABC, Generic[F]):
                     return False
                 self.problem = error
                 self._readiness.set_result(None)
-                self.replica.group.unreadable = str(error)
+                self.replica.group.unreadable[_PART] = str(error)
                 event(_logger, "log_unreadable", group=self.replica.name, why=str(error))
                 return False
             except RaftlogError as error:
@@ -106,7 +108,6 @@ class PartitionCoordinator(ABC, Generic[F]):
             else:
                 if self.is_over or not self.leads():
                     return False
-                self.replica.group.unreadable = None
                 self.is_loaded = True
                 self.begin()
                 self._readiness.set_result(None)
@@ -119,6 +120,7 @@ class PartitionCoordinator(ABC, Generic[F]):
             return
         self._over = self._elsewhere(leader)
         self.stop(self._over)
+        self.replica.group.unreadable.pop(_PART, None)  # from now on the next leader's broker says so
         if not self._readiness.done():
             self._readiness.set_result(None)
 

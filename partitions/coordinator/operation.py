@@ -26,7 +26,7 @@ PACKED_BYTES_MAX: Final = 16 << 20
 def _plain(value: Any) -> Any:
     if isinstance(value, RaftlogError):
         return as_fields(value)
-    raise NotImplementedError(f"{type(value).__name__} does not travel between brokers")
+    raise TypeError(f"{type(value).__name__} does not travel between brokers")
 
 
 def _made(kind: type, fields: Any) -> Any:
@@ -97,7 +97,7 @@ class CoordinatorOperation(Generic[Q, A]):
         return msgspec.msgpack.Decoder(growing(self._answer), dec_hook=_made)
 
     def pack_request(self, request: Q) -> bytes:
-        """Raises `InvalidArgument` for one that is too large to travel."""
+        """Raises `InvalidArgument` for one that cannot travel, or is too large for it."""
         return _packed(request)
 
     def unpack_request(self, packed: Buffer) -> Q:
@@ -110,8 +110,14 @@ class CoordinatorOperation(Generic[Q, A]):
             ) from None
 
     def pack_answer(self, answer: A) -> Answer:
-        """Raises `InvalidArgument` for one that is too large to travel."""
-        return Answer(None, (_packed(answer),))
+        """Raises an error for one that is too large to travel: `InvalidArgument` for what was only read, otherwise
+        `OutcomeUnknown`, for it is done."""
+        try:
+            return Answer(None, (_packed(answer),))
+        except InvalidArgument as error:
+            if self.only_reads:
+                raise
+            raise OutcomeUnknown(f"{self.name!r} was carried out, but its answer is too large: {error}") from None
 
     def unpack_answer(self, answer: Answer) -> A:
         """Raises `OutcomeUnknown`."""
@@ -129,7 +135,10 @@ def operations_of(module: ModuleType) -> list[CoordinatorOperation[Any, Any]]:
 
 
 def _packed(value: object) -> bytes:
-    packed = _ENCODER.encode(value)
+    try:
+        packed = _ENCODER.encode(value)
+    except (ValueError, OverflowError) as error:  # lone surrogates, and integers of more than 64 bits
+        raise InvalidArgument(f"it cannot travel between brokers: {error}") from None
     if len(packed) > PACKED_BYTES_MAX:
         raise InvalidArgument(f"{len(packed)} bytes cannot travel between brokers; the bound is {PACKED_BYTES_MAX}")
     return packed

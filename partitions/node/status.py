@@ -18,7 +18,7 @@ def problems_of(groups: Iterable[Group]) -> Iterator[str]:
     if stopped:
         shown = "; ".join(stopped[:_SHOWN_MAX])
         yield f"{len(stopped)} stopped replicas, until this broker is restarted: {shown}"
-    unreadable = [f"{group.name}: {group.unreadable}" for group in groups if group.unreadable is not None]
+    unreadable = [f"{group.name}: {'; '.join(group.unreadable.values())}" for group in groups if group.unreadable]
     if unreadable:
         yield f"{len(unreadable)} replicas are not applied: {'; '.join(unreadable[:_SHOWN_MAX])}"
     full = sum(group.is_disk_full for group in groups)

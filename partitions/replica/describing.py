@@ -101,7 +101,7 @@ def _problem(group: Group) -> str | None:
         return f"it is damaged: {lost}"
     if group.log.lacks_descriptors:
         return "the process has no file descriptors left"
-    return "the disk is full" if group.is_disk_full else group.unreadable
+    return "the disk is full" if group.is_disk_full else "; ".join(group.unreadable.values()) or None
 
 
 def lost_end(group: Group) -> str | None:

@@ -29,6 +29,8 @@ _logger = logging.getLogger(__name__)
 _READ_BYTES: Final = 256 * 1024
 _PROPOSED_BYTES: Final = 512 * 1024
 """Pieces of a run that are proposed together; the next ones follow once they are committed."""
+_PART: Final = "producers"
+"""Its key in `Group.unreadable`."""
 
 
 class ProducerState:
@@ -56,7 +58,7 @@ class ProducerState:
         segments = log.segments.segments
         first = segments[-2].base_index if len(segments) > 1 else 0
         self.table, self.problem = ProducerTable(), None
-        self._group.unreadable = None
+        self._group.unreadable.pop(_PART, None)
         self._next = Index(max(first, log.boundary.index + 1))
         self._read_to = log.last_index
         self._roll_index = Index(0)
@@ -169,8 +171,8 @@ class ProducerState:
                     self._expired.append(entry.payload)
         except FormatError as error:
             self.problem = f"entry {entry.index}: {error}"
-            self._group.unreadable = f"its producers are not known any more: {self.problem}"
-            event(_logger, "log_unreadable", group=self._name, why=self._group.unreadable)
+            why = self._group.unreadable[_PART] = f"its producers are not known any more: {self.problem}"
+            event(_logger, "log_unreadable", group=self._name, why=why)
 
     def _take_roll(self, index: Index) -> None:
         """The first one that is met may find producers that only its run tells; of every other one all is known."""

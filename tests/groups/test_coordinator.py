@@ -125,6 +125,21 @@ async def test_a_log_that_cannot_be_read_after_the_leadership_is_lost_ends_quiet
     assert world.coordinator.problem is None
 
 
+async def test_a_log_that_cannot_be_read_is_said_as_long_as_this_broker_leads(world: World) -> None:
+    """The producers of the same replica say on their own what they cannot read."""
+
+    async def catch_up(group: Any) -> None:
+        raise FormatError("an unknown field")
+
+    world.coordinator.folded.catch_up = catch_up  # type: ignore[method-assign]
+    unreadable = world.replica.group.unreadable
+    unreadable["producers"] = "an unknown snapshot"
+    assert not await world.coordinator.load()
+    assert unreadable == {"producers": "an unknown snapshot", "coordinator": "an unknown field"}
+    world.coordinator.end()
+    assert unreadable == {"producers": "an unknown snapshot"}
+
+
 async def test_a_lower_commit_waits_for_the_higher_one_that_is_under_way(world: World) -> None:
     assert await world.coordinator.load()
     higher = world.commit(5)

@@ -46,6 +46,7 @@ class Log:
         self.is_leader = True
         self.group = self
         self.core = SimpleNamespace(term=Term(3), leader=None)
+        self.unreadable: dict[str, str] = {}
         self.is_closed = False
         self.log_start_offset = Offset(0)
         self.batches: list[bytes] = []

@@ -25,7 +25,7 @@ def state_of() -> ProducerState:
         last_index=Index(0),
         producers=SimpleNamespace(follow=lambda: None),
     )
-    group: Any = SimpleNamespace(applied_index=Index(0), log=log, rolling=SimpleNamespace())
+    group: Any = SimpleNamespace(applied_index=Index(0), log=log, rolling=SimpleNamespace(), unreadable={})
     return ProducerState("t/0", group, Loading())
 
 
@@ -79,7 +79,7 @@ def test_what_this_release_does_not_know_ends_the_fold_and_is_said(
     write(state, 7, 8)
     assert list(state.table) == []
     assert why in str(state.problem)
-    assert why in str(state._group.unreadable)
+    assert why in state._group.unreadable["producers"]
     assert not state.is_loaded
     assert [record.message for record in caplog.records] == ["log_unreadable"]
 

@@ -110,8 +110,8 @@ class Group(ReadableReplica):
         self.on_turn: Callable[[], None] | None = None
         """Called in every turn of the group, also one without a Ready: members may have acknowledged more."""
         self.on_end: Callable[[], None] | None = None
-        self.unreadable: str | None = None
-        """Why nothing more of its log is applied: this release does not know what it holds."""
+        self.unreadable: dict[str, str] = {}
+        """Why parts of the replica apply nothing more of its log, by part: this release does not know what it holds."""
         self.is_disk_full = False
         """Entries wait for room on the disk: nothing more is taken."""
         self.is_essential = False
