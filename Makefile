@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help:
 	@echo "make demo    install into .venv and run a broker: produce, poll, commit, kill -9, recover"
 	@echo "make test    install into .venv and run all tests"
-	@echo "make check   lint, types, import layers"
+	@echo "make check   lint, types, import layers, prose of docstrings and headings"
 	@echo "make bench   measure (takes about half an hour; needs wrk for the HTTP figures)"
 	@echo "make bench AGAINST=PATH  compare with another checkout, in alternating runs (takes about a quarter of an hour)"
 	@echo "make bench-pipeline  the same for what runs on Spark (takes about a quarter of an hour; needs Java 17 or 21)"
@@ -53,6 +53,7 @@ check: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.prose
 
 ifdef AGAINST
 bench: .venv/installed-dev .venv/paired/installed

@@ -1,0 +1,20 @@
+"""Lines that break a rule of the prose check and stay, each with its reason."""
+
+from typing import Final
+
+ALLOWED: Final[dict[str, str]] = {}
+
+PENDING: Final = (
+    "api",
+    "bench",
+    "docs",
+    "jepsen",
+    "membership",
+    "partitions",
+    "pipeline",
+    "raftlog",
+    "tests",
+    "README.md",
+    "CHANGELOG.md",
+)
+"""Files and directories whose lines are not rewritten yet."""

@@ -1,0 +1,57 @@
+"""Rules for a first line or a heading: no relative clause in place of a noun, no personification, the field's words."""
+
+import re
+from typing import Final, NamedTuple
+
+
+class Rule(NamedTuple):
+    """Pattern that a line must not contain, and the correction to make."""
+
+    pattern: re.Pattern[str]
+    advice: str
+
+
+def _rule(pattern: str, advice: str) -> Rule:
+    return Rule(re.compile(pattern, re.IGNORECASE), advice)
+
+
+RULES: Final = (
+    _rule(
+        r"^(what|who|whoever|whom|whose|whatever|whichever|wherever|whenever|why)\b"
+        r"|^how (far|much|many|long|often|large|old)\b",
+        "begin with the noun itself, not with a relative clause",
+    ),
+    _rule(
+        r"^where\b.*\b(is|are|was|were|stands?|begins?|ends?|goes)\b",
+        "begin with the noun: position, address, offset …",
+    ),
+    _rule(r"^(that|those|one|ones|it|they|these) (which|who|that|whose|of|with|for|in|on|at|from)\b", "name the thing"),
+    _rule(r"\b(whoever|whom|nobody|somebody|anybody|everybody|no one|someone|anyone|everyone)\b", "name the component"),
+    _rule(r"\b(he|she|him|his|hers?)\b", "a component is `it`"),
+    _rule(r"\b(tell|tells|told|telling)\b", "use report, return, send or announce"),
+    _rule(r"\b(believes?|believed|mercy|afraid|sorry)\b", "components do not feel or believe"),
+    _rule(r"\bput(s|ting)? right\b|\b(mend|mends|mended|mending)\b", "use repair or correct"),
+    _rule(r"\b(lets?|letting) go\b", "use delete, remove, release or close"),
+    _rule(r"\b(comes?|came|coming) again\b", "use retry or return"),
+    _rule(r"\b(is|are|was|were) gone\b", "use deleted, closed, failed or missing"),
+    _rule(r"\bkeep(s|ing)? house\b|\bhousekeeping\b", "use maintenance"),
+    _rule(r"\bbedtime\b|\blullab(y|ies)\b|\basleep\b|\bfalls? asleep\b", "use quiesced, quiescence"),
+    _rule(r"\bheirs?\b", "use transfer target"),
+    _rule(r"\brefuge\b|\bsurroundings\b", "use fallback, environment"),
+    _rule(r"\bcondemned\b", "use detected"),
+    _rule(r"\b(reluctant|reluctance)\b", "use draining"),
+    _rule(r"\bmake[sn]? use of\b|\bmade use of\b", "use `use` or `call`"),
+    _rule(r"\bgroup 0\b|\bmetadata host\b", "use controller"),
+)
+
+
+def problem_of(line: str) -> str | None:
+    """Return the advice of the first rule that the line breaks; None when it breaks none.
+
+    Code between backticks is not read.
+    """
+    text = re.sub(r"`[^`]*`", "`…`", line).strip()
+    for rule in RULES:
+        if rule.pattern.search(text):
+            return rule.advice
+    return None
