@@ -9,11 +9,12 @@ this. Object stores move by copying, and their `create` notices another writer o
 run at a time is the caller's duty.
 """
 
+import contextlib
 import os
 import shutil
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import fs
@@ -26,83 +27,93 @@ from raftlog.storage.real_disk import FileLock
 _PATTERN: Final = "{}[]*?\\"
 
 
-class Files(Protocol):
-    """One directory of a file system, and what is below it."""
+class Files:
+    """One directory of a file system of pyarrow's, and what is below it."""
 
-    @property
-    def uri(self) -> str:
+    def __init__(self, system: fs.FileSystem, root: str, uri: str) -> None:
+        self._system, self._root = system, root
+        self.uri = uri
         """What Spark is given to read, without a `/` at the end."""
-        ...
+
+    def _at(self, name: str) -> str:
+        return f"{self._root}/{_relative(name)}" if name else self._root
 
     def lock(self, name: str) -> DirectoryLock:
-        """Held until released, or until the process ends; raises `ArchiveTaken` where somebody has it."""
-        ...
+        """Held until released, or until the process ends; raises `ArchiveTaken` where it is held already.
+
+        Remote file systems have no locks: there the claim in the archive's commits is what holds.
+        """
+        return _NoLock()
 
     def names(self, directory: str) -> list[str]:
         """Sorted; empty where the directory is missing."""
-        ...
+        selector = fs.FileSelector(self._at(directory), allow_not_found=True)
+        return sorted(info.base_name for info in self._system.get_file_info(selector))
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
         """In bytes; `None` for what is no file."""
-        ...
+        found = self._system.get_file_info([self._at(name) for name in names])
+        return [info.size if info.type == fs.FileType.File else None for info in found]
 
     def read(self, name: str) -> bytes:
         """Raises `FileNotFoundError`."""
-        ...
+        with self._system.open_input_stream(self._at(name), compression=None) as stream:
+            return bytes(stream.read())
 
     def create(self, name: str, content: bytes) -> None:
         """A whole, durable file that was not there; raises `FileExistsError`."""
-        ...
+        if self.sizes([name]) != [None]:
+            raise FileExistsError(self._at(name))
+        directory, _, last = self._at(name).rpartition("/")
+        draft = f"{directory}/.{last}.{uuid.uuid4()}"
+        with self._system.open_output_stream(draft, compression=None) as stream:
+            stream.write(content)
+        try:
+            self._system.move(draft, self._at(name))
+        except OSError as error:
+            self._system.delete_file(draft)
+            if self.sizes([name]) != [None]:
+                raise FileExistsError(self._at(name)) from error
+            raise
+        if self.read(name) != content:  # another writer came between, on a store whose moves refuse nothing
+            raise FileExistsError(self._at(name))
 
-    def make_directory(self, name: str) -> None: ...
+    def make_directory(self, name: str) -> None:
+        self._system.create_dir(self._at(name), recursive=True)
 
     def move(self, old: str, new: str) -> None:
         """Raises `FileNotFoundError`."""
-        ...
+        self._system.move(self._at(old), self._at(new))
 
     def delete(self, name: str) -> None:
         """Nothing happens where it is missing."""
-        ...
+        if self.sizes([name]) != [None]:
+            self._system.delete_file(self._at(name))
 
     def delete_directory(self, name: str) -> None:
         """With all that is in it; nothing happens where it is missing."""
-        ...
+        self._system.delete_dir_contents(self._at(name), missing_dir_ok=True)
+        if self._system.get_file_info([self._at(name)])[0].type == fs.FileType.Directory:
+            self._system.delete_dir(self._at(name))
 
-    def sync(self, names: Iterable[str]) -> None: ...
+    def sync(self, names: Iterable[str]) -> None:
+        """Remote files are durable once they are closed."""
 
     def sync_directories(self, names: Iterable[str]) -> None:
-        """These and those above them, up to the archive."""
-        ...
+        """These and those above them, up to the archive; remote ones as `sync`."""
 
-    def open_output(self, name: str) -> pa.NativeFile: ...
+    def open_output(self, name: str) -> pa.NativeFile:
+        return self._system.open_output_stream(self._at(name), compression=None)
 
-    def open_input(self, name: str) -> pa.NativeFile: ...
-
-
-def files_at(path: str) -> Files:
-    """Raises `InvalidArgument` for a path or URI that cannot be used."""
-    if taken := sorted(set(path) & set(_PATTERN)):
-        raise InvalidArgument(f"{path}: Spark takes {' '.join(taken)} in a path for a pattern; use another directory")
-    if path.startswith("file:"):
-        return LocalFiles(os.path.abspath("/" + path.removeprefix("file:").lstrip("/")))
-    if "://" not in path:
-        return LocalFiles(os.path.abspath(path))
-    try:
-        system, inside = fs.FileSystem.from_uri(path)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise InvalidArgument(f"{path}: no file system that can be used: {error}") from error
-    return RemoteFiles(system, inside.rstrip("/"), path.rstrip("/"))
+    def open_input(self, name: str) -> pa.NativeFile:
+        return self._system.open_input_file(self._at(name))
 
 
-class LocalFiles:
-    """A directory that the operating system knows."""
+class LocalFiles(Files):
+    """A directory that the operating system knows, where a lock holds and `sync` makes durable."""
 
     def __init__(self, root: str) -> None:
-        self._root = root
-        self.uri = f"file://{root}"
-
-    def _at(self, name: str) -> str:
-        return os.path.join(self._root, _relative(name)) if name else self._root
+        super().__init__(fs.LocalFileSystem(use_mmap=True), root, f"file://{root}")
 
     def _own(self, name: str) -> str:
         """The path of what is moved or deleted; raises `ArchiveDamaged` where a symbolic link leads out of here."""
@@ -130,13 +141,6 @@ class LocalFiles:
         except NotADirectoryError:
             raise InvalidArgument(f"{self._at(directory)} is not a directory") from None
 
-    def sizes(self, names: Sequence[str]) -> list[int | None]:
-        return [_size(self._at(name)) for name in names]
-
-    def read(self, name: str) -> bytes:
-        with open(self._at(name), "rb") as file:
-            return file.read()
-
     def create(self, name: str, content: bytes) -> None:
         draft = os.path.join(os.path.dirname(self._at(name)), f".{uuid.uuid4()}")
         try:
@@ -147,27 +151,20 @@ class LocalFiles:
                 os.unlink(draft)
         self.sync_directories([os.path.dirname(name)])
 
-    def make_directory(self, name: str) -> None:
-        os.makedirs(self._at(name), exist_ok=True)
-
     def move(self, old: str, new: str) -> None:
         os.rename(self._own(old), self._own(new))
 
     def delete(self, name: str) -> None:
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(self._own(name))
-        except FileNotFoundError:
-            return
 
     def delete_directory(self, name: str) -> None:
         path = self._own(name)
-        try:
+        with contextlib.suppress(FileNotFoundError):
             if os.path.islink(path):
                 os.unlink(path)  # and not what it leads to
             else:
                 shutil.rmtree(path)
-        except FileNotFoundError:
-            return
 
     def sync(self, names: Iterable[str]) -> None:
         for name in names:
@@ -181,81 +178,20 @@ class LocalFiles:
         for name in sorted(wanted, reverse=True):
             _sync(self._at(name))
 
-    def open_output(self, name: str) -> pa.NativeFile:
-        return pa.OSFile(self._at(name), "wb")
 
-    def open_input(self, name: str) -> pa.NativeFile:
-        return pa.memory_map(self._at(name), "rb")
-
-
-class RemoteFiles:
-    """A directory of a file system of pyarrow's."""
-
-    def __init__(self, system: fs.FileSystem, root: str, uri: str) -> None:
-        self._system, self._root, self.uri = system, root, uri
-
-    def _at(self, name: str) -> str:
-        return f"{self._root}/{_relative(name)}" if name else self._root
-
-    def lock(self, name: str) -> DirectoryLock:
-        """Nothing: there are no locks; the claim in the archive's commits is what holds."""
-        return _NoLock()
-
-    def names(self, directory: str) -> list[str]:
-        selector = fs.FileSelector(self._at(directory), allow_not_found=True)
-        return sorted(info.base_name for info in self._system.get_file_info(selector))
-
-    def sizes(self, names: Sequence[str]) -> list[int | None]:
-        found = self._system.get_file_info([self._at(name) for name in names])
-        return [info.size if info.type == fs.FileType.File else None for info in found]
-
-    def read(self, name: str) -> bytes:
-        with self._system.open_input_stream(self._at(name), compression=None) as stream:
-            return bytes(stream.read())
-
-    def create(self, name: str, content: bytes) -> None:
-        if self.sizes([name]) != [None]:
-            raise FileExistsError(self._at(name))
-        directory, _, last = self._at(name).rpartition("/")
-        draft = f"{directory}/.{last}.{uuid.uuid4()}"
-        with self._system.open_output_stream(draft, compression=None) as stream:
-            stream.write(content)
-        try:
-            self._system.move(draft, self._at(name))
-        except OSError as error:
-            self._system.delete_file(draft)
-            if self.sizes([name]) != [None]:
-                raise FileExistsError(self._at(name)) from error
-            raise
-        if self.read(name) != content:  # somebody came between, on a store whose moves refuse nothing
-            raise FileExistsError(self._at(name))
-
-    def make_directory(self, name: str) -> None:
-        self._system.create_dir(self._at(name), recursive=True)
-
-    def move(self, old: str, new: str) -> None:
-        self._system.move(self._at(old), self._at(new))
-
-    def delete(self, name: str) -> None:
-        if self.sizes([name]) != [None]:
-            self._system.delete_file(self._at(name))
-
-    def delete_directory(self, name: str) -> None:
-        self._system.delete_dir_contents(self._at(name), missing_dir_ok=True)
-        if self._system.get_file_info([self._at(name)])[0].type == fs.FileType.Directory:
-            self._system.delete_dir(self._at(name))
-
-    def sync(self, names: Iterable[str]) -> None:
-        """Nothing: what was closed is there."""
-
-    def sync_directories(self, names: Iterable[str]) -> None:
-        """Nothing: as `sync`."""
-
-    def open_output(self, name: str) -> pa.NativeFile:
-        return self._system.open_output_stream(self._at(name), compression=None)
-
-    def open_input(self, name: str) -> pa.NativeFile:
-        return self._system.open_input_file(self._at(name))
+def files_at(path: str) -> Files:
+    """Raises `InvalidArgument` for a path or URI that cannot be used."""
+    if taken := sorted(set(path) & set(_PATTERN)):
+        raise InvalidArgument(f"{path}: Spark takes {' '.join(taken)} in a path for a pattern; use another directory")
+    if path.startswith("file:"):
+        return LocalFiles(os.path.abspath("/" + path.removeprefix("file:").lstrip("/")))
+    if "://" not in path:
+        return LocalFiles(os.path.abspath(path))
+    try:
+        system, inside = fs.FileSystem.from_uri(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InvalidArgument(f"{path}: no file system that can be used: {error}") from error
+    return Files(system, inside.rstrip("/"), path.rstrip("/"))
 
 
 class _NoLock:
@@ -268,13 +204,6 @@ def _relative(name: str) -> str:
     if not {"", ".", ".."}.isdisjoint(name.split("/")) or "\0" in name:
         raise ArchiveDamaged(f"{name!r} is no name of a file of an archive")
     return name
-
-
-def _size(path: str) -> int | None:
-    try:
-        return os.stat(path).st_size
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def _write(path: str, content: bytes) -> None:

@@ -12,23 +12,22 @@ canonical form) tells a damaged commit. docs/FORMATS.md specifies the bytes. Pur
 """
 
 import json
+from collections.abc import Iterable
 from datetime import date, timedelta
-from typing import Any, Final, Literal, NamedTuple, cast, get_args
+from typing import Any, Final, Literal, NamedTuple
 
+import msgspec
 from crc32c import crc32c
 
 from raftlog.pipeline.archiving.validation import (
     NO_DATE,
-    PARTITION_MAX,
-    day,
-    integer,
-    one_of,
+    Count,
+    PartitionNumber,
+    UuidText,
     path_of,
     rows_path,
     staged_path,
-    text,
     topic_name,
-    uuid_text,
 )
 from raftlog.pipeline.errors import ArchiveDamaged
 from raftlog.types import TopicPartition
@@ -50,17 +49,21 @@ class Coverage(NamedTuple):
     """The archive has what the log held of `start ≤ offset < end`; `log_id` is the partition's group id."""
 
     log_id: str
-    start: int
-    end: int
+    start: Count
+    end: Count
+
+
+CoveredRow = tuple[str, PartitionNumber, str, Count, Count]
+"""Topic, partition and `Coverage`, as they are stored."""
 
 
 class LostRange(NamedTuple):
     """Offsets that were gone before they were archived: `start ≤ offset < end`."""
 
     topic: str
-    partition: int
-    start: int
-    end: int
+    partition: PartitionNumber
+    start: Count
+    end: Count
 
 
 class ArchivedFile(NamedTuple):
@@ -70,12 +73,12 @@ class ArchivedFile(NamedTuple):
     """
 
     topic: str
-    partition: int
+    partition: PartitionNumber
     day: str
-    first: int
-    last: int
-    rows: int
-    size: int
+    first: Count
+    last: Count
+    rows: Count
+    size: Count
     """In bytes."""
 
     @property
@@ -116,6 +119,22 @@ class Commit(NamedTuple):
         return numbered(COMMITS, self.number)
 
 
+class _StoredCommit(msgspec.Struct):
+    """The members of a commit, with the types of JSON."""
+
+    number: Count
+    kind: Kind
+    run: UuidText
+    time_ms: Count
+    archive_id: str
+    covered: list[CoveredRow]
+    added: list[list[Any]]
+    """Of each file the name of the staged one, then `ArchivedFile`."""
+    dropped: list[str]
+    deleted: list[str]
+    lost: list[LostRange]
+
+
 def day_of(days: int | None) -> str:
     """The `date=` of records made so many days after 1970-01-01 in UTC, at most `DAYS_MAX`; null's without a time."""
     if days is None:
@@ -134,92 +153,66 @@ def numbers_in(names: list[str]) -> list[int]:
 
 
 def encoded(commit: Commit) -> bytes:
-    return sealed(
-        {
-            "format": FORMAT,
-            "number": commit.number,
-            "kind": commit.kind,
-            "run": commit.run,
-            "time_ms": commit.time_ms,
-            "archive_id": commit.archive_id,
-            "covered": [[*place, *coverage] for place, coverage in sorted(commit.covered.items())],
-            "added": [[staged, *file] for staged, file in commit.added],
-            "dropped": commit.dropped,
-            "deleted": commit.deleted,
-            "lost": commit.lost,
-        }
-    )
+    added = [[staged, *file] for staged, file in commit.added]
+    return sealed({**commit._asdict(), "covered": covered_rows(commit.covered), "added": added})
 
 
 def decoded(name: str, content: bytes) -> Commit:
     """Raises `ArchiveDamaged`, which says what is wrong with the file called `name`."""
     fields = opened(name, content)
     try:
-        run = uuid_text(fields["run"], "run")
+        stored = msgspec.convert(fields, _StoredCommit)
+        staging = f"{STAGING}/{stored.run}"
         return Commit(
-            integer(fields["number"], "number"),
-            cast(Kind, one_of(fields["kind"], "kind", get_args(Kind))),
-            run,
-            integer(fields["time_ms"], "time_ms"),
-            text(fields["archive_id"], "archive_id"),
-            coverage_of(fields["covered"]),
-            tuple(
-                StagedFile(staged_path(row[0], f"{STAGING}/{run}"), file_of(row[1:])) for row in _rows(fields, "added")
-            ),
-            tuple(map(rows_path, _rows(fields, "dropped"))),
-            tuple(map(rows_path, _rows(fields, "deleted"))),
-            tuple(map(_lost_of, _rows(fields, "lost"))),
+            stored.number,
+            stored.kind,
+            stored.run,
+            stored.time_ms,
+            stored.archive_id,
+            coverage_of(stored.covered),
+            tuple(StagedFile(staged_path(staged, staging), file_of(row)) for staged, *row in stored.added),
+            tuple(map(rows_path, stored.dropped)),
+            tuple(map(rows_path, stored.deleted)),
+            tuple(map(_require_range, stored.lost)),
         )
-    except (KeyError, TypeError, IndexError, ValueError) as error:
+    except ValueError as error:
         raise unwritten(name, "a commit", error) from error
 
 
-def unwritten(name: str, what: str, error: Exception) -> ArchiveDamaged:
+def unwritten(name: str, what: str, error: ValueError) -> ArchiveDamaged:
     """For a file with a right checksum that raftlog would not write."""
-    why = str(error) if type(error) is ValueError else repr(error)
-    return ArchiveDamaged(f"{name}: not {what} of an archive: {why}; nothing was read or deleted by it")
+    return ArchiveDamaged(f"{name}: not {what} of an archive: {error}; nothing was read or deleted by it")
 
 
-def coverage_of(rows: Any) -> dict[TopicPartition, Coverage]:
-    """From rows of JSON; raises `ValueError` and `TypeError`."""
-    covered = {}
-    for topic, partition, log_id, start, end in rows:
-        place = TopicPartition(topic_name(topic), integer(partition, "partition", 0, PARTITION_MAX))
-        covered[place] = Coverage(text(log_id, "group id"), integer(start, "start"), integer(end, "end"))
-    return covered
+def covered_rows(covered: dict[TopicPartition, Coverage]) -> list[list[object]]:
+    """For JSON, in order of topic and partition."""
+    return [[*place, *coverage] for place, coverage in sorted(covered.items())]
+
+
+def coverage_of(rows: Iterable[CoveredRow]) -> dict[TopicPartition, Coverage]:
+    """Raises `ValueError`."""
+    return {TopicPartition(topic_name(row[0]), row[1]): Coverage(*row[2:]) for row in rows}
 
 
 def file_of(row: Any) -> ArchivedFile:
-    """From a row of JSON; raises `ValueError` and `TypeError`."""
-    topic, partition, date_, first, last, rows, size = row
-    first = integer(first, "first offset")
-    last = integer(last, "last offset", first)
-    return ArchivedFile(
-        topic_name(topic),
-        integer(partition, "partition", 0, PARTITION_MAX),
-        day(date_),
-        first,
-        last,
-        integer(rows, "rows", 1, last - first + 1),
-        integer(size, "bytes"),
-    )
+    """From a row of JSON; raises `ValueError`."""
+    file = msgspec.convert(row, ArchivedFile)
+    rows_path(file.path)
+    if not 0 < file.rows <= file.last - file.first + 1:
+        raise ValueError(f"{file.path} cannot have {file.rows} rows")
+    return file
 
 
-def _lost_of(row: Any) -> LostRange:
-    topic, partition, start, end = row
-    start = integer(start, "start")
-    partition = integer(partition, "partition", 0, PARTITION_MAX)
-    return LostRange(topic_name(topic), partition, start, integer(end, "end", start))
-
-
-def _rows(fields: dict[str, Any], name: str) -> list[Any]:
-    if type(fields[name]) is not list:
-        raise ValueError(f"{name} is no list")
-    return cast(list[Any], fields[name])
+def _require_range(lost: LostRange) -> LostRange:
+    topic_name(lost.topic)
+    if lost.end < lost.start:
+        raise ValueError(f"{lost} ends before it starts")
+    return lost
 
 
 def sealed(fields: dict[str, Any]) -> bytes:
-    """The JSON object with its checksum."""
+    """The JSON object with its format and checksum."""
+    fields = {**fields, "format": FORMAT}
     return _canonical({**fields, "checksum": crc32c(_canonical(fields))})
 
 
@@ -234,8 +227,7 @@ def opened(name: str, content: bytes) -> dict[str, Any]:
         raise ArchiveDamaged(f"{name}: the checksum does not match; bring the file back from a copy of the archive")
     if fields.get("format") != FORMAT:
         raise ArchiveDamaged(f"{name}: format {fields.get('format')} is not known here, only {FORMAT}")
-    opened_fields: dict[str, Any] = fields
-    return opened_fields
+    return dict(fields)
 
 
 def _canonical(fields: dict[str, Any]) -> bytes:

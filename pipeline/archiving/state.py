@@ -11,16 +11,19 @@ deleted: a run that stood still for long must find the number taken that it woul
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from raftlog.pipeline.archiving.files import Files
 from raftlog.pipeline.archiving.manifest import (
     COMMITS,
-    FORMAT,
     SNAPSHOTS,
     ArchivedFile,
     Commit,
     Coverage,
+    CoveredRow,
     StagedFile,
     coverage_of,
+    covered_rows,
     decoded,
     file_of,
     numbered,
@@ -29,7 +32,7 @@ from raftlog.pipeline.archiving.manifest import (
     sealed,
     unwritten,
 )
-from raftlog.pipeline.archiving.validation import integer, rows_path, text
+from raftlog.pipeline.archiving.validation import Count, rows_path
 from raftlog.pipeline.errors import ArchiveDamaged, NotAnArchive
 from raftlog.types import TopicPartition
 
@@ -180,35 +183,34 @@ def _begin(files: Files, upto: int) -> ArchiveState:
 
 def write_snapshot(files: Files, state: ArchiveState) -> None:
     """Only for a state whose files are all in their places, so that readers need not look."""
-    content = sealed(
-        {
-            "format": FORMAT,
-            "archive_id": state.archive_id,
-            "number": state.number,
-            "covered": [[*place, *coverage] for place, coverage in sorted(state.covered.items())],
-            "files": sorted(state.files.values()),
-            "dropped": state.dropped,
-        }
-    )
+    held = {"covered": covered_rows(state.covered), "files": sorted(state.files.values())}
+    content = sealed({**state._asdict(), **held})
     try:
         files.create(numbered(SNAPSHOTS, state.number), content)
     except FileExistsError:
         return  # another run's, which says the same
 
 
+class _StoredSnapshot(msgspec.Struct):
+    """The members of a snapshot, with the types of JSON."""
+
+    archive_id: str
+    number: Count
+    covered: list[CoveredRow]
+    files: list[Any]
+    dropped: dict[str, Count]
+
+
 def _decoded(name: str, at: int, fields: dict[str, Any]) -> ArchiveState:
     """Raises `ArchiveDamaged` for a snapshot that raftlog would not write, whose checksum is right."""
     try:
-        files = {file.path: file for file in map(file_of, fields["files"])}
-        dropped = {rows_path(path): integer(since, "time") for path, since in fields["dropped"].items()}
+        stored = msgspec.convert(fields, _StoredSnapshot)
+        files = {file.path: file for file in map(file_of, stored.files)}
+        dropped = {rows_path(path): since for path, since in stored.dropped.items()}
         if both := files.keys() & dropped.keys():
             raise ValueError(f"{min(both)} is in use, and replaced")
-        return ArchiveState(
-            text(fields["archive_id"], "archive_id"),
-            integer(fields["number"], "number", at, at),
-            coverage_of(fields["covered"]),
-            files,
-            dropped,
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if stored.number != at:
+            raise ValueError(f"number is {stored.number}")
+        return ArchiveState(stored.archive_id, at, coverage_of(stored.covered), files, dropped)
+    except ValueError as error:
         raise unwritten(name, "a snapshot", error) from error

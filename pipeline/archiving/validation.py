@@ -2,13 +2,15 @@
 
 Who can write to an archive's directory can write a manifest with a right checksum. So every path in one is relative, in
 the one form that raftlog gives it, and below the archive: `../x`, `/any/file` or `topic=a/../../b` are no paths of
-files of an archive. All functions return the value and raise `ValueError`, which says what is wrong with it. Called by
-`manifest` and `state`.
+files of an archive. Types and ranges of numbers are declared, and msgspec checks them; names and paths are checked by
+the functions, which return the value and raise `ValueError`. Called by `manifest` and `state`.
 """
 
 import re
 from datetime import date
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
 
 INT64_MAX: Final = (1 << 63) - 1
 PARTITION_MAX: Final = (1 << 31) - 1
@@ -16,33 +18,13 @@ TOPIC_BYTES_MAX: Final = 255
 """A topic may be called as the directory of a log."""
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 """What Spark and Hive call the partition of null."""
-_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_UUID: Final = re.compile(r"\A[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.ASCII)
 _ROWS: Final = re.compile(r"topic=([^/\0]+)/partition=(\d{1,10})/date=([^/]+)/(\d{20})-(\d{20})\.parquet", re.ASCII)
 _SHOWN_CHARS: Final = 200
 
-
-def text(value: Any, what: str) -> str:
-    if type(value) is not str:
-        raise ValueError(f"{what} is {_shown(value)}, which is no text")
-    return value
-
-
-def integer(value: Any, what: str, least: int = 0, greatest: int = INT64_MAX) -> int:
-    if type(value) is not int or not least <= value <= greatest:
-        raise ValueError(f"{what} is {_shown(value)}, which is no whole number from {least} to {greatest}")
-    return value
-
-
-def one_of(value: Any, what: str, choices: tuple[str, ...]) -> str:
-    if value not in choices:
-        raise ValueError(f"{what} is {_shown(value)}, which is none of {', '.join(choices)}")
-    return text(value, what)
-
-
-def uuid_text(value: Any, what: str) -> str:
-    if type(value) is not str or not _UUID.fullmatch(value):
-        raise ValueError(f"{what} is {_shown(value)}, which is no uuid")
-    return value
+Count = Annotated[int, Meta(ge=0, le=INT64_MAX)]
+PartitionNumber = Annotated[int, Meta(ge=0, le=PARTITION_MAX)]
+UuidText = Annotated[str, Meta(pattern=_UUID.pattern)]
 
 
 def topic_name(value: Any) -> str:

@@ -19,7 +19,7 @@ from raftlog.errors import InvalidArgument
 from raftlog.pipeline.archiving import files as archiving_files
 from raftlog.pipeline.archiving.archive import plan_of
 from raftlog.pipeline.archiving.compacting import plan_merges
-from raftlog.pipeline.archiving.files import Files, LocalFiles, RemoteFiles, files_at
+from raftlog.pipeline.archiving.files import Files, LocalFiles, files_at
 from raftlog.pipeline.archiving.manifest import ArchivedFile, Commit, Coverage, decoded, encoded
 from raftlog.pipeline.archiving.state import SNAPSHOT_EVERY, read_newest, read_settled
 from raftlog.pipeline.archiving.validation import path_of
@@ -175,8 +175,8 @@ def test_where_there_are_no_locks_the_run_that_began_first_can_commit_no_more(tm
     """The later one deletes what the first has staged, so that this must never become part of the archive."""
     path = str(tmp_path)
 
-    def remote() -> RemoteFiles:
-        return RemoteFiles(fs.LocalFileSystem(), path, f"file://{path}")
+    def remote() -> Files:
+        return Files(fs.LocalFileSystem(), path, f"file://{path}")
 
     def overtaken(what: str, splits: Any, work: Any) -> Any:
         for number, wave in enumerate(one_by_one(what, splits, work)):
@@ -225,7 +225,7 @@ def test_of_runs_at_the_same_time_without_locks_each_ends_well_or_is_told(tmp_pa
 
 
 def test_a_commit_is_created_once(tmp_path: Path) -> None:
-    for files in (LocalFiles(str(tmp_path)), RemoteFiles(fs.LocalFileSystem(), str(tmp_path), "")):
+    for files in (LocalFiles(str(tmp_path)), Files(fs.LocalFileSystem(), str(tmp_path), "")):
         name = type(files).__name__
         files.create(name, b"one")
         with pytest.raises(FileExistsError):
