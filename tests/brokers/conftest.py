@@ -23,7 +23,9 @@ class Brokers:
     """By node id; those that are stopped keep directory and addresses."""
 
     def __init__(self, directory: Path, ports: list[int], seeds: int | None, **settings: Any) -> None:
-        """The first `seeds` of them found the cluster, all by default; the others join it when they are started."""
+        """Configure one broker per port; the first `seeds` of them form the cluster (default: all).
+
+        The others join it when they are started."""
         self._directory, self._settings, self._seeds = directory, settings, seeds
         self._rpc = {number: ("127.0.0.1", port) for number, port in enumerate(ports, 1)}
         self.running: dict[int, Broker] = {}
@@ -53,7 +55,7 @@ class Brokers:
         return self.running[number]
 
     async def leader(self, topic: str, partition: int = 0) -> int:
-        """Who leads, as one of them says once it is known."""
+        """Wait until a broker reports the leader of the partition; return its number."""
         broker = next(iter(self.running.values()))
         while True:
             described = await broker.describe_topic(topic, deadline=deadline_in(5_000))

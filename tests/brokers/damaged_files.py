@@ -55,7 +55,7 @@ class Directories:
         return self.root / str(number)
 
     def copied(self, root: Path) -> "Directories":
-        """The same, elsewhere; nothing of it may run."""
+        """Copy the directories below `root`; no broker may run on them."""
         shutil.copytree(self.root, root)
         return Directories(root, self.ports)
 
@@ -124,7 +124,9 @@ async def check_healed(directories: Directories, number: int) -> None:
 
 
 def is_sound(broker: Broker) -> bool:
-    """Read all committed entries of its replicas: damage that nobody asks for is else found by the scrub, in days."""
+    """Read all committed entries of the broker's replicas; return whether all are intact.
+
+    Damage in entries that are not read is otherwise found only by the scrub, after days."""
     groups = list(broker.node.driver.groups.values())
     for group in groups:
         following = Index(group.log.boundary.index + 1)
@@ -137,10 +139,9 @@ def is_sound(broker: Broker) -> bool:
 
 
 async def read_all(broker: Broker, calls_max: int = 100) -> tuple[list[bytes], RaftlogError | None]:
-    """The values of all records that can be read from the beginning on, and why there are no more.
+    """Read all values from the beginning on; return them and the error that ended the read, if any.
 
-    Each call to a partition without a leader takes its time, hence `calls_max`.
-    """
+    Each call to a partition without a leader lasts until it times out, hence `calls_max`."""
     found: list[bytes] = []
     try:
         end = (await broker.offsets(TOPIC, 0, deadline=deadline_in(2_000))).end
@@ -204,7 +205,7 @@ FILES: Final[dict[str, Callable[[Path], Path]]] = {
 
 
 def flip(file: Path) -> None:
-    """A bit in the middle of what means something; of a journal, in its newest blocks."""
+    """Flip a bit in the middle of the used part of a file; of a journal, in its newest blocks."""
     content = bytearray(file.read_bytes())
     used = content.rstrip(b"\0")
     content[len(used) - JOURNAL_END if file.suffix == ".journal" else len(used) // 2] ^= 0x10
@@ -226,7 +227,7 @@ def remove(file: Path) -> None:
 
 
 def make_newer(file: Path) -> None:
-    """What a later version of the program might have written: whole, and not to be read by this one."""
+    """Rewrite a file as a later version of the program could: intact, but not readable by this version."""
     content = bytearray(file.read_bytes())
     if file.suffix == ".journal":
         seed = checksum_seed(UUID(file.parent.name))

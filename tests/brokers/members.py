@@ -32,7 +32,9 @@ def protocols(*topics: str) -> tuple[Protocol, ...]:
 
 
 class Member:
-    """One that the coordinator assigns, unless it `leads`; talks to one broker at a time."""
+    """Member of a consumer group that talks to one broker at a time.
+
+    The coordinator assigns its partitions unless the member `leads` the group."""
 
     def __init__(self, broker: Broker, group: str = G, *, leads: bool = False, instance_id: str | None = None) -> None:
         self.broker, self.group, self._leads, self._instance_id = broker, group, leads, instance_id

@@ -171,7 +171,7 @@ async def test_a_topic_made_again_waits_for_no_more_than_the_removal_of_the_firs
 
 @pytest.mark.parametrize("is_made_again", [True, False])
 async def test_what_waited_for_a_topic_of_old_is_not_told_that_there_is_none(brokers, monkeypatch, is_made_again):
-    """A broker that did not hear of it for a while believed in the former one, and was asked when both was done."""
+    """A broker with stale metadata is asked for a topic that was deleted and created anew meanwhile."""
     await brokers[1].create_topic("t", 1, deadline=soon())
     await produce(brokers[3], "t", b"x")
     late = brokers[3].parts.topics

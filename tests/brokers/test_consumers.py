@@ -128,7 +128,7 @@ async def test_instances_go_on_when_their_coordinator_is_closed(brokers):
 
 
 async def test_a_choice_of_a_position_outlives_the_coordinator(brokers):
-    """`latest` must not skip what came while nobody led, and a replay that a client asked for goes on."""
+    """`latest` must not skip records that arrived while there was no leader, and a requested replay continues."""
     await brokers[1].create_topic("t", 2, deadline=soon())
     here = [TopicPartition("t", 0), TopicPartition("t", 1)]
     for _, partition in here:

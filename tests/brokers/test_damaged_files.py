@@ -147,7 +147,7 @@ async def start(directories: Directories, *numbers: int) -> None:
 
 
 async def check_refused(directories: Directories, number: int, path: Path) -> None:
-    """The start ends with an error that names the file or its directory, and what to do."""
+    """Check that the start fails with an error that names the file or its directory, and the next step."""
     with pytest.raises(RaftlogError) as refused:
         await start(directories, number)
     said = str(refused.value)

@@ -1,4 +1,4 @@
-"""What brokers of a cluster tell when one of them goes and comes back: each change once by each that sees it."""
+"""Events that brokers log when one of them stops and returns: each change once by each broker that observes it."""
 
 import logging
 
@@ -7,7 +7,7 @@ from tests.waiting import until
 
 
 def told(caplog, name, **fields):
-    """The loggers' records of events of this name with these fields."""
+    """Return the log records of events of this name with these fields."""
     return [
         record
         for record in caplog.records

@@ -1,4 +1,4 @@
-"""What coordinators keep and give up: instances, expiry, and shorter logs."""
+"""State that coordinators keep and drop: static instances, expired offsets, compacted logs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -99,7 +99,7 @@ async def test_requests_of_others_are_served_at_the_coordinator(brokers):
 
 
 def set_clock(brokers: Brokers, wall_ms: int) -> None:
-    """Of commits and of housekeeping."""
+    """Set the wall clock of commits and of the coordinators' maintenance."""
     for broker in brokers.running.values():
         object.__setattr__(broker.groups._around, "wall_ms", lambda: wall_ms)
 
@@ -145,7 +145,9 @@ async def start_of(brokers: Brokers) -> int:
 
 
 async def made_shorter(brokers: Brokers) -> int:
-    """Where the log begins; a leader that two others confirmed may yet have to write what made it long."""
+    """Run the maintenance of all coordinators; return the start of the coordinator's log.
+
+    A leader that two others confirmed may still have to write the entries that made the log long."""
     await keep_house(brokers)
     return await start_of(brokers)
 

@@ -238,7 +238,7 @@ async def test_a_zombie_commits_nothing_after_the_coordinator_moved(topic):
 
 
 def lose_answers(monkeypatch: pytest.MonkeyPatch, broker: Broker, name: str, count: int) -> list[str]:
-    """The next answers of other brokers to requests of this name do not arrive; those that were lost."""
+    """Lose the next `count` answers of other brokers to requests of this name; return the list of lost ones."""
     read, lost = broker.parts.router.read, []
 
     async def read_and_lose(node: Any, asked: str, *args: Any) -> Any:

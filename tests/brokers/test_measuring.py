@@ -1,4 +1,4 @@
-"""The numbers of brokers in a cluster: what leads, what lags, how long things took, who is asked for whom."""
+"""Metrics of brokers in a cluster: leaders, lag, latencies, forwarded requests."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Members change while brokers are away, die or come back: nothing acknowledged is lost, and nobody is disturbed."""
+"""Raft configuration changes while brokers are down, crash or return: no acknowledged write is lost or delayed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ from tests.brokers.test_moves import (
 
 @pytest.fixture
 async def four(tmp_path: Path) -> AsyncIterator[Brokers]:
-    """Nobody but the tests orders anything."""
+    """Start four brokers with balancing switched off; only the tests change configurations."""
     async with brokers_in(tmp_path, 4) as brokers:
         await brokers.start()
         await brokers[1].operations.alter_cluster_config(

@@ -1,4 +1,4 @@
-"""Replicas go from broker to broker, whoever leads and whoever dies; and what stands in directories for no reason."""
+"""Replicas that move between brokers during elections and crashes, and stray files in data directories."""
 
 import asyncio
 import shutil
@@ -210,7 +210,7 @@ async def test_a_topic_that_was_made_anew_while_a_broker_was_down(brokers: Broke
 
 
 async def test_a_directory_without_a_mark(brokers: Brokers, tmp_path: Path) -> None:
-    """One that stands where a replica has to be made is kept aside; nothing in it is ever served."""
+    """A directory at the path of a replica to be created is kept aside; nothing in it is ever served."""
     await brokers.stop(3)
     await brokers[1].create_topic("other", 1, 2, deadline=deadline_in(10_000))
     await write(brokers[1], "other", b"of another topic")
@@ -225,7 +225,7 @@ async def test_a_directory_without_a_mark(brokers: Brokers, tmp_path: Path) -> N
 
 
 async def test_a_mark_without_a_directory(brokers: Brokers, tmp_path: Path) -> None:
-    """The replica knows what it has lost: it votes for nobody who holds less, and is filled again by its leader."""
+    """The replica detects its loss: it votes for no candidate with a shorter log, and its leader refills it."""
     await brokers[1].create_topic("t", 1, 3, deadline=deadline_in(10_000))
     await write(brokers[1], "t", *(b"%d" % value for value in range(50)))
     number = (await brokers.followers("t"))[0]

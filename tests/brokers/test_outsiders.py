@@ -19,8 +19,10 @@ async def removed(brokers: Brokers, node: int, asked: int) -> None:
 
 
 async def test_all_others_moved_while_one_was_away(tmp_path: Path) -> None:
-    """It comes back to brokers that it never heard of, at addresses that are not among its seeds; the ones that it
-    knows are gone for good. Its replicas must still take what their new leaders send."""
+    """All voters were replaced by brokers at unknown addresses while one broker was down.
+
+    None of the new addresses is among its seeds, and the brokers that it knew have left for ever. Its replicas
+    must still accept what their new leaders send."""
     async with brokers_in(tmp_path, 5, seeds=3) as brokers:
         await brokers.start(1, 2, 3)
         await brokers[1].create_topic("t", 1, 3, deadline=soon())

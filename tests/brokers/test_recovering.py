@@ -1,4 +1,4 @@
-"""A partition goes on alone when told to, and nobody who was not there comes back with another history."""
+"""Recovery of a partition on one replica by order; absent replicas do not bring back another history."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What brokers say of their messages to each other, in their metrics."""
+"""Metrics of the messages between brokers."""
 
 from prometheus_client.parser import text_string_to_metric_families
 

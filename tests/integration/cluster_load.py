@@ -40,7 +40,7 @@ def delete_topic(address: str, topic: str) -> None:
 
 
 class Ledger:
-    """What became of every write to one topic. `acknowledged` by partition and offset."""
+    """Outcomes of all writes to one topic. `acknowledged` by partition and offset."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -126,7 +126,7 @@ class Writer(threading.Thread):
             connection.close()
 
     def _write(self, connection: http.client.HTTPConnection) -> bool:
-        """False when the connection is of no use any more, or the broker has refused."""
+        """Return False when the connection is unusable or the broker has refused."""
         ledger, value = self._ledger, self._ledger.begin()
         path = f"/topics/{ledger.topic}/partitions/{self._partition}?timeout={WRITE_TIMEOUT_MS}"
         body = bytes(build_batch([b"%d" % value]))
@@ -189,7 +189,7 @@ def stored(address: str, topic: str, partition: int = 0) -> list[int]:
 
 
 def readable(address: str, topic: str, count: int) -> list[int]:
-    """The first values of partition 0, without asking where it ends."""
+    """Read the first `count` values of partition 0 without a request for its end."""
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=SILENCE_S)
     try:
@@ -218,8 +218,9 @@ def _get(connection: http.client.HTTPConnection, path: str) -> Any:
 
 
 def check(cluster: Cluster, ledger: Ledger, partitions: int = 1) -> None:
-    """Nothing acknowledged is lost, nothing is there twice, nothing that was refused or never sent is there; every
-    broker that runs shows the same."""
+    """Check that the topic has each acknowledged write exactly once and no refused or unsent one.
+
+    Every running broker has to serve the same."""
     views = [
         [stored(node.http, ledger.topic, partition) for partition in range(partitions)]
         for node in cluster.nodes.values()

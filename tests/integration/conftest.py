@@ -29,5 +29,5 @@ def cluster(shared_cluster: Cluster) -> Cluster:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest, cluster: Cluster) -> str:
-    """A name for a topic that no other test uses."""
+    """Return a topic name that no other test uses."""
     return "".join(letter if letter.isalnum() else "-" for letter in request.node.name)

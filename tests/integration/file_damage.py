@@ -45,7 +45,7 @@ def batches(directory: Path) -> list[Stored]:
 
 
 def batch_at(directory: Path, offset: int) -> Stored:
-    """The batch that holds a record."""
+    """Return the batch that holds a record."""
     return next(each for each in batches(directory) if each.header.base_offset <= offset < each.header.next_offset)
 
 

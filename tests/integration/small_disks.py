@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 class SmallDisk:
-    """One that is mounted. What fills it is a file outside of the broker's directory."""
+    """Small mounted file system; the file that fills it lies outside of the broker's directory."""
 
     def __init__(self, mount: Path) -> None:
         self.data_dir = mount / "data"

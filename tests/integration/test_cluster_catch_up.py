@@ -27,7 +27,7 @@ LACKS = 16 * MIB
 SOME = 3 * MIB
 """A transfer that has brought so much is under way, and far from its end."""
 AHEAD = 8 * MIB
-"""What is fetched twice at most when a transfer is cut off: what was not synced, and what was asked for ahead."""
+"""Bytes fetched twice at most after an interrupted transfer: unsynced data and data requested ahead."""
 WAIT_S = 60.0
 KILLS = 2
 ANEW = "begins anew at offset"
@@ -72,7 +72,7 @@ def segments(cluster: Cluster, node: int, topic: str) -> list[Path]:
 
 
 def stored_bytes(cluster: Cluster, node: int, topic: str) -> int:
-    """A segment may be trimmed while this looks."""
+    """Return the size of the topic's files; a segment may be trimmed meanwhile."""
     total = 0
     for file in segments(cluster, node, topic):
         with contextlib.suppress(FileNotFoundError):
@@ -81,7 +81,7 @@ def stored_bytes(cluster: Cluster, node: int, topic: str) -> int:
 
 
 def fetched(cluster: Cluster, node: int, direction: str = "in") -> int:
-    """What a broker has fetched to catch up, or given to others, since its start."""
+    """Return the bytes that a broker fetched to catch up, or served to others, since its start."""
     host, _, port = cluster.nodes[node].http.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=SILENCE_S)
     connection.request("GET", "/metrics")
@@ -93,7 +93,7 @@ def fetched(cluster: Cluster, node: int, direction: str = "in") -> int:
 
 
 def away(cluster: Cluster, topic: str, **config: object) -> tuple[int, int]:
-    """A topic with something in it, of which a follower lacks much; the leader, and the follower, which is down."""
+    """Fill a topic and stop a follower that lacks most of it; return the leader and the follower."""
     create_topic(cluster.addresses[0], topic, **config)
     leader = cluster.leader(topic)
     fill(cluster.nodes[leader].http, topic, MIB)
@@ -124,7 +124,7 @@ def require_same_files(cluster: Cluster, topic: str) -> None:
 
 
 def test_down_and_back(cluster: Cluster, topic: str) -> None:
-    """What it lacks comes over the bulk connection, and everybody can see how far it is."""
+    """Missing records arrive over the bulk connection, and the metrics show the progress."""
     leader, follower = away(cluster, topic)
     cluster.nodes[follower].start()
 

@@ -12,7 +12,7 @@ ANSWER_S = 60.0
 
 
 class Feed:
-    """Numbers sent until it is told to stop; what was acknowledged, by number."""
+    """Producer of consecutive numbers until it is stopped; acknowledged records by number."""
 
     def __init__(self, producer: Producer, topic: str) -> None:
         self._producer, self._topic = producer, topic
@@ -44,7 +44,7 @@ class Feed:
 
 
 async def kill_and_restart(cluster: Cluster, topic: str, partition: int) -> None:
-    """The leader of a partition dies; another takes over; it comes back."""
+    """Kill the leader of a partition, wait for its successor, and restart the killed broker."""
     leader = await asyncio.to_thread(cluster.leader, topic, partition)
     await asyncio.to_thread(cluster.nodes[leader].kill)
     await asyncio.to_thread(cluster.leader, topic, partition, other_than=(leader,))

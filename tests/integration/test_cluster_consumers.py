@@ -24,7 +24,7 @@ class Requests:
         self._turns: Iterator[int] = itertools.cycle(cluster.nodes)
 
     def __call__(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Once; status 0 when nobody can say what became of it."""
+        """Send the request once; return status 0 when its outcome is unknown."""
         node = next(each for each in map(self._cluster.nodes.__getitem__, self._turns) if each.is_running)
         try:
             return ask(node.http, path, method=method, body=body)

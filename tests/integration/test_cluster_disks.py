@@ -1,8 +1,7 @@
-"""A disk of one broker whose syncs fail or take long, or that takes nothing: the others go on, and nothing
-acknowledged is lost. (F11, F18, F19, R42)
+"""Broker with a disk whose syncs fail or take long, or that takes no writes. (F11, F18, F19, R42).
 
-The faults are injected by strace, so they are there for the broker only, and end when the block ends.
-"""
+The others continue, and no acknowledged write is lost. The faults are injected by strace, so they affect
+only this broker and end when the block ends."""
 
 import time
 
@@ -34,7 +33,7 @@ def victim(cluster: Cluster, topic: str, *, leads: bool) -> ClusterNode:
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
 def test_a_sync_that_fails_once(cluster: Cluster, topic: str, leads: bool) -> None:
-    """The broker ends, because nobody knows what its disk holds; the others go on, and it comes back as it was."""
+    """The broker exits because the content of its disk is unknown; the others continue, and it returns unchanged."""
     create_topic(cluster.addresses[0], topic)
     node = victim(cluster, topic, leads=leads)
     healthy = [other.http for other in cluster.nodes.values() if other is not node]
@@ -89,8 +88,9 @@ def test_a_follower_whose_syncs_are_slow(cluster: Cluster, topic: str) -> None:
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
 def test_a_disk_that_takes_nothing(cluster: Cluster, topic: str, leads: bool) -> None:
-    """There is room as far as the file system says, and still nothing can be written: as with a full disk, health says
-    so, those with room go on, and afterwards all is as before."""
+    """The file system reports free space, and still every write fails.
+
+    As with a full disk, health reports it, brokers with space continue, and afterwards all is as before."""
     create_topic(cluster.addresses[0], topic)
     node = victim(cluster, topic, leads=leads)
     with Load(cluster, topic) as ledger:

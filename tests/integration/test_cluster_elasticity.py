@@ -62,7 +62,7 @@ def wait_removed(cluster: Cluster, asked: int, node: int) -> None:
 
 
 def load(cluster: Cluster, addresses: list[str] | None = None) -> Load:
-    """A writer for each partition."""
+    """Return a load with one writer for each partition."""
     return Load(cluster, "t", partitions=PARTITIONS, writers=PARTITIONS, addresses=addresses, pause_s=PAUSE_S)
 
 

@@ -83,7 +83,7 @@ def test_bad_weather_and_resets(cluster: Cluster, topic: str) -> None:
 
 
 def unseen(cluster: Cluster, before: dict[tuple[int, int], WaySeen], way: tuple[int, int]) -> str:
-    """What did not happen yet on a way."""
+    """Describe the traffic that has not happened yet on a directed link; empty when all of it has."""
     seen = cluster.seen()[way].since(before[way])
     rpc, gossip = seen
     happened = rpc.delayed_bytes and rpc.resets and gossip.delayed_datagrams and gossip.duplicated_datagrams
@@ -154,7 +154,7 @@ def test_the_majority_is_lost_and_comes_back(cluster: Cluster, topic: str) -> No
 
 
 def write_fails(address: str, ledger: Ledger) -> str:
-    """The outcome of a write that cannot be done."""
+    """Return the outcome of a write that cannot succeed."""
     value = ledger.begin()
     path = f"/topics/{ledger.topic}/partitions/0?timeout={DEADLINE_MS}"
     status, answer = ask(address, path, method="POST", body={"records": [{"value": value}]}, timeout_s=20)
@@ -166,7 +166,7 @@ def write_fails(address: str, ledger: Ledger) -> str:
 
 
 def test_a_topic_made_anew_while_a_broker_is_down(cluster: Cluster, topic: str) -> None:
-    """The broker that comes back has the records of the deleted topic on its disk, and nobody ever sees them."""
+    """The returning broker has records of the deleted topic on its disk, and they are never served."""
     create_topic(cluster.addresses[0], topic)
     with Load(cluster, topic) as old:
         old.wait_for_more(ENOUGH)

@@ -39,8 +39,9 @@ def all_alive(cluster: Cluster) -> None:
 
 
 def wait_said(cluster: Cluster, node: int, at: dict[int, int], expected: list[str]) -> None:
-    """Until brokers logged these events of a member, in this order, from positions in their logs on; and no others, but
-    that it is alive."""
+    """Wait until brokers logged exactly these events of a member, in this order, after positions in their logs.
+
+    Events that the member is alive may come in addition."""
     until = time.monotonic() + WAIT_S
     for other, since in at.items():
         while (said := _said_of(cluster, other, node, since)) != expected:
@@ -83,7 +84,7 @@ def test_a_broker_that_stood_still_refutes_its_death(cluster: Cluster) -> None:
 
 
 def test_with_gossip_blocked_the_cluster_goes_on_with_the_same_voters(cluster: Cluster, topic: str) -> None:
-    """F28, one half: what gossip believes changes no voter set."""
+    """F28, one half: a failure suspected by gossip changes no voter set."""
     all_alive(cluster)
     create_topic(cluster.addresses[0], topic, partitions=3)
     cluster.wait_healthy()
@@ -101,13 +102,13 @@ def test_with_gossip_blocked_the_cluster_goes_on_with_the_same_voters(cluster: C
 
 
 def in_sync(cluster: Cluster, topic: str) -> list[list[int]]:
-    """The replicas in sync of each partition."""
+    """Return the in-sync replicas of each partition."""
     _, told = ask(cluster.addresses[0], f"/topics/{topic}")
     return [sorted(each["broker"] for each in part["replicas"] if each["in_sync"]) for part in told["partitions"]]
 
 
 def test_with_everything_but_gossip_cut_leaders_move_all_the_same(cluster: Cluster, topic: str) -> None:
-    """F28, the other half: being alive by gossip keeps nobody a leader."""
+    """F28, the other half: a leader that is alive by gossip alone is replaced."""
     all_alive(cluster)
     create_topic(cluster.addresses[0], topic)
     leader = cluster.leader(topic)
@@ -147,7 +148,7 @@ def test_garbage_at_the_port_is_counted_and_changes_nothing(cluster: Cluster) ->
 
 
 def refused(cluster: Cluster, node: int) -> dict[str, float]:
-    """What was thrown away, by its reason."""
+    """Return the counts of discarded gossip messages by reason."""
     with urllib.request.urlopen(f"http://{cluster.nodes[node].http}/metrics", timeout=WAIT_S) as answer:
         lines = answer.read().decode().splitlines()
     rows = [line.split(" ") for line in lines if line.startswith("raftlog_gossip_refused_total{")]

@@ -31,7 +31,7 @@ async def until_done(ask: Callable[[], Awaitable[object]]) -> None:
 
 
 class Member:
-    """One that the coordinator assigns."""
+    """Member of a consumer group whose partitions the coordinator assigns."""
 
     def __init__(self, client: BrokerClient, group: str, topic: str) -> None:
         self._client, self._group, self._topic = client, group, topic
@@ -112,7 +112,7 @@ async def test_a_coordinator_that_stood_still_lets_no_stale_member_commit(cluste
 
 
 async def self_commit(address: str, zombie: Member, topic: str) -> None:
-    """The stale member commits through the broker that stood still, until that says what it thinks of it."""
+    """Commit as the stale member through the broker that was paused, until the commit is answered definitely."""
     place = TopicPartition(topic, 0)
     async with BrokerClient([address]) as client:
         while True:

@@ -1,8 +1,8 @@
-"""Real brokers that lose their disks, or come with old ones: nothing acknowledged is lost, and every replica is whole
-again, byte for byte.
+"""Real brokers that lose their disks or return with old ones: no acknowledged write is lost.
 
-    kill -9, rm -rf, the same command   →   a new disk: learner, then voter, of every group and of group 0
-"""
+Every replica is whole again, byte for byte.
+
+    kill -9, rm -rf, the same command   →   a new disk: learner, then voter, of every Raft group and the controller"""
 
 import shutil
 from pathlib import Path
@@ -21,14 +21,14 @@ SMALL_SEGMENTS = {"segment_bytes": 64 * 1024}
 
 @pytest.fixture
 def three(cluster: Cluster, topic: str) -> Cluster:
-    """The module's cluster, with a topic of several partitions."""
+    """Return the module's cluster with a topic of several partitions."""
     create_topic(cluster.addresses[0], topic, PARTITIONS, **SMALL_SEGMENTS)
     cluster.wait_healthy()
     return cluster
 
 
 def disk_of(cluster: Cluster, node: int) -> str:
-    """The disk that the cluster gives a node."""
+    """Return the disk uuid that the cluster has registered for a node."""
     asked = next(each for each in cluster.nodes.values() if each.is_running)
     return str(next(row["disk_uuid"] for row in asked.get("/v1/brokers") if row["node_id"] == node))
 
@@ -89,8 +89,9 @@ def test_each_disk_is_lost_once(three: Cluster, topic: str) -> None:
 
 
 def test_an_old_copy_of_a_disk_is_another_disk(three: Cluster, topic: str, tmp_path: Path) -> None:
-    """Though nobody remembers it but on disk: the process says what it is, takes another disk uuid by itself, and keeps
-    the old files aside."""
+    """An old copy of a disk is recognised even if only the disks hold the evidence.
+
+    The process reports it, takes another disk uuid by itself, and keeps the old files aside."""
     node = three.nodes[3]
     with Load(three, topic, partitions=PARTITIONS) as ledger:
         ledger.wait_for_more(ENOUGH)

@@ -1,5 +1,4 @@
-"""Who may be in a cluster, and where: wrong ids, wrong addresses, wrong seeds. Each ends with words that help, and a
-cluster that stands does not notice."""
+"""Brokers with wrong ids, addresses or seeds: each exits with a helpful error, and a running cluster is unaffected."""
 
 import time
 import uuid
@@ -21,7 +20,7 @@ ENOUGH = 30
 
 @pytest.fixture
 def under_load(cluster: Cluster, topic: str) -> Iterator[Cluster]:
-    """It takes writes while the test is at work, and has lost nothing at the end."""
+    """Write to the cluster during the test; check at the end that no write was lost."""
     create_topic(cluster.addresses[0], topic)
     with Load(cluster, topic, writers=2) as ledger:
         ledger.wait_for_more(ENOUGH)
@@ -33,7 +32,7 @@ def under_load(cluster: Cluster, topic: str) -> Iterator[Cluster]:
 
 @pytest.fixture
 def free_address() -> Iterator[Callable[[], str]]:
-    """Gives addresses that a broker can listen on and that nobody else is given before the test ends."""
+    """Return a function that reserves addresses to listen on until the end of the test."""
     with ExitStack() as ports:
 
         def make() -> str:
@@ -46,7 +45,7 @@ def free_address() -> Iterator[Callable[[], str]]:
 
 @pytest.fixture
 def stranger(tmp_path: Path, free_address: Callable[[], str]) -> Iterator[Callable[..., BrokerProcess]]:
-    """Makes brokers that do not belong to the cluster yet."""
+    """Return a function that starts brokers that do not belong to the cluster yet."""
     made: list[BrokerProcess] = []
 
     def make(*flags: str, rpc: str | None = None, secret: str | None = None) -> BrokerProcess:
@@ -146,7 +145,7 @@ def test_seeds_that_nobody_answers_at(stranger: Callable[..., BrokerProcess], fr
 
 
 def test_seeds_that_disagree(stranger: Callable[..., BrokerProcess], free_address: Callable[[], str]) -> None:
-    """Nobody founds a cluster, and each says which lists there are."""
+    """No cluster is formed, and each broker reports the different lists of seeds."""
     first, second, third = (free_address() for _ in range(3))
     one = stranger("--node-id", "1", "--seeds", f"{first},{second}", rpc=first)
     two = stranger("--node-id", "2", "--seeds", f"{first},{second},{third}", rpc=second)

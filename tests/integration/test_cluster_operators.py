@@ -17,7 +17,7 @@ PARTITIONS = 6
 
 
 def raftlog(address: str, *args: str) -> str:
-    """Standard output of a command that is to succeed."""
+    """Return the standard output of a command that has to succeed."""
     command = [sys.executable, "-m", "raftlog.cli", *args, "--bootstrap", address]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,6 @@
-"""Orders at random, from several operators at once, while brokers are killed and stand still: each gets an answer that
-is documented, nothing that was acknowledged is lost, and the cluster is whole once all is taken back."""
+"""Random orders from several operators at once while brokers are killed and paused.
+
+Each gets a documented answer, no acknowledged order is lost, and the cluster is whole once all orders are undone."""
 
 import random
 import threading
@@ -46,7 +47,7 @@ def random_order(topic: str, random_: random.Random) -> Order:
 
 
 class Operators:
-    """Threads that order until they are told to stop. A broker that cannot answer now is not asked."""
+    """Threads that send orders until they are stopped; brokers that cannot answer now are skipped."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._cluster, self._topic = cluster, topic

@@ -1,4 +1,4 @@
-"""Files of one broker of three rot: it is found, it is repaired from the others, and nobody's write fails meanwhile."""
+"""Files of one broker of three rot: the damage is found and repaired from the others, and no write fails meanwhile."""
 
 import contextlib
 import http.client
@@ -40,7 +40,7 @@ def shared_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def written(cluster: Cluster, topic: str) -> Ledger:
-    """A topic with some records in batches of their own, known to be committed everywhere."""
+    """Create a topic with records in separate batches, committed on every replica."""
     create_topic(cluster.addresses[0], topic)
     with Load(cluster, topic) as ledger:
         ledger.wait_for_more(2 * ENOUGH)
@@ -59,7 +59,7 @@ def repaired(node: ClusterNode, file: Path, since: int) -> str:
 
 
 def untouched(ledger: Ledger) -> None:
-    """Nobody's write failed."""
+    """Check that no write failed."""
     assert not ledger.refused
     assert not ledger.unknown
 
@@ -173,7 +173,7 @@ _PARTITIONS: dict[str, tuple[Callable[[Path], None], str]] = {
     "meta": (_meta, _REWRITTEN),
     "no-meta": (_no_meta, _REWRITTEN),
 }
-"""What happens to the files of a topic of this name, and what the broker says afterwards."""
+"""Damage done to the files of each topic, and the event that the broker logs afterwards."""
 _NODE: dict[str, tuple[Callable[[Path], None], tuple[str, str]]] = {
     "": (_meta, (_REWRITTEN, "/.raftlog/meta")),
     ".": (_peers, ("is kept as", "peers")),
@@ -184,7 +184,7 @@ _NODE: dict[str, tuple[Callable[[Path], None], tuple[str, str]]] = {
 
 @pytest.fixture(scope="module")
 def rotten(shared_cluster: Cluster) -> tuple[ClusterNode, dict[str, Ledger], int]:
-    """A broker that was stopped, and started again over files that had all rotted; where its log goes on."""
+    """Restart a broker over damaged files of every topic; return it, the ledgers, and its log's length before."""
     ledgers = {}
     for topic in _PARTITIONS:
         create_topic(shared_cluster.addresses[0], topic)
@@ -288,7 +288,7 @@ def test_the_last_batch_after_a_kill(cluster: Cluster, topic: str, written: Ledg
     cluster.wait_healthy()
 
     def has_it() -> bool:
-        """The others were a majority without this one, so it may come later."""
+        """Return whether the replica has the batch; the others were a majority without it, so it may arrive later."""
         with contextlib.suppress(InvalidBatch):  # half of it is in the file
             return batches(partition_path(node, topic))[-1].size > size
         return False

@@ -19,7 +19,7 @@ NDJSON = "application/x-ndjson"
 
 
 class Sender(threading.Thread):
-    """One NDJSON request without a length: the numbers from 0 on, until it is told to end or the broker has enough."""
+    """Sender of one chunked NDJSON request: the numbers from 0 on, until it is stopped or the broker ends it."""
 
     def __init__(self, address: str, path: str, padding: int, numbers_max: int) -> None:
         super().__init__(daemon=True)
@@ -87,7 +87,7 @@ def test_memory_stays_bounded_while_the_disk_is_slow(tmp_path: Path) -> None:
 
 
 def test_a_stream_over_the_death_of_the_leader_is_stored_up_to_where_it_says(cluster: Cluster, topic: str) -> None:
-    """Blocks that were refused go to the next leader; one whose outcome nobody knows is the last."""
+    """Refused blocks go to the next leader; a block with an unknown outcome is the last one."""
     create_topic(cluster.addresses[0], topic)
     leader = cluster.leader(topic)
     through = next(node for node in cluster.nodes if node != leader)
@@ -127,7 +127,7 @@ def values_of(address: str, topic: str) -> list[int]:
 
 
 def test_a_tail_goes_on_over_the_death_of_the_leader(cluster: Cluster, topic: str) -> None:
-    """Every record once, in order, through a broker that does not lead, whoever does."""
+    """Every record arrives once, in order, through a broker that is not the leader, before and after the election."""
     create_topic(cluster.addresses[0], topic)
     leader = cluster.leader(topic)
     through = next(node for node in cluster.nodes if node != leader)

@@ -1,5 +1,6 @@
-"""File systems without room, one or most of them: what cannot be stored is refused at once, everything else goes on.
-When there is room again all goes on by itself. (F18)"""
+"""File systems without space, on one or most brokers: writes are refused at once, all else continues. (F18).
+
+When there is space again, writes resume without an order."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +41,7 @@ def place(shared: Place) -> Iterator[Place]:
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
 def test_one_disk_is_full(place: Place, leads: bool) -> None:
-    """Nobody notices but operators: whoever has room leads, and no write fails."""
+    """Only operators notice: brokers with space lead, and no write fails."""
     cluster, disks = place
     topic = f"one-{leads}"
     create_topic(cluster.addresses[0], topic)
@@ -91,7 +92,7 @@ def test_most_disks_are_full(place: Place) -> None:
 
 
 def test_a_broker_stops_and_starts_on_a_full_disk(place: Place) -> None:
-    """With some room for itself it serves what it has. With none at all it says what it needs, and waits for nobody."""
+    """With little space the broker serves its data. With none it reports the space it needs and exits at once."""
     cluster, disks = place
     create_topic(cluster.addresses[0], "again")
     node = cluster.nodes[1]

@@ -18,7 +18,7 @@ ANSWER_SECONDS_MAX = 10.0
 
 @pytest.fixture(scope="module", autouse=True)
 def no_traceback(shared_cluster: Cluster) -> Iterator[None]:
-    """What a client sends wrong is no defect of a broker."""
+    """Check that no broker logged a traceback: an invalid request is no defect of a broker."""
     yield
     assert not any("Traceback" in log for log in shared_cluster.logs().values())
 
@@ -41,7 +41,7 @@ def request(method: str, path: str, body: bytes = b"", *headers: bytes, host: by
 
 
 def picture(cluster: Cluster, topic: str) -> list[Any]:
-    """What must not change."""
+    """Return the state that must not change."""
     paths = ("/topics", "/groups", "/v1/cluster_config", f"/topics/{topic}/partitions/0/offsets")
     return [cluster.nodes[1].get(f"/topics/{topic}")["configs"], *map(cluster.nodes[1].get, paths)]
 

@@ -1,8 +1,8 @@
-"""Small requests to three real brokers that would be expensive: batches and JSON that grow, answers that are not read,
-bodies that do not come. Memory stays near the budget, no loop is held for long, and gossip suspects no broker.
+"""Small requests to three real brokers that would be expensive.
 
-Elections are not looked at: after 315 ms of silence, as on a busy machine, they are as they should be.
-"""
+Batches and JSON that grow, answers that are not read, bodies that do not arrive. Memory stays near the budget,
+no event loop is held for long, and gossip suspects no broker. Elections are not checked: after 315 ms of
+silence, as on a busy machine, they are expected."""
 
 import contextlib
 import http.client
@@ -25,7 +25,7 @@ from tests.integration.cluster_load import BATCHES, BINARY, create_topic
 
 BUDGET_BYTES = 32 * MIB
 ONE_REQUEST_BYTES = 4 * 64 * MIB
-"""What one request may take beyond its share: a body or batch of 64 MiB, opened, in the codec's hands, and as text."""
+"""Bytes that one request may take beyond its share: a body or batch of 64 MiB, decoded, in the codec, and as text."""
 READERS, READ_BYTES = 25, 16 * MIB
 """For each broker: what their answers would take together is twelve times the budget."""
 OUTSIDE_BYTES = READERS * 512 * 1024 + 2 * RpcConfig().send_queue_bytes_max
@@ -87,8 +87,9 @@ def memory_bytes(cluster: Cluster, name: str) -> list[int]:
 
 @contextlib.contextmanager
 def bounded_memory(cluster: Cluster, kind: str, size: int) -> Iterator[None]:
-    """Inside, and at the end, each broker has at most `size` bytes more than before: as `VmHWM`, the most that it ever
-    had, or as `VmRSS` at the end."""
+    """Check inside and at the end that each broker has at most `size` bytes more than before.
+
+    Measured as `VmHWM`, the maximum of all time, or as `VmRSS` at the end."""
     before = memory_bytes(cluster, "VmRSS")
     yield
     grown = [late - early for early, late in zip(before, memory_bytes(cluster, kind), strict=True)]
@@ -109,7 +110,7 @@ def call(
 def at_each(
     cluster: Cluster, method: str, path: str, body: bytes | None = None, **headers: str
 ) -> list[tuple[int, Any]]:
-    """The same request to all brokers at the same time: status and JSON."""
+    """Send the same request to all brokers at the same time; return status and JSON of each."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     with ThreadPoolExecutor(len(cluster.addresses)) as pool:
         answers = pool.map(lambda address: call(address, method, path, body, named), cluster.addresses)

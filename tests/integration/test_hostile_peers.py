@@ -42,7 +42,7 @@ Connect = Callable[[tuple[str, int]], Awaitable[Raw]]
 
 
 def picture(cluster: Cluster) -> dict[str, Any]:
-    """What must not change: the leader, elections, disks, and the records."""
+    """Return the state that must not change: the leader, elections, disks, and the records."""
     one = cluster.nodes[1]
     return {
         "leader": cluster.leader("t"),
@@ -60,7 +60,7 @@ def records_of(cluster: Cluster) -> None:
 
 
 def identities(cluster: Cluster) -> dict[int, PeerIdentity]:
-    """Each broker as anybody can learn of it over HTTP, and with the largest numbers that can be claimed."""
+    """Return each broker's identity as public over HTTP, with the largest numbers that can be claimed."""
     cluster_id = cluster.nodes[1].process.ready["cluster_id"]
     return {
         row["node_id"]: PeerIdentity(cluster_id, NodeId(row["node_id"]), UUID(row["disk_uuid"]), LARGEST, LARGEST, "x")
@@ -69,7 +69,7 @@ def identities(cluster: Cluster) -> dict[int, PeerIdentity]:
 
 
 def groups(cluster: Cluster, cluster_id: str) -> list[bytes]:
-    """The controller's Raft group and that of the topic."""
+    """Return the ids of the controller's Raft group and of the topic's."""
     return [controller_group_id(UUID(cluster_id)).bytes, GroupName(topic_id(cluster), 0).group_id.bytes]
 
 
@@ -78,7 +78,7 @@ def topic_id(cluster: Cluster) -> UUID:
 
 
 def hostile_frames(me: PeerIdentity, to: PeerIdentity, group_ids: list[bytes], topic: bytes) -> list[list[Any]]:
-    """What each of the attacks sends behind its introduction."""
+    """Return the frames that each attack sends after its handshake."""
     sender, receiver = ReplicaId(me.node_id, me.disk_uuid), ReplicaId(to.node_id, to.disk_uuid)
     batch = bytearray(no_op_batch(1_000))
     bomb = bytes(cramjam.zstd.compress(bytes(200 << 20)))

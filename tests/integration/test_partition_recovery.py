@@ -27,7 +27,7 @@ def shared_cluster() -> Iterator[Cluster]:
 
 
 def recover(cluster: Cluster, topic: str, *flags: str, expect: int, partition: int = 0) -> tuple[dict[str, Any], str]:
-    """What the command printed, and its last word."""
+    """Run the recovery command; return its JSON and its standard error."""
     place = f"{topic}/{partition}"
     command = [sys.executable, "-m", "raftlog.cli", "partition", "recover", place, "--json", *flags]
     done = subprocess.run(
@@ -50,7 +50,7 @@ def holders(cluster: Cluster, topic: str) -> list[ClusterNode]:
 
 
 def damage_everywhere(cluster: Cluster, topic: str, offset: int) -> None:
-    """The same record is bad on every replica, and each of them knows it."""
+    """Damage the same record on every replica, and wait until each replica has detected it."""
     begins = {node.node_id: len(node.log_text()) for node in cluster.nodes.values()}
     for node in holders(cluster, topic):
         batch = batch_at(partition_path(node, topic), offset)
@@ -84,7 +84,7 @@ def offsets_of(node: ClusterNode, topic: str, end: int) -> list[int]:
 
 @pytest.mark.parametrize("copies", [1, 3])
 def test_damaged_in_every_replica(cluster: Cluster, topic: str, copies: int) -> None:
-    """Sound records stay readable; after the recovery one record is gone, and all else is as it was."""
+    """Sound records stay readable; the recovery removes one record and keeps all others."""
     ledger = written(cluster, topic, copies)
     before = stored(cluster.addresses[0], topic)
     damage_everywhere(cluster, topic, ENOUGH)

@@ -33,7 +33,7 @@ def typed(console: str) -> list[str]:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A directory with a `.venv` in which raftlog is installed."""
+    """Return a directory with a `.venv` in which raftlog is installed."""
     (tmp_path / ".venv").symlink_to(sys.prefix)
     return tmp_path
 
@@ -70,7 +70,7 @@ def test_other_second_terminals_know_the_command() -> None:
 
 @pytest.fixture
 def terminals(clone: Path) -> Iterator[list["subprocess.Popen[str]"]]:
-    """The commands of 'A cluster of your own', each in a terminal of its own, at free ports."""
+    """Run the commands of 'A cluster of your own', each in a terminal of its own, at free ports."""
     printed, *commands = block("A cluster of your own").strip().splitlines()
     run(f'export PATH="$PWD/.venv/bin:$PATH"\n{printed}', clone)
     text = "\n".join(commands)

@@ -1,4 +1,4 @@
-"""What the broker asks of the kernel, seen by strace: the answer leaves after the sync of what it answers."""
+"""System calls of the broker, recorded by strace: a response is sent after the sync of its data."""
 
 import http.client
 import os
@@ -17,7 +17,7 @@ TRACED = "pwrite64,pwritev,pwritev2,write,writev,sendto,sendmsg,fdatasync,fsync"
 
 @contextmanager
 def traced_broker(data: Path, trace: Path) -> Iterator[http.client.HTTPConnection]:
-    """A broker under strace; the trace is whole once this ends."""
+    """Run a broker under strace; the trace is complete once the block ends."""
     command = [
         *("strace", "-f", "-yy", "-s", "400", "-e", f"trace={TRACED}", "-o", str(trace)),
         *(sys.executable, "-m", "raftlog.cli", "serve", "--data-dir", str(data), "--http", "127.0.0.1:0"),
@@ -65,7 +65,7 @@ def test_every_answer_leaves_after_the_sync_of_its_record(tmp_path: Path) -> Non
 
 
 def read_events(trace: str) -> list[tuple[str, str]]:
-    """The trace as writes to the journal, its syncs at the moment they returned, and answers."""
+    """Return the trace as journal writes, journal syncs at the time of their return, and responses."""
     events = []
     waiting: set[str] = set()
     for line in trace.splitlines():

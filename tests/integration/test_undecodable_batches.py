@@ -33,7 +33,7 @@ PLACE = TopicPartition(TOPIC, 0)
 
 
 class Sent(NamedTuple):
-    """What stands in the partition: offsets of the sound records, and undecodable batches by their base offset."""
+    """Content of the partition: offsets of the sound records, and undecodable batches by their base offset."""
 
     sound: list[int]
     undecodable: dict[int, bytes]
@@ -198,7 +198,7 @@ def compacted_to(log: str) -> int:
 
 
 def stored_at(address: str, sent: Sent) -> dict[int, bytes]:
-    """The undecodable batches as a broker gives them, but for what the leader stamps."""
+    """Return the undecodable batches as served by a broker, without the fields that the leader stamps."""
     offset, found = 0, dict[int, bytes]()
     while offset < sent.sound[-1]:
         url = f"http://{address}{RECORDS}?offset={offset}"
