@@ -1,4 +1,4 @@
-"""What tests of archives share: a log in memory, waves without Spark, files that fail, what an archive then holds."""
+"""Fixtures of archive tests: a log in memory, waves without Spark, failing files, contents of an archive."""
 
 import os
 import threading
@@ -116,14 +116,14 @@ def _microseconds(row: dict[str, Any]) -> int | None:
 
 
 def require_each_once(files: Files, state: ArchiveState, place: TopicPartition = PLACE) -> None:
-    """The rows of the live files are those that are covered."""
+    """Check that the live files have exactly the covered rows."""
     covered = state.covered[place]
     expected = [row_of(place, offset) for offset in range(covered.start, covered.end)]
     assert rows_in(files, state.files.values(), place) == expected
 
 
 def require_complete(path: str, end: int) -> None:
-    """A whole archive: covered to the end, each record once, and nothing lies there that it does not name."""
+    """Check an archive: covered to the end, each record once, and no files that it does not name."""
     files = LocalFiles(path)
     found = read_newest(files)
     assert found.newest.covered[PLACE][1:] == (0, end)
@@ -133,7 +133,7 @@ def require_complete(path: str, end: int) -> None:
 
 
 def parquet_files(path: str) -> list[str]:
-    """What a reader that knows nothing of archives would take."""
+    """Return the files that a reader unaware of archives would take."""
     found = []
     for directory, _, names in os.walk(path):
         relative = os.path.relpath(directory, path)

@@ -1,5 +1,6 @@
-"""Brokers in this process for tests that are not asynchronous: they run on a loop in a thread of their own, serve HTTP
-on loopback, and are told what to do through ordinary calls."""
+"""Brokers in this process for tests that are not asynchronous.
+
+They run on a loop in a thread of their own, serve HTTP on loopback, and are controlled by ordinary calls."""
 
 import asyncio
 import threading
@@ -88,7 +89,7 @@ class BrokersHere:
     # what tests want of them
 
     def call(self, name: str, *args: Any, **options: Any) -> Any:
-        """A method of `BrokerClient`."""
+        """Call a method of `BrokerClient`."""
 
         async def called() -> Any:
             async with BrokerClient(self.bootstrap.split(",")) as client:
@@ -107,7 +108,7 @@ class BrokersHere:
 
 @contextmanager
 def brokers_here(directory: Path, count: int = 1, **settings: Any) -> Iterator[BrokersHere]:
-    """`settings` are those of `BrokerSettings`."""
+    """Run `count` brokers; `settings` are those of `BrokerSettings`."""
     brokers = BrokersHere(directory, count, **settings)
     try:
         brokers.start()

@@ -119,7 +119,7 @@ def archive_again(files: Files) -> None:
 
 
 def require_readable(files: Files) -> None:
-    """What readers see of an archive that is cut off is whole."""
+    """Check that readers see only complete data of an interrupted archive."""
     try:
         state = read_settled(files)
     except NotAnArchive:

@@ -125,7 +125,7 @@ def without_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive with a snapshot, and a file beside it."""
+    """Return an archive with a snapshot, and a file beside it."""
     path = tmp_path_factory.mktemp("room")
     for end in range(1, SNAPSHOT_EVERY + 2):
         archive_to(LocalFiles(str(path / "lake")), MemorySource(orders=end))

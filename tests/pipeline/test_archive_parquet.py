@@ -23,7 +23,7 @@ from tests.pipeline.archives import DAY_US
 PLACE = TopicPartition("t", 3)
 DAYS = st.one_of(st.none(), st.integers(0, 3), st.sampled_from([20_454, DAYS_MAX, DAYS_MAX + 1, DAYS_MAX + 7]))
 ROWS = st.lists(st.tuples(st.integers(1, 3), DAYS, st.binary(max_size=8)), max_size=60)
-"""How far from the row before, its day, its value."""
+"""Rows: offset distance to the row before, day, value."""
 
 
 def batches_of(rows: list[tuple[int, int | None, bytes]], at_once: int) -> list[pa.RecordBatch]:

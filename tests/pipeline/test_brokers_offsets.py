@@ -1,4 +1,4 @@
-"""How far a stream goes, and how splits are cut: the pure part."""
+"""End offsets of a stream's batches and cuts of splits: the pure part."""
 
 import json
 

@@ -31,7 +31,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokersHere]:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses."""
+    """Return a topic name that no other test uses."""
     return "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
 
 

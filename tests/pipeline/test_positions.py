@@ -1,4 +1,4 @@
-"""Where reading begins and ends, as options say it."""
+"""Start and end positions of reads, as given by options."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a replay goes through, each offset in one step, and how that is written down."""
+"""Rounds of a replay: each offset in one step, and their stored form."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Whoever lacks Java or a package is told what to install; raftlog without the extra never imports Spark."""
+"""Missing Java or packages are reported with install instructions; raftlog without the extra never imports Spark."""
 
 import subprocess
 import sys

@@ -89,7 +89,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def path(master: Path, tmp_path: Path) -> Path:
-    """A log of its own, with some five segments."""
+    """Copy the master log, of some five segments, for one test."""
     return Path(shutil.copytree(master, tmp_path / "orders"))
 
 

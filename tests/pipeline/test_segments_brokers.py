@@ -54,8 +54,10 @@ def assert_beginning(found: Found, count: int) -> None:
 
 @pytest.fixture(scope="module")
 def directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
-    """Of brokers 1, 2 and 3. Two thirds of the records were produced before broker 1 was killed, one third after; then
-    the others were stopped."""
+    """Return the data directories of brokers 1, 2 and 3.
+
+    Two thirds of the records were produced before broker 1 was killed, one third after; then the others were stopped.
+    """
     directory = tmp_path_factory.mktemp("brokers")
     with Cluster(3, data_dir=directory, with_cuts=False) as cluster:
         wanted = {"topic_name": "orders", "partitions_count": PARTITIONS, "replication_factor": 3}
@@ -103,7 +105,7 @@ def test_every_replica_is_found(directories: list[Path]) -> None:
 
 
 def newest_block(directory: Path) -> tuple[Path, int]:
-    """The file and position of the block that was written last."""
+    """Return the file and position of the block that was written last."""
     found = []
     for file in (directory / ".raftlog" / "journal").glob("*/*.journal"):
         data = file.read_bytes()

@@ -23,7 +23,7 @@ from tests.storage.compacting import GROUP, PATH, Kept, KeyedLog
 
 
 def compacted_log(seed: int, segment_bytes: int) -> KeyedLog:
-    """Some files compacted, some not yet, with large holes and tombstones."""
+    """Build a log with some files compacted, some not yet, with large gaps and tombstones."""
     random, keyed = Random(seed), KeyedLog()
     for number in range(12):
         for _ in range(random.randrange(1, 6)):

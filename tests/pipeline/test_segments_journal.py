@@ -1,8 +1,7 @@
-"""What is read of processes that were stopped, killed, or lost their power: what their journals say is committed.
+"""Committed data read from files of processes that were stopped, killed, or lost their power.
 
-Disks and network are simulated, drivers and journals are the real ones. The truth is the slow reader, which folds the
-journal and walks every file (`runtime.log.offline`), and what was committed while the processes ran.
-"""
+Disks and network are simulated, drivers and journals are the real ones. The reference is the slow reader, which folds
+the journal and walks every file (`runtime.log.offline`), and the entries committed while the processes ran."""
 
 from random import Random
 
@@ -44,7 +43,7 @@ def truth(disk: Disk, replica: OfflineReplica) -> list[Kept]:
 
 
 def consumed(world: World, number: int) -> dict[int, bytes | None]:
-    """What consumers are given by a replica that runs."""
+    """Return the records that a running replica serves to consumers."""
     group = world.group(number)
     offset: int = group.log_start_offset
     values = {}
@@ -119,7 +118,7 @@ def test_a_replica_is_read_up_to_what_its_journal_has_as_committed(seed: int, po
 
 
 def crashed(world: World, *, power: bool = False) -> int:
-    """A node that was killed with several files, the newest entries behind its last checkpoint."""
+    """Kill a node with several files, the newest entries behind its last checkpoint; return its number."""
     leader = world.leader()
     world.fill(leader, 40, size=400)
     world.run(3)

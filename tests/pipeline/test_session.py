@@ -1,4 +1,4 @@
-"""What a session is started with, and what is told of a failure; no Spark is started here."""
+"""Options that start a session, and messages of a failed start; no Spark is started here."""
 
 import os
 import sys

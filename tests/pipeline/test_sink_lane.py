@@ -43,7 +43,7 @@ class Partition:
         self.contents = Counter[bytes]()
         self.end = 0
         self.old_end = 0
-        """What lies below was committed a day ago."""
+        """End of the records that were committed a day ago."""
 
     def append(self, send: SendBatch) -> Produced:
         count = len(send.rows)
@@ -117,7 +117,7 @@ def deliver_late(partition: Partition, send: SendBatch) -> None:
 
 
 def forget(partition: Partition, attempts: list[Attempt], late: list[SendBatch]) -> None:
-    """A day passes: nothing is under way any more, and who has not begun to write looks again (see `sending`)."""
+    """Advance by a day: nothing is in flight any more, and attempts without a write look again (see `sending`)."""
     late.clear()
     partition.known.clear()
     partition.old_end = partition.end

@@ -1,4 +1,4 @@
-"""Tasks that write to a real broker: attempts that die, that run twice at the same time, that come again."""
+"""Tasks that write to a real broker: attempts that fail, that run twice at the same time, that are repeated."""
 
 import asyncio
 import random
@@ -97,8 +97,7 @@ ONCE = Counter(range(COUNT))
 
 
 def dying(batches: Iterator[pa.RecordBatch], after: int, settings: SinkSettings) -> Iterator[pa.RecordBatch]:
-    """Ends with an error after so many batches, once some rows are stored."""
-
+    """Raise an error after so many batches, once some rows are stored."""
     for number, batch in enumerate(batches):
         if number == after:
             deadline_s = time.monotonic() + WITHIN_S
@@ -340,7 +339,7 @@ async def test_rows_that_were_trimmed_and_forgotten_are_told(
 
 
 async def test_a_topic_that_was_made_anew_under_an_epoch_is_told(client: BrokerClient, settings: SinkSettings) -> None:
-    """What is recorded went with the topic, and an attempt wrote on into the new one."""
+    """The recorded state was deleted with the topic, and an attempt continued to write into the new one."""
 
     def anew_meanwhile() -> Iterator[pa.RecordBatch]:
         yield from batches_of(range(10))  # not enough for a batch
@@ -425,7 +424,7 @@ async def test_what_cannot_be_written_is_said(client: BrokerClient, settings: Si
 async def test_partitions_that_are_added_meanwhile_do_not_move_rows(
     client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How many there were is recorded when the epoch begins."""
+    """The number of partitions is recorded when the epoch begins."""
     with pytest.raises(RuntimeError, match="gone"):
         await write(dying(batches_of(range(COUNT)), 5, settings), settings)
     described = await client.describe_topic("orders")

@@ -1,4 +1,4 @@
-"""Each kind of damage planted in logs and their copies: found, told where, and the verdict is that of `log verify`."""
+"""Damage of each kind planted in logs and their copies: found, located, with the verdict of `log verify`."""
 
 import shutil
 from collections.abc import Callable, Iterable, Sequence
@@ -181,7 +181,7 @@ def test_a_copy_that_is_behind_and_one_without_an_index(copies: list[Path]) -> N
 
 
 def test_terms_that_fall(copies: list[Path]) -> None:
-    """Nobody else looks for them: term and row are changed together, on all copies."""
+    """Only this verifier checks them: term and row are changed together, on all copies."""
     for path in copies:
         file, index = files(path)[0], files(path, ".index")[0]
         content, rows = bytearray(file.read_bytes()), bytearray(index.read_bytes())

@@ -28,7 +28,7 @@ END = 600
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log and its archive; days alternate, so that its files overlap."""
+    """Return a log and its archive; days alternate, so that its files overlap."""
     path = tmp_path_factory.mktemp("archived")
     random = Random(1)
     with Log.open(path / "orders" / "0", CONFIG) as log:

@@ -1,5 +1,7 @@
-"""Replicas of processes that were stopped, killed or lost their power, and then were damaged: the verdict is that of
-`raftlog log verify --compare`. Disks and network are simulated; drivers and journals are the real ones."""
+"""Damaged replicas of processes that were stopped, killed or lost their power.
+
+The verdict is that of `raftlog log verify --compare`. Disks and network are simulated; drivers and journals are
+the real ones."""
 
 import shutil
 from pathlib import Path
@@ -88,7 +90,7 @@ def test_damage_is_told_as_log_verify_tells_it(seed: int, tmp_path: Path) -> Non
 
 
 def test_files_that_one_replica_lacks(tmp_path: Path) -> None:
-    """What stands before the last checkpoint has to be in the files: the journal says where they begin and end."""
+    """Data before the last checkpoint has to be in the files: the journal has their start and end."""
     with World() as world:
         world.fill(world.leader(), 60)
         world.run(2.5)

@@ -67,7 +67,7 @@ def alter_last_record(file: Path) -> None:
 
 
 def alter_gap(file: Path) -> None:
-    """The first gap of a file says that it ends elsewhere; the index, which would know, is not there."""
+    """Change the end of a file's first gap and delete the index, which would contradict it."""
     content, at = bytearray(file.read_bytes()), 0
     while (gap := gap_in(memoryview(content)[at:], header := read_header(content, at))) is None:
         at += header.size

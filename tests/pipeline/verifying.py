@@ -48,7 +48,7 @@ class Expected(NamedTuple):
 
 
 def expected(*paths: Path) -> Expected:
-    """The verdict of `raftlog log verify --compare`."""
+    """Return the verdict of `raftlog log verify --compare`."""
     disk = real_disk()
     logs = [log for path in paths for log in logs_below(str(path))]
     problems = {str(problem) for log in logs for problem in verify_log(disk, log).problems}
@@ -60,7 +60,7 @@ def expected(*paths: Path) -> Expected:
 
 
 def dump(world: World, directory: Path) -> list[Path]:
-    """The disks of simulated processes as data directories."""
+    """Write the disks of simulated processes as data directories."""
     found = []
     for number, disk in enumerate(world.disks, 1):
         data_dir = directory / str(number)
@@ -77,7 +77,9 @@ def dump(world: World, directory: Path) -> list[Path]:
 
 
 def require_same_verdict(told: VerifyReport, wanted: Expected) -> None:
-    """All that `log verify` says is told. More is only what nobody else looks at: journals, and terms that fall."""
+    """Check that all problems of `log verify` are reported.
+
+    Additional ones are only those that no other command checks: journals, and terms that fall."""
     assert wanted.problems <= set(told.problems)
     assert told.problem_count == len(told.problems)
     known = ("its journal", "the one before")
@@ -93,7 +95,7 @@ def archive_of(logs: Path, path: Path, *, skip_undecodable: bool = False) -> Non
 
 
 def flip(file: Path, position: int, bit: int = 4) -> None:
-    """Counted from the end when `position` is negative."""
+    """Flip a bit of the file; a negative `position` counts from the end."""
     with file.open("r+b", buffering=0) as opened:
         at = position if position >= 0 else opened.seek(0, os.SEEK_END) + position
         [byte] = os.pread(opened.fileno(), 1, at)

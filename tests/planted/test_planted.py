@@ -1,4 +1,4 @@
-"""Every planted bug is condemned by a property seen from outside, with the product's own assertions off."""
+"""Every planted bug is detected by a property checked from outside, with the product's own assertions off."""
 
 import json
 import os

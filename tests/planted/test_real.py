@@ -1,4 +1,4 @@
-"""Real brokers with planted bugs are condemned by the judges outside of them, and sound ones are not."""
+"""Real brokers with planted bugs are detected by the external checkers, and correct ones pass."""
 
 from pathlib import Path
 

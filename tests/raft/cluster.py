@@ -28,12 +28,12 @@ def replica_id(number: int) -> ReplicaId:
 
 
 def configuration(voters: Iterable[int], learners: Iterable[int] = ()) -> Configuration:
-    """The first configuration of a group."""
+    """Return the first configuration of a Raft group."""
     return Configuration(Index(0), tuple(map(replica_id, voters)), tuple(map(replica_id, learners)))
 
 
 class Disk:
-    """What survives: everything synced, and after a crash any first part of what was not."""
+    """Disk contents that survive a crash: all synced data, and any prefix of the unsynced data."""
 
     def __init__(self, first: Configuration) -> None:
         self.log = MemoryLog()
@@ -46,7 +46,7 @@ class Disk:
         """Id of a damaged last entry; every start finds it again until it is repaired."""
 
     def damage_last(self) -> EntryId:
-        """The last entry's bytes rot; its id is kept apart from them."""
+        """Damage the bytes of the last entry; its id is stored apart from them."""
         self.lost = self.log.last_id
         self.log.cut_to(Index(self.lost.index - 1))
         return self.lost
@@ -121,7 +121,7 @@ class Node:
                 self.sync(works=False)
 
     def sync(self, count: int | None = None, *, works: bool = True) -> None:
-        """The sync of the oldest `count` Readys returns (None: of all)."""
+        """Complete the sync of the oldest `count` Readys (None: of all)."""
         last = 0
         for _ in range(len(self.held) if count is None else min(count, len(self.held))):
             ready = self.held.popleft()
@@ -245,7 +245,7 @@ class Cluster:
     ) -> None:
         self.seed = seed
         self.record = record
-        """Takes the trace of every core, if somebody wants it."""
+        """Receiver of the trace of every core; optional."""
         self.settings = settings or RaftSettings()
         self.syncs_at_once = syncs_at_once
         self.invariants = Invariants()
@@ -266,7 +266,7 @@ class Cluster:
         return self[number].core
 
     def add(self, number: int, first: Configuration = NOBODY) -> Node:
-        """A replica; without a configuration it waits to be told of one."""
+        """Add a replica; without a configuration it waits for one from a leader."""
         me = replica_id(number)
         self.nodes[me] = Node(self, me, first, self.settings)
         return self.nodes[me]
@@ -284,7 +284,7 @@ class Cluster:
         self.network = [message for message in self.network if not self.cut(message)]
 
     def deliver(self, at: int = 0) -> Message:
-        """The message at this place of the network arrives."""
+        """Deliver the message at this position of the network."""
         message = self.network.pop(at)
         node = self.nodes.get(message.to)
         if node is not None and node.is_up:
@@ -311,7 +311,7 @@ class Cluster:
         raise AssertionError(f"not settled after {limit} steps: {self.network[:5]}")
 
     def tick(self, ticks: int = 1, *, settles: bool = True) -> None:
-        """Time goes on for everybody."""
+        """Advance the time of all nodes."""
         for _ in range(ticks):
             for node in self.nodes.values():
                 if node.is_up and node.core.tick():
@@ -337,7 +337,7 @@ class Cluster:
         raise AssertionError(f"{number} was not elected: {self.events[-10:]}")
 
     def leader(self) -> Node | None:
-        """The leader of the latest term among the nodes that are up."""
+        """Return the leader of the latest term among the nodes that are up."""
         leaders = [node for node in self.nodes.values() if node.is_up and node.core.role is Role.LEADER]
         return max(leaders, key=lambda node: node.core.term, default=None)
 
@@ -359,7 +359,7 @@ class Cluster:
     def processes(
         self, *, alive: bool, nodes: Iterable[int] | None = None, seen_by: Iterable[int] | None = None
     ) -> None:
-        """The heartbeats between processes begin or end."""
+        """Begin or end the heartbeats between processes."""
         everybody = [me.node_id for me in self.nodes]
         for observer in seen_by or everybody:
             for number in nodes or everybody:

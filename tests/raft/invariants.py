@@ -1,4 +1,4 @@
-"""What must hold in every execution (thesis 3.2, figure 3.2), checked as it goes, from outside of the cores."""
+"""Invariants of every execution (thesis 3.2, figure 3.2), checked during the run from outside of the cores."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +15,7 @@ class Invariants:
     def __init__(self) -> None:
         self.leaders: dict[Term, ReplicaId] = {}
         self.committed: dict[Index, tuple[Term, Any]] = {}
-        """What some replica delivered or some leader committed."""
+        """Entries that some replica delivered or some leader committed."""
         self.votes: dict[tuple[ReplicaId, Term], ReplicaId | None] = {}
         self._entries: dict[EntryId, tuple[Term, Any]] = {}
 
@@ -37,7 +37,7 @@ class Invariants:
             previous_term = entry.term
 
     def apply(self, entry: Entry) -> None:
-        """State machine safety: nobody applies another entry at the same index."""
+        """Check state machine safety: no replica applies another entry at the same index."""
         fact = self.committed.setdefault(entry.index, (entry.term, entry.payload))
         assert fact == (entry.term, entry.payload), f"state machine safety: {fact} and {entry}"
 

@@ -1,5 +1,6 @@
-"""Beginnings that many tests share: a core by itself whose driver makes everything durable at once, and a leader with
-two followers that keep up."""
+"""Starting points that many tests share.
+
+A core by itself whose driver makes everything durable at once, and a leader with two followers that keep up."""
 
 from collections.abc import Sequence
 from random import Random
@@ -53,7 +54,7 @@ class LoneFollower:
             self.core.advance(durable=ready.number, applied=ready.apply.last if ready.apply else None)
 
     def append(self, term: int, previous: EntryId, *terms: int, committed: int = 0, sequence: int = 1) -> None:
-        """The leader of `term` sends entries of these terms."""
+        """Send entries of these terms from the leader of `term`."""
         entries = tuple(entry(previous.index + at, of) for at, of in enumerate(terms, 1))
         self.said.clear()
         self.core.step(AppendRequest(ONE, TWO, Term(term), sequence, previous, entries, Index(committed)))
@@ -76,6 +77,6 @@ def replicating(**settings: int) -> Cluster:
 
 
 def progress_of(cluster: Cluster, member: ReplicaId) -> tuple[str, int, int]:
-    """What leader 1 knows of a member: state, match index, next index."""
+    """Return leader 1's progress of a member: state, match index, next index."""
     status = next(known for known in cluster.core(1).status().followers if known.member == member)
     return status.state, status.match_index, status.next_index

@@ -30,10 +30,10 @@ class Model:
         self._before: dict[tuple[int, int], int] = {}
         """By entry: the term of the one before it."""
         self.actions: dict[str, int] = {}
-        """How often each was taken."""
+        """Number of lines per action."""
 
     def take(self, line: Line) -> None:
-        """The next line; raises `TraceRefused`."""
+        """Apply the next line; raise `TraceRefused` if the model does not allow it."""
         action, name = line["action"], line["node"]
         self.actions[action] = self.actions.get(action, 0) + 1
         if action == "Restart":
@@ -208,7 +208,7 @@ class Model:
         node.role = "follower"
 
     def _believe(self, node: ModelNode, line: Line) -> None:
-        """A follower may take the leader's commit as far as its log is known to agree."""
+        """Check that a follower commits only entries that are known to agree with the leader's log."""
         most = min(line["message"]["committed"], node.verified)
         self._require(node.commit <= line["commit"] <= max(node.commit, most), line, f"commit may rise to {most}")
         self._commit(node, line)
@@ -279,7 +279,7 @@ class Model:
         self._post(node, line)
 
     def _check_claim(self, node: ModelNode, message: Line, line: Line) -> None:
-        """An acknowledgement: what is claimed to agree with the leader's log does, and what to be durable is."""
+        """Check an acknowledgement: its entries agree with the leader's log, and those declared durable are durable."""
         verified = message["verified"]
         self._require(message["durable"] <= verified, line, "more is durable than agrees")
         if verified <= node.commit:
@@ -301,7 +301,7 @@ class Model:
             node.waiting.append((awaits, _key(message)))
 
     def _leave(self, node: ModelNode, message: Line, line: Line) -> None:
-        """A message goes out into the world: what it says must be durable by now."""
+        """Release a message to the network: its contents must be durable by now."""
         term, vote = node.durable_hard_state
         self._require(term >= message["term"], line, f"term {message['term']} is told, and {term} is durable")
         if term == message["term"] and _is_vote(message):
@@ -324,7 +324,7 @@ class Model:
                 return
 
     def _may_hold(self, node: ModelNode, configuration: Line) -> bool:
-        """It is the last committed one, or a later one."""
+        """Return whether the configuration is the last committed one or a later one."""
         later = [each for each in node.configurations if configuration["index"] < each["index"] <= node.commit]
         return not later
 

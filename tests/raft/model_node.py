@@ -8,7 +8,7 @@ NOT_GIVEN = 1 << 60
 
 
 class ModelNode:
-    """What the model knows of one replica."""
+    """State of one replica in the model."""
 
     def __init__(self, line: Line) -> None:
         self.term: int = line["term"]

@@ -75,7 +75,7 @@ class Schedule:
         }
 
     def run(self, steps: int) -> None:
-        """The bad time, with invariants checked at every step; then `converge`."""
+        """Run the faulty phase, with invariants checked at every step; then `converge`."""
         actions, weights = list(self.actions), list(self.actions.values())
         for action in self.random.choices(actions, weights, k=steps):
             action()
@@ -112,7 +112,7 @@ class Schedule:
                 node.work()
 
     def elapse(self) -> None:
-        """Time passes for everybody, at their own pace, while nothing arrives."""
+        """Advance the clocks of all nodes, each at its own rate, while no message arrives."""
         for node in self.cluster.nodes.values():
             for _ in range(self.random.randint(0, 8) if node.is_up else 0):
                 node.core.tick()
@@ -164,7 +164,7 @@ class Schedule:
         self.cluster.isolate()
 
     def cut_leader(self) -> None:
-        """The leader is cut off and goes on taking proposals; the others lose patience."""
+        """Cut off the leader, which continues to take proposals, until the others elect another."""
         leader = self.cluster.leader()
         if leader:
             self.cluster.isolate(leader.me.node_id)
@@ -184,7 +184,7 @@ class Schedule:
             self.random.choice(down).start()
 
     def damage(self) -> None:
-        """A node that was down finds its last, durable entry damaged: it keeps the id and loses the bytes."""
+        """Damage the last, durable entry of a stopped node: the id stays and the bytes are lost."""
         down = [node for node in self.cluster.nodes.values() if not node.is_up]
         if not down or self.cluster.damaged:
             return
@@ -240,7 +240,7 @@ class Schedule:
             node.work()
 
     def rest(self) -> None:
-        """A quiet time, in which the group may fall asleep."""
+        """Run without faults, so that the Raft group may quiesce."""
         self.cluster.isolate()
         self.cluster.processes(alive=True)
         self.cluster.tick(12)
@@ -249,7 +249,7 @@ class Schedule:
     # what must hold
 
     def check_reads(self) -> None:
-        """A read sees everything that was committed anywhere when it was asked, and only what is applied here."""
+        """Check that a read sees every entry committed before its request, and only entries applied here."""
         for node in self.cluster.nodes.values():
             for read in node.reads:
                 floor = self.read_floors.pop(read.request)

@@ -1,4 +1,4 @@
-"""What is bounded, and what is refused: windows, queues, terms, messages that are not whole, broken promises."""
+"""Bounds and refusals: windows, queues, terms, incomplete messages, broken promises."""
 
 from random import Random
 
@@ -203,7 +203,7 @@ def test_a_candidate_of_the_last_term_gives_up() -> None:
 
 @pytest.mark.parametrize("request_is", ["read", "propose"])
 def test_what_came_before_a_tick_is_in_its_ready(request_is: str) -> None:
-    """A tick of a quiet leader has a short way to its Ready; it must not be taken when there is more to tell."""
+    """A tick of a quiet leader has a fast path to its Ready, which must not be taken when there is more to send."""
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     core = cluster.core(1)

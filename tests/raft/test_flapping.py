@@ -1,9 +1,8 @@
-"""One flapping member never unseats a healthy leader, asleep or awake (F22, R41); requests at followers do not either.
+"""One flapping voter never unseats a healthy leader, quiesced or not (F22, R41); requests at followers do not either.
 
-Three or five nodes whose clocks agree and whose messages take up to two ticks. One follower's links come and go at
-random: all of them, or only the one to the leader. Processes notice each other's absence after some ticks, each pair in
-its own time. Whatever happens, the term stays; and once all is well, everybody follows.
-"""
+Three or five nodes with equal clocks and messages that take up to two ticks. One follower's links fail and
+recover at random: all of them, or only the one to the leader. Processes detect each other's absence after some
+ticks, each pair separately. The term always stays, and once the faults end, all nodes follow."""
 
 from random import Random
 

@@ -1,8 +1,7 @@
-"""Whatever another replica sends, a core refuses it or takes it; it never breaks an invariant of its own.
+"""Arbitrary messages of another replica are refused or accepted; they never break an invariant of the core itself.
 
-A member that lies can make a group lose what it promised (Raft assumes that none does), so only the process's own
-invariants are looked at here. Messages of replicas that do not belong to the group must not matter at all.
-"""
+A lying voter can make a Raft group lose acknowledged entries (Raft assumes that there is none), so only the
+process's own invariants are checked here. Messages of replicas outside of the Raft group must have no effect."""
 
 from typing import Any
 
@@ -191,7 +190,7 @@ def test_a_leader_that_changes_what_it_sent_before() -> None:
 
 
 def test_a_term_near_the_last_one_is_refused() -> None:
-    """Whoever adopts the last term can never campaign again, so nothing brings a replica there from below."""
+    """A replica in the last term can never campaign again, so no message may raise a lower term to it."""
     replica = LoneFollower(1)
     hostile: list[Message] = [
         VoteRequest(ONE, TWO, Term(TERM_MAX), 1, entry_id(9, 9), True),

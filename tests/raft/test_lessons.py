@@ -328,7 +328,7 @@ def test_r18_learners_do_not_count() -> None:
 
 
 def test_r19_a_lost_leadership_is_no_failure() -> None:
-    """What was accepted can still be committed by the next leader, as here."""
+    """An accepted entry can still be committed by the next leader, as here."""
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     accepted = cluster.propose(1, "a")

@@ -372,7 +372,7 @@ def test_a_leader_outside_of_the_voters_leads_on_until_the_change_is_committed()
 
 
 def test_r40_what_is_written_is_told_only_from_the_own_term_on() -> None:
-    """Else a later leader could cut what somebody was told of: an old entry on a quorum may still be replaced (R10)."""
+    """Otherwise a later leader could cut a reported entry: an old entry on a quorum may still be replaced (R10)."""
     settings = RaftSettings(acknowledges_written=True, entries_per_message_max=1)
     cluster = Cluster([1, 2, 3], settings=settings)
     cluster.elect(1)

@@ -21,7 +21,7 @@ def _entry(index: int, term: int) -> Entry:
 
 @given(_steps)
 def test_the_tail_reads_like_one_list(steps: list[tuple[str, int, int]]) -> None:
-    """Whatever is cut, appended, handed over and trimmed, the tail over a stored log reads like a list of entries."""
+    """After any cut, append, hand-over and trim, the tail over a stored log reads like a list of entries."""
     stored = MemoryLog()
     tail = LogTail(stored)
     twin: dict[int, Entry] = {}
@@ -73,7 +73,7 @@ def test_between_a_cut_and_its_hand_over_the_tail_hides_what_is_still_stored() -
 
 
 def _check_read(read: list[Entry], expected: list[Entry], other: int) -> None:
-    """A read may stop early (at the hand-over), but it brings something, in order, and within its bounds."""
+    """Check that a read returns at least one entry, in order and within bounds; it may stop at the hand-over."""
     assert read
     assert read == expected[: len(read)]
     assert len(read) <= other + 1
@@ -113,7 +113,7 @@ def test_durability_against_a_naive_twin(steps: list[tuple[str, int]]) -> None:
 
 
 def _reached(brought: list[int], number: int) -> int:
-    """How many leading entries were brought by Readys up to `number` (0: not handed over yet)."""
+    """Return the number of leading entries in Readys up to `number` (0: not handed over yet)."""
     return next((at for at, ready in enumerate(brought) if not 0 < ready <= number), len(brought))
 
 

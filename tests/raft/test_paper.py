@@ -1,4 +1,4 @@
-"""What the Raft thesis (Ongaro, 2014) says, section by section; the texts in `scenarios/` tell more of it at length."""
+"""Claims of the Raft thesis (Ongaro, 2014), section by section; the transcripts in `scenarios/` show more of them."""
 
 from random import Random
 
@@ -27,7 +27,7 @@ _ONE, _TWO, _THREE = (replica_id(number) for number in (1, 2, 3))
 
 
 def _alone(me: ReplicaId, *, term: int = 0, vote: ReplicaId | None = None, seed: int = 0) -> RaftCore:
-    """A core without anybody around, of a group of three."""
+    """Return a core of a Raft group of three whose other replicas do not answer."""
     restart = Restart(HardState(Term(term), vote), (configuration([1, 2, 3]),))
     return RaftCore(me, RaftSettings(heartbeat_ticks=2), Random(seed), MemoryLog(), restart)
 

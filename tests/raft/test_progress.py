@@ -1,4 +1,4 @@
-"""What a leader knows of one follower: windows, lost probes, lost appends."""
+"""Progress of one follower as tracked by the leader: windows, lost probes, lost appends."""
 
 import pytest
 

@@ -21,7 +21,7 @@ def _configurations(draw: st.DrawFn) -> Configuration:
 
 
 def _is_quorum_by_hand(configuration: Configuration, members: set[ReplicaId]) -> bool:
-    """Some subset of each half, of majority size, lies within `members`."""
+    """Return whether `members` contain a majority of each half."""
     return all(
         any(set(subset) <= members for subset in combinations(half, majority_size(len(half))))
         for half in (configuration.voters, configuration.outgoing)

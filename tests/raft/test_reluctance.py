@@ -1,4 +1,4 @@
-"""A replica on a slow or full disk leaves elections to others, and holds nobody up when there are no others."""
+"""A replica on a slow or full disk leaves elections to others, and delays none when there are no others."""
 
 import pytest
 

@@ -1,5 +1,7 @@
-"""Random schedules of three to five cores: election safety, log matching, leader completeness, state machine safety,
-durability of what is committed, current reads, and convergence once the faults end (R1–R41 as far as they are here)."""
+"""Random schedules of three to five cores.
+
+They check election safety, log matching, leader completeness, state machine safety, durability of committed
+entries, current reads, and convergence once the faults end (R1–R41 as far as they apply here)."""
 
 import subprocess
 import sys

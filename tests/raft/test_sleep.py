@@ -1,7 +1,6 @@
-"""Hibernation: who wakes whom, what keeps a group awake, and how soon a sleeping group has a leader again.
+"""Quiescence: wake-ups, conditions that keep a Raft group awake, and the time to a new leader of a quiesced one.
 
-The transcripts `sleep`, `wake_healthy_leader` and `lullaby_ends` tell the plain course of it.
-"""
+The transcripts `sleep`, `wake_healthy_leader` and `lullaby_ends` show the plain course."""
 
 from random import Random
 
@@ -28,7 +27,7 @@ _ONE, _TWO, _THREE = (replica_id(number) for number in (1, 2, 3))
 
 
 def _sleeping(voters: int = 3, learners: tuple[int, ...] = (), seed: int = 0) -> Cluster:
-    """A group that node 1 leads, and all of it sleeps."""
+    """Return a quiesced Raft group with node 1 as its leader."""
     cluster = Cluster(range(1, voters + 1), learners, settings=RaftSettings(sleep_after_ticks=4), seed=seed)
     cluster.processes(alive=True)
     cluster.elect(1)
@@ -238,7 +237,7 @@ def test_a_voter_that_is_away_keeps_the_group_awake() -> None:
 
 
 def test_a_woken_leader_has_a_whole_period_to_hear_from_a_quorum() -> None:
-    """It slept for long, so nobody answered anything; on waking that must not count against it."""
+    """It was quiesced for long without any answers; after the wake-up that must not count against it."""
     cluster = _sleeping()
     for _ in range(1000):
         cluster.core(1).tick()
@@ -263,7 +262,7 @@ def test_a_group_of_one_sleeps_too() -> None:
 
 
 def test_a_leader_that_does_not_see_a_voters_process_stays_awake() -> None:
-    """Nobody would tell it that the voter is gone. Here the voter sees the leader all the same."""
+    """No failure detector would report the voter's crash to it. Here the voter sees the leader all the same."""
     cluster = _sleeping()
     cluster.processes(alive=False, nodes=[3], seen_by=[1])
     cluster.tick(100)

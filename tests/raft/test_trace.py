@@ -33,7 +33,9 @@ def test_schedules_keep_to_the_rules(seed: int) -> None:
 
 
 def _recorded() -> list[Line]:
-    """Node 1 leads term 1, takes "a", is cut off with "b" and "c"; node 2 leads term 4, takes "d", changes the voters
+    """Record a run with two leaders, a configuration change and a restart.
+
+    Node 1 leads term 1, takes "a", is cut off with "b" and "c"; node 2 leads term 4, takes "d", changes the voters
     to 1, 2 and 4; node 3 restarts."""
     lines: list[Line] = []
     cluster = Cluster([1, 2, 3], [4], record=lambda line: lines.append(json.loads(json.dumps(line))))
@@ -60,7 +62,7 @@ Edit = Callable[[list[Line]], None]
 
 
 def _find(lines: list[Line], action: str, node: str, nth: int, /, **wanted: Any) -> Line:
-    """The nth line of that action of that node, with these details of its message or of itself."""
+    """Return the nth line of that action of that node, with these details of its message or of itself."""
     found = [
         line
         for line in lines
@@ -71,7 +73,7 @@ def _find(lines: list[Line], action: str, node: str, nth: int, /, **wanted: Any)
 
 
 def _says(action: str, node: str, nth: int = 0, /, *, of: dict[str, Any] | None = None, **changes: Any) -> Edit:
-    """That line says something else of the state."""
+    """Change the state in that line."""
 
     def edit(lines: list[Line]) -> None:
         _find(lines, action, node, nth, **(of or {})).update(changes)
@@ -80,7 +82,7 @@ def _says(action: str, node: str, nth: int = 0, /, *, of: dict[str, Any] | None 
 
 
 def _tells(action: str, node: str, nth: int = 0, /, *, of: dict[str, Any] | None = None, **changes: Any) -> Edit:
-    """The message of that line says something else."""
+    """Change the message in that line."""
 
     def edit(lines: list[Line]) -> None:
         _find(lines, action, node, nth, **(of or {}))["message"].update(changes)
@@ -124,7 +126,7 @@ def _both(*edits: Edit) -> Edit:
 
 
 def _twice(action: str, node: str, nth: int = 0, /, **changes: Any) -> Edit:
-    """That line comes again at once, changed."""
+    """Repeat that line at once, with changes."""
 
     def edit(lines: list[Line]) -> None:
         line = _find(lines, action, node, nth)

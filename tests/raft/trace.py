@@ -1,19 +1,18 @@
-"""A core that tells every state transition as one line, to be checked against a formal model.
+"""A core that emits every state transition as one line, to be checked against a formal model.
 
     TracedCore(me, settings, random, log, restart, emit=lines.append)
 
 Lines are plain JSON-able dictionaries. Actions have the names of the Raft TLA+ specification (Ongaro), `Timeout`,
 `RequestVote`, `BecomeLeader`, `ClientRequest`, `AppendEntries`, `AdvanceCommitIndex`, `UpdateTerm`, `Restart` and
-`Handle…` with the names of its messages; what it does not have is `StepDown` (CheckQuorum, a lost pre-vote, a stall),
+`Handle…` with the names of its messages; actions that it lacks are `StepDown` (CheckQuorum, a lost pre-vote, a stall),
 `Install`, `Persist` and `Synced` (a Ready was given out, and reported as durable), and `Send` (other messages). A
 pre-candidate is a follower there, as it has changed nothing.
 
 Each line has `node`, `action`, and the state *after* it: `term`, `vote`, `role`, `last` ([index, term]), `commit`.
-One call of the core can be several transitions; they are told one by one, in order. Lines that send have `awaits`, the
-number of the Ready that must be `Synced` before the message leaves, or null.
+One call of the core can be several transitions; they are emitted one by one, in order. Lines that send have `awaits`,
+the number of the Ready that must be `Synced` before the message leaves, or null.
 
-Not here: any judgement. Called by tests and simulators in the place of `RaftCore`; servers do not use it.
-"""
+Not here: any check. Called by tests and simulators in the place of `RaftCore`; servers do not use it."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -41,7 +40,7 @@ _SENDS = {"AppendEntriesRequest": "AppendEntries", "RequestVoteRequest": "Reques
 
 
 class _State(NamedTuple):
-    """What a line shows of a core."""
+    """State of a core as shown by a line."""
 
     term: int
     vote: ReplicaId | None
@@ -151,7 +150,7 @@ class TracedCore(RaftCore):
         )
 
     def _observe(self) -> None:
-        """Tell what the core did by itself since the last look, in the only order in which it can have done it."""
+        """Emit the core's own transitions since the last call, in the only order in which they can have happened."""
         now = self._look()
         if now.role is Role.CANDIDATE and now.term > self._seen.term:
             self._move("Timeout", term=now.term, vote=now.vote, role=Role.CANDIDATE)
@@ -167,7 +166,7 @@ class TracedCore(RaftCore):
         self._seen = now
 
     def _client_request(self, now: _State) -> None:
-        """The leader appended; a configuration among its entries is the last of them."""
+        """Emit an append by the leader; a configuration among its entries is the last of them."""
         count = now.last.index - self._seen.last.index
         if count <= 0:
             return
@@ -197,7 +196,7 @@ class TracedCore(RaftCore):
 
 
 def plain(value: Any) -> Any:
-    """A value of the core as JSON has it: members as text, entries as [index, term, configuration], the rest as is."""
+    """Convert a value of the core to JSON: members as text, entries as [index, term, configuration], the rest as is."""
     if isinstance(value, ReplicaId):
         return str(value)
     if isinstance(value, Configuration):
@@ -208,7 +207,7 @@ def plain(value: Any) -> Any:
 
 
 def plain_message(message: Message) -> Line:
-    """A message with the name that the specification has for it, if it has one."""
+    """Convert a message, under its name in the specification if there is one."""
     return {"kind": _name(message), **{name: plain(value) for name, value in message._asdict().items()}}
 
 
@@ -226,7 +225,7 @@ def _is_same(one: _State, other: _State) -> bool:
 
 
 def _contents(log: LogView, configurations: Sequence[Configuration]) -> Line:
-    """The whole log: what stands before it, the terms of its entries, the configurations that it knows."""
+    """Return the whole log: its boundary, the terms of its entries, and its configurations."""
     boundary = log.boundary
     terms = [log.term_at(Index(index)) for index in range(boundary.index + 1, log.last_index + 1)]
     return {"boundary": plain(boundary), "terms": terms, "configurations": [plain(each) for each in configurations]}

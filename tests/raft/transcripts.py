@@ -28,7 +28,7 @@ class Interpreter:
         self._told = 0
 
     def run(self, commands: list[str]) -> str:
-        """The output of these commands."""
+        """Run these commands and return their output."""
         output: list[str] = []
         for command in commands:
             name, *words = command.split()
@@ -42,7 +42,7 @@ class Interpreter:
         return "\n".join(output) or "ok"
 
     def _events(self) -> list[str]:
-        """What nodes became since the last call."""
+        """Return the role changes of nodes since the last call."""
         events = self.cluster.events[self._told :]
         self._told = len(self.cluster.events)
         return [f"  {event}" for event in events if not event.endswith("started")]
@@ -50,7 +50,7 @@ class Interpreter:
     # the cluster
 
     def do_nodes(self, *voters: str, learners: str = "", sync: str = "now", **settings: str) -> Iterator[str]:
-        """nodes 1 2 3 learners=4 sync=later election_ticks_min=10 …: a new cluster."""
+        """Create a cluster: `nodes 1 2 3 learners=4 sync=later election_ticks_min=10 …`."""
         self.cluster = Cluster(
             _numbers(voters),
             _numbers(learners.split(",")),
@@ -61,12 +61,12 @@ class Interpreter:
         yield from ()
 
     def do_add(self, number: str) -> Iterator[str]:
-        """add 4: a replica that knows of no configuration yet."""
+        """Add a replica without a configuration: `add 4`."""
         self.cluster.add(int(number))
         yield from ()
 
     def do_crash(self, number: str, kept: str = "0") -> Iterator[str]:
-        """crash 1 kept=2: stop; so many unsynced Readys survive."""
+        """Stop a node of which so many unsynced Readys survive: `crash 1 kept=2`."""
         self.cluster[int(number)].crash(int(kept))
         yield from ()
 
@@ -75,7 +75,7 @@ class Interpreter:
         yield from ()
 
     def do_damage(self, number: str) -> Iterator[str]:
-        """damage 1: the last entry of a stopped node rots."""
+        """Damage the last entry of a stopped node: `damage 1`."""
         yield f"{number} lost {self.cluster[int(number)].disk.damage_last()}"
 
     def do_repaired(self, number: str) -> Iterator[str]:
@@ -83,7 +83,7 @@ class Interpreter:
         yield from ()
 
     def do_sync(self, number: str, count: str | None = None) -> Iterator[str]:
-        """sync 1 2: the sync of the two oldest Readys returns."""
+        """Complete the sync of the two oldest Readys: `sync 1 2`."""
         self.cluster[int(number)].sync(int(count) if count else None)
         yield from ()
 
@@ -95,7 +95,7 @@ class Interpreter:
         yield "installed" if self.cluster[int(number)].maybe_install() else "nothing to install"
 
     def do_process(self, number: str, state: str, *seen_by: str) -> Iterator[str]:
-        """process 1 dead 2 3: nodes 2 and 3 do not hear the process of node 1 any more."""
+        """End the heartbeats of node 1's process to nodes 2 and 3: `process 1 dead 2 3`."""
         self.cluster.processes(alive=state == "alive", nodes=[int(number)], seen_by=_numbers(seen_by) or None)
         yield from ()
 
@@ -110,7 +110,7 @@ class Interpreter:
         yield _outcome(self.cluster.propose(int(number), *payloads))
 
     def do_change(self, number: str, voters: str, learners: str = "", replaces: str | None = None) -> Iterator[str]:
-        """change 1 voters=1,2,4 learners=3 replaces=5."""
+        """Propose a configuration: `change 1 voters=1,2,4 learners=3 replaces=5`."""
         yield _outcome(
             self.cluster.change(
                 int(number),
@@ -133,7 +133,7 @@ class Interpreter:
     # time and network
 
     def do_tick(self, count: str, *numbers: str) -> Iterator[str]:
-        """tick 10 1: ten ticks of node 1; without a node, of all. Nothing is delivered."""
+        """Tick node 1 ten times, or all nodes if none is named, without deliveries: `tick 10 1`."""
         for _ in range(int(count)):
             for number in _numbers(numbers) or [me.node_id for me in self.cluster.nodes]:
                 if self.cluster[number].is_up:
@@ -141,7 +141,7 @@ class Interpreter:
         yield from ()
 
     def do_deliver(self, count: str = "", **which: str) -> Iterator[str]:
-        """deliver 2 from=1 to=3 kind=AppendRequest: the first of those on their way; all without a count."""
+        """Deliver the first messages that match, or all without a count: `deliver 2 from=1 to=3 kind=AppendRequest`."""
         waiting = self._matching(which)
         for message in waiting[: int(count) if count else None]:
             yield describe_message(message)
@@ -158,7 +158,7 @@ class Interpreter:
             yield f"twice: {describe_message(message)}"
 
     def do_reverse(self) -> Iterator[str]:
-        """What was sent last arrives first."""
+        """Reverse the order of the messages in flight."""
         self.cluster.network.reverse()
         yield from ()
 
@@ -181,7 +181,7 @@ class Interpreter:
         raise AssertionError("not stable after 10,000 steps")
 
     def do_cut(self, *numbers: str) -> Iterator[str]:
-        """cut 1 2: nothing passes between these nodes and the others."""
+        """Cut these nodes off from the others: `cut 1 2`."""
         self.cluster.isolate(*_numbers(numbers))
         yield from ()
 
@@ -243,7 +243,7 @@ def _outcome(outcome: Accepted | RefusedProposal | None) -> str:
 
 
 def replay(text: str) -> str:
-    """The transcript with its output as it is now."""
+    """Return the transcript with its present output."""
     interpreter = Interpreter()
     blocks = []
     for block in text.strip().split("\n\n"):

@@ -140,7 +140,7 @@ def test_the_dead_send_nothing(mail: Mail) -> None:
 
 
 def reached(cuts: list[tuple[int, int]], count: int) -> list[set[int]]:
-    """Whom each node hears, itself included."""
+    """Return the nodes that each node receives from, itself included."""
     return [{a for a in range(count) if (a, b) not in cuts} for b in range(count)]
 
 

@@ -10,7 +10,7 @@ from jepsen.simulation.virtual_time.clock import WALL_START_NS
 
 
 class Diary:
-    """Who did what when, on their own clocks."""
+    """Log of actions with times on the clocks of their nodes."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, float]] = []

@@ -24,7 +24,7 @@ FIRST = Configuration(Index(1), VOTERS)
 
 
 def entry(index: int, term: int, value: bytes = b"v", *, offset: int | None = None) -> Entry:
-    """One record; offsets count from 0 at index 1 unless told otherwise."""
+    """Return an entry with one record; without an offset, offsets count from 0 at index 1."""
     batch = build_batch([value], now_ms=0)
     stamp(batch, Offset(index - 1 if offset is None else offset), Term(term))
     return Entry(Index(index), Term(term), EntryKind.DATA, len(batch), batch)
@@ -185,7 +185,7 @@ def test_a_commit_needs_a_quorum(group: Group) -> None:
 
 
 def test_a_deposed_leader_may_commit_by_what_it_hears_late(group: Group) -> None:
-    """Those who told it that they hold the entry have followed a later leader since."""
+    """The followers that acknowledged the entry have followed a later leader since."""
     leader, *followers = group.members
     leader.leads(1, entry(4, 1), committed=2, watermark=2)
     for follower in followers:

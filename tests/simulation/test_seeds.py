@@ -20,7 +20,7 @@ SEEDS_PER_TEST = 5
 
 @cache
 def outcome_of(seed: int, *, unordered_syncs: bool = False) -> Outcome:
-    """A trace is compared with that of the run which was judged, if that was in this process."""
+    """Return the outcome of a seed, cached so that a trace is compared with that of the checked run."""
     return simulate(seed, unordered_syncs=unordered_syncs)
 
 

@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session; what tests set on it they take back."""
+    """Start the session; tests reset the options that they set."""
     directory = tmp_path_factory.mktemp("spark")
     places = {"spark.local.dir": str(directory), "spark.sql.warehouse.dir": str(directory / "warehouse")}
     session = local_session("tests", "local[2]", FOR_TESTS | places)

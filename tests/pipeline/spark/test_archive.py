@@ -28,7 +28,7 @@ def fields_of(number: int) -> tuple[bytes, bytes | None, int, list[tuple[str, by
 
 
 def produce(bootstrap: str, topic: str, first: int, end: int, partitions: int = 2) -> None:
-    """The same records to each partition."""
+    """Produce the same records to each partition."""
     columns = [list(column) for column in zip(*map(fields_of, range(first, end)), strict=True)]
     batch = bytes(build_columns(*columns))
 
@@ -45,7 +45,7 @@ def topic_rows(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
 
 
 def require_each_once(rows: DataFrame, end: int) -> None:
-    """The records of two partitions up to that offset."""
+    """Check that the rows are the records of two partitions up to that offset, each once."""
     columns = ["partition", "value", "key", "cast(timestamp as double) as s", "headers"]
     found = sorted(
         (row.partition, int(row.value), row.key and bytes(row.key), round(row.s * 1000), pairs_of(row.headers))

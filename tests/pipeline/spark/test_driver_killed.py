@@ -1,5 +1,6 @@
-"""A driver of a stream that is killed, by SIGKILL and in the middle of its micro-batches, and started again; and tasks
-that die and are repeated by Spark. Each record is there once in the end."""
+"""A streaming driver killed by SIGKILL in the middle of its micro-batches and restarted; tasks repeated by Spark.
+
+In the end each record is there once."""
 
 import asyncio
 import signal

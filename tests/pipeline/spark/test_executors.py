@@ -1,5 +1,7 @@
-"""An executor is lost, its JVM killed by SIGKILL, in the middle of a read and in the middle of a write: Spark repeats
-its tasks on others, and each record is read and written once. In local-cluster mode, where executors are processes."""
+"""An executor lost, its JVM killed by SIGKILL, in the middle of a read and in the middle of a write.
+
+Spark repeats its tasks on others, and each record is read and written once. In local-cluster mode, where
+executors are processes."""
 
 import asyncio
 import json
@@ -111,7 +113,7 @@ def a_home(directory: Path) -> Path:
 
 
 def kill_whoever_tells(fifo: Path) -> None:
-    """The process whose id comes through the pipe."""
+    """Kill the process whose id arrives through the pipe."""
     told = os.open(fifo, os.O_RDWR)  # for writing too, so that it opens before anybody writes
     try:
         assert select.select([told], [], [], PATIENCE_SECONDS)[0], "no executor came to the value"

@@ -23,7 +23,7 @@ ENOUGH = 200
 
 
 async def write(addresses: list[str], topic: str, enough: threading.Event) -> None:
-    """Until the brokers are gone; `enough` is set once there is something to look at."""
+    """Write until the brokers have stopped; `enough` is set once there are some records."""
     with contextlib.suppress(RaftlogError, OSError):
         async with BrokerClient(addresses) as client:
             for number in itertools.count():

@@ -56,7 +56,7 @@ def values(bootstrap: str, topic: str) -> Counter[int]:
 
 
 def failing_once(rows: DataFrame, bootstrap: str, topic: str, flag: Path) -> DataFrame:
-    """The same rows, but the first task that comes to one in the middle dies there, once something is written."""
+    """Return the same rows, of which one in the middle fails its first task once something is written."""
 
     @udf("string", useArrow=False)
     def fragile(value: str) -> str:
@@ -96,7 +96,7 @@ def test_a_batch_is_written_once_however_often_it_is_repeated(
 
 
 def copied(bootstrap: str, topic: str) -> dict[int, Counter[object]]:
-    """What a copy has of each partition; several tasks may have written to one."""
+    """Return a copy's records of each partition, in no order: several tasks may have written to one partition."""
     found = asyncio.run(stored_records(bootstrap.split(","), topic))
     return {
         partition: Counter((r.timestamp, r.key, r.value, tuple(r.headers)) for r in records)
@@ -105,7 +105,7 @@ def copied(bootstrap: str, topic: str) -> dict[int, Counter[object]]:
 
 
 def test_what_cannot_be_written_is_said_plainly(spark: SparkSession, bootstrap: str) -> None:
-    """What is found when the query is planned, and what only a task finds."""
+    """Some errors are found when the query is planned, others only by a task."""
     rows = spark.range(1).selectExpr("cast(id as string) as value", "1 as extra")
     with pytest.raises(PipelineFailed, match="writing: the column extra cannot be written"):
         save(rows, bootstrap, "nowhere")
@@ -114,7 +114,7 @@ def test_what_cannot_be_written_is_said_plainly(spark: SparkSession, bootstrap: 
 
 
 def stream(spark: SparkSession, bootstrap: str, source: str, sink: str, checkpoint: Path) -> str:
-    """Runs until each record of the source has one in the sink; the id of the query."""
+    """Run the query until each record of the source has one in the sink; return the query's id."""
     rows = (
         spark.readStream.format("raftlog")
         .option("bootstrap", bootstrap)
@@ -164,7 +164,7 @@ def test_a_stream_goes_on_where_its_driver_was_killed(
 
 
 async def as_if_begun(bootstrap: str, write_id: str, topic: str, epoch: int) -> None:
-    """The record as it was when the epoch had been begun by a driver that is gone."""
+    """Restore the commit record as a crashed driver left it after it had begun the epoch."""
     records = await stored_records(bootstrap.split(","), topic)
     ms = max(each[-1].timestamp for each in records.values())  # of rows that came without
     async with BrokerClient(bootstrap.split(",")) as client:

@@ -60,7 +60,7 @@ class World:
         return self.cluster.loop.trace.timeline()
 
     def inflict(self, fault: Fault, times: int) -> str:
-        """What is to be read of it."""
+        """Inflict the fault so many times; return the lines that this added to the timeline."""
         before = self.timeline()
         for _ in range(times):
             self.nemesis.faults.inflict(fault)

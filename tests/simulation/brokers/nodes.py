@@ -46,7 +46,7 @@ class Rig:
         self.loop.wire(self.network, self.loop.nodes)
 
     async def program(self, machine: Computer, around: Surroundings) -> None:
-        """What a process does, from its start to its end."""
+        """Run a process from its start to its end."""
         others = {number: (f"n{number}", RPC_PORT) for number in self.machines if number != machine.node_id}
         settings = NodeSettings(
             data_dir=DATA_DIR,
@@ -89,7 +89,7 @@ class Rig:
             machine.call(lambda node: node.create_group(roll))
 
     def leader(self) -> int:
-        """Who leads and has committed in its term; 0 for nobody."""
+        """Return the leader that has committed in its term; 0 without one."""
         for number in self.machines:
             group = self.group(number)
             if group is not None and group.core.role is Role.LEADER and group.core.has_own_term_commit:
@@ -124,7 +124,7 @@ class Rig:
         return found
 
     def refusals(self, number: int) -> str:
-        """Why its connections do not come about, as it knows."""
+        """Return the reasons why the node's connections fail, as the node reports them."""
         return "; ".join(str(peer.raft.last_error) for peer in self.node(number).transport.peers())
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What operators order of a simulated cluster is carried out, or said to be impossible; judges condemn what is not."""
+"""Orders of operators to a simulated cluster are executed or refused; the checkers detect an order that is not."""
 
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
@@ -48,7 +48,7 @@ def order(world: World, work: Do) -> None:
 
 
 def removed(world: World, number: int) -> Machine:
-    """That broker is decommissioned, and gone."""
+    """Decommission that broker, wait until it has stopped, and return its machine."""
     machine = world.machine(number)
     world.cluster.loop.run_for(25)  # the latecomer is there
     order(world, lambda broker: broker.operations.decommission(number, deadline=deadline_in(5_000)))

@@ -1,4 +1,6 @@
-"""What only brokers suffer does what it says to a running cluster, which gets over it; harm stays within the model."""
+"""Faults that affect only brokers: each has its documented effect on a running cluster, which recovers.
+
+All faults stay within the fault model."""
 
 from collections.abc import Iterator
 
@@ -83,7 +85,7 @@ def test_files_are_compared_once_a_new_leader_s_first_entry_is_everywhere(
     cluster, drain_all = world.cluster, Drain.read_all
 
     def read_all(drain: Drain) -> None:
-        """Before it ends, somebody else leads the partition, and has not told all others of its first entry."""
+        """Drain, then elect another leader whose first entry has not reached all others."""
         drain_all(drain)
         (key,) = drain.partitions
         before = cluster.leader(key)

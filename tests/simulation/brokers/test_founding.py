@@ -24,7 +24,7 @@ def group_of(site: Founding, number: NodeId) -> Group:
 
 
 def leading(site: Founding) -> NodeId | None:
-    """Who leads, of those that are not cut off."""
+    """Return the leader among the nodes that are not cut off."""
     numbers = [number for number in site.machines if number != OLD and site.machines[number].service]
     return next((number for number in numbers if group_of(site, number).core.role is Role.LEADER), None)
 

@@ -1,4 +1,4 @@
-"""What gossip travels on: datagrams and streams between hosts, cuts of it alone and with the connections, pests."""
+"""Transport of gossip: datagrams and streams between hosts, cuts of gossip alone and with connections, pests."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is condemned of memberships: changes that nobody ordered, and leaders unseated by who has no vote."""
+"""Violations in Raft configurations: changes without an order, and leaders unseated by replicas without a vote."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -85,7 +85,7 @@ def test_the_controller_s_group_drops_only_who_drains() -> None:
 
 
 def unseat(world: World, by: int, asked_ns: int) -> None:
-    """Broker 3 was let go at index 4, which is committed; somebody campaigns in term 3."""
+    """Remove broker 3 at the committed index 4, and let a replica campaign in term 3."""
     world.assign(1, 2, 4)
     world.change(entry(2, (1, 2, 3), (4,)), entry(3, (1, 2, 4), (), (1, 2, 3)))
     world.change(entry(3, (1, 2, 4), (), (1, 2, 3)), entry(4, (1, 2, 4)))

@@ -22,14 +22,14 @@ UNORDERED_SEEDS = {
     "founding": range(101, 121),
 }
 REPEATED = {"broker": 16, "groups": 2, "records": 2, "founding": 7}
-"""That of brokers has gossip with pests, and operators."""
+"""Seed of each level whose run is repeated; the one of brokers has gossip with pests, and operators."""
 CHUNKS = [(level, first) for level, seeds in SEEDS.items() for first in seeds[:: SEEDS_PER_TEST[level]]]
 KEPT = [kept for level in SEEDS for kept in kept_seeds(level)]
 
 
 @cache
 def outcome_of(level: str, seed: int, *, unordered_syncs: bool = False) -> Outcome:
-    """A trace is compared with that of the run which was judged, if that was in this process."""
+    """Return the outcome of a seed, cached so that a trace is compared with that of the checked run."""
     return LEVELS[level](seed, unordered_syncs=unordered_syncs)
 
 

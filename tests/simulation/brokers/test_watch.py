@@ -1,4 +1,4 @@
-"""What the watcher of whole brokers condemns: clusters that split, copies that differ, topics that come back."""
+"""Violations that the watcher of whole brokers detects: split clusters, differing copies, topics that reappear."""
 
 from uuid import UUID
 
