@@ -24,7 +24,7 @@ _PATH: Final = "/v1/status/ready"
 
 
 def why_not() -> str | None:
-    """Why no clock can be faked here."""
+    """Return the reason why clocks cannot be faked here; None when they can."""
     if sys.platform != "linux":
         return f"libfaketime is used on Linux alone, and this is {sys.platform}"
     return None if _library() is not None else "libfaketime is missing; install the package libfaketime"
@@ -36,7 +36,7 @@ def _library() -> Path | None:
 
 
 class Ahead(NamedTuple):
-    """So many seconds, at least and at most, a broker's clock is ahead of that of this process; negative is behind."""
+    """Least and greatest number of seconds that a broker's clock is ahead of this process's; negative is behind."""
 
     least: float
     most: float
@@ -74,12 +74,13 @@ class NodeClock:
 
     @property
     def offset_s(self) -> float:
-        """How far it is ahead by now."""
+        """Seconds by which the clock is ahead of real time now."""
         return self._offset_s + (time.time() - self._since) * (self._factor - 1.0)
 
     def jump(self, seconds: float) -> None:
-        """So far ahead of real time (behind it, if negative), whatever it was before; it drifts on from there. Raises
-        `ValueError` where a monotonic clock would go back."""
+        """Set the clock ahead of real time by `seconds` (behind, if negative); it drifts on from there.
+
+        Replaces the offset that it had. Raises `ValueError` where a monotonic clock would go back."""
         if self._with_monotonic and seconds < self.offset_s:
             raise ValueError(f"a monotonic clock does not go back from {self.offset_s:+.3f} to {seconds:+.3f} s")
         self._set(seconds, self._factor)
@@ -95,7 +96,7 @@ class NodeClock:
         self._set(self.offset_s if self._with_monotonic else 0.0, 1.0)
 
     def ahead(self, address: str) -> Ahead:
-        """What the broker's own answers say, to a second. Raises `OSError` when it does not answer."""
+        """Return the offset from the broker's own answers, to a second. Raises `OSError` when it does not answer."""
         host, _, port = address.rpartition(":")
         connection = http.client.HTTPConnection(host, int(port), timeout=ANSWER_SECONDS_MAX)
         try:
@@ -112,7 +113,7 @@ class NodeClock:
         return Ahead(shown - after, shown + 1.0 - before)
 
     def seen(self, address: str) -> float | None:
-        """How far it is ahead by its own answers, half a second more or less; None when it does not answer."""
+        """Return the offset from the broker's own answers, to half a second; None when it does not answer."""
         try:
             least, most = self.ahead(address)
         except OSError:
@@ -129,7 +130,7 @@ class NodeClock:
         self._write()
 
     def _write(self) -> None:
-        """The library counts a drift from the start of the process on, wherever it began."""
+        """Write offset and drift for the library, which counts a drift from the start of the process on."""
         since_launch_s = self._since - self._launched
         offset_s = self._offset_s - since_launch_s * (self._factor - 1.0)
         beside = self._file.with_suffix(".new")

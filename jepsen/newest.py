@@ -1,8 +1,7 @@
-"""What compaction leaves of a partition, read from its segments as any program could that knows the format.
+"""Newest records that compaction leaves of a partition, read from its segments by the documented format.
 
-Replicas of a compacted partition may differ in bytes, in files, and in what is left of old records, for each compacts
-by itself; the newest record of every key is the same in all of them. Used by the simulation and the runner.
-"""
+Replicas of a compacted partition may differ in bytes, in files, and in their remaining old records, because each
+compacts by itself; the newest record of every key is the same in all of them. Used by the simulation and the runner."""
 
 from collections.abc import Iterable
 
@@ -33,7 +32,7 @@ def newest_records(segments: Iterable[bytes], start: int, end: int | None = None
 
 
 def difference(one: Newest, other: Newest) -> str | None:
-    """The first key in which they differ, and how."""
+    """Return a description of the first key in which they differ, or None."""
     for key in sorted(one.keys() | other.keys()):
         first, second = one.get(key), other.get(key)
         if first != second:

@@ -1,9 +1,9 @@
-"""Judges of histories: pure, shared by the simulator, tests of real clusters, and whoever recorded a history.
+"""Checkers of histories: pure code shared by the simulator, tests of real clusters, and users with recorded histories.
 
-`history` is the one format, `json_lines` reads and writes it, `judge_history` condemns or acquits it as a whole, and
-`Panel` does so entry by entry. Comparing replicas (`compare_streams`, `ReplicaComparison`) needs no history.
-Only `raftlog.types` and `raftlog.errors` come in here.
-"""
+`history` is the one format, `json_lines` reads and writes it, `judge_history` checks a whole history, and `Panel`
+checks
+entry by entry. Comparing replicas (`compare_streams`, `ReplicaComparison`) needs no history. This package imports only
+`raftlog.types` and `raftlog.errors`."""
 
 from jepsen.checkers.going_back import NeverBack
 from jepsen.checkers.history import (

@@ -1,14 +1,13 @@
-"""What compaction may take: whoever reads a partition past an offset has seen the newest value of every key below it.
+"""Checker of compaction: a reader past an offset has seen the newest value of every key below that offset.
 
-- `lost-key`: a consumer passed over a record of which nobody had sent a newer one of the same key when the consumer
-  got past it. Tombstones may go.
-- `resurrected-key`: whoever read the partition last saw a value of a key, and passed over the tombstone that is its
-  newest record. That is for readers of a log at rest, who came last, when nobody sent any more, and read to its end:
-  others may meet an old value that is about to go, and find its tombstone gone.
+- `lost-key`: a consumer passed over a record although no newer record of the same key had been sent when the consumer
+  passed. Tombstones may be removed.
+- `resurrected-key`: a final reader of the partition saw a value of a key and passed over the tombstone that is the
+  newest record of the key. A final reader reads a log at rest to its end, after all sends have ended; an earlier reader
+  may see an old value that is about to be removed and find its tombstone removed.
 
-That offsets and order of what is kept stay as they were is judged by `records` and `polls`. A consumer reads on from
-its `assign`; what was known of offsets is looked up in the book at the end. Subscribed consumers are not judged.
-"""
+The offsets and the order of the remaining records are checked by `records` and `polls`. A consumer reads on from its
+`assign`; offsets are looked up in the record book at the end. Subscribed consumers are not checked."""
 
 from bisect import bisect_left
 from typing import ClassVar, NamedTuple
@@ -28,8 +27,9 @@ class _Step(NamedTuple):
 
 
 class _Pass:
-    """What one consumer saw of a partition since it was assigned by the entry of this sequence: all between `start` and
-    `last` but for `steps`."""
+    """Records of a partition that one consumer saw since its assignment: all between `start` and `last` except `steps`.
+
+    `sequence` is the entry of the assignment."""
 
     __slots__ = ("last", "sequence", "start", "steps")
 
@@ -153,13 +153,17 @@ def _missed(history: dict[str, list[Offset]], reading: _Pass) -> dict[Offset, _S
 
 
 def _was_sent(book: PartitionBook, value: Value, by: Op) -> bool:
-    """Whether somebody had asked for it before this entry; `sent` holds the end of its send, if there is one yet."""
+    """Return whether the value's send was invoked before this entry.
+
+    `sent` holds the end of the send, if it has ended."""
     return book.began[value] < by.sequence
 
 
 def _may_be_replaced(book: PartitionBook, value: Value, by: Op, *, by_any: bool) -> bool:
-    """Whether the log may hold, or have held, a newer record of its key that nobody saw, because its send ended
-    unknown: a tombstone that is gone, or, for those who read early, any other one that was replaced in its turn."""
+    """Return whether the log may hold, or have held, an unseen newer record of the key because its send ended unknown.
+
+    Such a record is a tombstone that was removed or, with `by_any` (for early readers), any record that was replaced
+    later."""
     key = book.keys[value]
     return any(
         book.keys[each] == key

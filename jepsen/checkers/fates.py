@@ -1,20 +1,19 @@
-"""What became of every record that was sent, as columns for plots: when it was sent, where it stands, its fate.
+"""Fate of every record sent, as columns for plots: time of the send, offset, fate.
 
-Says the same as the book of records does, without its evidence, so it needs a tenth of its memory: it can go over a
-long history a second time, long after the verdict. Judges nothing; `records` finds and proves anomalies.
+Agrees with the record book but keeps no evidence, so it needs a tenth of the memory: it can pass over a long history a
+second time, long after the verdict. It checks nothing; `records` finds and proves anomalies.
 
 One row per record in the order of the invocations. `fate` of a record whose send was
 
-    acknowledged   ok, duplicate (at two offsets), lost (not polled, although a later offset was), unseen (nobody
-                   polled so far), excused (not polled; below the log start, or where a trim of unknown outcome may
-                   have put it; replaced in a compacted partition; of a topic that may have been deleted)
+    acknowledged   ok, duplicate (at two offsets), lost (not polled, although a later offset was), unseen (not polled
+                   yet), excused (not polled; below the log start, or where a trim of unknown outcome may have put it;
+                   replaced in a compacted partition; of a topic that may have been deleted)
     refused        refused, aborted (refused, and yet polled)
     neither        stored (polled), absent
 
-A record that was polled and that is not there any more at the end of the history is vanished, whatever was answered:
-its offset was last shown with another value, or a linearizable list that was asked for later ended at or below it.
-No other fate tells of this, because that of the book is decided by one poll.
-"""
+A record that was polled and is missing at the end of the history is vanished, regardless of the answer to its send: its
+offset was last shown with another value, or a linearizable list that was requested later ended at or below it. No other
+fate shows this, because the fate in the record book is decided by one poll."""
 
 from array import array
 from collections.abc import Callable
@@ -49,7 +48,7 @@ _CODES: Final[dict[Fate, int]] = {fate: code for code, fate in enumerate(FATES)}
 _OUTCOMES: Final = {INFO: 0, OK: 1, FAIL: 2}
 _NOWHERE: Final = -1
 _HOLE_MAX: Final = 1_000_000
-"""Who stands at an offset is followed up to here beyond the greatest one before."""
+"""Largest distance beyond the greatest offset before, in offsets, up to which the holder of an offset is tracked."""
 
 
 class Fates(NamedTuple):
@@ -60,7 +59,7 @@ class Fates(NamedTuple):
     partition: "array[int]"
     """Index into `partitions`."""
     offset: "array[int]"
-    """Where it was acknowledged, else where it was polled first, else −1."""
+    """Offset of the acknowledgement, else of the first poll, else −1."""
     fate: "array[int]"
     """Index into `FATES`."""
 
@@ -70,11 +69,12 @@ class Fates(NamedTuple):
 
 
 class _Partition:
-    """`polled_end` is behind the greatest offset that was polled, `start` the greatest log start that was told,
-    `start_max` the greatest that there may be.
+    """State of one partition.
 
-    `phantoms` are values that were polled before anybody sent them, with the first offset.
-    """
+    `polled_end` is behind the greatest offset that was polled, `start` the greatest log start that was returned,
+    `start_max` the greatest possible log start. `phantoms` are values that were polled before they were sent, with
+    the first
+    offset."""
 
     __slots__ = (
         "holders",
@@ -189,7 +189,7 @@ class RecordFates(Judge):
                 self._hold(place, offset, row, op.time_ns)
 
     def _hold(self, place: _Partition, offset: int, row: int, now_ns: int) -> None:
-        """Somebody was shown the row at the offset, where a phantom is no row."""
+        """Record that a client saw the row at the offset; a phantom is no row."""
         missing = offset + 1 - len(place.holders)
         if missing > _HOLE_MAX:
             return
@@ -204,7 +204,7 @@ class RecordFates(Judge):
             self._known_ns[row] = self._known_ns[row] or now_ns
 
     def _ended(self, place: _Partition, end: int, asked_ns: int) -> None:
-        """What was known to stand at the end or behind it, before anybody asked for the end, is gone."""
+        """Mark as vanished the rows known at or behind `end` before the list that returned this end was requested."""
         for row in place.holders[end:]:
             if row != _NOWHERE and self._known_ns[row] < asked_ns:
                 self._is_gone[row] = 1
@@ -263,7 +263,7 @@ class RecordFates(Judge):
 
 
 def _newest(place: _Partition, offsets: "array[int]", outcomes: "array[int]") -> dict[str, int]:
-    """The greatest known offset of each key of a compacted partition; `BEHIND_ALL` if it may have been replaced."""
+    """Return the greatest known offset of each key of a compacted partition; `BEHIND_ALL` if it may have been replaced."""
     is_read = place.polled_end > max((offsets[row] for row in place.rows.values()), default=_NOWHERE)
     newest: dict[str, int] = {}
     for value, key in place.keys.items():

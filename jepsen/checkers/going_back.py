@@ -43,7 +43,7 @@ class NeverBack:
         self._greatest: dict[Hashable, int] = {}
 
     def observe(self, key: Hashable, number: int) -> Anomaly | None:
-        """The anomaly when the number is below one that was observed for the key."""
+        """Return the anomaly when the number is below one that was observed for the key."""
         greatest = self._greatest.get(key, number)
         if number < greatest:
             return Anomaly(self._kind, f"{key} went back from {greatest} to {number}")
@@ -51,12 +51,12 @@ class NeverBack:
         return None
 
     def forget(self, key: Hashable) -> None:
-        """The key begins anew, as a replica with a wiped disk does."""
+        """Reset the key, as for a replica with a wiped disk."""
         self._greatest.pop(key, None)
 
 
 class ListedOffsets(Judge):
-    """Log start and end of each partition as each process is told."""
+    """Checker of the log start and end of each partition as returned to each process: neither goes back."""
 
     completions: ClassVar[frozenset[Kind]] = frozenset((LIST,))
 
@@ -92,7 +92,7 @@ class ListedOffsets(Judge):
 
 
 class LogStarts(Judge):
-    """Where logs begin for everybody, by what was answered before a linearizable list was asked for."""
+    """Checker of log starts across all processes, by answers received before a linearizable list was requested."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((LIST,))
     completions: ClassVar[frozenset[Kind]] = frozenset((LIST, TRIM))

@@ -1,13 +1,11 @@
-"""Records that members of a consumer group handle: none is left out below a committed offset, and those of a key begin
-in their order.
+"""Checker of records handled by members of a consumer group: none skipped below a committed offset, keys in order.
 
 `unhandled`: a read of the group's offsets shows one above a record for which no handler had returned when the read
 ended. Only records with keys whose sends were acknowledged are known. `handled-out-of-order`: the first handler of a
 record began before one had returned for an earlier record of the same key that was handled at all. A record may be
 handled any number of times.
 
-Memory: three numbers for each record that was handled.
-"""
+Memory: three numbers for each record that was handled."""
 
 from typing import ClassVar, NamedTuple
 

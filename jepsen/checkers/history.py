@@ -1,19 +1,18 @@
-"""The history of a test: what clients asked for, when, and what they were told.
+"""History of a test: requests of clients, their times, and their results.
 
 Every operation has an *invocation* and at most one *completion* by the same process: `ok` (it happened), `fail` (it
-definitely did not) or `info` (nobody knows). A process is one logical thread of a client; it has at most one
-operation under way, and an invocation without a completion counts as `info`. The order of the entries is the real
-order of time: an operation that completed before another was invoked stands before it. An `ok` send is one whose
-record must never be lost; what was answered under weaker promises (`acks=1`, a relaxed flush policy) is an `info`.
+definitely did not) or `info` (unknown). A process is one logical thread of a client; it has at most one operation under
+way, and an invocation without a completion counts as `info`. The order of the entries is the real order of time: an
+operation that completed before another was invoked precedes it. An `ok` send is one whose record must never be lost;
+an answer under weaker promises (`acks=1`, a relaxed flush policy) is an `info`.
 
 Values are unique per partition; that is what makes a history decidable. A request whose records end differently is
 written as several operations of several processes, one per outcome.
 
-Not here: judging (the other modules), files (`json_lines` reads and writes lines). Written by workloads and the
+Not here: checking (the other modules), files (`json_lines` reads and writes lines). Written by workloads and the
 simulator through `Recorder`.
 
-Invariants: `sequence` rises · `time_ns` never falls · `ok` sends have as many offsets as values.
-"""
+Invariants: `sequence` rises · `time_ns` never falls · `ok` sends have as many offsets as values."""
 
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -64,17 +63,16 @@ CRASH: Final = "crash"
 NEMESIS: Final = "nemesis"
 
 OPERATOR: Final = "operator"
-"""In place of a member: somebody who resets a group's offsets."""
+"""Name in place of a group member's for an operator that resets a group's offsets."""
 LONE_KINDS: Final = frozenset((CRASH, NEMESIS))
-"""Kinds that are one entry of type `info`: nobody waits for their completion."""
+"""Kinds that are a single entry of type `info`, without a completion."""
 
 
 class Sequenced(NamedTuple):
-    """Who numbered the values of a send; `sequence` is that of the first one, and never wraps here.
+    """Producer id, epoch and first sequence number of the values of a send; `sequence` never wraps here.
 
     All numbers of a producer's epoch in a partition belong to one value each, however often it was sent. A client that
-    learns its numbers later says them in the `ok` alone.
-    """
+    learns its numbers later records them in the `ok` alone."""
 
     producer: int
     epoch: int
@@ -105,7 +103,7 @@ class Fetched(NamedTuple):
 
 
 class Poll(NamedTuple):
-    """What one poll returned; empty in an invocation."""
+    """Records that one poll returned; empty in an invocation."""
 
     fetched: tuple[Fetched, ...] = ()
 
@@ -167,7 +165,7 @@ class OffsetRange(NamedTuple):
 
 
 class ListOffsets(NamedTuple):
-    """What `list` returned; `linearizable` when it was asked for current offsets."""
+    """Offset ranges that `list` returned; `linearizable` when current offsets were requested."""
 
     ranges: tuple[OffsetRange, ...] = ()
     linearizable: bool = False
@@ -181,9 +179,9 @@ class Trim(NamedTuple):
 
 
 class Register(NamedTuple):
-    """What one register is to hold (`write`), holds (`read`; empty in an invocation), or is to hold instead of
-    `expected` (`cas`; a mismatch is a `fail`). `None` is a register that nobody has written; values need not be unique.
-    """
+    """Value of a register: to write, read (empty in an invocation), or to write in place of `expected` (`cas`).
+
+    A mismatch of a `cas` is a `fail`. `None` is a register that was never written; values need not be unique."""
 
     register: str
     value: Value | None = None
@@ -226,7 +224,7 @@ Payload: TypeAlias = (
 
 
 def incarnation_of(name: str, topic_id: str) -> str:
-    """What stands in place of a topic's name where topics of that name come and go: `name@id`."""
+    """Return the key used in place of a topic's name where topics are deleted and recreated: `name@id`."""
     return f"{name}@{topic_id}"
 
 
@@ -274,7 +272,7 @@ class Recorder:
         return self._record(invocation.process, INFO, invocation.kind, invocation.payload, error)
 
     def crash(self, process: int) -> Op:
-        """The client of the process is gone; what it had under way stays open for ever."""
+        """Record that the client of the process crashed; its operation under way never completes."""
         return self._record(process, INFO, CRASH, None, "")
 
     def nemesis(self, what: str) -> Op:
@@ -288,7 +286,7 @@ class Recorder:
 
 
 def describe(payload: Payload) -> str:
-    """The payload in one line, long runs shortened."""
+    """Return the payload in one line, with long runs shortened."""
     if isinstance(payload, Send):
         return _describe_send(payload)
     if isinstance(payload, Poll):
@@ -334,7 +332,7 @@ def _offset(offset: Offset | None) -> str:
 
 
 def _run(items: tuple[Value, ...] | tuple[Offset, ...]) -> str:
-    """A few items as they are, more as first … last and their number."""
+    """Return a few items in full, more as first … last and their number."""
     if len(items) <= 6:
         return ", ".join(map(str, items))
     return f"{items[0]}, {items[1]} … {items[-1]} ({len(items)} of them)"

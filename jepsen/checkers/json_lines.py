@@ -123,7 +123,7 @@ def read_lines(lines: Iterable[bytes | str]) -> Iterator[Op]:
 
 
 def read_entries(lines: Iterable[Line]) -> Iterator[tuple[Op, dict[str, Any], Line]]:
-    """The same with the object that stands in the line, which may have further members, and the line itself."""
+    """Yield each operation with the JSON object of its line, which may have further members, and the line itself."""
     decoder = _Decoder()
     sequence = 0
     for number, line in enumerate(lines, 1):

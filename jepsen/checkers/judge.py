@@ -1,9 +1,8 @@
-"""What all judges have in common: what they report, and what they are shown.
+"""Base of all checkers: the anomalies they report and the operations they receive.
 
-A judge is fed invocations and completions one by one and reports an `Anomaly` as soon as the history proves it;
-`finish` reports what only the end of a history proves. Judges hold no clock and read nothing but operations.
-Memory: `Findings` keeps `kept_max` anomalies of a kind and counts the rest.
-"""
+A checker is fed invocations and completions one by one and reports an `Anomaly` as soon as the history proves it;
+`finish` reports what only the end of a history proves. Checkers hold no clock and read nothing but operations.
+Memory: `Findings` keeps `kept_max` anomalies of a kind and counts the rest."""
 
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Final, Literal, NamedTuple
@@ -91,16 +90,16 @@ class Judge:
         self.findings = Findings() if findings is None else findings
 
     def invoked(self, op: Op) -> None:
-        """An invocation of one of `invocations`."""
+        """Process an invocation of one of `invocations`."""
 
     def completed(self, invocation: Op, op: Op) -> None:
-        """A completion of one of `completions`, whatever its type, with its invocation."""
+        """Process a completion of one of `completions`, of any type, with its invocation."""
 
     def crashed(self, op: Op) -> None:
-        """The client of a process is gone."""
+        """Process the crash of a process's client."""
 
     def finish(self) -> None:
-        """The history is over. May be called once."""
+        """Process the end of the history; may be called once."""
 
 
 InvocationHandler = Callable[[Op], None]

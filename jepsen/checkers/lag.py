@@ -46,14 +46,14 @@ class Acknowledged:
             self.ops.append(op)
 
     def first_above(self, offset: Offset) -> Op | None:
-        """The first acknowledgement of an offset above this one."""
+        """Return the first acknowledgement of an offset above this one, or None."""
         if self.offsets[-1] <= offset:
             return None
         return self.ops[bisect_right(self.offsets, offset)]
 
 
 class Reader:
-    """Where a process stands in each of its partitions (the last offset that it had), and since when it reads."""
+    """Position of a process in each of its partitions (the last offset it received), and the time since when it reads."""
 
     __slots__ = ("is_subscribed", "last", "missed", "since_ns")
 
@@ -69,7 +69,9 @@ Observe = Callable[[int, int, int], None]
 
 
 class RealtimeLag(Judge):
-    """`bound_ns=None` only measures; `observe` is for whoever draws it."""
+    """Checker of how long acknowledged records stay unread by consumers.
+
+    `bound_ns=None` only measures; `observe` receives the measurements, for plots."""
 
     completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, ASSIGN, SUBSCRIBE))
 
@@ -114,7 +116,7 @@ class RealtimeLag(Judge):
         self._readers.pop(op.process, None)
 
     def _newest(self, partition: TopicPartition) -> Offset:
-        """Where a reader stands at the latest that begins wherever the server says."""
+        """Return the highest start position of a reader that begins at a position chosen by the server."""
         known = self._acknowledged.get(partition)
         return Offset(-1) if known is None else known.offsets[-1]
 

@@ -79,7 +79,7 @@ class MemberCommits(Judge):
                 self._is_done(key, commit, op)
 
     def _is_done(self, key: GroupPartition, commit: _Commit, op: Op) -> None:
-        """It is certain from this entry on."""
+        """Record that the commit is certain from this entry on."""
         self._firsts.setdefault(key, op)
         commit.ended = min(commit.ended, op.sequence)
         oldest_read = min((read.sequence for read in self._reads.values()), default=op.sequence)

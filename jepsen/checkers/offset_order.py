@@ -30,7 +30,7 @@ class OpenSend(NamedTuple):
     invocation: Op
     floor: Floor | None
     own: Floor | None
-    """The greatest offset that the same process was told for a send; at most the floor."""
+    """Greatest offset that the same process received for a send; at most the floor."""
 
 
 class OffsetOrder(Judge):

@@ -29,7 +29,7 @@ _CONFIGURATION_BYTES: Final = 1000
 
 
 class _Nobodys(NamedTuple):
-    """The value of a register that holds one nobody asks for."""
+    """Value of a register that no operation observes."""
 
 
 _NOBODYS: Final = _Nobodys()
@@ -100,7 +100,7 @@ def search(gathered: Gathered, looks_max: int = LOOKS_MAX) -> Searched:
 
 
 class _Observed(NamedTuple):
-    """By value: who writes it, and when those who saw it were told first."""
+    """Writers of each value, and the time at which its observers first received it."""
 
     written: dict[_Held, list[_Step]]
     shown: dict[_Held, int]
@@ -120,7 +120,9 @@ def _observed(steps: list[_Step]) -> _Observed:
 
 
 def _narrow(steps: list[_Step], observed: _Observed) -> Contradiction | None:
-    """Where there is one write alone that an answer can come from. `None` may be from the beginning as well."""
+    """Narrow the intervals of operations whose answer can come from one write alone.
+
+    `None` may be the initial value as well."""
     sources: dict[_Held, _Step] = {
         value: by[0] for value, by in observed.written.items() if len(by) == 1 and value is not None
     }
@@ -144,7 +146,7 @@ class _Search:
         self._looks = self._bytes = 0
         self._farthest = -1
         self._stuck: tuple[_Step | None, _Step] | None = None
-        """Who came last in the longest order, and who does not fit behind it."""
+        """Last step of the longest order, and the step that does not fit behind it."""
 
     def run(self, held: _Held) -> Searched:
         begin = self._settle(0, 0, 0, held)
@@ -175,7 +177,7 @@ class _Search:
         return self._following(configuration)
 
     def _following(self, here: _Configuration) -> Iterator[tuple[_Configuration | None, _Step]]:
-        """What may come next; `None` when nothing is left to do behind it."""
+        """Yield each possible next step with its configuration; `None` when no operation is left behind it."""
         places, until = self._open(here.base, here.window)
         tried = set()
         for place in sorted(places, key=lambda place: self._required[place].completed):
@@ -221,7 +223,7 @@ class _Search:
                 return window
 
     def _settle(self, base: int, window: int, used: int, held: _Held) -> _Configuration | None:
-        """The configuration after all that changes nothing; `None` when nothing is left."""
+        """Return the configuration after all steps that change nothing; `None` when none is left."""
         while True:
             before = window
             for place in self._open(base, window)[0]:
@@ -236,7 +238,7 @@ class _Search:
         return None if base == len(self._required) else _Configuration(base, window, used, held)
 
     def _is_asked_for(self, base: int, window: int, used: int, held: _Held) -> bool:
-        """Whether somebody can see the value at once."""
+        """Return whether an operation can observe the value immediately."""
         places, until = self._open(base, window)
         if any(self._required[place].is_observer and self._required[place].expects == held for place in places):
             return True

@@ -1,13 +1,12 @@
-"""Who owns the partitions of a group, generation by generation.
+"""Checker of the ownership of a consumer group's partitions, generation by generation.
 
-- `two-owners`: two members own one partition in the same generation. A static member that took the place of an earlier
-  one of its name is the same member.
+- `two-owners`: two group members own one partition in the same generation. A static member that took the place of an
+  earlier one of its name is the same member.
 - `generation-went-back`: a member that asked after a generation was known was given an older one.
-- `fenced-commit`: a commit was taken from a member of an older generation, or from a static member whose place another
-  one had taken, although everybody could have known when the commit was asked for.
+- `fenced-commit`: a commit was accepted from a member of an older generation, or from a static member whose place
+  another one had taken, although this was known everywhere when the commit was requested.
 
-A member hears of its generation when its `join` ends well, so that is when a generation is known.
-"""
+A member learns its generation when its `join` ends well, so that is when a generation is known."""
 
 from typing import ClassVar, NamedTuple
 
@@ -75,7 +74,10 @@ class Ownership(Judge):
             self._take_place(joined, op)
 
     def _take_place(self, joined: Membership, op: Op) -> None:
-        """Answers may overtake one another: whoever has joined the newest generation last has the place for sure."""
+        """Record the static member's place.
+
+        Answers may overtake one another, so the last member that joined the newest generation certainly holds the
+        place."""
         self._instances[joined.group, joined.member] = joined.instance
         before = self._places.get((joined.group, joined.instance))
         held = before.payload if before is not None else None

@@ -1,9 +1,7 @@
-"""All judges of a history together, fed entry by entry: pairs invocations with completions and shows each judge what
-it asked for.
+"""All checkers of a history together, fed entry by entry: pairs invocations with completions for each checker.
 
-A history that is no history (a process with two operations under way, a completion without invocation, time that
-falls) is an `InvalidArgument`: it says something about the recorder, and nothing about the log.
-"""
+A malformed history (a process with two operations under way, a completion without invocation, time that falls) raises
+`InvalidArgument`: it is a fault of the recorder, not of the log."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, get_args
@@ -27,14 +25,14 @@ from raftlog.errors import InvalidArgument
 
 
 class Rules(NamedTuple):
-    """What the log under test promises."""
+    """Promises of the log under test."""
 
     dense: bool = True
     """Offsets have no holes: no transactions. Compacted partitions, whose values have keys, are excepted."""
     forward_only_commits: bool = True
     """Committed offsets of a group never go back, unless members commit or an operator resets them."""
     lag_bound_ns: int | None = None
-    """How far behind a consumer may be; `None` only measures."""
+    """Longest time that a consumer may lag behind, in nanoseconds; `None` only measures."""
 
 
 class Verdict(NamedTuple):
@@ -45,7 +43,7 @@ class Verdict(NamedTuple):
     operations: int
     worst_lag_ns: int
     undecided: tuple[str, ...] = ()
-    """Registers of which nobody knows whether they are linearizable: the search came to a limit."""
+    """Registers whose linearizability is undecided because the search reached a limit."""
 
     def is_clean(self, tolerated: Iterable[AnomalyKind] = ()) -> bool:
         """Nothing was found, and nothing was left undecided, but for what is tolerated."""
@@ -88,7 +86,7 @@ class Panel:
         self._pairing = Pairing(self.judges)
 
     def feed(self, op: Op) -> Sequence[Anomaly]:
-        """The anomalies that this entry proved. Raises `InvalidArgument` when it cannot be part of a history."""
+        """Return the anomalies that this entry proved. Raises `InvalidArgument` when it cannot be part of a history."""
         before = len(self.findings.anomalies)
         self._pairing.feed(op)
         return self.findings.anomalies[before:] if len(self.findings.anomalies) > before else ()

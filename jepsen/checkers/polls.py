@@ -32,7 +32,7 @@ from raftlog.types import Offset, TopicPartition
 
 
 class Consumer:
-    """Where a process stands. `last[p]` is the last offset that it had, with the entry that says so."""
+    """Position of a process. `last[p]` is the last offset that it received, with the entry of the poll."""
 
     __slots__ = ("last", "maybe_ahead", "subscribed")
 

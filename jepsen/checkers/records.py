@@ -43,11 +43,11 @@ from raftlog.errors import InvalidArgument
 from raftlog.types import Offset, TopicPartition
 
 BEHIND_ALL: Final = Offset(1 << 63)
-"""Where a record of unknown outcome stands at most."""
+"""Upper bound of the offset of a record of unknown outcome."""
 
 
 class PartitionBook:
-    """What is known of one partition. `offsets[v] = o` and `values[o] = v` hold the first that was seen of either."""
+    """Known records of one partition. `offsets[v] = o` and `values[o] = v` hold the first that was seen of either."""
 
     __slots__ = (
         "began",
@@ -249,7 +249,7 @@ class RecordBook(Judge):
     def _finish_send(
         self, book: PartitionBook, op: Op, send: Send, newest: dict[str, Offset], start_max: Offset
     ) -> None:
-        """What lies below `start_max` may have been deleted."""
+        """Report acknowledged records that were never polled; those below `start_max` may have been deleted."""
         for offset, value in zip(send.offsets, send.values, strict=True):
             if offset < start_max or book.was_polled(value):
                 continue

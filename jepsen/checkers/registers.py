@@ -1,9 +1,8 @@
-"""What a history says of one register: its operations with their intervals, and what contradicts them.
+"""History of one register: its operations with their intervals, and contradictions between them.
 
 An operation takes effect at one moment between its invocation and its completion, both sequences of entries. One of
-unknown outcome may do so at any later time, or never; one that definitely failed, and a read without an answer, say
-nothing and are none. Gathered by `linearizability`, judged by `zones` or by `orders`.
-"""
+unknown outcome may do so at any later time, or never; one that definitely failed, and a read without an answer, carry
+no information and are left out. Gathered by `linearizability`, checked by `zones` or by `orders`."""
 
 from typing import Final, NamedTuple
 
@@ -15,7 +14,7 @@ State = Value | None
 
 
 class Operation:
-    """`value` is what a read returned, and what the others wrote. `completion` is there unless nobody knows."""
+    """Operation on a register. `value` is the value read or written; `completion` is None when the outcome is unknown."""
 
     __slots__ = ("completed", "completion", "expected", "invocation", "invoked", "kind", "value")
 
@@ -47,7 +46,7 @@ class Operation:
 
 
 class Contradiction(NamedTuple):
-    """Why there is no order, in a sentence without the register's name, and the entries that prove it."""
+    """Reason why no order exists, in a sentence without the register's name, and the entries that prove it."""
 
     what: str
     ops: tuple[Op, ...]

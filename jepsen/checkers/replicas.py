@@ -23,7 +23,7 @@ DIGEST_BYTES = 16
 
 
 def compare_streams(streams: Mapping[str, Iterable[Item]]) -> Anomaly | None:
-    """The first difference between any of the replicas, or `None`. Raises `InvalidArgument` if a number falls."""
+    """Return the first difference between any of the replicas, or `None`. Raises `InvalidArgument` if a number falls."""
     iterators = {name: _rising(name, stream) for name, stream in streams.items()}
     heads = _present({name: next(iterator, None) for name, iterator in iterators.items()})
     if not heads:
@@ -71,7 +71,7 @@ def _difference(name: str, item: Item, other_name: str, other: Item) -> Anomaly:
 
 
 class Kept(NamedTuple):
-    """What the first replica had at a number."""
+    """Digest and size of the first replica's data at a number."""
 
     replica: str
     digest: bytes
@@ -79,16 +79,15 @@ class Kept(NamedTuple):
 
 
 class ReplicaComparison:
-    """Incremental: whoever feeds a number first says what it holds, everybody else must agree.
+    """Incremental comparison of replicas: the data fed first for a number is the reference for all others.
 
-    Feed only what is committed: it never changes, and that is part of what is checked.
-    """
+    Feed only committed data: it never changes, and that is part of the check."""
 
     def __init__(self) -> None:
         self._kept: dict[int, Kept] = {}
 
     def feed(self, replica: str, number: int, data: Buffer) -> Anomaly | None:
-        """The anomaly when another replica, or this one earlier, had something else at this number."""
+        """Return the anomaly when another replica, or this one earlier, had different data at this number."""
         digest = blake2b(data, digest_size=DIGEST_BYTES).digest()
         kept = self._kept.get(number)
         if kept is None:

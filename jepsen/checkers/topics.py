@@ -39,13 +39,13 @@ from jepsen.checkers.records import RecordBook
 from raftlog.types import TopicPartition
 
 DENIED_NS: Final = 1_000_000_000
-"""A server may go on for so long believing what it was told of a name: that there is no such topic."""
+"""Longest time, in nanoseconds, that a server may use stale metadata according to which a topic does not exist."""
 NONE: Final = ""
 """In place of an id: no topic has the name."""
 
 
 class Known(NamedTuple):
-    """What was certain of a name when somebody asked: an id, `NONE`, or None when nothing was, and since when."""
+    """State of a name that was certain at a request: an id, `NONE`, or None when uncertain, and the entry since when."""
 
     topic_id: str | None
     since: Op | None
@@ -53,7 +53,7 @@ class Known(NamedTuple):
 
 
 class Name:
-    """What is known of a name. `changes` counts creations and deletions that began or ended."""
+    """Known state of a topic name. `changes` counts creations and deletions that began or ended."""
 
     __slots__ = ("acknowledged", "changes", "given_up", "maybe_created", "open", "since", "topic_id")
 

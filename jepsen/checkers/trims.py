@@ -1,8 +1,7 @@
-"""Trims of which nobody knows whether they happened: up to where each partition may have lost its beginning to them.
+"""Trims of unknown outcome: the offset below which each partition may have lost its records to them.
 
-One of unknown outcome may happen at any time, also much later. One that definitely failed never does, and where an
-answered one has put the start is known. Called by the book of records and by their fates.
-"""
+A trim of unknown outcome may happen at any time, also much later. One that definitely failed never happens, and the log
+start after a successful one is known. Called by the book of records and by their fates."""
 
 from jepsen.checkers.history import INFO, Op, Trim
 from raftlog.types import Offset, TopicPartition
@@ -26,12 +25,12 @@ class UnknownTrims:
             self._open.pop(op.process, None)
 
     def crashed(self, process: int) -> None:
-        """Nobody will hear what became of the trim that the process has under way, if there is one."""
+        """Record as unknown the trim that the process has under way, if any."""
         trim = self._open.pop(process, None)
         if trim is not None:
             self._starts[trim.partition] = max(self._starts.get(trim.partition, Offset(0)), trim.start)
 
     def start_max(self, partition: TopicPartition) -> Offset:
-        """The greatest start that any of them asked for; 0 without one."""
+        """Return the greatest start that any of the trims requested; 0 without one."""
         under_way = (trim.start for trim in self._open.values() if trim.partition == partition)
         return max(self._starts.get(partition, Offset(0)), *under_way, Offset(0))

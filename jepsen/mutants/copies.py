@@ -40,5 +40,5 @@ class Copy:
             compiled.unlink()
 
     def pytest(self, tests: tuple[str, ...]) -> list[str]:
-        """The command that runs tests of this copy."""
+        """Return the command that runs tests of this copy."""
         return [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", *tests]

@@ -38,7 +38,7 @@ class Mutant(NamedTuple):
         return changed
 
     def _span(self, source: str) -> tuple[int, int]:
-        """Where the function begins and ends, in characters."""
+        """Return start and end of the function, in characters."""
         found = [node for name, node in _functions(ast.parse(source)) if name == self.function]
         if len(found) != 1:
             raise NotApplicable(f"{self.name}: {self.file} has {len(found)} functions {self.function}, not one")

@@ -17,7 +17,7 @@ _TAIL_LINES: Final = 12
 
 
 class Outcome(Enum):
-    """What became of a mutant, or of the tests without any."""
+    """Outcome of a mutant, or of the tests without any."""
 
     NOTICED = "noticed"
     SURVIVED = "survived"

@@ -1,5 +1,6 @@
-"""`python -m jepsen.planted`: show that every bug that is planted into the product is condemned: by the simulation, and
-with `--real` by the judges of real processes, as far as these can show it."""
+"""`python -m jepsen.planted`: show that every bug planted into the product is detected.
+
+The simulation detects all of them; with `--real` the checkers of real processes detect those they can observe."""
 
 import json
 import os
@@ -71,7 +72,7 @@ def main(
 
 
 def _check_given(strange: set[str], *, is_real: bool) -> None:
-    """Raises `UsageError` for options that belong to the other kind of hunt."""
+    """Raise `UsageError` for options that belong to the other kind of hunt."""
     context = click.get_current_context()
     given = [
         parameter.opts[0]

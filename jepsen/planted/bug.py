@@ -1,4 +1,4 @@
-"""What is known of a planted bug."""
+"""Description of a planted bug."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,11 +9,11 @@ class PlantedBug(NamedTuple):
 
     name: str
     breaks: str
-    """What it does, and what could go wrong by it."""
+    """Effect of the bug and its possible consequence."""
     plant: Callable[[], None]
     properties: tuple[str, ...]
-    """What is expected to find it: any of these properties."""
+    """Properties of which any one is expected to detect the bug."""
     found_within: int
     """So many seeds from 1 on are enough: the last of them was the first to find it when that was measured."""
     level: str = "driver"
-    """What has to be simulated to find it (`jepsen.simulation.campaign.LEVELS`)."""
+    """Level of the simulation that detects it (`jepsen.simulation.campaign.LEVELS`)."""

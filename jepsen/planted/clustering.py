@@ -25,7 +25,7 @@ from raftlog.types import NodeId, Offset
 
 
 def route_to_deposed_leader() -> None:
-    """Reads go to whoever led the partition first, for ever, and are served there whether that node leads or not."""
+    """Send reads for ever to the partition's first leader and serve them there, even when it no longer leads."""
     call = PartitionRouter.call
     first: dict[tuple[int, UUID], NodeId] = {}
 
@@ -57,7 +57,7 @@ def route_to_deposed_leader() -> None:
 
 
 def bootstrap_group_again() -> None:
-    """A broker that starts begins the groups of its topics anew, as their creation says, over what it held of them."""
+    """Bootstrap the Raft groups of topics anew at a broker's start, over their existing data."""
     open_groups = opening.open_groups
 
     def open_controller(disk: Disk, data_dir: str, fold: Fold, config: DriverConfig) -> Sequence[OpenedGroup]:
@@ -68,7 +68,7 @@ def bootstrap_group_again() -> None:
 
 
 def answer_before_commit() -> None:
-    """A leader that has just taken over answers once it has written, and not once it has committed."""
+    """Answer from a new leader once it has written the records, before they are committed."""
     append = Replica.append
 
     def answer_early(self: Replica, batches: Sequence[bytearray], acks: Acks) -> "asyncio.Future[ReplicaAppended]":
@@ -80,7 +80,7 @@ def answer_before_commit() -> None:
 
 
 def resurrect_deleted_topic() -> None:
-    """A topic that is created again takes over what lies in the directory of its name."""
+    """Reuse the data in the directory of a topic's name when the topic is recreated."""
     attach, is_deleted = Assignments._attach, Assignments._is_deleted
 
     def attach_by_name(self: Assignments) -> None:
@@ -102,7 +102,7 @@ def resurrect_deleted_topic() -> None:
 
 
 def found_without_all() -> None:
-    """The seeds that are there found a cluster, and do not wait for the others."""
+    """Found a cluster with the reachable seeds, without waiting for the others."""
     may_found = FirstStart._may_found
 
     def may_found_now(self: FirstStart, views: dict[str, StartView | None]) -> bool:

@@ -33,8 +33,10 @@ RECOVERY_S: Final = 4.0
 
 
 class PlantedOptions(RunOptions):
-    """`bug` is empty for brokers as they ship; one is condemned by findings of these kinds, and a script that has one
-    goes no further."""
+    """Options of a run with a planted bug.
+
+    `bug` is empty for brokers without one. A finding of one of these kinds detects the bug, and the script stops at the
+    first such finding."""
 
     bug: str
     condemned_by: tuple[str, ...]
@@ -74,7 +76,7 @@ class Played(NamedTuple):
 
     @property
     def is_right(self) -> bool:
-        """Condemned with a bug, valid without."""
+        """Whether the run was detected with a bug, or valid without."""
         return bool(self.by) if self.bug else self.verdict == "valid"
 
 
@@ -108,7 +110,7 @@ def main(names: Sequence[str], runs: int, seed: int | None, store: Path, *, is_s
 
 
 def _table(rows: Sequence[Played]) -> Table:
-    """A line for each bug, or for each scenario without."""
+    """Return a table with a line for each bug, or for each scenario without."""
     table = Table("bug", "scenario", "right", "by", "seconds", box=None, header_style="bold")
     for bug, scenario in dict.fromkeys((row.bug, row.scenario) for row in rows):
         mine = [row for row in rows if (row.bug, row.scenario) == (bug, scenario)]
@@ -126,7 +128,7 @@ def play(bug: str, store: Path, seed: int | None = None) -> Played:
 
 
 def play_sound(scenario: Scenario, store: Path, seed: int | None = None) -> Played:
-    """The same of brokers without any."""
+    """Play the scenario on brokers without a planted bug."""
     return _played(scenario, "", (), store, seed)
 
 

@@ -24,7 +24,7 @@ from raftlog.types import Index
 
 
 def gossip_edits_voters() -> None:
-    """Whoever gossip takes for dead loses its votes in all groups that are led where this is heard."""
+    """Remove the votes of a dead gossip member from all Raft groups led by a node that learns of the death."""
     changed = Gossip._changed
 
     def drop_the_dead(self: Gossip, change: MemberChange) -> None:
@@ -41,7 +41,7 @@ def gossip_edits_voters() -> None:
 
 
 def moves_change_twice() -> None:
-    """Moves begins the next change of a group while the one before is under way, and the group's leader takes it."""
+    """Begin the next configuration change of a Raft group while one is pending, and accept it in the leader."""
     two_changes_at_once()
 
     def step_on(self: Moves, group: Group) -> bool:
@@ -64,7 +64,7 @@ def moves_change_twice() -> None:
 
 
 def leave_joint_on_fail_over() -> None:
-    """A new leader that finds a joint configuration of the one before leaves it at once, committed or not."""
+    """Leave an inherited joint configuration at once in a new leader, committed or not."""
     maybe_leave = Leader._maybe_leave_joint
 
     def leave_inherited(self: Leader) -> bool:
@@ -79,7 +79,7 @@ def leave_joint_on_fail_over() -> None:
 
 
 def transfer_to_just_promoted() -> None:
-    """A learner gets its vote at once, and with it the leadership: whom the leader names is believed."""
+    """Give a learner its vote at once, and transfer leadership to it without checking its log."""
     maybe_vote, maybe_leave = election.maybe_vote, Leader._maybe_leave_joint
 
     def all_members(self: Moves, group: Group) -> Sequence[ReplicaId]:
@@ -123,7 +123,7 @@ def transfer_to_just_promoted() -> None:
 
 
 def removed_disturbs() -> None:
-    """Whoever hears no leader campaigns at once, and is heard: also one that the group has let go."""
+    """Campaign at once without a leader, and accept such campaigns even from a removed member."""
     become, vote_request = RaftCore._become, RaftCore._step_vote_request
 
     def become_at_once(self: RaftCore, wanted: Become) -> None:
@@ -139,5 +139,5 @@ def removed_disturbs() -> None:
 
 
 def _change(group: Group, change: ConfigurationChange) -> None:
-    """Nobody waits for what becomes of it."""
+    """Start a configuration change and discard its result."""
     group.change_members(change).add_done_callback(lambda done: done.cancelled() or done.exception())

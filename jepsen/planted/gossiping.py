@@ -1,4 +1,4 @@
-"""Bugs in gossip: what each member believes of the others."""
+"""Bugs in gossip: in the view that each gossip member has of the others."""
 
 from typing import Final
 
@@ -14,16 +14,16 @@ from raftlog.types import NodeId
 
 
 def never_refute() -> None:
-    """A suspect that hears of the suspicion does not contradict."""
+    """Ignore suspicions of the local member instead of refuting them."""
 
     def hear_nothing(self: MembershipView, claim: Claim, now: float) -> None:
-        """What others say of us is their affair."""
+        """Ignore the claim."""
 
     replace_method(MembershipView, "_hear_of_me", hear_nothing)
 
 
 def ignore_incarnations() -> None:
-    """The last word counts, however old it is."""
+    """Accept the latest claim received, with any incarnation."""
     judge = states.judge
 
     def judge_as_newer(known: GossipMember | None, claim: Claim) -> Verdict:
@@ -35,7 +35,7 @@ def ignore_incarnations() -> None:
 
 
 def retransmit_without_end() -> None:
-    """What was sent often enough is sent a hundred times as often."""
+    """Retransmit each broadcast a hundred times as often as allowed."""
     take = Broadcasts.take
 
     def take_for_ever(self: Broadcasts, room: int, times_max: int, besides: NodeId | None = None) -> list[Claim]:
@@ -55,7 +55,7 @@ def overfill_datagrams() -> None:
 
 
 def leave_old_beliefs_alone() -> None:
-    """Who hears something old about himself does not tell the teller better."""
+    """Do not correct the sender of an outdated claim about the local member."""
 
     def only_hear(self: Swim, claim: Claim, _sender: Sender, now: float) -> None:
         self._view.hear(claim, now)

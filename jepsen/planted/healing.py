@@ -18,7 +18,7 @@ from raftlog.types import NodeId
 
 
 def wiped_disk_keeps_name() -> None:
-    """A process whose disk was wiped calls itself what it was called before: it votes at once, with an empty log."""
+    """Keep the old identity of a process whose disk was wiped, so that it votes at once with an empty log."""
     save, identify = NodeDirectory._save, identity._identify
     known: dict[tuple[Disk, NodeId], NodeIdentity] = {}
 
@@ -51,7 +51,7 @@ def damaged_journal_begins_anew() -> None:
 
 
 def accept_stale_disk() -> None:
-    """Nobody looks at what he remembers of a disk when its process comes back."""
+    """Skip the comparison with the remembered disk when a peer's process returns."""
 
     def judge_nothing(_theirs: Hello, _known: KnownPeer) -> None:
         return None
@@ -60,7 +60,7 @@ def accept_stale_disk() -> None:
 
 
 def drop_what_does_not_fit() -> None:
-    """What a full disk did not take counts as written."""
+    """Count as written the data that a full disk did not accept."""
     write = GroupLog.write
 
     def write_what_fits(self: GroupLog) -> bool:
@@ -77,7 +77,7 @@ def drop_what_does_not_fit() -> None:
 
 
 def lift_quarantine() -> None:
-    """A repair believes that all is well again, and does nothing."""
+    """Lift the quarantine without repairing anything."""
 
     async def run(self: Repair) -> None:
         group = self._group

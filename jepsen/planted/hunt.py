@@ -14,7 +14,7 @@ from jepsen.simulation.campaign import LEVELS
 
 
 def hunt(name: str, first: int, seeds: int) -> dict[str, Any]:
-    """The seed that found the bug and the property that was broken, and how often others were."""
+    """Return the first seed that detected the bug, the property it broke, and the counts of other failures."""
     bug = BUGS[name]
     bug.plant()
     others: Counter[str] = Counter()

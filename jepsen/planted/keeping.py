@@ -1,5 +1,4 @@
-"""Bugs in what a partition keeps: of its idempotent producers, and of its keys when it is compacted; and in who may
-commit for a group."""
+"""Bugs in the state of a partition: of idempotent producers, of keys under compaction, and of commit fencing."""
 
 from collections.abc import Generator
 from typing import Any
@@ -19,7 +18,7 @@ _EXPIRATION_MS = 1_000
 
 
 def acknowledge_duplicate_early() -> None:
-    """A duplicate is answered as soon as its original stands in the leader's log, committed or not."""
+    """Acknowledge a duplicate as soon as its original is in the leader's log, committed or not."""
     answer = Sequencing._answer
 
     def answer_early(self: Sequencing, spots: Any, is_duplicate: bool, acks: Any, copies: int, future: Any) -> None:
@@ -29,7 +28,7 @@ def acknowledge_duplicate_early() -> None:
 
 
 def expire_by_own_clock() -> None:
-    """Each replica forgets producers when its own clock says so, and tells nobody."""
+    """Expire producers in each replica by its own clock, without an entry in the log."""
     delivered = ProducerState.delivered
 
     def forget_and_deliver(self: ProducerState, first: Index, last: Index) -> None:
@@ -46,7 +45,7 @@ def expire_by_own_clock() -> None:
 
 
 def commit_without_fencing() -> None:
-    """A coordinator takes every commit, whoever sends it in whichever generation."""
+    """Accept every offset commit, from any sender in any generation."""
 
     def check(self: Machine, *_: object) -> None:
         return None
@@ -55,7 +54,7 @@ def commit_without_fencing() -> None:
 
 
 def forget_producers_after_trim() -> None:
-    """A replica forgets producers with the last of their records: what is trimmed was never told again."""
+    """Forget a producer in a replica when the last of its records is trimmed."""
     delivered = ProducerState.delivered
 
     def deliver_and_forget(self: ProducerState, first: Index, last: Index) -> None:
@@ -72,7 +71,7 @@ def forget_producers_after_trim() -> None:
 
 
 def append_after_expiry() -> None:
-    """An expired producer id counts as new: its first batch is appended again when it is repeated."""
+    """Treat an expired producer id as new, so that its first batch is appended again when it is retried."""
 
     def contains(self: ForgottenIds, producer_id: int) -> bool:
         return False

@@ -8,7 +8,7 @@ from raftlog.types import Index
 
 
 def two_changes_at_once() -> None:
-    """A second change may begin before the first is finished; whoever decided upon the older members gets his way."""
+    """Begin a second configuration change before the first is finished, based on the older configuration."""
 
     def propose(self: Leader, change: ConfigurationChange) -> Accepted | RefusedProposal:
         replica = self._replica
@@ -24,7 +24,7 @@ def two_changes_at_once() -> None:
 
 
 def leave_joint_early() -> None:
-    """The exit from a joint configuration is proposed before the joint one is committed."""
+    """Propose the exit from a joint configuration before the joint one is committed."""
 
     def maybe_leave(self: Leader) -> bool:
         replica = self._replica

@@ -2,6 +2,6 @@
 
 
 def replace_method(owner: object, name: str, function: object) -> None:
-    """Raises `AttributeError` when the product has no such function any more: then the bug has to be written anew."""
+    """Replace a function of the product. Raises `AttributeError` when it no longer exists: the bug must be rewritten."""
     getattr(owner, name)
     setattr(owner, name, function)

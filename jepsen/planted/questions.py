@@ -1,6 +1,6 @@
-"""Scripts that ask brokers with planted bugs themselves: about idle partitions, retries, gossip, and the founding of a
-cluster. Correct brokers answer as is expected of them.
-"""
+"""Scripts that query brokers with planted bugs: about idle partitions, retries, gossip, and the founding of a cluster.
+
+Correct brokers give the expected answers."""
 
 import contextlib
 import tempfile
@@ -37,7 +37,7 @@ _OVERVIEW: Final = "/v1/cluster/health_overview"
 
 
 def sleeping_leader_dies(stage: Stage) -> None:
-    """A partition with which nobody does anything finds a leader when its own is gone."""
+    """Check that a quiesced partition elects a leader when its own is killed."""
     own = OwnTopic(stage, {})
     stage.wait_until(lambda: own.write(stage.nodes[0])[0] == 200, "a record is taken", WRITTEN_S_MAX)
     leader = stage.leader(own.place)
@@ -65,7 +65,7 @@ class _Numbered:
         stage.wait_until(has_id, "a producer has an id", WRITTEN_S_MAX)
 
     def send(self, node: int, sequence: int, value: str, timeout_ms: int = 1500) -> tuple[int, Any]:
-        """The same again when it is told again."""
+        """Send a numbered record; the same arguments send the same record again."""
         body = {**self.producer, "sequence": sequence, "records": [{"value": value}]}
         return self._stage.ask(node, f"{path_of(self.own.place)}?timeout={timeout_ms}", "POST", body)
 
@@ -117,8 +117,9 @@ def retry_meets_a_leader_alone(stage: Stage) -> None:
 
 
 def member_is_not_heard_for_a_moment(stage: Stage) -> None:
-    """For less than a suspicion lasts: nobody takes it for dead afterwards. Of brokers with which nobody does anything:
-    what a member tells of its load would speak for it as well."""
+    """Check that a gossip member isolated for less than the suspicion timeout is not declared dead.
+
+    The brokers are idle: announcements of a member's load would refute the suspicion as well."""
     with _other_brokers(stage) as cluster:
         cluster.start()
         quiet = max(cluster.nodes)
@@ -148,7 +149,7 @@ def _states(asked: Sequence[ClusterNode], member: int) -> set[str]:
 
 
 def _told(node: ClusterNode, path: str, name: str) -> list[Any]:
-    """A list that a broker's answer has; empty when it does not say."""
+    """Return a list from a broker's answer; empty when the broker does not answer."""
     try:
         status, told = ask(node.http, path, timeout_s=1.0)
     except BrokerFailed:
@@ -158,7 +159,7 @@ def _told(node: ClusterNode, path: str, name: str) -> list[Any]:
 
 @contextlib.contextmanager
 def _other_brokers(stage: Stage) -> Iterator[Cluster]:
-    """Three more, of the same kind, that nobody has started yet."""
+    """Yield a cluster of three more brokers of the same kind, not started yet."""
     command = stage.brokers.nodes[stage.nodes[0]].process.command
     program = command[1 : command.index("serve")]
     with (
@@ -207,7 +208,7 @@ def _compacted_to(stage: Stage, node: int, place: TopicPartition) -> int:
 
 
 def news_ends(stage: Stage) -> None:
-    """What was told often enough is not told any more."""
+    """Check that gossip broadcasts end after the maximum number of retransmissions."""
     with stage.fault("kill", stage.others(stage.leader())[0]):
         stage.wait(1)
     stage.wait_served()
@@ -221,7 +222,7 @@ def news_ends(stage: Stage) -> None:
 
 
 def seeds_come_one_after_another(stage: Stage) -> None:
-    """Three more brokers: one is gone when the others start, and comes back. Nobody founds a cluster before that."""
+    """Check that no cluster is founded before all three seeds have been up, one of them down while the others start."""
     with _other_brokers(stage) as cluster:
         cluster.prepare()
         first, *others = cluster.nodes.values()
@@ -250,7 +251,7 @@ def _answers(node: ClusterNode) -> bool:
 
 
 def old_records_are_damaged(stage: Stage) -> None:
-    """Where no journal has them any more: on one of the two that acknowledged them, while the other one is away."""
+    """Damage old records, which the journal no longer has, on one of two acknowledging nodes while the other is down."""
     own = OwnTopic(stage, {})
     stage.wait_until(lambda: own.write(stage.nodes[0])[0] == 200, "a record is taken", WRITTEN_S_MAX)
     leader = stage.leader(own.place)

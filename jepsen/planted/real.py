@@ -1,8 +1,8 @@
-"""What real processes show of planted bugs: for each the scenario in which it does harm, and the findings that count.
+"""Planted bugs that real processes show: for each the scenario in which it does harm, and the findings that detect it.
 
-A scenario is numbered, or one of `jepsen.planted.scripts`; without the bug each of them is valid. `UNSEEN` says of the
-other bugs why no judge outside of the processes sees them within a minute: the simulation keeps those.
-"""
+A scenario is numbered, or one of `jepsen.planted.scripts`; without the bug each of them is valid. `UNSEEN` gives for
+the other bugs the reason why no checker outside of the processes sees them within a minute: only the simulation
+detects those."""
 
 from typing import Final, NamedTuple
 
@@ -132,4 +132,4 @@ UNSEEN: Final[dict[str, str]] = {
     "leave-old-beliefs-alone": "one that is told nothing better finds out by its next probes",
     "forget-lives": "who comes back hears of its death from the first that it talks to, and contradicts",
 }
-"""Why not, for the other bugs."""
+"""Reasons why real processes do not show the other bugs."""

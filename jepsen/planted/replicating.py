@@ -11,7 +11,7 @@ from raftlog.types import Index
 
 
 def count_leader_unsynced() -> None:
-    """The leader counts its own entries before its sync returned."""
+    """Count the leader's own entries as durable before their sync returned."""
 
     def quorum_durable(self: Replication) -> Index:
         own = self._replica.log.last_index
@@ -26,7 +26,7 @@ def count_leader_unsynced() -> None:
 
 
 def count_follower_unsynced() -> None:
-    """A follower tells the leader that entries are durable which it has only taken."""
+    """Report entries as durable to the leader that the follower has only received."""
 
     def prepare(self: Follower) -> None:
         replica, leader = self._replica, self._leader
@@ -59,7 +59,7 @@ def commit_old_term() -> None:
 
 
 def cut_matching() -> None:
-    """An append replaces all that follows its first entry, also where it says nothing new."""
+    """Replace all entries from the first of an append on, even where they match."""
 
     def take(self: Follower, entries: tuple[Entry, ...], message: AppendRequest) -> bool:
         replica = self._replica
@@ -72,7 +72,7 @@ def cut_matching() -> None:
 
 
 def accept_gap() -> None:
-    """An append that begins beyond the end of the log is taken, and what is missing is not missed."""
+    """Accept an append that begins beyond the end of the log, ignoring the missing entries."""
     handle_append = Follower.handle_append
 
     def handle(self: Follower, message: AppendRequest) -> None:
@@ -90,7 +90,7 @@ def accept_gap() -> None:
 
 
 def read_without_quorum() -> None:
-    """A leader answers reads without asking whether it still leads."""
+    """Answer reads in a leader without confirming its leadership."""
 
     def confirm(self: Leader) -> None:
         for read, index in self._reads.confirm(self.replication.sequence):

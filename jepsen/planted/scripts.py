@@ -1,8 +1,7 @@
-"""Scripts that open the windows in which planted bugs do harm, on real brokers that have them. Correct brokers survive
-each of them, and are played under it too.
+"""Scripts that open the windows in which planted bugs do harm, on real brokers that have them.
 
-Roles are those in the first partition: its leader, the follower that is near it, and the one that is away.
-"""
+Correct brokers survive each of the scripts, and are tested under them too. Roles are those in the first partition: its
+leader, the follower that is near it, and the one that is down."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -27,8 +26,9 @@ def one_forgets(
     shape: str = "",
     slow_syncs: bool = False,
 ) -> Script:
-    """Of two that acknowledge records, one forgets; then it has to do with the third, which never had them, without the
-    other one. `slow_syncs`: of that one while records are acknowledged."""
+    """Make one of two acknowledging nodes lose data, then leave it alone with the third, which never had the records.
+
+    `slow_syncs` applies to that node while records are acknowledged."""
 
     def play(stage: Stage) -> None:
         copied = _copied(stage) if shape == "stale" else None
@@ -55,7 +55,7 @@ def one_forgets(
 
 
 def _copied(stage: Stage) -> Running:
-    """A follower, of whose disk a copy was made."""
+    """Copy the disk of a follower and return its running fault."""
     copied = stage.begin("damage", stage.others(stage.leader())[0], shape="stale")
     stage.wait_served()
     stage.wait(1)
@@ -63,8 +63,9 @@ def _copied(stage: Stage) -> Running:
 
 
 class Elections:
-    """Who says in its log that it was elected in the first partition, from now on. To ask for the leader takes half a
-    second while others stand still."""
+    """Nodes whose log reports an election in the first partition, from now on.
+
+    Asking for the leader takes half a second while other nodes are stopped."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -76,7 +77,7 @@ class Elections:
         return sum('"leader_elected"' in line and group in line for line in lines)
 
     def first(self, nodes: Sequence[int], seconds: float) -> int | None:
-        """Of these; None when nobody is in time."""
+        """Return the first of these nodes that was elected; None when none is elected in time."""
         until_s = self._stage.now_s() + seconds
         while self._stage.now_s() < until_s:
             for node in nodes:
@@ -87,8 +88,10 @@ class Elections:
 
 
 def new_leader_is_alone(stage: Stage) -> None:
-    """Answers take a while, so that a new leader has committed nothing when it is cut off; and it never comes back with
-    what it has taken."""
+    """Isolate a new leader, before it has committed anything, for good.
+
+    Messages are delayed so that there is time for this; the leader never returns with the entries that it has received.
+    """
     for _ in range(2):
         old = stage.leader()
         weather = stage.begin("weather", *stage.nodes, shape="delay", ways=all_ways(stage.nodes))
@@ -111,7 +114,7 @@ def new_leader_is_alone(stage: Stage) -> None:
 
 
 def leader_wakes_alone(stage: Stage) -> None:
-    """It has slept for so long that there is another one, and wakes up where it hears of nothing."""
+    """Pause a leader until another one is elected, and resume it isolated from the others."""
     for _ in range(2):
         leader = stage.leader()
         ways = SHAPES["isolated"]([leader, *stage.others(leader)])

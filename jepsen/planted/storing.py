@@ -36,7 +36,7 @@ def replay_out_of_order() -> None:
 
 
 def cut_corrupt() -> None:
-    """An entry that recovery finds damaged is taken for the end of the log: it and all behind it are cut."""
+    """Take a damaged entry found by recovery for the end of the log: cut it and all entries behind it."""
 
     def recover(disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None) -> RecoveredGroup:
         recovered = recover_group(disk, path, folded, fold)
@@ -51,7 +51,7 @@ def cut_corrupt() -> None:
 
 
 def damaged_is_torn() -> None:
-    """Whatever is wrong in the journal is taken for the end of a write that was not finished, and cut."""
+    """Take any damage in the journal for the end of an unfinished write, and cut it."""
 
     def judge(_path: str, surveys: Sequence[FileSurvey], _walk: list[BlockRun], end: Ending) -> None:
         for survey in surveys:
@@ -65,7 +65,7 @@ def damaged_is_torn() -> None:
 
 
 def overwrite_before_cut() -> None:
-    """What a cut frees is gone from the files at once, and the journal takes its time to hear of it."""
+    """Free the cut entries in the files at once, before the journal records the cut."""
     cut_to, end_turn, flush = GroupLog.cut_to, Persister.end_turn, Persister.flush
     held: dict[Persister, None] = {}
 
@@ -96,7 +96,7 @@ def overwrite_before_cut() -> None:
 
 
 def forget_boundary_term() -> None:
-    """A trim forgets the term of the last entry that it deletes."""
+    """Forget the term of the last entry that a trim deletes."""
     trim = GroupLog.trim
 
     def trim_and_forget(self: GroupLog, offset: int) -> None:

@@ -13,7 +13,7 @@ from raftlog.types import NodeId
 
 
 def skip_vote_sync() -> None:
-    """Votes and terms are told before they are durable."""
+    """Send votes and terms before they are durable."""
     take = ReadyMaker.take
 
     def take_and_tell(self: ReadyMaker, role: RoleBehaviour, why: str) -> Ready:
@@ -24,7 +24,7 @@ def skip_vote_sync() -> None:
 
 
 def vote_twice() -> None:
-    """The vote that was given in a term is not looked at."""
+    """Grant a vote without checking the vote already granted in the term."""
 
     def maybe_vote(replica: RaftReplica, request: VoteRequest) -> bool:
         if not is_as_fresh(request.last, replica.vote_floor):
@@ -36,7 +36,7 @@ def vote_twice() -> None:
 
 
 def no_pre_vote() -> None:
-    """Whoever hears no leader campaigns at once, in the next term."""
+    """Campaign at once in the next term when no leader is heard, without a pre-vote."""
     become = RaftCore._become
 
     def become_at_once(self: RaftCore, wanted: Become) -> None:
@@ -46,11 +46,10 @@ def no_pre_vote() -> None:
 
 
 def refuse_pre_vote_asleep() -> None:
-    """A replica that sleeps believes in its leader: it refuses pre-votes, and lets nobody wake it but the leader.
+    """Refuse pre-votes in a quiesced replica, and wake it only by messages of the leader.
 
-    Refusing pre-votes alone does no harm: whoever campaigns has told everybody to wake, and a silent process wakes its
-    followers as well. So these are gone too.
-    """
+    Refusing pre-votes alone does no harm: a candidate has woken the other replicas before it campaigns, and a silent
+    process wakes its followers as well. So these are disabled too."""
     vote_request, step_wake = RaftCore._step_vote_request, RaftCore._step_wake
 
     def refuse_asleep(self: RaftCore, request: PreVoteRequest | VoteRequest) -> None:
