@@ -263,7 +263,9 @@ class RecordFates(Judge):
 
 
 def _newest(place: _Partition, offsets: "array[int]", outcomes: "array[int]") -> dict[str, int]:
-    """Return the greatest known offset of each key of a compacted partition; `BEHIND_ALL` if it may have been replaced."""
+    """Return the greatest known offset of each key of a compacted partition.
+
+    `BEHIND_ALL` if it may have been replaced."""
     is_read = place.polled_end > max((offsets[row] for row in place.rows.values()), default=_NOWHERE)
     newest: dict[str, int] = {}
     for value, key in place.keys.items():

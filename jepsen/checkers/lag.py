@@ -53,7 +53,7 @@ class Acknowledged:
 
 
 class Reader:
-    """Position of a process in each of its partitions (the last offset it received), and the time since when it reads."""
+    """Position of a process in each of its partitions (the last offset received), and the time since when it reads."""
 
     __slots__ = ("is_subscribed", "last", "missed", "since_ns")
 

@@ -14,7 +14,9 @@ State = Value | None
 
 
 class Operation:
-    """Operation on a register. `value` is the value read or written; `completion` is None when the outcome is unknown."""
+    """Operation on a register.
+
+    `value` is the value read or written; `completion` is None when the outcome is unknown."""
 
     __slots__ = ("completed", "completion", "expected", "invocation", "invoked", "kind", "value")
 

@@ -23,7 +23,7 @@ DIGEST_BYTES = 16
 
 
 def compare_streams(streams: Mapping[str, Iterable[Item]]) -> Anomaly | None:
-    """Return the first difference between any of the replicas, or `None`. Raises `InvalidArgument` if a number falls."""
+    """Return the first difference between any of the replicas, or None. Raises `InvalidArgument` if a number falls."""
     iterators = {name: _rising(name, stream) for name, stream in streams.items()}
     heads = _present({name: next(iterator, None) for name, iterator in iterators.items()})
     if not heads:

@@ -45,7 +45,9 @@ NONE: Final = ""
 
 
 class Known(NamedTuple):
-    """State of a name that was certain at a request: an id, `NONE`, or None when uncertain, and the entry since when."""
+    """State of a name that was certain at a request, and the entry since when.
+
+    `topic_id` is an id, `NONE`, or None when nothing was certain."""
 
     topic_id: str | None
     since: Op | None

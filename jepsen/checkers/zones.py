@@ -37,7 +37,9 @@ class Cluster:
 
 
 def contradiction_in(gathered: Gathered) -> Contradiction | None:
-    """Return the first contradiction found, or `None` when the register is linearizable; `gathered.is_plain` must hold."""
+    """Return the first contradiction found, or None when the register is linearizable.
+
+    `gathered.is_plain` must hold."""
     clusters: dict[State, Cluster] = {None: Cluster(None, None)}
     reads = []
     for operation in gathered.operations.values():

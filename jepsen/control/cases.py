@@ -15,9 +15,9 @@ class Case(NamedTuple):
     repaired: str
     """The build that lacks the cause."""
     why: str
-    """What happens, for the report."""
+    """Description of the failure, for the report."""
     cure: str
-    """What the repaired build does instead."""
+    """Behaviour of the repaired build."""
     hits: tuple[float, ...]
     """When."""
     down_s: float
@@ -31,7 +31,7 @@ class Case(NamedTuple):
     rate: float
 
     def schedule(self, nodes: tuple[int, ...], seconds: float) -> tuple[Fault, ...]:
-        """Those that fit into so many seconds of load."""
+        """Return the faults that fit into `seconds` of load."""
         victims = nodes if self.takes_all else nodes[:1]
         of_leader = None if self.takes_all else 0
         return tuple(

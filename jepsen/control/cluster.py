@@ -24,7 +24,7 @@ from raftlog.types import TopicPartition
 
 PROGRAM: Final = ("-m", "jepsen.control.node")
 PATIENCE_S: Final = 2.0
-"""How long a kill waits for the moment that hurts; where power is lost any moment does."""
+"""Longest time, in seconds, that a kill waits for the worst moment; a power loss does not wait."""
 _START_S_MAX: Final = 30.0
 _ANSWER_S_MAX: Final = 0.3
 _LOOK_S: Final = 0.05
@@ -163,7 +163,7 @@ class SyncObjCluster(Unhurt):
         return problems
 
     def data_dirs(self) -> Mapping[int, Path]:
-        """None that anybody here could read."""
+        """Return an empty mapping: the checks cannot read this format."""
         return {}
 
     def logs(self) -> Mapping[int, str]:

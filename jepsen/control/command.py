@@ -31,10 +31,9 @@ from jepsen.runner.trial import Progress
 @store_option()
 @click.option("--json", "as_json", is_flag=True, help="Print the results of each case as a line of JSON.")
 def control(name: str, repaired: bool, seconds: float | None, seed: int | None, store: Path, as_json: bool) -> None:
-    """The negative control: pysyncobj's replicated list under the same faults, clients and judges.
+    """Run the negative control: pysyncobj's replicated list under the same faults, clients and checkers.
 
-    Exit code 1 when a case was condemned, 0 when nothing was found, 2 when a case could not be run.
-    """
+    Exit code 1 when anomalies were detected in a case, 0 when nothing was found, 2 when a case could not be run."""
     cases = list(CASES) if name == "all" else [name]
     if importlib.util.find_spec("pysyncobj") is None:
         raise click.UsageError("pysyncobj is missing: pip install 'raftlog[dev]'")

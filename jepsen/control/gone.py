@@ -1,8 +1,7 @@
-"""How much of what was acknowledged is not there in the end: a figure for people, beside what the judges find.
+"""Number of acknowledged records that are missing at the end: a figure for people, beside the findings of the checkers.
 
-The judges count a record as lost that nobody ever saw. Here it counts when it is missing from what the drain reads, be
-it that clients had seen it before.
-"""
+The checkers count a record as lost that no client ever saw. Here it counts when it is missing from the records that the
+drain reads, even if clients had seen it before."""
 
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,6 @@
-"""What the journal of a node that does not run holds.
+"""Content of the journal of a stopped node.
 
-36 bytes ‖ end (4 bytes) ‖ (length (4) ‖ index, term, command ‖ length (4))*
-"""
+36 bytes ‖ end (4 bytes) ‖ (length (4) ‖ index, term, command ‖ length (4))*"""
 
 import struct
 from pathlib import Path
@@ -14,7 +13,7 @@ _FRAME_BYTES: Final = 8
 
 
 def entries_in(journal: Path) -> int:
-    """How many; none when there is no such file."""
+    """Return the number of entries; 0 when there is no such file."""
     try:
         content = journal.read_bytes()
     except FileNotFoundError:

@@ -1,10 +1,10 @@
-"""What is said on a wire between two nodes: `length (4 bytes) ‖ zlib(pickle(message))`, over and over.
+"""Messages on a connection between two nodes: `length (4 bytes) ‖ zlib(pickle(message))`, repeated.
 
-Read here for one purpose: when a machine dies, some first part of what it has under way still arrives, and any part may
-be the one. `worst` is the part after which the receiver's log is shortest.
+Read here for one purpose: when a machine dies, some first part of the bytes that it has under way still arrives, and
+any
+part is possible. `worst` is the part after which the receiver's log is shortest.
 
-    passed ≤ end of a message under way ≤ fed          positions are bytes since the beginning of the stream
-"""
+    passed ≤ end of a message under way ≤ fed          positions are bytes since the beginning of the stream"""
 
 import struct
 import zlib
@@ -24,7 +24,7 @@ class Part(NamedTuple):
 
 
 class Stream:
-    """One direction of a connection. Is fed all of it, in order, and told what has passed."""
+    """One direction of a connection. Receives all of its bytes in order, and the number of bytes that have passed."""
 
     def __init__(self) -> None:
         self._rest = b""

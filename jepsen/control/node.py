@@ -78,7 +78,7 @@ class Node:
         return web.json_response({"library": peer.status, **more})
 
     async def _create(self, request: web.Request) -> web.Response:
-        """The lists are there from the start."""
+        """Confirm the creation of the lists, which exist from the start."""
         fields = await request.json()
         if fields["partitions_count"] != self._lists:
             return _error(400, 400, f"there are {self._lists} lists", "failed")
@@ -104,7 +104,7 @@ class Node:
         return web.json_response({"offsets": rows})
 
     async def _append_one(self, partition: int, payload: bytes, timeout_s: float) -> dict[str, Any]:
-        """A record that fails fails alone."""
+        """Append one record; its failure does not affect other records."""
         failed: dict[str, Any] = {"partition": partition, "offset": None}
         try:
             return (await self._append(partition, [payload], timeout_s))[0]

@@ -1,4 +1,4 @@
-"""What a run of the control is run with."""
+"""Options of a run of the control."""
 
 from pathlib import Path
 from typing import Final, Self
@@ -36,7 +36,7 @@ class ControlOptions(RunOptions):
 
     @property
     def lists(self) -> int:
-        """How many."""
+        """Number of lists."""
         return len(self.plan.places())
 
     @property

@@ -22,7 +22,7 @@ from jepsen.control.repaired import CutsOnConflict, PatientJournal, SyncedJourna
 
 NEVER: Final = 1 << 30
 DEFINITE: Final = frozenset((FAIL_REASON.QUEUE_FULL, FAIL_REASON.MISSING_LEADER, FAIL_REASON.REQUEST_DENIED))
-"""With these nobody has put the command anywhere; with all others it may be in some log, or come there yet."""
+"""Reasons with which the command is in no log; with all others it may be in some log, or arrive there later."""
 Marks = dict[tuple[str, int], int]
 
 
@@ -36,7 +36,7 @@ class Refused(Exception):
 
 
 class Built(NamedTuple):
-    """What a node is made of."""
+    """Classes that a node is composed of."""
 
     sync_obj: type[SyncObj]
     transport: type[TCPTransport]
@@ -52,7 +52,7 @@ BUILDS: Final[Mapping[str, Built]] = {
 
 
 class Relayed(TCPNode):  # type: ignore[misc]  # the library has no annotations
-    """Another node: known by its own address, as everybody knows it, and called at the relay's port of this way."""
+    """Another node, identified by its own address and called at the relay's port for this link."""
 
     def __init__(self, address: str, relay_port: int) -> None:
         super().__init__(address)
@@ -118,13 +118,13 @@ class Peer:
 
     @property
     def status(self) -> dict[str, str]:
-        """What the library says of itself."""
+        """Status as reported by the library."""
         return {str(name): str(value) for name, value in self._node.getStatus().items()}
 
     # log
 
     async def append(self, partition: int, payloads: Sequence[bytes], timeout_s: float) -> int:
-        """The offset of the first. Raises `Refused` and `TimeoutError`."""
+        """Append the payloads and return the offset of the first. Raises `Refused` and `TimeoutError`."""
         target = self._lists[partition]
         end = await self._done(lambda callback: target.extend(list(payloads), callback=callback), timeout_s, target)
         return end - len(payloads)
@@ -150,7 +150,7 @@ class Peer:
         return self._commits.of(group)
 
     async def _done(self, ask: Callable[[Any], None], timeout_s: float, target: ReplList | None = None) -> int:
-        """The end of the list at the moment when the command was applied to it here."""
+        """Wait for a command and return the end of the list at the moment when the command was applied to it here."""
         done: asyncio.Future[int] = self._loop.create_future()
 
         def called_back(_result: object, why: int) -> None:

@@ -20,7 +20,7 @@ Way = tuple[int, int]
 _HELD_BYTES_MAX: Final = 8 << 20
 """On one way of one connection; then its sender waits."""
 _SILENCE_S: Final = 0.3
-"""Nobody hears at once that a machine is gone."""
+"""Delay, in seconds, until connections to a dead machine are reset."""
 _TOLD_S: Final = 0.1
 """So long after the node has heard from a majority its clients know it as well."""
 _HARM: Final = 60
@@ -58,13 +58,13 @@ class _Lane:
         self.pass_on()
 
     def end(self) -> None:
-        """The source says no more; the target hears of it behind what is under way."""
+        """Close the lane at the source's end; the target receives the close behind the bytes under way."""
         if not self._is_dead:
             self._is_over = True
             self.pass_on()
 
     def lose(self) -> int:
-        """What is under way; how many bytes."""
+        """Drop the bytes under way and return their number."""
         lost = self.held_bytes
         self._held.clear()
         self.held_bytes = 0
@@ -72,7 +72,9 @@ class _Lane:
         return lost
 
     def die(self) -> tuple[int, int]:
-        """The source's machine does. How many bytes still arrived of those that were under way."""
+        """Simulate the death of the source's machine.
+
+        Returns the bytes under way that still arrived, and their total number."""
         data = b"".join(data for _, data in self._held)
         worst = self.stream.worst()
         arriving = worst.size if worst is not None and self.target is not None else 0
@@ -87,7 +89,7 @@ class _Lane:
         self._relay.note_lost(self.way, count)
 
     def pass_on(self) -> None:
-        """What is due; the rest later."""
+        """Pass on the bytes that are due; the rest later."""
         if self._timer is not None or self.target is None:
             return
         loop = asyncio.get_running_loop()
@@ -140,7 +142,7 @@ class _Connection:
         self._reaching = asyncio.get_running_loop().create_task(self._reach())
 
     async def _reach(self) -> None:
-        """A call over a cut way is not answered: whoever made it gives up, or the cut ends."""
+        """Connect to the target; over a cut link the call is not answered until the caller gives up or the cut ends."""
         if any(way in self._relay.cut_ways for way in self.ways):
             self._forth.has_lost = True
             return
@@ -161,7 +163,7 @@ class _Connection:
                 lane.lose()
 
     def die(self, node: int) -> Iterator[str]:
-        """The machine at one end; what was seen of it."""
+        """Simulate the death of the machine at one end, and yield descriptions of the observed effect."""
         for lane in self.lanes:
             arrived, sent = lane.die()
             if lane.way[0] == node and sent:
@@ -230,8 +232,9 @@ class Relay:
         self._call(change)
 
     def die(self, node: int, patience_s: float = 0.0) -> str:
-        """The machine of a node is gone; what became of the bytes that it had under way. With patience it goes in the
-        moment that hurts, if there is one so soon."""
+        """Simulate the death of a node's machine and return a description of its bytes under way.
+
+        With `patience_s` it dies at the worst moment, if there is one within that time."""
 
         async def change() -> str:
             await self._wait_for_harm(node, patience_s)
@@ -241,8 +244,9 @@ class Relay:
         return self._call(change)
 
     async def _wait_for_harm(self, node: int, patience_s: float) -> None:
-        """Until entries that others have acknowledged a while ago, as the node knows, would be in nobody's log but its
-        own."""
+        """Wait for the worst moment: entries acknowledged by others would be in no log but the node's own.
+
+        The acknowledgements are those that the node received a while ago."""
         heard: deque[tuple[float, int]] = deque()
         until = self._loop.time() + patience_s
         while (left_s := until - self._loop.time()) > 0:

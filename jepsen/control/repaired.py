@@ -1,12 +1,11 @@
-"""The library with one cause of its losses removed. Nothing else of it is changed, and nobody gets it unasked.
+"""Library with one cause of its losses removed; the rest is unchanged, and it is used only on request.
 
-- `SyncedJournal` with `SyncingTransport`: what a node has written is durable before a message leaves it, so before its
-  vote or its answer counts. (Raft thesis, section 3.8.)
+- `SyncedJournal` with `SyncingTransport`: a node's writes are durable before a message leaves it, so before its vote or
+  its answer counts. (Raft thesis, section 3.8.)
 - `CutsOnConflict`: entries are cut off only where one of another term is offered in their place, and nothing counts as
-  committed that the message did not vouch for. (Raft thesis, figure 3.1, AppendEntries steps 3 to 5.) It also finds the
-  place where two logs part, which the library looks for in vain when more than one message is missing: its leader
-  steps back by one for the first message that is refused, and forward again for all that follow it.
-"""
+  committed that the message did not cover. (Raft thesis, figure 3.1, AppendEntries steps 3 to 5.) It also finds the
+  place where two logs diverge, which the library fails to find when more than one message is missing: its leader
+  steps back by one for the first message that is refused, and forward again for all that follow it."""
 
 import os
 from pathlib import Path
@@ -42,7 +41,7 @@ class SyncedJournal(FileJournal):  # type: ignore[misc]  # the library has no an
         super().setCurrentTerm(term, votedForNodeId)
 
     def sync(self) -> None:
-        """The log, term and vote, and their names. On Linux a sync of the file covers what was written by mapping."""
+        """Sync the log, term and vote, and their names. On Linux a sync of the file covers writes through a mapping."""
         if self._is_dirty:
             for path in (self._path, self._path.with_name(f"{self._path.name}.meta"), self._path.parent):
                 if path.exists():
@@ -88,7 +87,7 @@ class CutsOnConflict(SyncObj):  # type: ignore[misc]  # the library has no annot
     """Its journal is a `PatientJournal`."""
 
     _parted_at: int | None = None
-    """Where the leader should begin, since it was told that it does not match here."""
+    """Index at which the leader should begin, after an append that did not match here."""
 
     def _SyncObj__onMessageReceived(self, node: Any, message: dict[str, Any]) -> None:  # noqa: N802 - the library's name
         if message["type"] == "append_entries" and "prevLogIdx" in message:
@@ -115,7 +114,7 @@ class CutsOnConflict(SyncObj):  # type: ignore[misc]  # the library has no annot
         super()._SyncObj__sendNextNodeIdx(node, reset=reset, nextNodeIdx=begin, success=success)
 
     def _term_begins_at(self, index: int) -> int:
-        """The first index of the entry's term. The very first entry of all is everybody's."""
+        """Return the first index of the entry's term; all logs share the very first entry."""
         entries = self._SyncObj__raftLog
         first, at = entries[0][1], index - entries[0][1]
         while at > 1 and entries[at - 1][2] == entries[at][2]:

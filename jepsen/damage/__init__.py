@@ -1,5 +1,6 @@
-"""Files of brokers that are damaged, lost, or as they were before; for nemeses and scenarios. What the product promises
-for each is in docs/OPERATIONS.md, "Trouble"."""
+"""Damaged, lost or outdated files of brokers; for nemeses and scenarios.
+
+The product's promise for each of them is in docs/OPERATIONS.md, "Trouble"."""
 
 from jepsen.damage.files import SURVIVABLE, FileKind
 from jepsen.damage.harm import delete, flip_bits, truncate, wipe

@@ -14,11 +14,13 @@ from raftlog.runtime.journal.blocks import BLOCK_HEADER, BLOCK_HEADER_SIZE, BLOC
 FileKind = Literal[
     "segment", "index", "timeindex", "journal", "controller", "meta", "peers", "checkpoint", "identity", "bootstrap"
 ]
-"""`controller`: segments and indexes of group 0. `meta`: of the node and of its replicas. Only a lone log has a
-`checkpoint`."""
+"""Kinds of files of a broker.
+
+`controller`: segments and indexes of the controller. `meta`: of the node and of its replicas. Only a log outside of any
+Raft group has a `checkpoint`."""
 KINDS: Final[tuple[FileKind, ...]] = get_args(FileKind)
 SURVIVABLE: Final[tuple[FileKind, ...]] = tuple(kind for kind in KINDS if kind != "identity")
-"""Those that are meant where no kind is named. With `identity` damaged a broker needs an operator."""
+"""Kinds damaged when none is named. With `identity` damaged a broker needs an operator."""
 INTERNAL: Final = ".raftlog"
 _BY_SUFFIX: Final[dict[str, FileKind]] = {".log": "segment", ".index": "index", ".timeindex": "timeindex"}
 _BY_NAME: Final[dict[str, FileKind]] = {

@@ -1,8 +1,7 @@
-"""Damage to the files of a broker that is down, as disks and people do it. What was done is told in words.
+"""Damage to the files of a broker that is down, as caused by disks and people, with a description of it.
 
-The words are read back from the disk: a byte is what it is said to be. They are empty when there was nothing to be
-damaged. Bits may flip under a running broker too; it notices when it reads them.
-"""
+The description is read back from the disk, so that it reports the bytes that are there. It is empty when there was
+nothing to damage. Bits may flip under a running broker too; the broker notices when it reads them."""
 
 import os
 import shutil
@@ -74,7 +73,7 @@ def wipe(data_dir: Path) -> str:
 
 
 def _choose(files: Sequence[Found], random: Random) -> Found:
-    """A kind first: otherwise it would nearly always be a segment."""
+    """Choose a kind first and then a file of it; otherwise it would nearly always be a segment."""
     kind = random.choice(sorted({file.kind for file in files}))
     return random.choice([file for file in files if file.kind == kind])
 

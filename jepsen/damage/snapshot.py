@@ -10,8 +10,9 @@ from pathlib import Path
 
 
 class Snapshot:
-    """Of `data_dir`, or of what is called `part` below it ("orders/0"). The copy is kept in `state_dir`, which is
-    outside of it, until it is put back."""
+    """Copy of `data_dir`, or of the directory `part` below it ("orders/0").
+
+    The copy is kept in `state_dir`, which is outside of it, until it is restored."""
 
     def __init__(self, data_dir: Path, state_dir: Path, part: str = "") -> None:
         self._original = data_dir / part

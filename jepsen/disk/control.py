@@ -1,8 +1,7 @@
-"""The block of memory through which a running shim is told what to break, and counts what it broke.
+"""Shared memory through which a running shim receives the faults to inject and counts those it injected.
 
-A small file, mapped by both sides; its layout is `struct control` in `shim/shim.h`. Faults are written here only, the
-counters there only, but for the number of syncs that are to fail, which the shim counts down.
-"""
+A small file, mapped by both sides; its layout is `struct control` in `shim/shim.h`. Faults are written only here, the
+counters only by the shim, except for the number of syncs that are to fail, which the shim counts down."""
 
 import mmap
 import struct
@@ -22,7 +21,7 @@ _BYTES: Final = _BEYOND_AT + _BEYOND_BYTES
 
 
 class DiskCounters(NamedTuple):
-    """What happened since the last launch, or since some other moment."""
+    """Counts of events since the last launch, or since some other moment."""
 
     syncs: int
     """Of files and directories below the data directory, or of its whole file system."""
@@ -37,10 +36,10 @@ class DiskCounters(NamedTuple):
     stalled_ms: int
     delayed_ms: int
     told_full: int = 0
-    """Times that somebody asked what is free, and was told nothing: a broker that asks first is not refused writes."""
+    """Number of queries for free space answered with none; a broker that asks first is not refused writes."""
 
     def since(self, before: "DiskCounters") -> "DiskCounters":
-        """What came to it, if `before` is of the same launch; everything, if the node was launched since then."""
+        """Return the difference to `before`; all counts if the node was launched since then."""
         more = DiskCounters(*(now - then for now, then in zip(self, before, strict=True)))
         return self if min(more) < 0 else more
 
@@ -78,7 +77,9 @@ class DiskControl:
         )
 
     def blind_spot(self) -> str | None:
-        """What happened past the shim, so that nobody knows any more what is durable; None: nothing did."""
+        """Return a description of calls that bypassed the shim; None without any.
+
+        After such calls the durable state is unknown."""
         beyond = self._memory[_BEYOND_AT : _BEYOND_AT + _BEYOND_BYTES].rstrip(b"\0").decode()
         if beyond:
             return f"the process called {beyond}"

@@ -14,7 +14,7 @@ from jepsen.disk.volatile import PAGE_BYTES, File, Operation, Volatile
 
 
 class Lost(NamedTuple):
-    """What was put back, and of how much that was not durable."""
+    """Counts of the reverted pages, sizes and names, and of those that were not durable."""
 
     pages: int
     pages_unsynced: int
@@ -22,7 +22,7 @@ class Lost(NamedTuple):
     names: int
     names_unsynced: int
     files: int
-    """Whose content or size was put back."""
+    """Number of files whose content or size was reverted."""
 
     def __str__(self) -> str:
         if not (self.pages_unsynced or self.names_unsynced or self.sizes):
@@ -32,8 +32,9 @@ class Lost(NamedTuple):
 
 
 def lose(data_dir: Path, graves: Path, volatile: Volatile, random: Random, torn: bool = True) -> Lost:
-    """Nobody may have the files open for writing. `graves` holds what lost its name. Without `torn` a file keeps all of
-    its unsynced state or none."""
+    """Revert writes that are not durable, as a power loss does; no process may have the files open for writing.
+
+    `graves` holds files that lost their names. Without `torn` a file keeps all of its unsynced state or none."""
     names = _lose_names(data_dir, graves, volatile.operations, random)
     paths = _Tree(data_dir).paths
     pages = sizes = files = unsynced = 0
@@ -72,7 +73,7 @@ class _Tree:
                 entries[name] = before
 
     def build(self, inode: int, at: Path) -> None:
-        """What stands here now, elsewhere: the same files under their names in new directories."""
+        """Build a copy of this tree elsewhere: the same files under their names in new directories."""
         at.mkdir()
         for name, entry in self.entries[inode].items():
             if entry in self.entries:
@@ -82,7 +83,7 @@ class _Tree:
 
 
 def _lose_names(data_dir: Path, graves: Path, operations: list[Operation], random: Random) -> int:
-    """How many operations were undone."""
+    """Undo operations on names that do not survive, and return their number."""
     undone = _drawn(operations, random)
     if undone:
         tree, grave = _Tree(data_dir), _Tree(graves)
@@ -99,7 +100,7 @@ def _lose_names(data_dir: Path, graves: Path, operations: list[Operation], rando
 
 
 def _drawn(operations: list[Operation], random: Random) -> list[Operation]:
-    """Those that do not survive. A rename over two directories is in both or in neither."""
+    """Return the operations that do not survive. A rename over two directories is in both or in neither."""
     counts: dict[int, int] = {}
     for operation in operations:
         for directory in operation.directories:
@@ -116,7 +117,7 @@ def _drawn(operations: list[Operation], random: Random) -> list[Operation]:
 
 
 def _lose_content(path: Path, file: File, random: Random, torn: bool) -> tuple[int, bool]:
-    """How many pages were put back, and whether the size was."""
+    """Revert content of a file; return the number of reverted pages, and whether the size was reverted."""
     with path.open("r+b", buffering=0) as opened:
         written = os.fstat(opened.fileno()).st_size
         keeps_all = random.random() < 0.5
@@ -134,7 +135,7 @@ def _lose_content(path: Path, file: File, random: Random, torn: bool) -> tuple[i
 
 
 def _surviving_size(durable: int | None, written: int, random: Random, torn: bool, keeps_all: bool) -> int:
-    """A file that grew may also have grown by some of its pages."""
+    """Return the size that survives; a file that grew may also have grown by some of its pages."""
     if durable is None:
         return written
     if not torn:

@@ -1,9 +1,8 @@
-"""One node's disk, as whoever starts and hurts the node sees it.
+"""Disk of one node, for the code that starts the node and injects its faults.
 
     environment → (the node runs: slow, failing, full, stalled) → it is dead → lose_power, or not → environment …
 
-What is not durable stays so from life to life, until it is synced or the power goes: SIGKILL syncs nothing.
-"""
+State that is not durable stays so across restarts, until it is synced or the power is lost: SIGKILL syncs nothing."""
 
 import fcntl
 import shutil
@@ -45,16 +44,15 @@ class NodeDisk:
         return found | ({"JEPSEN_DISK_NO_SYNC": "1"} if self._removes_syncs else {})
 
     def lose_power(self, random: Random, torn: bool = True) -> str:
-        """What became of the files when the power went; the process has to be dead, with all that it started.
+        """Simulate a power loss and describe its effect on the files; the process and its children must be dead.
 
-        Empty when nobody knows of any write of it: then it was an ordinary death.
-        """
+        Returns an empty string when no write of the node is known: then it was an ordinary crash."""
         has_written = self._memory.exists()
         lost = self.lose(random, torn)
         return str(lost) if has_written else ""
 
     def lose(self, random: Random, torn: bool = True) -> Lost:
-        """The same in numbers."""
+        """Simulate a power loss and return its effect in numbers."""
         self._claim_memory()
         blind = self._control.blind_spot()
         assert blind is None, f"nobody knows what of {self._data} is durable: {blind}"
@@ -69,7 +67,7 @@ class NodeDisk:
         self._graves.mkdir()
 
     def _claim_memory(self) -> None:
-        """The kernel gives it back when the last thread of its owner has ended."""
+        """Assert that no process holds the shared memory; the kernel releases it when its owner's last thread ends."""
         if not self._memory.exists():
             return
         with self._memory.open("rb") as file:
@@ -83,12 +81,13 @@ class NodeDisk:
         self._control.set("sync_delay_ns", round(seconds * 1e9))
 
     def fail_syncs(self, count: int) -> None:
-        """The next `count` syncs fail with EIO, -1 all; 0 ends it. The kernel loses what they were to save."""
+        """Fail the next `count` syncs with EIO, all for -1; 0 ends it. The kernel loses the data to be synced."""
         self._control.set("syncs_to_fail", count)
 
     def fill(self, secretly: bool = False) -> None:
-        """No write gets new space; what has space can be overwritten. Who asks is told that nothing is free, unless it
-        is `secretly` full, as behind a quota."""
+        """Refuse new space to writes; existing space can be overwritten.
+
+        Queries for free space return none, unless the disk is `secretly` full, as behind a quota."""
         self._control.set("is_full", 2 if secretly else 1)
 
     def free(self) -> None:

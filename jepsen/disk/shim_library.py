@@ -33,7 +33,7 @@ def library() -> Path:
 
 
 def why_not() -> str | None:
-    """Why the shim cannot be used here; None: it can. Builds it."""
+    """Build the shim and return the reason why it cannot be used here; None when it can."""
     try:
         library()
     except CannotBeBuilt as error:
@@ -47,7 +47,7 @@ def _cache() -> Path:
 
 
 def _compile(sources: list[str], path: Path) -> None:
-    """It appears whole or not at all, also when several processes make it at once."""
+    """Compile the library; the file appears whole or not at all, also when several processes build it at once."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise CannotBeBuilt("there is no C compiler: install gcc and libc6-dev")

@@ -1,7 +1,6 @@
-"""What a node's files and names have that is not durable, as its shim wrote it down.
+"""State of a node's files and names that is not durable, as recorded by its shim.
 
-The layout is that of `shim/shim.h`: a page with the numbers, slots, ops, and an image of 4 KiB for each slot.
-"""
+The layout is that of `shim/shim.h`: a page with the numbers, slots, ops, and an image of 4 KiB for each slot."""
 
 import mmap
 import struct
@@ -40,7 +39,7 @@ class Change(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """What was done to one directory, or by a rename to two names."""
+    """Changes of one directory, or of the two names of a rename."""
 
     sequence: int
     changes: tuple[Change, ...]

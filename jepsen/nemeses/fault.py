@@ -1,4 +1,4 @@
-"""What a fault is: as it was drawn or scripted (`Fault`), and as it was in the end (`Happened`)."""
+"""Faults: as drawn or scripted (`Fault`), and as injected (`Happened`)."""
 
 from typing import Final, Literal, NamedTuple, get_args
 
@@ -35,18 +35,18 @@ class Fault(NamedTuple):
     """Kinds of files that are damaged, as `jepsen.damage` names them; any without."""
 
     def aimed_at(self, leader: int) -> "Fault":
-        """The same fault, with that node in the place of the first one."""
+        """Return the same fault with that node in place of the first one."""
         return self.with_swapped(self.nodes[0], leader)
 
     def with_swapped(self, one: int, other: int) -> "Fault":
-        """The same fault, with these two nodes in each other's places."""
+        """Return the same fault with these two nodes exchanged."""
         swapped = {one: other, other: one}
         nodes = tuple(swapped.get(node, node) for node in self.nodes)
         ways = tuple((swapped.get(a, a), swapped.get(b, b)) for a, b in self.ways)
         return self._replace(nodes=nodes, ways=ways)
 
     def put_off(self, begin_s: float) -> "Fault":
-        """The same fault, as long, at another time."""
+        """Return the same fault with the same duration at another time."""
         return self._replace(begin_s=begin_s, end_s=begin_s + self.end_s - self.begin_s)
 
     def __str__(self) -> str:

@@ -1,9 +1,8 @@
-"""What each kind of fault does to its victims, and how it is undone. Called by `nemesis` from one thread.
+"""Effect of each kind of fault on its victims, and the way to undo it. Called by `nemesis` from one thread.
 
-`begin` and `end` return what was seen of the fault, in words; a fault of which nothing was seen did not happen. Neither
-waits for a broker to serve. Cuts, weather, rolling restarts and orders to members are `nemesis`'s own business: they
-concern more than single nodes.
-"""
+`begin` and `end` return a description of the observed effect; a fault without one did not happen. Neither waits for a
+broker to serve. `nemesis` itself handles cuts, weather, rolling restarts and membership orders: they concern more than
+single nodes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ JUMPS_S: Final = (-60.0, -5.0, 5.0, 60.0)
 DRIFTS: Final = (0.3, 0.5, 2.0, 3.0)
 """Far more than any quartz, so that a few seconds show it from outside."""
 SEEN_S_MIN: Final = 0.9
-"""A clock that is wrong by less cannot be told from a right one: answers tell whole seconds."""
+"""Smallest clock error, in seconds, that can be observed: answers have whole seconds."""
 STALL_SHARE: Final = 0.8
 """Of the fault: a stall begins with the loop's next turn, and is counted when it is over."""
 STROBE_S: Final = 0.2
@@ -40,7 +39,7 @@ class Kind(ABC):
     def during(  # noqa: B027 - most kinds have nothing to do in between
         self, victims: Victims, fault: Fault, hit: tuple[int, ...], since_s: float
     ) -> None:
-        """Called often while it lasts."""
+        """Act during the fault; called often while it lasts."""
 
     def may_end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> bool:
         """Whether one whose time is over may be undone now, and shows itself then; a script knows by itself."""
@@ -148,7 +147,7 @@ class Clock(Kind):
         return told
 
     def _told(self, victims: Victims, hit: tuple[int, ...]) -> str:
-        """What they say themselves, those that are wrong."""
+        """Return a description of the clock errors that the nodes themselves report."""
         told = {node: victims.time_told(node) for node in hit}
         return "; ".join(
             f"node {node} is {by:+.1f} s from the time of day"
@@ -241,7 +240,7 @@ class Damage(Kind):
         return ""  # nothing is old before the copy is put back
 
     def may_end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> bool:
-        """What is to be old has to be newer first: its broker has to have done something."""
+        """Return whether the brokers have worked since the copy was taken; otherwise it would not be old."""
         return all(victims.is_serving(node) for node in hit if node in self._copies)
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
@@ -259,7 +258,9 @@ class Damage(Kind):
 
 
 def _take_as_it_is(victims: Victims, node: int) -> None:
-    """What a dead node's files hold now is there to stay: they change under a disk that remembers what they were."""
+    """Make the present content of a dead node's files durable.
+
+    They were changed below a simulated disk that remembers older content."""
     if node in victims.disks:
         victims.disks[node].forget()
 

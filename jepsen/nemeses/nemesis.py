@@ -24,11 +24,11 @@ from raftlog.types import TopicPartition
 LOOK_S: Final = 0.1
 """Between two questions whether a broker that was started serves."""
 STOP_S_MAX: Final = 20.0
-"""How long a broker may take at the end of the load to end in order, and to serve again."""
+"""Longest time, in seconds, for a broker to terminate in order, and to serve again, at the end of the load."""
 PUT_OFF_S: Final = 1.0
 """After which a drawn fault is tried again."""
 END_LATER_S_MAX: Final = 15.0
-"""How long the end of a fault may wait for its victims (`Kind.may_end`)."""
+"""Longest time, in seconds, that the end of a fault may wait for its victims (`Kind.may_end`)."""
 
 
 class _Starting(NamedTuple):
@@ -38,7 +38,7 @@ class _Starting(NamedTuple):
     nodes: tuple[int, ...]
 
     def without(self, killed: Sequence[int]) -> "_Starting":
-        """Who is killed again is another fault's."""
+        """Return the same without nodes that another fault has killed again."""
         return self._replace(nodes=tuple(node for node in self.nodes if node not in killed))
 
 
@@ -53,7 +53,7 @@ class Running(NamedTuple):
 
 
 class Nemesis:
-    """`now_s` tells seconds since the beginning of the load. `note` writes into the history."""
+    """Injector of faults. `now_s` returns seconds since the beginning of the load; `note` writes into the history."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class Nemesis:
         self._next_look_s = 0.0
         self._load_until_s = math.inf
         self.happened: list[Happened] = []
-        """What came to an end, and serves again. By beginning once it is finished."""
+        """Faults that have ended and whose victims serve again; sorted by beginning once the nemesis is finished."""
         self.unseen: list[Happened] = []
-        """What was begun and ended, and nobody saw that it did anything: it may have, and it proves nothing."""
+        """Faults that were begun and ended without an observed effect: they may have had one, and prove nothing."""
 
     @property
     def owed(self) -> frozenset[str]:
@@ -109,8 +109,11 @@ class Nemesis:
             self._next_look_s = now_s + LOOK_S
 
     def finish(self) -> None:
-        """End everything, begin nothing. Whoever does not serve yet is not waited for, but who was told to end is: it
-        could not be started again before that."""
+        """End all faults and begin no more.
+
+        Does not wait for nodes that do not serve yet, but for nodes that were ordered to terminate: they could not
+        be started
+        again before that."""
         for running in list(self._running):
             self.end(running)
         self._load_until_s = self._now_s()
@@ -127,8 +130,10 @@ class Nemesis:
         self.happened.sort(key=lambda happened: happened.begin_s)
 
     def _may_begin(self, fault: Fault) -> bool:
-        """Whether one that was drawn may: no more files are lost before all is as it was, and no process is started
-        that another fault holds down."""
+        """Return whether a drawn fault may begin now.
+
+        No more files are lost before the last loss is repaired, and no process is started that another fault holds
+        down."""
         under_way = [*(each.fault for each in self._running), *(each.fault for each in self._rolling)]
         for other in under_way:
             both = (FACTS[fault.kind], FACTS[other.kind])
@@ -141,8 +146,9 @@ class Nemesis:
         return is_calm and self._victims.is_healthy()
 
     def _aimed(self, fault: Fault) -> Fault:
-        """At who leads by now, and at others in the place of those who have left the cluster. Who is on its way out is
-        a victim like any other, but its files are lost on nobody."""
+        """Return the fault aimed at the present leader, with other nodes in place of those that have left the cluster.
+
+        A node that is leaving is a victim like any other, but no fault loses its files."""
         if fault.kind in ("roll", "members"):
             return fault
         if fault.of_leader is not None:
@@ -158,7 +164,7 @@ class Nemesis:
         return fault
 
     def begin(self, fault: Fault) -> Running | None:
-        """Begin it now, whatever time it names. None for rolling restarts and orders, which nobody else ends."""
+        """Begin the fault now, regardless of its time. None for rolls and orders, which end by themselves."""
         if fault.kind == "roll":
             self._rolling.append(Rolling(fault, self._now_s(), fault.end_s, self._victims))
             self._say("begins", fault, "")
@@ -218,11 +224,11 @@ class Nemesis:
         return happened if proof else None
 
     def _keep(self, happened: Happened) -> None:
-        """It is over."""
+        """Record a fault that is over."""
         (self.happened if happened.proof else self.unseen).append(happened)
 
     def _come_again_if_owed(self, fault: Fault) -> None:
-        """It has come to its end: once more, when nothing was seen of its kind, and no other one is on its way."""
+        """Schedule an ended fault once more if its kind had no observed effect yet and no other of it is pending."""
         coming: set[str] = {other.kind for other in self._waiting}
         coming.update(other.fault.kind for other in self._rolling)
         coming.update(other.fault.kind for other in self._running if other.proof)
@@ -233,7 +239,7 @@ class Nemesis:
             self._waiting.append(fault.put_off(self._now_s() + PUT_OFF_S))
 
     def _set_ways(self, changed: Fault) -> None:
-        """What is wrong with ways between nodes is all that is under way together."""
+        """Apply the union of all running faults to the links between nodes."""
         others = [each.fault for each in self._running if each.fault.kind == changed.kind]
         if changed.kind == "cut":
             rpc = [way for other in others if other.plane != "gossip" for way in other.ways]
@@ -245,7 +251,7 @@ class Nemesis:
                 self._victims.set_weather(other.ways, WEATHERS[other.shape])
 
     def _look(self) -> None:
-        """Who serves again by now."""
+        """Record the faults whose victims serve again."""
         for starting in list(self._starting):
             if all(self._victims.is_serving(node) for node in starting.nodes):
                 self._starting.remove(starting)
@@ -266,7 +272,7 @@ class Nemesis:
             self._come_again_if_owed(rolling.fault)
 
     def _give_order(self, fault: Fault) -> None:
-        """It is over once it was given; what follows from it goes on as long as it takes."""
+        """Give a membership order; the fault is over at once, and its consequences take their time."""
         assert fault.of_leader is not None, f"an order without a partition: {fault}"
         begin_s = self._now_s()
         proof = self._victims.change(fault.shape, fault.nodes[0], self._partitions[fault.of_leader])

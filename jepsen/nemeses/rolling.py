@@ -10,7 +10,7 @@ from jepsen.nemeses.victims import Victims
 
 
 class Rolling:
-    """Who is being restarted, who is left, and what was seen of it."""
+    """State of a rolling restart: the restarting node, the remaining nodes, and the observed effects."""
 
     def __init__(self, fault: Fault, begin_s: float, until_s: float, victims: Victims) -> None:
         self.fault, self.begin_s, self.until_s = fault, begin_s, until_s
@@ -22,7 +22,7 @@ class Rolling:
 
     @property
     def is_between(self) -> bool:
-        """Nobody is down because of it."""
+        """Whether no node is down because of it."""
         return self._node is None
 
     @property
@@ -30,7 +30,7 @@ class Rolling:
         return self.is_between and not self._left
 
     def stop(self) -> None:
-        """Begin with nobody any more."""
+        """Restart no further nodes."""
         self._left.clear()
 
     def forget(self, nodes: Sequence[int]) -> None:
@@ -39,7 +39,7 @@ class Rolling:
             self._node = None
 
     def step(self) -> None:
-        """The next node only when everything is whole, as whoever restarts brokers does it."""
+        """Continue the restart; the next node follows only when the cluster is healthy, as operators do it."""
         node = self._node
         if node is None:
             if self._left and self._victims.is_whole():

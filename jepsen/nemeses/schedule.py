@@ -125,7 +125,7 @@ class _Drawing:
         return Fault("weather", since, until, (nodes[0],), self._shape("weather"), ways, self._aim())
 
     def _orders(self, since: float, until: float) -> Iterator[Fault]:
-        """Some, that may overtake each other."""
+        """Yield some membership orders, which may overtake each other."""
         for _ in range(self._random.randint(2, ORDERS_MAX)):
             at = self._random.uniform(since, until - FAULT_S_MIN)
             node, place = self._random.choice(self._nodes), self._random.randrange(self._partitions)

@@ -1,4 +1,4 @@
-"""What can be done to the nodes of a system. What a fault did is told in a few words, as seen from outside."""
+"""Operations on the nodes of a system. The effect of a fault is described in a few words, as observed from outside."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ class Victims(Protocol):
     def is_up(self, node: int) -> bool: ...
     def is_serving(self, node: int) -> bool: ...
     def is_whole(self) -> bool:
-        """Nobody is down, and every partition is led."""
+        """Return whether all nodes are up and every partition has a leader."""
 
     def is_healthy(self) -> bool:
         """Whole, and no replica is behind, damaged or on the move: another one may be damaged."""
@@ -30,7 +30,7 @@ class Victims(Protocol):
     def terminate(self, node: int) -> str: ...
     def launch(self, node: int) -> None: ...
     def expect_end(self, node: int) -> None:
-        """It may end by itself, until it is launched again."""
+        """Allow the node to end by itself until it is launched again."""
 
     def pause(self, node: int) -> str:
         """Empty when it does not stand still."""
@@ -48,14 +48,15 @@ class Victims(Protocol):
         """Of these ways; a `Weather()` is a fine day."""
 
     def reset_connections(self, ways: Sequence[Way]) -> int:
-        """A box in the middle resets them; what is in flight is lost. How many there were."""
+        """Reset the connections, as a middlebox does, losing bytes in flight; return the number of connections."""
 
     def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
-        """Exactly these nodes and their clients do not hear each other, or clients do not hear them; what was swallowed
-        since the last time, in words."""
+        """Cut exactly these nodes from their clients, in both directions or for answers only.
+
+        Returns a description of the data dropped since the last call."""
 
     def suffered(self, ways: Sequence[Way]) -> str:
-        """What the ways swallowed, delayed and dropped since the last time that this was asked; empty for nothing."""
+        """Return a description of the messages dropped or delayed on the links since the last call; empty for none."""
 
     @property
     def disks(self) -> Mapping[int, NodeDisk]: ...

@@ -49,4 +49,4 @@ WEATHERS: Final[dict[str, Weather]] = {
     "dreadful": Weather(delay_ms=300, jitter_ms=50, loss=0.2),
     "narrow": Weather(rate_bytes_s=200_000),
 }
-"""What goes wrong on a way that still leads somewhere."""
+"""Network conditions of a link that still delivers."""

@@ -2,6 +2,8 @@
 
 
 def replace_method(owner: object, name: str, function: object) -> None:
-    """Replace a function of the product. Raises `AttributeError` when it no longer exists: the bug must be rewritten."""
+    """Replace a function of the product.
+
+    Raises `AttributeError` when it no longer exists: the bug must be rewritten."""
     getattr(owner, name)
     setattr(owner, name, function)

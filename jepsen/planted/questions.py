@@ -251,7 +251,9 @@ def _answers(node: ClusterNode) -> bool:
 
 
 def old_records_are_damaged(stage: Stage) -> None:
-    """Damage old records, which the journal no longer has, on one of two acknowledging nodes while the other is down."""
+    """Damage old records, which the journal no longer has, on one of two nodes that acknowledged them.
+
+    The other of the two is down meanwhile."""
     own = OwnTopic(stage, {})
     stage.wait_until(lambda: own.write(stage.nodes[0])[0] == 200, "a record is taken", WRITTEN_S_MAX)
     leader = stage.leader(own.place)

@@ -74,7 +74,7 @@ class Canvas:
         )
 
     def faults_behind(self) -> None:
-        """The faults as stripes behind all panels."""
+        """Draw the faults as stripes behind all panels."""
         for number, panel in enumerate(self.panels):
             for at, band in enumerate(self._frame.bands):
                 colour = self._frame.colours[band.kind]
@@ -121,7 +121,9 @@ def thinned(xs: NDArray[Any], ys: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def _in_page(svg: str, name: str, titles: dict[str, str], words: str) -> str:
-    """The element alone, its ids made unique, with titles. All text in it was escaped by matplotlib or is here."""
+    """Return the element alone, its ids made unique, with titles.
+
+    All text in it was escaped by matplotlib or is here."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     for gid, title in titles.items():

@@ -1,4 +1,4 @@
-"""What became of every record that was sent, over the time at which it was sent."""
+"""Plots of the fate of every record sent, over the time of its send."""
 
 from typing import Final, NamedTuple
 
@@ -40,7 +40,7 @@ PARTITIONS_MAX: Final = 6
 
 
 def fates(frame: Frame, records: Records) -> Plot:
-    """A row for each fate that occurs, in it a lane for each partition."""
+    """Plot a row for each fate that occurs, in it a lane for each partition."""
     rows = [fate for fate in LOOKS if records.counts.get(fate)]
     with styled():
         canvas = Canvas("fates", frame, [0.34 * max(1, len(rows)) + 0.1])
@@ -64,7 +64,7 @@ def fates(frame: Frame, records: Records) -> Plot:
 
 
 def offsets(frame: Frame, records: Records) -> Plot:
-    """The same by offset, a panel for each partition."""
+    """Plot the fates by offset, a panel for each partition."""
     bad = np.isin(records.fate, [FATES.index(fate) for fate in BAD])
     count = len(records.partitions)
     harm = np.bincount(records.partition[bad], minlength=count)

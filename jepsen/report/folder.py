@@ -1,7 +1,6 @@
-"""What stands in a run's folder beside its history, as the page shows it.
+"""Content of a run's folder beside its history, as the page shows it.
 
-Folders of older runs lack what was added since; what is not there is not shown.
-"""
+Folders of older runs lack later additions; missing content is not shown."""
 
 import re
 from collections.abc import Mapping
@@ -59,11 +58,11 @@ class Folder:
 
     @property
     def load_s(self) -> float:
-        """How long the load went on; where that was not noted, how long it was to."""
+        """Duration of the load, in seconds; the planned duration where it was not recorded."""
         return float(self.results.get("load_s") or self.results.get("options", {}).get("seconds", 0))
 
     def found(self) -> list[Found]:
-        """The worst first, as they stand in the results."""
+        """Return the findings, worst first, as ordered in the results."""
         by_kind: dict[str, list[tuple[str, tuple[Evidence, ...]]]] = {}
         for finding in self.results.get("findings", ()):
             evidence = tuple(Evidence.of(text) for text in finding["evidence"])

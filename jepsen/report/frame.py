@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 _PALETTE: Final = ("#e69f00", "#56b4e9", "#009e73", "#cc79a7", "#0072b2", "#d55e00", "#b5a400", "#8a63d2")
-"""Okabe and Ito's, which colour-blind people tell apart; the yellow is darker, to be seen on white."""
+"""Palette of Okabe and Ito, distinguishable with colour blindness; the yellow is darker, to be visible on white."""
 _BINS_MAX: Final = 240
 
 
 class Band(NamedTuple):
-    """A fault that happened, or of which nothing was seen, in seconds from the beginning of the load; its victims
-    served again at `served_s`."""
+    """Fault with or without an observed effect, in seconds from the beginning of the load.
+
+    Its victims served again at `served_s`."""
 
     kind: str
     label: str
@@ -20,7 +21,7 @@ class Band(NamedTuple):
     end_s: float
     served_s: float
     words: str
-    """What and when, with the proof."""
+    """Description of the fault with its time and proof."""
 
     @classmethod
     def of(cls, happened: Mapping[str, Any]) -> "Band":
@@ -33,11 +34,10 @@ class Band(NamedTuple):
 
 
 def label_of(kind: str, what: str) -> str:
-    """A few words beside a band whose row says the kind: what it looks like, and the nodes where they are named.
+    """Return a short label of a band whose row names the kind: the shape, and the nodes where they are named.
 
     `cut, halves: 1→3, 3→1` is `halves`, `kill nodes 3, 1` is `3, 1`, `clock, jump: node 2` is `jump 2`, and `order to
-    move, node 3, partition 2` is `move 3`.
-    """
+    move, node 3, partition 2` is `move 3`."""
     shape, colon, victims = what.removeprefix(kind).removeprefix("order to ").lstrip(", ").partition(": ")
     if colon and not victims.startswith("node"):
         return shape

@@ -88,7 +88,7 @@ def _plots(frame: Frame, series: Series) -> list[plots.Plot]:
 
 
 def _why(folder: Folder) -> list[str]:
-    """The verdict's reasons, a sentence each."""
+    """Return the verdict's reasons, a sentence each."""
     results = folder.results
     reasons = []
     if folder.found():
@@ -104,7 +104,7 @@ def _why(folder: Folder) -> list[str]:
 
 
 def _paragraphs(explanation: Any) -> list[str]:
-    """An explanation is a text with empty lines between its paragraphs, or a list of them."""
+    """Return the paragraphs of an explanation: a text with empty lines between them, or a list."""
     if isinstance(explanation, str):
         return [paragraph for paragraph in explanation.split("\n\n") if paragraph.strip()]
     return [str(paragraph) for paragraph in explanation or ()]

@@ -1,4 +1,4 @@
-"""The plots of a run, each with its words: what happened when, to whom, and what clients noticed of it."""
+"""Plots of a run, each with an explanation: times and victims of faults, and their effect on clients."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -19,7 +19,7 @@ WORDS: Final = {"ok": "ok", "fail": "refused", "info": "unknown"}
 _MARKERS: Final = {"ok": ".", "fail": "v", "info": "x"}
 _PANELS_MAX: Final = 6
 _BAND_SHARE_MIN: Final = 0.002
-"""What happened in a moment is seen all the same."""
+"""Smallest width of a band as a share of the plot, so that momentary faults are visible."""
 _OPAQUE: Final = 10_000
 """Of more points than these in a panel each is paler, so that the most frequent do not hide the others."""
 _QUANTILES: Final = {0.5: "-", 0.99: "--"}
@@ -110,7 +110,7 @@ def _per_second(times_s: Floats, edges: Floats) -> Floats:
 
 
 def latency(frame: Frame, operations: Operations) -> Plot:
-    """A panel for each kind of operation, the most frequent first; rare kinds share the last one."""
+    """Plot a panel for each kind of operation, the most frequent first; rare kinds share the last one."""
     codes = operations.by_frequency()
     groups = [[code] for code in codes[: _PANELS_MAX - 1]]
     if codes[_PANELS_MAX - 1 :]:
@@ -178,7 +178,7 @@ def _binned(
     figure: Callable[[Floats], float],
     least: int = _QUANTILE_OPERATIONS_MIN,
 ) -> Floats:
-    """A figure of the values of each bin; none of a bin with too few."""
+    """Return a figure of the values of each bin; none for a bin with too few."""
     order = np.argsort(at_s, kind="stable")
     bounds = np.searchsorted(at_s[order], edges)
     ordered = values[order]
@@ -190,7 +190,7 @@ def _duration(ms: float, _position: Any = None) -> str:
 
 
 def lag(frame: Frame, lags: Lags) -> Plot:
-    """A line for each consumer, and one for the worst of all."""
+    """Plot a line for each consumer, and one for the worst of all."""
     edges = np.array(frame.edges())
     middles = (edges[:-1] + edges[1:]) / 2
     with styled():

@@ -1,8 +1,7 @@
-"""What plots show of a history, gathered in one pass over its lines: columns, a few bytes for each operation.
+"""Data of a history for plots, gathered in one pass over its lines: columns, a few bytes for each operation.
 
 Times are in seconds from the beginning of the load. An operation that was never completed has a line in `offered`, and
-none in the other columns.
-"""
+none in the other columns."""
 
 from array import array
 from collections.abc import Collection
@@ -24,7 +23,7 @@ from jepsen.checkers.topics import Topics
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 LOCAL: Final = frozenset((ASSIGN, SUBSCRIBE))
-"""Kinds of operations in which a client asks nobody."""
+"""Kinds of operations that send no request."""
 OUTCOMES: Final = ("ok", "fail", "info")
 LINE_MAX: Final = 2000
 """Characters of a line of the history that are shown."""
@@ -41,7 +40,7 @@ class Operations(NamedTuple):
     outcome: Codes
 
     def by_frequency(self) -> list[int]:
-        """Kinds that occur and that somebody answered, the most frequent first."""
+        """Return the kinds that occur and that send requests, the most frequent first."""
         counts = np.bincount(self.kind, minlength=len(KINDS))
         codes = [int(code) for code in np.argsort(-counts, kind="stable")]
         return [code for code in codes if counts[code] and KINDS[code] not in LOCAL]
@@ -65,7 +64,7 @@ class Records(NamedTuple):
 
 
 class Lags(NamedTuple):
-    """How far behind a consumer was, at each of its polls that were answered."""
+    """Lag of a consumer at each of its successful polls."""
 
     at_s: Floats
     process: NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Where a page is asked for: finds out whether one can be drawn, and of what."""
+"""Request for a page: checks whether one can be drawn, and from which files."""
 
 import importlib
 import importlib.util
@@ -10,7 +10,7 @@ INDEX: Final = "index.html"
 SUITE: Final = "suite.json"
 _NEEDED: Final = ("jinja2", "matplotlib", "numpy")
 _DRAWING: Final = threading.Lock()
-"""matplotlib's settings are everybody's; one page is drawn at a time."""
+"""Lock of matplotlib's global settings; one page is drawn at a time."""
 
 
 def write_page(folder: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""What commands that run tests have in common on their command lines."""
+"""Command-line arguments shared by the commands that run tests."""
 
 import math
 from collections.abc import Callable, Iterator

@@ -1,9 +1,8 @@
-"""How long nobody could write, fault by fault.
+"""Time without successful writes, fault by fault.
 
 From completed sends alone. The time without writes around a fault is the longest time between two acknowledgements
-that overlaps it; so it includes what the recovery took. It is given for the log as a whole, and for the partition that
-suffered most. Figures, no judgement.
-"""
+that overlaps it, so it includes the recovery. It is given for the log as a whole, and for the worst partition. These
+are figures and decide no verdict."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from raftlog.types import TopicPartition
 
 
 class FaultFigures(NamedTuple):
-    """What one fault did to writers; seconds, and the completed sends that were acknowledged, refused and unknown."""
+    """Effect of one fault on writers: seconds, and the completed sends that were acknowledged, refused and unknown."""
 
     fault: Happened
     without_write_s: float
@@ -59,10 +58,9 @@ class Availability:
 
 
 def longest_gap(times: Sequence[int], begin: int, end: int) -> int:
-    """The longest time between two neighbours of `times` (ascending) that overlaps the span.
+    """Return the longest time between two neighbours of `times` (ascending) that overlaps the span.
 
-    Where there is no neighbour before the span or behind it, the span's own bound takes its place.
-    """
+    Where there is no neighbour before the span or behind it, the span's own bound takes its place."""
     first, last = bisect_left(times, begin), bisect_left(times, end)
     before = times[first - 1] if first > 0 else begin
     after = times[last] if last < len(times) else end

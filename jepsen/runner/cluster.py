@@ -30,14 +30,17 @@ _STOPPED: Final = "T"
 _STOPPED_S_MAX: Final = 2.0
 _STOPPED_LOOK_S: Final = 0.002
 _STARTS_MAX: Final = 3
-"""How often a node that ends by itself is started again at the end."""
+"""Largest number of starts of a node that ends by itself at the end of the test."""
 PROGRAM: Final = ("-P", "-m", "raftlog.cli")
-"""What the interpreter is given before `serve`."""
+"""Arguments of the interpreter before `serve`."""
 
 
 class RealCluster:
-    """A `System`. `directory` gets the brokers' data and logs, and is kept. `faults` are those that may be asked for;
-    `program` is what the interpreter is given before `serve`."""
+    """`System` of real broker processes.
+
+    `directory` holds the brokers' data and logs, and is kept. `faults` are the kinds that may be injected; `program`
+    has the
+    arguments of the interpreter before `serve`."""
 
     def __init__(
         self,
@@ -172,7 +175,7 @@ class RealCluster:
         self._expected_up[node] = False
 
     def _note_end(self, node: int) -> None:
-        """A broker that was told to end, and that nobody killed meanwhile, ends with 0."""
+        """Record a broker's end; one that was terminated, and not killed meanwhile, must exit with 0."""
         ended = self._cluster.nodes[node]
         if node in self._told_to_end and node in self._staying() and ended.exit_code != 0:
             self._unclean.append(f"node {node} stopped with exit code {ended.exit_code}{ended.process.last_words()}")
@@ -210,7 +213,7 @@ class RealCluster:
         return "; ".join(said)
 
     def _more(self, way: Way, seen: WaySeen) -> str:
-        """What came to it since it was looked at last."""
+        """Return a description of the effects on a link since the last call."""
         more = seen.since(self._seen[way]) if way in self._seen else seen
         self._seen[way] = seen
         lanes = ((name, str(lane)) for name, lane in (("RPC", more.rpc), ("gossip", more.gossip)))
@@ -312,7 +315,7 @@ def _stop(node: ClusterNode) -> str | None:
 
 
 def _state_once_stopped(pid: int) -> str:
-    """The kernel's letter for the process, as soon as the signal has stopped it."""
+    """Return the kernel's state letter of the process, as soon as the signal has stopped it."""
     until = time.monotonic() + _STOPPED_S_MAX
     while True:
         # The name may hold anything, parentheses too; the state follows the last one.

@@ -56,10 +56,10 @@ class Findings:
             self.shown.append(finding)
 
     def worst_first(self) -> list[Finding]:
-        """Those that are kept, one kind after another."""
+        """Return the findings that are kept, one kind after another."""
         kinds = [*(kind for kind in WORST_FIRST if kind in self.counts), *self.counts]
         return sorted(self.shown, key=lambda finding: kinds.index(finding.kind))
 
     def add_counted(self, kind: str, count: int) -> None:
-        """Further ones of a kind, whose details somebody else has dropped."""
+        """Add further findings of a kind, whose details were dropped."""
         self.counts[kind] = self.counts.get(kind, 0) + count

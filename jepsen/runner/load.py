@@ -25,7 +25,7 @@ _ROOT: Final = Path(jepsen.__file__).parents[1]
 _READY_S_MAX: Final = 60.0
 _END_S_MAX: Final = 15.0
 _CLOSE_S_MAX: Final = 2.0
-"""How long clients that nobody wants any more may take to put their things away."""
+"""Longest time, in seconds, for discarded clients to close their resources."""
 _LOOK_S: Final = 0.02
 
 
@@ -71,7 +71,7 @@ class _Client:
         self.close()
 
     def hang_up(self) -> None:
-        """It is to end at once; whom it talks to may stand still, and then it does not."""
+        """Close the client's pipes so that it ends at once; it does not while the broker it talks to is stopped."""
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -126,8 +126,9 @@ class Load:
             client.tell(period_line(period))
 
     def crash(self, number: int) -> str:
-        """Kill a client (from 1) in the middle of its work; what it had under way stays open. Another one takes its
-        place for the rest of the period. What was done, in words."""
+        """Kill a client (from 1) amid its work and return a description; its operations under way stay open.
+
+        Another client takes its place for the rest of the period."""
         assert self._period is not None, "the clients have not begun"
         place = number - 1
         killed = self._clients[place]
@@ -148,7 +149,7 @@ class Load:
                 client.tell(END)
 
     def listen(self) -> dict[str, int]:
-        """The clients' figures as they say them, added up. Raises `SystemFailed` when one broke."""
+        """Return the sum of the figures that the clients report. Raises `SystemFailed` when one failed."""
         for client in self._clients:
             client.listen()
             if client.process.poll() not in (None, 0):

@@ -1,4 +1,4 @@
-"""What this machine can do to a broker."""
+"""Faults that this machine supports."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from jepsen.nemeses.fault import FaultKind
 
 
 def why_not(kinds: Iterable[FaultKind]) -> str | None:
-    """Why not all of these faults can be made here, and what to do about it; None: they can."""
+    """Return the reason why not all of these faults can be injected here, with the remedy; None when they can."""
     wanted = set(kinds)
     for part, why in (("disk", disk.why_not), ("clock", clocks.why_not)):
         of_part = sorted(kind for kind in wanted if FACTS[kind].beneath == part)

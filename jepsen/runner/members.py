@@ -1,11 +1,10 @@
-"""Who belongs to a cluster under test, and orders that change it: brokers join and leave, replicas and leaders move.
+"""Members of a cluster under test, and orders that change it: brokers join and leave, replicas and leaders move.
 
     member → leaving (decommissioned) → removed: its process ends by itself, and is not started again
 
-An order is given once, to the first broker that takes it, and not waited for. Whether one that was not answered counts
-nobody knows during the load; so `settle` gives the decommissions once more when everything is healed, and waits until
-all that was ordered is done. Called by `cluster`.
-"""
+An order is given once, to the first broker that takes it, and not waited for. The outcome of an unanswered order is
+unknown during the load; so `settle` gives the decommissions once more when all faults have ended, and waits until all
+orders are done. Called by `cluster`."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -35,7 +34,7 @@ class Members:
         return [node for node in self._cluster.nodes if node not in self.leaving]
 
     def change(self, shape: str, node: int, place: TopicPartition) -> str:
-        """What was done, in words; empty when there was nothing to do."""
+        """Give an order and return a description; empty when there was nothing to do."""
         match shape:
             case "join":
                 return self._join()
@@ -102,7 +101,7 @@ class Members:
         return f"{moving} partitions are on their way" if moving else None
 
     def _order(self, method: str, path: str, body: Any = None) -> str:
-        """Empty when nobody heard it, and when it was refused for good."""
+        """Send an order and return a description; empty when no broker received it, or when it was refused for good."""
         was_heard = False
         timeout = f"{'&' if '?' in path else '?'}timeout={round(ORDER_S_MAX * 800)}"
         for address in self._addresses():
@@ -115,7 +114,7 @@ class Members:
         return f"{method} {path}: no answer" if was_heard else ""
 
     def _asked(self, path: str) -> Any:
-        """The JSON of the first broker that has it."""
+        """Return the JSON of the first broker that has it."""
         for address in self._addresses():
             try:
                 status, answer = ask(address, path, timeout_s=ASK_S_MAX)

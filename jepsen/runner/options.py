@@ -1,4 +1,4 @@
-"""What a test is run with."""
+"""Options of a test run."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +28,8 @@ class RunOptions(NamedTuple):
     serve_flags: tuple[str, ...] = ()
     """For the brokers, beside those that the workload asks for."""
     recovery_s: float = 60.0
-    """How long the log may take to serve everything again, once all is healed, and again to hand everything out."""
+    """Longest time, in seconds, until the log serves everything after all faults ended, and again to return all
+    records."""
 
     @property
     def plan(self) -> Plan:
@@ -50,17 +51,17 @@ class RunOptions(NamedTuple):
         return False
 
     def explain(self, history: Path) -> str | None:
-        """What people should know who read what was found, once the history is whole; paragraphs with empty lines."""
+        """Return an explanation of the findings for people, from the whole history; paragraphs with empty lines."""
         return None
 
     def schedule(self) -> tuple[Fault, ...]:
-        """The faults, drawn from the seed."""
+        """Return the faults, drawn from the seed."""
         nodes = range(1, self.nodes + 1)
         return draw_schedule(self.seed, self.faults, nodes, self.seconds, len(self.plan.places()))
 
     @property
     def command(self) -> str:
-        """What runs the same test again."""
+        """Command that runs the same test again."""
         if self.scenario:
             return f"python -m jepsen suite --only {self.scenario} --seed {self.seed}"
         faults = ",".join(self.faults) or "none"

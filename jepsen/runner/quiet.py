@@ -36,7 +36,7 @@ ANSWERS: Final = frozenset(
 )
 """Names of errors that say what is so."""
 _LOCAL: Final = frozenset((ASSIGN, SUBSCRIBE))
-"""Kinds with which a client asks nobody."""
+"""Kinds of operations that send no request."""
 _NEVER: Final = 1 << 62
 
 
@@ -55,7 +55,7 @@ class KindFigures(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """One that did not succeed; `took_s` is None for one without an end."""
+    """Operation that did not succeed; `took_s` is None for one without an end."""
 
     at_s: float
     kind: str
@@ -205,7 +205,7 @@ class _Windows:
 
 
 def quiet_spans(busy: Sequence[tuple[float, float]], length_s: float) -> list[tuple[float, float]]:
-    """What is left of 0 … length when the busy spans are taken out."""
+    """Return the parts of 0 … length outside the busy spans."""
     spans, at = [], 0.0
     for since, until in sorted(busy):
         if min(since, length_s) > at:

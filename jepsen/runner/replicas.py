@@ -32,7 +32,7 @@ _VERIFY_S_MAX: Final = 120.0
 def judge_replicas(
     data_dirs: Mapping[int, Path], ends: Mapping[TopicPartition, int], *, are_compacted: bool = False
 ) -> list[Finding]:
-    """What is wrong with the replicas of these partitions, and with any other log. `ends` is exclusive."""
+    """Return the findings in the replicas of these partitions, and in any other log. `ends` is exclusive."""
     return compare_replicas(data_dirs, ends, are_compacted=are_compacted) + _verify(list(data_dirs.values()))
 
 

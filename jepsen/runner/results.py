@@ -79,7 +79,7 @@ def _commit() -> str:
 
 
 def _broke_inside(logs: Mapping[str, str]) -> Iterator[Finding]:
-    """Nodes and clients that met an error which nobody had foreseen; whatever it was, it was survived."""
+    """Yield findings for nodes and clients that logged an unexpected error and survived it."""
     for name, text in logs.items():
         found = [line for line in text.splitlines() if _TRACE in line]
         if found:
@@ -93,7 +93,7 @@ def _complaints(text: str) -> dict[str, Any]:
 
 
 def report_text(results: Mapping[str, Any], store: Path) -> str:
-    """What a person wants to know, worst first."""
+    """Return the report for people, worst findings first."""
     console = Console(file=io.StringIO(), width=_WIDTH, highlight=False)
     word: Word = results["verdict"]
     console.print(f"{word.upper()}  {results['command']}  (commit {results['commit']})", markup=False)

@@ -30,7 +30,7 @@ def run(
     script: Script = drawn,
     expects: Sequence[Expectation] = (),
 ) -> dict[str, Any]:
-    """The content of `results.json`. Without a script the faults are drawn."""
+    """Run a test and return the content of `results.json`. Without a script the faults are drawn."""
     outcome: Outcome = Trial(options, system, store, progress, script).run()
     progress("judging", 0, outcome.figures, [])
     is_drained = outcome.drained is not None and not outcome.drained.unread

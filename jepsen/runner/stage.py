@@ -1,14 +1,14 @@
-"""What a script of faults works with while the load goes on: it strikes, waits, asks, and says what it expects.
+"""Interface of a script of faults to a running test: it injects faults, waits, queries, and states expectations.
 
     def play(stage: Stage) -> None:
         leader = stage.leader()
         with stage.fault("pause", leader):
             stage.wait(3)
-        stage.expect(stage.leader() != leader, "somebody else leads now")
+        stage.expect(stage.leader() != leader, "another node leads now")
 
-A script runs in the thread that follows the load, so it waits through the stage alone. What it begins and does not end
-is ended with the load. A script that drew its faults from a seed is `drawn`.
-"""
+A script runs in the thread that follows the load, so it waits only through the stage. Faults that it begins and does
+not
+end are ended with the load. The script that draws its faults from a seed is `drawn`."""
 
 import os
 import time
@@ -32,12 +32,12 @@ LEADER_S_MAX: Final = 15.0
 ASK_S_MAX: Final = 2.0
 LAST_S: Final = 1.0
 OWED_S_MAX: Final = 30.0
-"""How much longer a load goes on because a kind of fault was drawn, and nothing was seen of it yet."""
+"""Longest extension of a load, in seconds, for a drawn kind of fault without an observed effect yet."""
 FOREVER_S: Final = 1e9
 
 
 class FoundEnough(Exception):
-    """What was found is all that this test is for (`RunOptions.is_enough`)."""
+    """Signal that the findings suffice for this test (`RunOptions.is_enough`)."""
 
 
 class Stage:
@@ -54,7 +54,7 @@ class Stage:
         self.system, self.options = system, options
         self.places: tuple[TopicPartition, ...] = options.plan.places()
         self.nodes = sorted(system.addresses)
-        """Those that there were at the beginning."""
+        """Nodes at the beginning of the test."""
         self.findings: list[Finding] = []
         """Expectations that did not come true."""
         self._note, self.now_s, self._follow = note, now_s, follow
@@ -63,7 +63,7 @@ class Stage:
 
     @property
     def schedule(self) -> tuple[Fault, ...]:
-        """What was drawn; empty for a script of its own."""
+        """Drawn faults; empty for a script of its own."""
         return self._schedule
 
     @property
@@ -92,8 +92,9 @@ class Stage:
         return True
 
     def play_to_the_end(self) -> None:
-        """Go on until the load is over: as long as the options say, and a little longer than the script; longer still
-        when the nemesis owes something."""
+        """Continue until the load is over, as long as the options demand, and a little longer than the script.
+
+        Continues longer when a drawn kind of fault has had no observed effect."""
         end_s = max(self.options.seconds, self.now_s() + LAST_S)
         self._go_on_until(end_s)
         if self._nemesis.owed:
@@ -126,7 +127,7 @@ class Stage:
         amount: float | None = None,
         files: Sequence[str] = (),
     ) -> Running:
-        """A fault that goes on until `end`, or for `seconds`. Not for rolls and orders: see `roll` and `order`."""
+        """Begin a fault that lasts until `end`, or for `seconds`. For rolls and orders see `roll` and `order`."""
         now_s = self.now_s()
         until_s = FOREVER_S if seconds is None else now_s + seconds
         drawn = self.options.seed + len(self._nemesis.happened) if seed is None else seed
@@ -174,12 +175,12 @@ class Stage:
             self.findings.append(Finding("expectation", f"nothing was seen of: {what}"))
 
     def roll(self, nodes: Sequence[int], seconds: float) -> None:
-        """A rolling restart of these, which `wait` carries on; nobody begins any more after `seconds`."""
+        """Begin a rolling restart of these nodes, which `wait` continues; no restart begins after `seconds`."""
         now_s = self.now_s()
         self._nemesis.begin(Fault("roll", now_s, now_s + seconds, tuple(nodes)))
 
     def order(self, shape: str, node: int, place: int = 0) -> None:
-        """An operator's order: join, leave, move, lead (see `members`), about the partition of that number."""
+        """Give an operator's order: join, leave, move, lead (see `members`), about the partition of that number."""
         now_s = self.now_s()
         self._nemesis.begin(Fault("members", now_s, now_s, (node,), shape, of_leader=place))
 
@@ -206,7 +207,7 @@ class Stage:
         return [node for node in self.nodes if node not in nodes]
 
     def leader_of_metadata(self) -> int:
-        """The controller's leader, as the first node says that answers; waits for one."""
+        """Return the controller's leader as reported by the first node that answers; waits for one."""
         found: list[int] = []
 
         def is_known() -> bool:
@@ -237,7 +238,7 @@ class Stage:
         return self.system.cluster
 
     def memory_bytes(self, node: int) -> int:
-        """What a node's process has resident."""
+        """Return the resident memory of a node's process, in bytes."""
         pages = int(Path(f"/proc/{self.brokers.nodes[node].pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -248,7 +249,7 @@ class Stage:
         self.wait_until(lambda: all(map(self.system.is_serving, wanted)), f"nodes {wanted} serve", timeout_s)
 
     def wait_healthy(self, timeout_s: float = 60.0) -> None:
-        """Until nobody is down, behind, damaged, or on the move; as `wait_served`."""
+        """Wait until no node is down, behind, damaged, or being moved; as `wait_served`."""
         timeout_s = min(timeout_s, self.options.recovery_s)
         self.wait_until(self.system.is_healthy, "the cluster is healthy", timeout_s)
 
@@ -263,7 +264,7 @@ class Stage:
 
 
 def drawn(stage: Stage) -> None:
-    """The script of a test whose faults are drawn."""
+    """Play the faults drawn from the seed."""
     stage.draw()
 
 

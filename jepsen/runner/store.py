@@ -88,10 +88,9 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def merge(parts: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
-    """The lines of all parts by time, each part's in its own order.
+    """Return the lines of all parts by time, each part's in its own order.
 
-    At one and the same time invocations come first: what is not known to be earlier counts as concurrent.
-    """
+    At the same time invocations come first: operations that are not known to be ordered count as concurrent."""
     return (line for _, _, line in heapq.merge(*(_timed(part) for part in parts), key=lambda entry: entry[:2]))
 
 

@@ -1,14 +1,13 @@
-"""What the history says beyond what the general judges know: leader epochs, and errors that no client deserves.
+"""Checks beyond those of the general checkers: leader epochs, and errors that are never justified.
 
 - `leader-epoch`: one offset under two leader epochs, or an epoch that falls as offsets rise. Answers to produces and
   fetched batches count.
 - `wrong-refusal`: an error that a well-formed request about something that exists must never get, whatever the faults:
-  out of range for an offset that was shown and that nobody may have deleted, an unknown topic, damaged bytes.
-- `wrong-start`: a log begins above all that clients asked to be deleted until then. Nothing else moves the start here:
-  no workload has retention.
+  out of range for an offset that was shown and that no request may have deleted, an unknown topic, damaged bytes.
+- `wrong-start`: a log begins above all offsets that clients had trimmed to until then. Nothing else moves the start
+  here: no workload has retention.
 
-Reads entries as they stand in the file, because these members are not part of the general format.
-"""
+Reads entries as they are in the file, because these members are not part of the general format."""
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable
@@ -40,7 +39,7 @@ DESERVED: Final = frozenset(
 )
 """Names of errors that any fault explains. A record of a JSON request names a code instead."""
 OF_COMING: Final = frozenset(("UnknownTopic", "UnknownPartition", "OffsetOutOfRange", "TopicExists"))
-"""What is explained by topics that come and go (`name@id`). `jepsen.checkers.topics` judges whether it was right."""
+"""Errors that the deletion and recreation of topics (`name@id`) explain; `jepsen.checkers.topics` checks them."""
 _OUT_OF_RANGE: Final = "OffsetOutOfRange"
 _LINE_MAX: Final = 300
 
@@ -84,7 +83,7 @@ class StrictJudge:
     # deleted records
 
     def _is_deleted(self, error: str, entry: dict[str, Any]) -> bool:
-        """Whether a poll was refused at an offset that somebody may have deleted."""
+        """Return whether a poll was refused at an offset that may have been deleted."""
         if entry["kind"] != "poll" or error.partition(":")[0] != _OUT_OF_RANGE or "offset" not in entry:
             return False
         offset: int = entry["offset"]
@@ -165,8 +164,9 @@ class _Span:
 
 
 class _Epochs:
-    """Spans of one partition by epoch: of two epochs the later one's span lies behind. Claims that contradict this
-    have been reported, and change no span."""
+    """Spans of one partition by epoch: of two epochs the later one's span lies behind.
+
+    Claims that contradict this have been reported, and change no span."""
 
     __slots__ = ("contradictions", "order", "spans")
 

@@ -1,4 +1,4 @@
-"""What a test needs of the system that it tests."""
+"""Interface of the system under test."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,7 +34,7 @@ class System(Victims, Protocol):
         """End all nodes in an orderly way; what went wrong."""
 
     def data_dirs(self) -> Mapping[int, Path]:
-        """Data directories by node id; empty when there are none to be looked at."""
+        """Return the data directories by node id; empty when there are none to check."""
 
     def logs(self) -> Mapping[int, str]:
-        """What each node said."""
+        """Return the log output of each node."""

@@ -36,7 +36,7 @@ Progress = Callable[[str, float, dict[str, int], list[str]], None]
 
 
 class Outcome(NamedTuple):
-    """What happened, before the history is judged. `broken` is why the test could not be finished."""
+    """Outcome of a run, before its history is checked. `broken` is the reason why the test could not be finished."""
 
     schedule: tuple[Fault, ...]
     happened: tuple[Happened, ...]
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
     begin_ns: int
     """Of the load, on the history's clock."""
     load_s: float
-    """How long it went on."""
+    """Duration of the load, in seconds."""
     figures: dict[str, int]
     recovered_s: float | None
     drained: Drained | None
@@ -217,7 +217,7 @@ class Trial:
 
 
 async def _created(client: BrokerClient, topic: str, partitions: int, copies: int, config: dict[str, str]) -> None:
-    """Raises `SystemFailed` when the topic cannot be made."""
+    """Create a topic. Raises `SystemFailed` when this fails."""
     for attempt in range(TOPIC_ATTEMPTS):
         try:
             await client.create_topic(topic, partitions, copies, config)

@@ -29,7 +29,9 @@ ACKNOWLEDGED_SHARE_MIN: Final = 0.05
 
 
 class Judged(NamedTuple):
-    """What the history says. `counts` are completions by kind of operation and outcome; `open` never completed."""
+    """Result of checking a history.
+
+    `counts` are completions by kind of operation and outcome; `open` never completed."""
 
     findings: Findings
     operations: int
@@ -42,7 +44,7 @@ class Judged(NamedTuple):
     asked_all: int
     """Completed sends with `acks=all` and time enough."""
     undecided: tuple[str, ...] = ()
-    """Registers of which nobody knows whether they are linearizable."""
+    """Registers whose linearizability is undecided."""
 
     @property
     def acknowledged(self) -> int:
@@ -51,8 +53,9 @@ class Judged(NamedTuple):
 
 
 def judge(history: Path, *, drained: bool, faults: Collection[FaultKind] = ()) -> Judged:
-    """Judge a history file. Without a drain nobody can say that what was not read is lost. `faults` are the kinds that
-    there were, which explain what clients were refused."""
+    """Check a history file. Without a drain, unread records do not count as lost.
+
+    `faults` are the kinds that were injected, which explain refused requests of clients."""
     judging = _Judging(drained, faults)
     with open(history, "rb") as lines, _uncollected():
         for op, entry, line in read_entries(lines):
@@ -150,7 +153,7 @@ class _Judging:
 def doubts(
     judged: Judged, partitions: Iterable[TopicPartition], kinds: Iterable[FaultKind], happened: Sequence[Happened]
 ) -> list[str]:
-    """Why a test in which nothing was found does not prove anything all the same."""
+    """Return the reasons why a test without findings proves nothing."""
     found = []
     least = max(ACKNOWLEDGED_MIN, ACKNOWLEDGED_SHARE_MIN * judged.asked_all)
     if judged.acknowledged < least:

@@ -34,7 +34,7 @@ def all_die_and_come_back_in_any_order(stage: Stage) -> None:
 
 
 def bare_majority_is_read_at_once(stage: Stage) -> None:
-    """Whoever answers at all has replayed what was acknowledged, from the first answer on."""
+    """Check that a restarted majority has replayed acknowledged records from its first answer on."""
     for place in stage.places[:2]:
         stage.wait(2)
         leader = stage.leader(place)
@@ -61,8 +61,11 @@ def anybody_dies_again_and_again(stage: Stage) -> None:
 
 
 def power_goes_amid_elections(stage: Stage) -> None:
-    """A voter forgets what it did not sync, and is back before the election is over. The instant between a vote and its
-    sync is hit by chance; the simulated cluster has all of them (`skip-vote-sync` is its planted bug)."""
+    """Cut the power of a voter, which loses its unsynced state, and restart it before the election is over.
+
+    The instant between a vote and its sync is hit by chance; the simulated cluster covers all of them
+    (`skip-vote-sync` is
+    its planted bug)."""
     random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
     for _ in range(5):
         leader = stage.leader()
@@ -76,8 +79,9 @@ def power_goes_amid_elections(stage: Stage) -> None:
 
 
 def anybody_dies_amid_rolls_and_snapshots(stage: Stage) -> None:
-    """Small segments roll, compaction rewrites them, and so many orders make the controller's log grow that it is cut
-    behind snapshots."""
+    """Kill random nodes amid segment rolls, compaction, and snapshots of the controller.
+
+    So many orders are given that the controller's log grows until it is cut behind a snapshot."""
     random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
     own = OwnTopic(stage, {})
     for number in range(7):
@@ -108,7 +112,7 @@ def follower_dies_while_it_catches_up(stage: Stage) -> None:
 
 
 def rolling_restart(stage: Stage) -> None:
-    """A producer that repeats what was refused, and members of a group, notice nothing of it."""
+    """Check that a retrying producer and members of a consumer group are not disturbed by a rolling restart."""
     group = "calm"
     own = OwnTopic(stage, {})
     with members(stage, own.place.topic, group, 2), SteadyProducer(stage, own.place.topic) as producer:

@@ -19,7 +19,7 @@ HEALED_S_MAX: Final = 60.0
 
 
 def forgetful_voter_is_in_the_next_quorum(stage: Stage) -> None:
-    """What the leader and one follower acknowledged is held by that follower alone, whose power goes."""
+    """Cut the power of the only follower that acknowledged the leader's entries, before the next election."""
     for _ in range(2):
         leader = stage.leader()
         forgetful, away = stage.others(leader)
@@ -45,7 +45,7 @@ def power_goes_everywhere(stage: Stage) -> None:
 
 
 def one_sync_fails(stage: Stage) -> None:
-    """Once on a leader, once on a follower: the process ends, because nobody knows what its disk holds."""
+    """Fail one sync on a leader and one on a follower: the process ends, because its disk's content is unknown."""
     for leads in (True, False):
         leader = stage.leader()
         victim = leader if leads else stage.others(leader)[0]
@@ -61,7 +61,7 @@ def one_sync_fails(stage: Stage) -> None:
 
 
 def torn_ends_twice(stage: Stage) -> None:
-    """A log that was torn is cut, goes on, and is torn again; at last its end is cut short from outside."""
+    """Tear the end of a log repeatedly, with writes in between; at last truncate it from outside."""
     victim = stage.others(stage.leader())[0]
     for _ in range(3):
         stage.wait(1.5)
@@ -73,7 +73,7 @@ def torn_ends_twice(stage: Stage) -> None:
 
 
 def damaged_records_on_who_shall_lead(stage: Stage) -> None:
-    """Who asks it meanwhile gets the right bytes or an error; it leads once it has them back from the others."""
+    """Damage records of the next leader: reads return the right bytes or an error, and it leads once repaired."""
     stage.wait(2)
     for _ in range(2):
         victim = stage.others(stage.leader())[0]
@@ -104,8 +104,9 @@ def _make_lead(stage: Stage, node: int, numbers: Sequence[int]) -> None:
 
 
 def damaged_metadata(stage: Stage) -> None:
-    """Of the broker itself and of the controller; nothing is deleted for it. A damaged identity ends the process, and
-    the operator gives it an empty directory."""
+    """Damage metadata of the broker and of the controller; nothing is deleted because of it.
+
+    A damaged identity ends the process, and the operator gives it an empty directory."""
     stage.wait(1)
     victims = stage.others(stage.leader())
     for victim, shape, *files in (
@@ -207,8 +208,11 @@ def disks_are_full(stage: Stage) -> None:
 
 
 def syncs_are_slow(stage: Stage) -> None:
-    """Of a leader: it hands over. Of a follower: nobody notices. In this order, because a process rests after it was
-    slow, and with two of three that are or were slow nobody would lead better."""
+    """Delay syncs of a leader, which transfers leadership, and then of a follower, which has no effect.
+
+    In this order, because a process does not become leader for a time after it was slow, and with two slow nodes of
+    three
+    no transfer would help."""
     leader = stage.leader()
     with stage.fault("sync", leader, shape="slow", amount=SLOW_S):
         stage.leader(other_than=[leader])

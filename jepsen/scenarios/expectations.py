@@ -1,4 +1,4 @@
-"""What scenarios expect of a whole run, once its history was judged: `Expectation`s of `jepsen.runner.running`."""
+"""Expectations of scenarios for a whole run, checked after its history: `Expectation`s of `jepsen.runner.running`."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -13,7 +13,7 @@ _FENCED: Final = (404, 409)
 
 
 def coordinator(stage: Stage, group: str) -> int:
-    """Of a group, as the first node says that answers; any node when nobody does."""
+    """Return the coordinator of a consumer group from the first node that answers; the first node when none does."""
     for node in stage.nodes:
         status, told = stage.ask(node, f"/v3/clusters/-/consumer-groups/{group}")
         if status == 200 and "coordinator" in told:
@@ -34,7 +34,7 @@ def coordinators_die(stage: Stage) -> None:
 
 
 class Sleeper:
-    """The only member of a group, of which nobody hears but what it commits."""
+    """Only member of a consumer group; it sends nothing but commits."""
 
     def __init__(self, stage: Stage, group: str) -> None:
         self._stage, self._group = stage, group
@@ -51,12 +51,12 @@ class Sleeper:
         return status == 200
 
     def commit(self, offset: int) -> int:
-        """The status of the answer."""
+        """Commit an offset and return the status of the answer."""
         row = {"topic": self._stage.places[0].topic, "partition": self._stage.places[0].partition, "offset": offset}
         return self._ask("offsets", {**self._identity, "offsets": [row]})[0]
 
     def committed(self) -> list[int] | None:
-        """None when nobody says."""
+        """Return the committed offsets; None without an answer."""
         status, told = self._stage.ask(self._stage.nodes[0], f"/groups/{self._group}/offsets")
         return [int(row["offset"]) for row in told["offsets"]] if status == 200 else None
 
@@ -66,8 +66,9 @@ class Sleeper:
 
 
 def everybody_sleeps_past_the_session(stage: Stage) -> None:
-    """Members that were silent for longer than their session, by their own doing or the brokers', commit in an old
-    generation."""
+    """Commit in an old generation from members that were silent for longer than their session timeout.
+
+    The members or the brokers are paused."""
     stage.wait(2)
     for number, group in enumerate(GROUPS):
         sleeper = Sleeper(stage, f"sleeper-{number}")

@@ -12,7 +12,7 @@ MOVED_S_MAX: Final = 20.0
 
 
 def one_leaves_while_it_is_cut_off(stage: Stage) -> None:
-    """Five brokers; the one that leaves hears nobody, and two more die before it is gone."""
+    """Decommission one of five brokers while it is isolated, and kill two more before it has left."""
     leader = stage.leader()
     leaving, *dying = stage.others(leader)[:3]
     ways = SHAPES["isolated"]([leaving, *stage.others(leaving)])
@@ -53,7 +53,7 @@ def leader_dies_in_a_joint_configuration(stage: Stage) -> None:
 
 
 def who_left_comes_back(stage: Stage) -> None:
-    """It is told that it does not belong any more, and disturbs nobody."""
+    """Restart a decommissioned broker: it is refused, and disturbs no other broker."""
     stage.order("join", stage.nodes[0])
     stage.wait(2)
     leaving = stage.others(stage.leader())[0]
@@ -81,7 +81,7 @@ def leadership_goes_to_the_dead(stage: Stage) -> None:
 
 
 def too_few_are_left(stage: Stage) -> None:
-    """Three brokers and three replicas: nobody can leave, and who asks is told why."""
+    """Decommission one of three brokers with three replicas: it cannot leave, and the answer gives the reason."""
     leaving = stage.others(stage.leader())[0]
     asked = next(node for node in stage.nodes if node != leaving)
     status, _ = stage.ask(asked, f"/v1/brokers/{leaving}/decommission", "PUT")

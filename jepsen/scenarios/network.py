@@ -17,7 +17,7 @@ SUSPICION_S: Final = 8.0
 
 
 def described(stage: Stage, place: TopicPartition | None = None) -> dict[str, Any]:
-    """What the first node that answers says of a partition; empty when nobody does."""
+    """Return the description of a partition from the first node that answers; empty when none does."""
     wanted = place or stage.places[0]
     for node in stage.nodes:
         status, told = stage.ask(node, f"/v1/partitions/kafka/{wanted.topic}/{wanted.partition}")
@@ -86,7 +86,7 @@ def storms_and_resets(stage: Stage) -> None:
 
 
 def slow_and_lossy(stage: Stage) -> None:
-    """A slow follower, a slow leader, and at last everybody."""
+    """Slow down a follower, then a leader, and at last all nodes."""
     leader = stage.leader()
     follower = stage.others(leader)[0]
     for victim in (follower, leader):
@@ -106,7 +106,7 @@ def answers_are_lost(stage: Stage) -> None:
 
 
 def gossip_alone_and_all_but_gossip(stage: Stage) -> None:
-    """For longer than a suspicion lasts; nobody ordered a change of members, and there is none."""
+    """Cut gossip alone, then all but gossip, for longer than a suspicion: it causes no membership change."""
     before = member_changes(stage)
     victim = stage.leader()
     ways = SHAPES["isolated"]([victim, *stage.others(victim)])

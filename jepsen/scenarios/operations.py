@@ -12,12 +12,13 @@ MANY: Final = 1_000
 MADE_S_MAX: Final = 60.0
 LED_S_MAX: Final = 30.0
 ELECTIONS_MAX: Final = 2 * MANY
-"""One for each partition whose leader is gone or new, and one where leadership is handed over to even it out."""
+"""Largest number of elections: one for each partition with a lost or new leader, and one for each leadership transfer.
+"""
 TOLD_S_MAX: Final = 20.0
 
 
 def one_of_many_leaders_dies(stage: Stage) -> None:
-    """The leaders of a third of 1,000 partitions die with one broker."""
+    """Kill the broker that leads a third of 1,000 partitions."""
     body = {"topic_name": "many", "partitions_count": MANY, "replication_factor": 3}
     status, told = stage.ask(stage.nodes[0], "/v3/clusters/-/topics", "POST", body, timeout_s=MADE_S_MAX)
     stage.expect(status in (200, 201), f"{MANY} partitions are made: {status} {told.get('message', '')}")
@@ -36,7 +37,7 @@ def one_of_many_leaders_dies(stage: Stage) -> None:
 
 
 def elections(stage: Stage, nodes: list[int]) -> int:
-    """In which these stood, won or lost, since they started; waits until they have time to tell."""
+    """Return the elections that these nodes started since their start, won or lost; waits until all answer."""
     counts: dict[int, int] = {}
 
     def are_told() -> bool:

@@ -17,7 +17,7 @@ _RECORD_BYTES: Final = 2_000
 
 
 def leader_sleeps_past_its_leadership(stage: Stage) -> None:
-    """What it does first when it is back is what counts: every read and write is one of a register."""
+    """Pause a leader until it is replaced, and check its first answers: every read and write is one of a register."""
     for number in range(4):
         place = stage.places[number % len(stage.places)]
         leader = stage.leader(place)
@@ -42,7 +42,7 @@ def all_but_one_sleep(stage: Stage) -> None:
 
 
 def clocks_are_wrong(stage: Stage) -> None:
-    """Closed segments of a topic with retention are there, while clocks jump by less than they are kept for."""
+    """Let clocks jump by less than the retention: closed segments of a topic with retention stay."""
     fresh = OwnTopic(stage, {"retention.ms": RETENTION_MS, "segment.bytes": "16384"})
     stage.wait_until(
         lambda: all(fresh.write(stage.nodes[0], _RECORDS, _RECORD_BYTES)[0] == 200 for _ in range(3)),

@@ -38,7 +38,7 @@ def members(stage: Stage, topic: str, group: str, count: int) -> Iterator[None]:
 
 
 def group_of(stage: Stage, group: str) -> tuple[int, int] | None:
-    """Its generation, and how many members it has; None while nobody says, or while it is not stable."""
+    """Return a consumer group's generation and number of members; None without an answer, or while it is not stable."""
     for node in stage.nodes:
         status, told = stage.ask(node, f"/v3/clusters/-/consumer-groups/{group}")
         if status == 200 and told["state"] == "STABLE":

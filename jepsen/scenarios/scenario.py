@@ -1,4 +1,4 @@
-"""What a scenario is."""
+"""Definition of a scenario."""
 
 from typing import Final, NamedTuple
 
@@ -8,12 +8,15 @@ from jepsen.runner.running import Expectation
 from jepsen.runner.stage import Script
 
 RATE_UNANSWERED: Final = 1_000.0
-"""Where answers are lost: clients that wait for some offer no others, and half of it is left."""
+"""Rate of the load where answers are lost: waiting clients send no others, and about half of it remains."""
 
 
 class Scenario(NamedTuple):
-    """`play` is called a second after the load has begun. The load goes on for `seconds`, which is what the script
-    needs where nobody else uses the machine, and longer when the script does."""
+    """Numbered script of faults with its load.
+
+    `play` is called a second after the load has begun. The load goes on for `seconds`, which is enough for the
+    script on an
+    idle machine, and longer when the script is."""
 
     number: str
     """F1 … F56."""

@@ -1,7 +1,6 @@
-"""What a log promises of its records, across changes of leader: F41 to F45, and F56.
+"""Promises of a log about its records across changes of leader: F41 to F45, and F56.
 
-F46 and F50 to F53 are about transactions, which the service does not have.
-"""
+F46 and F50 to F53 are about transactions, which the service does not have."""
 
 from typing import Final
 
@@ -30,7 +29,7 @@ def leaders_change_amid_appends(stage: Stage) -> None:
 
 
 def cut_off_leader_dies(stage: Stage) -> None:
-    """What it alone had taken, under `acks=1`, goes with it; nobody may have read it."""
+    """Kill an isolated leader: records that it alone took, under `acks=1`, are lost, and were never read."""
     own = OwnTopic(stage, {})
     for number in range(2):
         kept, alone = f"kept {number}", f"alone {number}"
@@ -62,7 +61,7 @@ def compaction_and_a_follower_that_is_behind(stage: Stage) -> None:
 
 
 def compactions(stage: Stage) -> dict[int, int]:
-    """How many each node has told of."""
+    """Return the number of compactions that each node has logged."""
     return {node: broker.log_text().count('"log_compacted"') for node, broker in stage.brokers.nodes.items()}
 
 
@@ -79,7 +78,7 @@ def dies_amid_compaction(stage: Stage) -> None:
 
 
 def retries_meet_new_leaders(stage: Stage) -> None:
-    """A producer's retry finds another leader, one that has read its state back after a restart."""
+    """Retry a producer's batch at a new leader, which has recovered the producer's state after a restart."""
     for _ in range(3):
         with stage.clients_cut(stage.nodes, answers_only=True):
             stage.wait(0.4)

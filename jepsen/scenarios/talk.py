@@ -1,4 +1,4 @@
-"""What scripts say to brokers themselves, beside the load: they read, and have a topic of their own."""
+"""Requests of scripts to brokers, beside the load: reads, and writes to an own topic."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -20,7 +20,7 @@ def path_of(place: TopicPartition) -> str:
 
 
 def figures(address: str) -> dict[str, float]:
-    """A broker's metrics that have no labels, by name; raises `OSError` when it does not tell."""
+    """Return a broker's metrics that have no labels, by name. Raises `OSError` when it does not answer."""
     host, _, port = address.rpartition(":")
     with closing(HTTPConnection(host, int(port), timeout=ASK_S_MAX)) as connection:
         connection.request("GET", "/metrics")
@@ -50,8 +50,9 @@ def end_of(stage: Stage, node: int, place: TopicPartition) -> int:
 
 
 def read_through(stage: Stage, node: int, place: TopicPartition, end: int) -> list[Any]:
-    """The records from the first offset to `end`, through one node, whose answers are never empty, and never short of
-    it."""
+    """Read the records from the first offset to `end` through one node.
+
+    Expects that no answer of the node is empty, and that no end it reports is below `end`."""
     read: list[Any] = []
     position, empty, short = 0, 0, 0
 
@@ -92,7 +93,7 @@ class OwnTopic:
     def write_values(
         self, node: int, values: Sequence[str], *, acks: str = "all", keys: Sequence[str] = ()
     ) -> tuple[int, Any]:
-        """One for each value, with its key where there are any."""
+        """Write a record for each value, with its key if `keys` are given."""
         records = [{"value": value} for value in values]
         body = {
             "records": [{**record, "key": key} for record, key in zip(records, keys, strict=True)] if keys else records

@@ -43,17 +43,19 @@ class Drained(NamedTuple):
     unsettled: tuple[str, ...]
     unread: tuple[str, ...]
     untold: tuple[str, ...]
-    """What nodes did not answer within the bound."""
+    """Requests that nodes did not answer within the bound."""
     disputed: tuple[str, ...]
     """Names of topics of which the nodes said different things to the end, and what."""
     gone: tuple[str, ...]
-    """Those that are deleted, as all nodes say."""
+    """Topics that are deleted, as reported by all nodes."""
     ends: dict[TopicPartition, int]
     """The greatest end that any broker named."""
 
 
 class Drain:
-    """Made inside a running event loop; `client` numbers its values and processes, and is nobody else's."""
+    """Final reads of a test; created inside a running event loop.
+
+    `client` is unique and numbers its values and processes."""
 
     def __init__(
         self,
@@ -66,7 +68,7 @@ class Drain:
         is_keyed: bool = False,
         names: Sequence[str] = (),
     ) -> None:
-        """`names` are topics of which nobody knows whether they are there."""
+        """Create a drain; `names` are topics that may or may not exist."""
         self._access, self._history, self._partitions, self._names = access, history, list(partitions), names
         self._gone: list[str] = []
         self._values: Iterator[int] = iter(values_of(client))
@@ -105,7 +107,7 @@ class Drain:
         )
 
     async def _stand(self) -> list[str]:
-        """Which topics are there; those of which the nodes do not agree are left out, and told."""
+        """Find the existing topics; leave out topics on which the nodes disagree, and return descriptions of those."""
         finders = {node: next(self._processes) for node in self._access.nodes}
         disputed = []
         for name in self._names:
@@ -166,7 +168,7 @@ class Drain:
         return True
 
     async def _read_groups(self) -> list[str]:
-        """Those that were not told, and by whom."""
+        """Read the committed offsets of all groups through all nodes, and return the pairs that were not answered."""
         self._until_s = asyncio.get_running_loop().time() + self._bound_s  # as for ends
         committer = Committer(self._access, self._history, next(self._processes), self._random)
         return [

@@ -27,12 +27,12 @@ def short(topic_id: str) -> str:
 
 
 def labelled(name: str, topic_id: str, partition: int) -> TopicPartition:
-    """A partition of an incarnation; `topic_id` is shortened already."""
+    """Return a partition of an incarnation; `topic_id` is shortened already."""
     return TopicPartition(incarnation_of(name, topic_id or UNKNOWN), partition)
 
 
 def named(place: TopicPartition) -> TopicPartition:
-    """The partition as the service calls it."""
+    """Return the partition by the name that the service uses."""
     found = name_and_id(place)
     return place if found is None else place._replace(topic=found[0])
 

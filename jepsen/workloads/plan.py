@@ -1,4 +1,4 @@
-"""What a workload asks of the system before its clients begin."""
+"""Requirements of a workload on the system before its clients begin."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -31,5 +31,5 @@ class Plan(NamedTuple):
         return tuple(f"coming-{client}-{number}" for number in range(self.topics_per_client))
 
     def coming(self, clients: int) -> tuple[str, ...]:
-        """Those of all clients."""
+        """Return the names of topics that all clients create and delete."""
         return tuple(name for client in range(1, clients + 1) for name in self.coming_of(client))

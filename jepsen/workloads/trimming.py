@@ -1,8 +1,7 @@
-"""What `plain` does, while the oldest records are deleted all the time: by hand, below any offset, seldom all of them.
+"""The `plain` workload, while the oldest records are deleted all the time: by request, below any offset, seldom all.
 
-Small segments are deleted as files; in large ones the log begins in the middle. Replicas that were away find that the
-others do not have any more what they lack.
-"""
+Small segments are deleted as files; in large ones the log begins in the middle. Replicas that were down find that the
+other replicas no longer have the records they lack."""
 
 from typing import Final
 

@@ -8,7 +8,7 @@ PENDING: Final = (
     "api",
     "bench",
     "docs",
-    "jepsen",
+    "jepsen/simulation",
     "membership",
     "partitions",
     "pipeline",

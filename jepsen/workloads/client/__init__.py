@@ -1,2 +1,3 @@
-"""A client process: what it is told (`configuration`), its life (`process`), how it reaches brokers (`access`), what it
-writes down (`recording`), its values and process numbers (`values`, `numbering`)."""
+"""Client process: its configuration (`configuration`), its life cycle (`process`) and access to brokers (`access`).
+
+Also its history (`recording`), its values and its process numbers (`values`, `numbering`)."""

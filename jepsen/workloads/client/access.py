@@ -20,9 +20,9 @@ BINARY: Final = "application/vnd.kafka.binary.v2+json"
 ANYBODY: Final = 0
 """Instead of a node id: the client with all addresses, which learns leaders."""
 _GRACE_S: Final = 3.0
-"""How much longer than a broker's own deadline the answer to a change is waited for."""
+"""Additional wait, in seconds, for the answer to a change beyond the broker's own deadline."""
 _READ_GRACE_S: Final = 2.0
-"""The same of a read: whoever waits for one does nothing else, and its failure is definite."""
+"""Additional wait of a read, in seconds; a read blocks its process, and its failure is definite."""
 _FETCH_BYTES: Final = 1 << 20
 
 
@@ -42,7 +42,7 @@ class Access:
             await transport.close()
 
     def draw(self, random: Random) -> int:
-        """A node, or now and then anybody."""
+        """Return a random node, or now and then `ANYBODY`."""
         return random.choice([ANYBODY, *self.nodes])
 
     async def post(
@@ -121,7 +121,7 @@ class Access:
         return int(fields_of(answer)["log_start_offset"])
 
     async def fetch(self, node: int, place: TopicPartition, offset: int, timeout_ms: int) -> "Found":
-        """Records from an offset on, a long poll. Raises `InvalidBatch` for one that arrived damaged."""
+        """Fetch records from an offset on with a long poll. Raises `InvalidBatch` for one that arrived damaged."""
         query = {"offset": offset, "timeout": timeout_ms, "max_bytes": _FETCH_BYTES}
         answer = await self.get(node, f"{path_of(place)}/records", timeout_ms, query, BATCHES, place)
         found = Found(place, offset)
@@ -140,16 +140,16 @@ class Access:
 
 
 class Found:
-    """What a fetch brought: offsets and values side by side, and the leader epoch of each batch by base offset."""
+    """Result of a fetch: parallel lists of offsets and values, and the leader epoch of each batch by base offset."""
 
     def __init__(self, place: TopicPartition, offset: int) -> None:
         self.place = place
-        """Whose records they are, where a name may have gone to another topic."""
+        """Partition of the records, where a name may now belong to another topic."""
         self.offsets: list[Offset] = []
         self.values: list[Value] = []
         self.epochs: list[tuple[int, int]] = []
         self.next_offset = offset
-        """Where to read on; behind the last record when there is a gap."""
+        """Offset of the next read; behind the last record when there is a gap."""
 
 
 def path_of(place: TopicPartition) -> str:
@@ -158,12 +158,12 @@ def path_of(place: TopicPartition) -> str:
 
 
 def _hint(node: int, place: TopicPartition | None) -> TopicPartition | None:
-    """Whose leader may be asked directly. Who asks one node wants its answer, also where it forwards."""
+    """Return the partition whose leader may be asked directly; None when one node is asked, which may forward."""
     return place if node == ANYBODY else None
 
 
 def fields_of(answer: HttpAnswer) -> dict[str, Any]:
-    """The JSON object of an answer. Raises `OutcomeUnknown` when there is none: whatever it was may have happened."""
+    """Return the JSON object of an answer. Raises `OutcomeUnknown` without one: the request may have been executed."""
     try:
         fields = orjson.loads(answer.body)
     except orjson.JSONDecodeError:

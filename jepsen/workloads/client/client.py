@@ -41,10 +41,10 @@ Life = Callable[[float], Awaitable[None]]
 
 
 class Sends(Protocol):
-    """Whoever sends requests that overlap."""
+    """Sender of requests that overlap."""
 
     not_offered: int
-    """What was due while no process was free."""
+    """Number of requests that were due while no process was free."""
 
     async def send(self) -> None: ...
 
@@ -68,7 +68,7 @@ class Client:
         self._ended = asyncio.Event()
 
     def process(self, number: int) -> int:
-        """The number of a role's process in the whole test."""
+        """Return the number of a role's process in the whole test."""
         return other_process(self._config.number, number)
 
     def new_random(self) -> Random:
@@ -81,7 +81,7 @@ class Client:
         self._lives.append(life)
 
     def close_at_end(self, close: Life) -> None:
-        """Called after the last answers, with the seconds that are left."""
+        """Register a function that is called after the last answers, with the seconds that are left."""
         self._closings.append(close)
 
     def produce(self, producer: Sends, share: float = SEND_SHARE, *, crashes: float = 0) -> None:
@@ -118,7 +118,7 @@ class Client:
         await list_offsets(self.access, self.history, process, node, place, self.random.random() < 0.5)
 
     def commit(self, reader: Reader, share: float = COMMIT_SHARE) -> None:
-        """What the reader has seen."""
+        """Commit the reader's positions from time to time."""
         committer = Committer(self.access, self.history, self.process(_COMMITTER), self.random)
         self.repeat(lambda: committer.step(reader.positions), share)
 

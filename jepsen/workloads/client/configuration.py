@@ -1,4 +1,4 @@
-"""What a client process is told, as JSON: its place in the test, and when it begins and ends."""
+"""Configuration of a client process, as JSON: its place in the test, and the begin and end of its period."""
 
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -8,7 +8,7 @@ import orjson
 from raftlog.types import TopicPartition
 
 END: Final = b"end\n"
-"""What a client is told when its period ends early."""
+"""Line that a client receives when its period ends early."""
 
 
 class ClientConfiguration(NamedTuple):
@@ -23,7 +23,7 @@ class ClientConfiguration(NamedTuple):
     history: Path
     epoch_ns: int
     clients: int
-    """How many there are."""
+    """Number of clients."""
 
     def write(self, path: Path) -> None:
         fields = {**self._asdict(), "partitions": list(map(list, self.partitions)), "history": str(self.history)}

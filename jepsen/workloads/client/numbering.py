@@ -35,13 +35,13 @@ class Senders:
 
 
 def other_process(client: int, number: int) -> int:
-    """The number of a reader, lister or committer, which has it for good."""
+    """Return the permanent process number of a reader, lister or committer."""
     assert SENDERS_MAX + number < PER_CLIENT, f"a client has no process {number}"
     return client * PER_CLIENT + SENDERS_MAX + number
 
 
 async def pace(random: Random, rate: float, until_s: float) -> AsyncIterator[None]:
-    """Yields at random moments, `rate` of them a second, until that time of the loop."""
+    """Yield at random moments, on average `rate` a second, until that time of the loop."""
     loop = asyncio.get_running_loop()
     due = loop.time() + random.expovariate(rate)
     while due < until_s:

@@ -20,7 +20,7 @@ from jepsen.workloads.client.recording import MERGED_CLOCK, HistoryWriter, clock
 
 
 async def run(config: ClientConfiguration) -> None:
-    """The whole life of a client process. An error in the client itself ends it with a traceback."""
+    """Run a client process from start to end. An error in the client itself ends it with a traceback."""
     loop = asyncio.get_running_loop()
     broken: asyncio.Future[None] = loop.create_future()
     loop.set_exception_handler(lambda _loop, context: _note_broken(broken, context))
@@ -47,7 +47,7 @@ async def _work(client: Client, period: Period) -> None:
 
 
 async def _listen(orders: asyncio.StreamReader, client: Client) -> None:
-    """Until nobody is there any more."""
+    """Read orders until the pipe is closed."""
     while line := await orders.readline():
         assert line == END, f"an order that no client knows: {line!r}"
         client.end()

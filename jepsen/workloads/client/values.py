@@ -24,19 +24,19 @@ def values_of(client: int) -> range:
 
 
 def payload_of(value: int, size: int) -> bytes:
-    """The bytes of a record, `size` of them, or as many as the number needs."""
+    """Return the bytes of a record, `size` of them, or as many as the number needs."""
     token = b"%d " % value
     size = max(size, len(token))
     return (token * (size // len(token) + 1))[:size]
 
 
 def tombstone_headers(value: int) -> Sequence[tuple[str, bytes | None]]:
-    """What a tombstone carries besides its key."""
+    """Return the headers of a tombstone."""
     return ((_HEADER, b"%d" % value),)
 
 
 def value_of(payload: bytes | None) -> Value:
-    """The number that the payload says, or a text when it is not as it was sent."""
+    """Return the number in the payload, or a text when it is not as it was sent."""
     head = (payload or b"").split(b" ", 1)[0]
     if payload and head.isdigit() and payload_of(int(head), len(payload)) == payload:
         return int(head)
@@ -44,7 +44,7 @@ def value_of(payload: bytes | None) -> Value:
 
 
 def value_in(record: Record) -> Value:
-    """The same of a record, which may be a tombstone."""
+    """Return the value of a record, which may be a tombstone."""
     if record.value is None and len(record.headers) == 1 and record.headers[0][0] == _HEADER:
         number = record.headers[0][1] or b""
         return int(number) if number.isdigit() else f"not as sent: {number!r}"

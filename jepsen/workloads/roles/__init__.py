@@ -1,4 +1,3 @@
-"""What one client does at a time, again and again: produce, read, list, commit, be a member of a group.
+"""Repeated activities of one client: produce, read, list, commit, be a group member.
 
-A role is one process of the history, or several where its operations overlap. `jepsen.workloads.client` calls them.
-"""
+A role is one process of the history, or several where its operations overlap. `jepsen.workloads.client` calls them."""

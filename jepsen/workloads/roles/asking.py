@@ -31,7 +31,7 @@ async def list_offsets(
     linearizable: bool,
     timeout_ms: int = TIMEOUT_MS,
 ) -> Op:
-    """Where a partition begins and ends; the completion, whose range `range_in` has."""
+    """Request the log start and end of a partition; return the completion, whose range `range_in` returns."""
     invocation = history.invoke(process, LIST, ListOffsets((), linearizable), node=node)
     try:
         start, end = await access.offsets(node, place, linearizable, timeout_ms)
@@ -41,7 +41,7 @@ async def list_offsets(
 
 
 def range_in(listed: Op) -> OffsetRange | None:
-    """None when it was not told."""
+    """Return the range of the completion; None when the request failed."""
     if listed.type != OK:
         return None
     assert isinstance(listed.payload, ListOffsets), listed
@@ -49,7 +49,7 @@ def range_in(listed: Op) -> OffsetRange | None:
 
 
 def end_in(listed: Op) -> int | None:
-    """None when it was not told."""
+    """Return the log end of the completion; None when the request failed."""
     found = range_in(listed)
     return None if found is None else found.end
 
@@ -81,7 +81,7 @@ class Committer:
             self._history.ok(invocation)
 
     async def read(self, group: str, node: int) -> bool:
-        """Read what the group has committed; whether it was told."""
+        """Read the committed offsets of the group and return whether this succeeded."""
         invocation = self._history.invoke(self._process, COMMITTED, GroupOffsets(group), node=node)
         try:
             fields = fields_of(await self._access.get(node, _path(group), TIMEOUT_MS, {"timeout": TIMEOUT_MS}))

@@ -119,7 +119,7 @@ class Member:
         await self._take_up()
 
     def _assigned(self, joined: Joined) -> dict[str, bytes]:
-        """What the leader gives everybody."""
+        """Return the assignments of all group members if this one is the group leader."""
         if joined.leader != joined.member_id:
             return {}
         members = {member.member_id: decode_subscription(member.metadata) for member in joined.members}
@@ -176,7 +176,7 @@ class Member:
         await self._client.groups.leave(self._group, [(identity.member_id, identity.instance_id)])
 
     def _refused(self, error: RaftlogError) -> None:
-        """Whoever is unknown or fenced begins anew, the others join again."""
+        """Handle a refusal: an unknown or fenced member begins anew, any other joins again."""
         if isinstance(error, UnknownMember | FencedInstance):
             self._forget()
         elif isinstance(error, RebalanceInProgress):

@@ -1,9 +1,8 @@
-"""Records through `raftlog.client.Producer`: idempotent, batched, repeated until somebody knows what became of them.
+"""Records through `raftlog.client.Producer`: idempotent, batched, retried until their outcome is known.
 
-Each record is one operation of one process, which ends as its delivery ends; an `ok` says in which order its producer
-took the records of the partition. Now and then a producer is closed in the middle of its work and another one begins,
-as when a program is restarted. Where records have keys, some are tombstones.
-"""
+Each record is one operation of one process, which ends as its delivery ends; an `ok` records the order in which its
+producer accepted the records of the partition. Now and then a producer is closed in the middle of its work and another
+one begins, as when a program is restarted. Where records have keys, some are tombstones."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -33,7 +32,7 @@ SIZES: Final = (10, 100, 100, 300, 1000)
 
 
 class Deliverer:
-    """One for each client; `send` may be called while others of its calls are under way."""
+    """Sender of records through the client's producer; one for each client. Calls of `send` may overlap."""
 
     def __init__(
         self,
@@ -91,7 +90,7 @@ class Deliverer:
             self._history.ok(invocation, numbered, acks="all")
 
     def _current(self, value: int) -> Producer:
-        """The producer, or another one, which begins with this value."""
+        """Return the producer, or a new one, which begins with this value."""
         if self._producer is not None and self._random.random() < RESTARTS:
             closing = asyncio.create_task(_close(self._producer, CLOSE_S))
             self._closing.add(closing)
@@ -109,7 +108,7 @@ class Deliverer:
         return self._producer
 
     async def close(self, timeout_s: float) -> None:
-        """What is under way has so much time left."""
+        """Close the producers, with `timeout_s` for the records under way."""
         await asyncio.gather(*self._closing)
         if self._producer is not None:
             await _close(self._producer, timeout_s)

@@ -28,7 +28,7 @@ SIZES: Final = (10, 100, 1000)
 
 
 class Standing(NamedTuple):
-    """Who has a name. `partitions` is 0 when nobody has."""
+    """Topic that has a name. `partitions` is 0 when there is none."""
 
     topic_id: str
     partitions: int
@@ -38,7 +38,7 @@ NOBODY: Final = Standing("", 0)
 
 
 async def find_topic(access: Access, history: HistoryWriter, process: int, node: int, name: str) -> Standing | None:
-    """Who has the name, as the node says; None when it does not answer."""
+    """Return the topic with the name as reported by the node; None when it does not answer."""
     invocation = history.invoke(process, TOPIC, Topic("find", name), node=node)
     try:
         fields = fields_of(await access.get(node, f"/v3/clusters/-/topics/{name}", TIMEOUT_MS, {"timeout": TIMEOUT_MS}))
@@ -54,7 +54,7 @@ async def find_topic(access: Access, history: HistoryWriter, process: int, node:
 
 
 class Follower:
-    """One process of the history, which asks one node; `standing` is what it was told last."""
+    """Process of the history that queries one node; `standing` holds its latest answers."""
 
     def __init__(
         self, access: Access, history: HistoryWriter, process: int, node: int, names: Sequence[str], random: Random

@@ -39,7 +39,7 @@ class Handlers:
         topics: Sequence[str],
         random: Random,
     ) -> None:
-        """`processes`: as many as handlers run at a time."""
+        """Create the handlers; `processes` has as many as run at a time."""
         self._addresses, self._history, self._processes = list(addresses), history, list(processes)
         self._topics, self._random = tuple(topics), random
 

@@ -1,8 +1,7 @@
-"""Somebody who makes a topic and deletes it, over and over, through any node.
+"""Operator that creates and deletes a topic, over and over, through any node.
 
-After an answer that never came it asks again half of the time, and goes on as if it had come the other half: then two
-orders about one name may be under way.
-"""
+Without an answer it repeats the request half of the time, and goes on as if it had succeeded the other half: then two
+requests about one name may be under way."""
 
 import asyncio
 from random import Random

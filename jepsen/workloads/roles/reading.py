@@ -68,7 +68,7 @@ class Reader:
             await self._step()
 
     def _go_back(self) -> None:
-        """In one partition, to where somebody may have committed, seldom far."""
+        """Go back in one partition, to an offset that may have been committed, seldom far."""
         place = self._random.choice(list(self.positions))
         position = self.positions[place]
         lowest = 0 if self._random.random() < FAR_SHARE else max(0, position - NEAR)
@@ -85,7 +85,7 @@ class Reader:
                 return
 
     async def poll(self, node: int, place: TopicPartition, wait_ms: int) -> int | None:
-        """How many records it brought; None when it failed, or another topic has the name."""
+        """Poll and return the number of records; None when it failed, or when another topic has the name."""
         invocation = self._history.invoke(self._process, POLL, Poll(), node=node)
         try:
             found = await self._access.fetch(node, place, self.positions[place], wait_ms)

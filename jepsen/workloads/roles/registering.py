@@ -25,13 +25,13 @@ from raftlog.types import TopicPartition
 TIMEOUT_MS: Final = 3000
 SIZES: Final = (1, 100, 1000)
 _LOOKS: Final = 3
-"""How often a record that is known to be there is asked for."""
+"""Number of requests for a record that is known to exist."""
 _WAIT_MS: Final = 1000
 _AGAIN_S: Final = 0.02
 
 
 class Writer:
-    """One for each client; `send` may be called while others of its calls are under way."""
+    """Writer of registers; one for each client. Calls of `send` may overlap."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Writer:
 
 
 class RegisterReader:
-    """One for each client, as `Writer`."""
+    """Reader of registers; one for each client. Calls of `send` may overlap."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class RegisterReader:
             self._history.ok(invocation, Register(str(place), value))
 
     async def _newest(self, node: int, place: TopicPartition, end: int) -> Value:
-        """The value below the end. Raises `Unavailable` when the node does not show it in time."""
+        """Return the value below the end. Raises `Unavailable` when the node does not return it in time."""
         for _ in range(_LOOKS):
             found = await self._access.fetch(node, place, end - 1, _WAIT_MS)
             if found.offsets and found.offsets[0] == end - 1:

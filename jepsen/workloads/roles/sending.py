@@ -27,7 +27,7 @@ from raftlog.types import Offset, TopicPartition
 ACKS: Final = ("all",) * 17 + ("1",) * 2 + ("0",)
 PATIENT_MS: Final = 3000
 TIMEOUTS_MS: Final = (300, 1000, *(PATIENT_MS,) * 4)
-"""What ends by one of the shorter ones may be nobody's fault, so it counts in no figure of success (`hasty`)."""
+"""Timeouts of sends, in milliseconds; a failure by one of the shorter ones counts in no success rate (`hasty`)."""
 RECORDS_MAX: Final = 5
 SPREAD_SHARE: Final = 0.3
 """Share of requests that are JSON and may name several partitions."""
@@ -35,7 +35,7 @@ SIZES: Final = (10, 30, 100, 100, 300, 1000, 10_000)
 
 
 class Producer:
-    """One for each client; `send` may be called while others of its calls are under way."""
+    """Sender of plain requests; one for each client. Calls of `send` may overlap."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
-"""Somebody who has the oldest records of partitions deleted, through any node.
+"""Operator that deletes the oldest records of partitions, through any node.
 
-It asks where a partition begins and ends first, so no request can be out of range. What was answered holds for
-everybody who asks later where the log begins (`trim-undone`).
-"""
+It requests log start and end of a partition first, so no request can be out of range. A successful trim holds for every
+later request for the log start (`trim-undone`)."""
 
 from collections.abc import Sequence
 from random import Random
