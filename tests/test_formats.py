@@ -39,6 +39,7 @@ from raftlog.storage.roll import Roll, RollMember, decode_roll, encode_roll
 from raftlog.storage.rows import ROW_SIZE, unpack_rows
 from raftlog.storage.time_index import ENTRY_SIZE, SPACING_BYTES
 from raftlog.types import Offset
+from raftlog.values.error_codes import STATUS_AND_CODE
 from tests.layouts import DOCS, DOCUMENT, LAYOUTS, code_of, layout, table_after
 
 GROUP_ID = "6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60"
@@ -290,4 +291,4 @@ async def test_requests_between_brokers_are_those_of_the_code(tmp_path: Path) ->
 def test_the_error_codes_of_http_are_those_of_the_code() -> None:
     rows = table_after("error codes", (DOCS / "HTTP.md").read_text(encoding="utf-8"))
     named = {value for name, value in vars(codes).items() if name.isupper() and isinstance(value, tuple)}
-    assert {(int(cells[0]), int(cells[1])) for cells in rows} == named | set(codes.STATUS_AND_CODE.values())
+    assert {(int(cells[0]), int(cells[1])) for cells in rows} == named | set(STATUS_AND_CODE.values())

@@ -18,6 +18,7 @@ from raftlog.events import EVENTS
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.gossip.settings import GossipSettings
 from raftlog.partitions.settings import BrokerSettings
+from raftlog.values.error_codes import STATUS_AND_CODE
 from tests.cluster_secret import SECRET
 from tests.layouts import DOCS, table_after
 
@@ -41,7 +42,7 @@ def flags_of(verb: click.Command) -> dict[str, click.Option]:
 
 def test_every_error_code_has_a_row() -> None:
     named = {value for value in vars(codes).values() if isinstance(value, tuple)}
-    wanted = {*named, *codes.STATUS_AND_CODE.values()}
+    wanted = {*named, *STATUS_AND_CODE.values()}
     rows = [tuple(map(int, cells[:2])) for cells in table_after("error codes", DOCUMENT)]
     assert len(rows) == len(set(rows))
     assert set(rows) == wanted
@@ -50,7 +51,7 @@ def test_every_error_code_has_a_row() -> None:
 def test_only_unknown_outcomes_are_called_unknown() -> None:
     for status, code, outcome, *_ in table_after("error codes", DOCUMENT):
         pair = (int(status), int(code))
-        kinds = [kind for kind in codes.STATUS_AND_CODE if codes.STATUS_AND_CODE[kind] == pair]
+        kinds = [kind for kind in STATUS_AND_CODE if STATUS_AND_CODE[kind] == pair]
         outcomes = {kind.outcome for kind in kinds} or {"failed"}
         if pair == codes.INTERNAL:
             outcomes.add("unknown")  # what nobody expected may have happened

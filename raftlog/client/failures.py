@@ -1,7 +1,7 @@
 """From an HTTP answer back to the error that the broker raised.
 
-The broker's own table (`raftlog.api.codes`) goes the other way; a test walks it and demands the same class here.
-Codes that this version does not know fall back on the status, and the body's `outcome` always has the last word.
+The table is the broker's own (`raftlog.values.error_codes`), read the other way; a test walks it and demands the same
+class. Codes that this version does not know fall back on the status, and the body's `outcome` always has the last word.
 """
 
 from collections.abc import Mapping
@@ -10,76 +10,40 @@ from typing import Any
 import orjson
 
 from raftlog.errors import (
-    ConsumerExists,
-    ConsumerState,
     DeadlineExceeded,
-    DescriptorsExhausted,
-    DuplicateSequence,
-    FencedInstance,
-    GroupNotEmpty,
-    InconsistentProtocol,
     InvalidArgument,
-    InvalidConsumer,
     LogClosed,
-    MemoryBudgetExceeded,
     OffsetOutOfRange,
     OutcomeUnknown,
-    OutOfOrderSequence,
     Overloaded,
-    ProducerFenced,
     RaftlogError,
-    RebalanceInProgress,
     RecordTooLarge,
     RequestError,
-    StaleGeneration,
     StorageError,
     StorageFull,
     TopicExists,
     Unavailable,
     UndecodableBatch,
-    UnknownBroker,
-    UnknownGroup,
-    UnknownMember,
-    UnknownPartition,
-    UnknownProducer,
     UnknownTopic,
-    VersionConflict,
 )
 from raftlog.types import Offset
+from raftlog.values.error_codes import STATUS_AND_CODE
 
 
 class NotListening(Unavailable):
     """Every address refused the connection: no broker process is there, and whatever one was doing has ended."""
 
 
-_BY_CODE: Mapping[int, type[RaftlogError]] = {
-    40401: UnknownTopic,
-    40402: UnknownPartition,
+_OF_SEVERAL: dict[int, type[RaftlogError]] = {
+    40002: InvalidArgument,
     40403: UnknownTopic,
-    40405: UnknownGroup,
-    40406: UnknownBroker,
-    40407: UnknownMember,
-    40902: ConsumerExists,
-    40903: ConsumerState,
-    40904: VersionConflict,
-    40905: StaleGeneration,
-    40906: FencedInstance,
-    40907: InconsistentProtocol,
-    40908: GroupNotEmpty,
-    40909: OutOfOrderSequence,
-    40910: ProducerFenced,
-    40911: UnknownProducer,
-    50402: DuplicateSequence,
-    42204: InvalidConsumer,
-    413: RecordTooLarge,
-    42901: Overloaded,
+    42207: RequestError,
+    50002: StorageError,
     50303: LogClosed,
-    50304: RebalanceInProgress,
-    50305: MemoryBudgetExceeded,
     50401: DeadlineExceeded,
-    50306: DescriptorsExhausted,
-    50701: StorageFull,
 }
+"""Codes of more than one error, or of one that needs more than a message."""
+_BY_CODE = {code: kind for kind, (_, code) in STATUS_AND_CODE.items()} | _OF_SEVERAL
 _BY_STATUS: Mapping[int, type[RaftlogError]] = {
     400: InvalidArgument,
     413: RecordTooLarge,

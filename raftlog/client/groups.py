@@ -102,10 +102,7 @@ class GroupClient:
         time or half the session.
         """
         fields = {**member._asdict(), "wait_ms": wait_ms}
-        path, place = _path(group, "heartbeat"), GroupPlace(group)
-        await self._calls.change(
-            "POST", path, fields, timeout_ms=timeout_ms, repeatable=True, place=place, wait_ms=wait_ms
-        )
+        await self._post(_NOTHING, group, "heartbeat", fields, timeout_ms, repeatable=True, wait_ms=wait_ms)
 
     async def leave(
         self, group: str, members: Sequence[tuple[str, str | None]], *, timeout_ms: int = ANSWER_MS
@@ -202,49 +199,16 @@ class GroupClient:
         """Delete a group without members, and all that it committed; raises `UnknownGroup` and `GroupNotEmpty`."""
         await self._change(_NOTHING, "DELETE", group, f"{_V3}/{quoted(group, 'group')}", None, timeout_ms)
 
-    async def _post(
-        self,
-        kind: type[T],
-        group: str,
-        verb: str,
-        fields: object,
-        timeout_ms: int,
-        *,
-        repeatable: bool = False,
-        only_reads: bool = False,
-        is_held: bool = False,
-    ) -> T:
-        path = _path(group, verb)
-        return await self._change(
-            kind, "POST", group, path, fields, timeout_ms, repeatable=repeatable, only_reads=only_reads, is_held=is_held
-        )
+    async def _post(self, kind: type[T], group: str, verb: str, fields: object, timeout_ms: int, **options: Any) -> T:
+        return await self._change(kind, "POST", group, _path(group, verb), fields, timeout_ms, **options)
 
     async def _change(
-        self,
-        kind: type[T],
-        method: str,
-        group: str,
-        path: str,
-        fields: object,
-        timeout_ms: int,
-        *,
-        repeatable: bool = False,
-        only_reads: bool = False,
-        query: Mapping[str, object] | None = None,
-        is_held: bool = False,
+        self, kind: type[T], method: str, group: str, path: str, fields: object, timeout_ms: int, **options: Any
     ) -> T:
-        return await self._calls.order(
-            kind,
-            method,
-            path,
-            fields,
-            timeout_ms=min(timeout_ms, TIMEOUT_MS_MAX),
-            repeatable=repeatable,
-            only_reads=only_reads,
-            query=query,
-            place=GroupPlace(group),
-            is_held=is_held,
-        )
+        """Options are those of `Calls.order`."""
+        timeout_ms = min(timeout_ms, TIMEOUT_MS_MAX)
+        place = GroupPlace(group)
+        return await self._calls.order(kind, method, path, fields, timeout_ms=timeout_ms, place=place, **options)
 
     async def _get(self, kind: type[T], group: str, path: str, timeout_ms: int) -> T:
         query = {"timeout": timeout_ms}

@@ -1,10 +1,16 @@
-"""An event loop in a thread of its own, for callers that have none."""
+"""An event loop in a thread of its own, for callers that have none, and clients that run there.
+
+`waits`, `calls` and `ends` make a method of an asynchronous client one of a `ThreadedClient`: the same arguments, types
+and docstring, called in the loop of its thread.
+"""
 
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from raftlog.context import ClosedAtExit
 from raftlog.errors import InvalidArgument, LogClosed
@@ -75,11 +81,72 @@ class LoopThread(ClosedAtExit):
             self._loop.close()
 
 
-def start_client(name: str, make: Callable[[], R]) -> tuple[LoopThread, R]:
-    """Return a new thread and the client that `make` creates in its loop. Raises as `make`, and ends the thread."""
-    thread = LoopThread(name)
-    try:
-        return thread, thread.create(make)
-    except BaseException:
-        thread.close()
-        raise
+class _Closable(Protocol):
+    """An asynchronous client."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+C = TypeVar("C", bound=_Closable)
+P = ParamSpec("P")
+
+
+class ThreadedClient(Generic[C]):
+    """An asynchronous client in a thread of its own; `make` creates it there."""
+
+    def __init__(self, name: str, make: Callable[[], C]) -> None:
+        """Raises as `make`, and ends the thread."""
+        self._thread = LoopThread(name)
+        try:
+            self._client = self._thread.create(make)
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(self._client.__aexit__(kind, error, trace))
+
+    def _end(self, closing: Coroutine[Any, Any, R]) -> R:
+        try:
+            return self._thread.call(closing)
+        finally:
+            self._thread.close()
+
+
+def waits(
+    method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[ThreadedClient[C], P], R]:
+    """Make a coroutine function of a client a call that waits for its result."""
+
+    @wraps(method)
+    def call(self: ThreadedClient[C], /, *args: P.args, **named: P.kwargs) -> R:
+        return self._thread.call(method(self._client, *args, **named))
+
+    return call
+
+
+def calls(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[ThreadedClient[C], P], R]:
+    """Make a plain function of a client one that is called in the client's loop."""
+
+    @wraps(method)
+    def call(self: ThreadedClient[C], /, *args: P.args, **named: P.kwargs) -> R:
+        return self._thread.create(lambda: method(self._client, *args, **named))
+
+    return call
+
+
+def ends(method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[ThreadedClient[C], P], R]:
+    """Make the function that closes a client one that ends its thread as well."""
+
+    @wraps(method)
+    def call(self: ThreadedClient[C], /, *args: P.args, **named: P.kwargs) -> R:
+        return self._end(method(self._client, *args, **named))
+
+    return call

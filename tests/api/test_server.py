@@ -9,9 +9,9 @@ import pytest
 
 import raftlog
 from raftlog import errors
-from raftlog.api.codes import status_and_code
 from raftlog.api.http.server.server import HttpServer, connections_within
 from raftlog.errors import InvalidArgument, RaftlogError
+from raftlog.values.error_codes import status_and_code
 
 
 async def test_a_port_in_use_is_named(api):

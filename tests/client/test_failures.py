@@ -4,10 +4,10 @@ import orjson
 import pytest
 
 from raftlog import errors
-from raftlog.api.codes import STATUS_AND_CODE
 from raftlog.api.http.server.problems import error_body
 from raftlog.client.failures import error_of, failure_of
 from raftlog.types import TopicPartition
+from raftlog.values.error_codes import STATUS_AND_CODE
 
 DISTINGUISHABLE = {
     errors.RecordTooLarge: errors.RecordTooLarge,

@@ -11,14 +11,14 @@ from raftlog.client.producers.identities import Identities
 from raftlog.client.producers.producer_lane import SEQUENCES, ProducerLane
 from raftlog.client.producers.producer_settings import SEQUENCE_WINDOW, ProducerSettings
 from raftlog.errors import DuplicateSequence, InvalidBatch, OutcomeUnknown, RaftlogError, Unavailable, UnknownProducer
-from raftlog.records import BatchHeader, Compression, read_header
+from raftlog.records import BatchHeader, read_header
 from raftlog.types import Offset, TopicPartition
 
 PLACE = TopicPartition("orders", 0)
 SETTINGS: dict[str, Any] = {
     "acks": "all",
     "idempotent": True,
-    "compression": Compression.NONE,
+    "compression": "none",
     "partitioner": "murmur2",
     "linger_ms": 0,
     "batch_records": 100,

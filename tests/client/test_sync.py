@@ -1,10 +1,12 @@
 """The synchronous clients against a broker in a process of its own."""
 
 import asyncio
+import inspect
 import threading
 
 import pytest
 
+from raftlog import client as asynchronous
 from raftlog.client import DeserializationFailed, deserialize_json, serialize_json
 from raftlog.client.sync import BrokerClient, Consumer, Producer
 from raftlog.errors import InvalidArgument, LogClosed, Unavailable, UnknownTopic
@@ -105,3 +107,13 @@ def test_in_an_event_loop_they_refuse_to_block_it(broker_process: str) -> None:
             BrokerClient(broker_process)
 
     asyncio.run(call())
+
+
+def test_synchronous_methods_have_the_arguments_and_docstrings_of_the_asynchronous_ones() -> None:
+    for kind in (Producer, Consumer, BrokerClient):
+        origin = getattr(asynchronous, kind.__name__)
+        for name in vars(kind):
+            if not name.startswith("_") and name not in ("send_batch", "assignment"):
+                method, wrapped = getattr(kind, name), getattr(origin, name)
+                assert inspect.signature(method) == inspect.signature(wrapped), name
+                assert method.__doc__ == wrapped.__doc__, name

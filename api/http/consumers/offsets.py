@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from raftlog.api.codes import BAD_REQUEST, EMPTY_REQUEST, INVALID_JSON, status_and_code
+from raftlog.api.codes import BAD_REQUEST, EMPTY_REQUEST, INVALID_JSON
 from raftlog.api.http.consumers.consumers import INSTANCE, PLACE, check_count, deadline_of, instance_of, place, places
 from raftlog.api.http.groups.groups import with_coordinator
 from raftlog.api.http.json_fields import INT64_MAX, JsonFields
@@ -21,6 +21,7 @@ from raftlog.partitions.broker import Broker
 from raftlog.partitions.consumers.results import Chosen, CommitOutcome, Consumed
 from raftlog.records.json_record import read_timestamp
 from raftlog.types import TopicPartition
+from raftlog.values.error_codes import status_and_code
 
 _POSITIONS = INSTANCE + "/positions"
 _OFFSETS = INSTANCE + "/offsets"

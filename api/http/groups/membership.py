@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 from aiohttp import web
 from msgspec import convert
 
-from raftlog.api.codes import status_and_code
 from raftlog.api.http.groups.groups import with_coordinator
 from raftlog.api.http.json_fields import INT32_MAX, JsonFields
 from raftlog.api.http.records.produce import timeout_ms
@@ -34,6 +33,7 @@ from raftlog.partitions.groups.results import (
     MemberToLeave,
     Sync,
 )
+from raftlog.values.error_codes import status_and_code
 from raftlog.values.groups import HeartbeatTaken, Joined, Left, MembersLeft, Synced
 from raftlog.values.value import Value
 

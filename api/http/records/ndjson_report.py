@@ -12,7 +12,6 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from raftlog.api.codes import status_and_code
 from raftlog.api.http.records.ndjson_block import Block
 from raftlog.api.http.server.answers import json_answer
 from raftlog.api.http.server.media import Format
@@ -20,6 +19,7 @@ from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import header
 from raftlog.errors import RaftlogError
 from raftlog.partitions.produce.shares import Share
+from raftlog.values.error_codes import status_and_code
 
 logger = logging.getLogger(__name__)
 

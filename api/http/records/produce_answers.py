@@ -7,13 +7,13 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from raftlog.api.codes import status_and_code
 from raftlog.api.http.server.answers import answer, json_answer
 from raftlog.api.http.server.media import JSON_TYPE
 from raftlog.api.http.server.paced_answer import send_parts
 from raftlog.api.http.server.problems import error_body, retry_headers
 from raftlog.errors import RaftlogError
 from raftlog.partitions.results import RecordResult
+from raftlog.values.error_codes import status_and_code
 
 DUPLICATE: Final[dict[str, int | str | None]] = {"duplicate": True}
 """Of records that an idempotent producer had sent before; their offsets are those of then."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from raftlog.api.codes import INTERNAL, status_and_code
+from raftlog.api.codes import INTERNAL
 from raftlog.errors import (
     DescriptorsExhausted,
     MemoryBudgetExceeded,
@@ -18,6 +18,7 @@ from raftlog.errors import (
     TopicExists,
     UndecodableBatch,
 )
+from raftlog.values.error_codes import status_and_code
 
 _RETRY_AFTER_S = "1"
 """Memory and descriptors come free as fast as other clients send, read and leave."""

@@ -17,18 +17,23 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, Self, TypeAlias
+from typing import Any, Generic, Self, TypeAlias, Unpack
 
 from raftlog.client.broker import BrokerClient
 from raftlog.client.consumers.assignment import Assigning
 from raftlog.client.consumers.commits import Commits
-from raftlog.client.consumers.consumer_settings import ConsumerRecord, ConsumerSettings, RebalanceListener
+from raftlog.client.consumers.consumer_settings import (
+    ConsumerRecord,
+    ConsumerSettings,
+    GroupConsumerOptions,
+    RebalanceListener,
+)
 from raftlog.client.consumers.conversion import Conversion
 from raftlog.client.consumers.fetcher import Fetching
 from raftlog.client.consumers.handed_records import Handing
-from raftlog.client.consumers.start_positions import AtTimestamp, FromEnd, Reset, Start, as_partition
+from raftlog.client.consumers.start_positions import AtTimestamp, FromEnd, Start, as_partition
 from raftlog.client.group_answers import CommittedOffset
-from raftlog.client.metadata import REFRESH_S, Metadata
+from raftlog.client.metadata import Metadata
 from raftlog.client.serializers import Deserializer, K, V
 from raftlog.client.topic_names import checked_names
 from raftlog.errors import InvalidArgument, LogClosed, UnknownPartition
@@ -41,7 +46,6 @@ Starts: TypeAlias = Mapping[TopicPartition, int | None] | Mapping[tuple[str, int
 """None: where the group has committed, or as `auto_offset_reset` says."""
 
 POLL_MS = 1_000
-GIVE_UP_AFTER_S = 120.0
 
 
 class Consumer(Generic[K, V]):
@@ -52,56 +56,22 @@ class Consumer(Generic[K, V]):
         self,
         bootstrap: str | Sequence[str],
         *topics: str,
-        group: str | None = None,
-        instance_id: str | None = None,
-        client_id: str = "raftlog",
-        auto_offset_reset: Reset = "earliest",
-        auto_commit: bool = True,
-        auto_commit_records: int = 100,
-        auto_commit_interval_ms: int = 500,
-        max_poll_records: int = 100,
-        max_poll_interval_ms: int = 300_000,
-        session_timeout_ms: int = 10_000,
-        rebalance_timeout_ms: int = 60_000,
-        assignors: Sequence[str] = ("range",),
-        fetch_bytes: int = 1024 * 1024,
-        fetch_wait_ms: int = 5_000,
-        prefetch_bytes: int = 32 * 1024 * 1024,
-        metadata_refresh_s: float = REFRESH_S,
-        give_up_after_s: float | None = GIVE_UP_AFTER_S,
         key_deserializer: Deserializer[K] | None = None,
         value_deserializer: Deserializer[V] | None = None,
         where: Callable[[ConsumerRecord[K, V]], object] | None = None,
+        **options: Unpack[GroupConsumerOptions],
     ) -> None:
         """With topics it is subscribed to them. Raises `InvalidArgument`; docs/CLIENT.md says what each setting is
         good for."""
         subscribed = checked_names(topics)
-        settings = self.settings = ConsumerSettings(
-            group=group,
-            instance_id=instance_id,
-            client_id=client_id,
-            auto_offset_reset=auto_offset_reset,
-            auto_commit=auto_commit,
-            auto_commit_records=auto_commit_records,
-            auto_commit_interval_ms=auto_commit_interval_ms,
-            max_poll_records=max_poll_records,
-            max_poll_interval_ms=max_poll_interval_ms,
-            session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=rebalance_timeout_ms,
-            assignors=tuple(assignors),
-            fetch_bytes=fetch_bytes,
-            fetch_wait_ms=fetch_wait_ms,
-            prefetch_bytes=prefetch_bytes,
-            metadata_refresh_s=metadata_refresh_s,
-            give_up_after_s=give_up_after_s,
-        )
+        settings = self.settings = ConsumerSettings(**options)
         self._client = BrokerClient(bootstrap)
-        self._metadata = Metadata(self._client, metadata_refresh_s)
+        self._metadata = Metadata(self._client, settings.metadata_refresh_s)
         self._fetching = Fetching(self._client, settings, self._metadata.refresh_soon)
         self._handing = Handing(self._fetching.readings)
         self._commits: Commits | None = None
-        if group is not None:
-            self._commits = Commits(self._client, group, self._handing.processed)
+        if settings.group is not None:
+            self._commits = Commits(self._client, settings.group, self._handing.processed)
         self._assigning = Assigning(
             self._client, self._metadata, settings, self._fetching, self._handing, self._commits
         )

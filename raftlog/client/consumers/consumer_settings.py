@@ -1,11 +1,14 @@
 """What a `Consumer` can be told, checked; what it hands out; and what it tells of rebalances."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypedDict
+from typing import Final, Generic, NamedTuple, TypedDict
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from raftlog.assignors import ASSIGNORS
 from raftlog.client.consumers.start_positions import Reset
+from raftlog.client.metadata import REFRESH_S
 from raftlog.client.serializers import K, V
 from raftlog.errors import InvalidArgument, OffsetOutOfRange
 from raftlog.types import Offset, TopicPartition
@@ -41,7 +44,7 @@ class RebalanceListener:
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """Keyword arguments of `Consumer` that do not concern its group's commits, for its wrappers."""
+    """Keyword arguments of `Consumer` that do not concern its group's commits."""
 
     instance_id: str | None
     client_id: str
@@ -67,30 +70,43 @@ class GroupConsumerOptions(ConsumerOptions, total=False):
     auto_commit_interval_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerSettings:
-    """The keyword arguments of `Consumer`, which has their defaults; docs/CLIENT.md says what each is good for."""
+_COUNTS: Final = (
+    "auto_commit_records",
+    "auto_commit_interval_ms",
+    "max_poll_records",
+    "max_poll_interval_ms",
+    "session_timeout_ms",
+    "rebalance_timeout_ms",
+    "fetch_bytes",
+    "fetch_wait_ms",
+    "prefetch_bytes",
+)
 
-    group: str | None
-    instance_id: str | None
-    client_id: str
-    auto_offset_reset: Reset
-    auto_commit: bool
-    auto_commit_records: int
-    auto_commit_interval_ms: int
-    max_poll_records: int
-    max_poll_interval_ms: int
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    assignors: Sequence[str]
-    fetch_bytes: int
-    fetch_wait_ms: int
-    prefetch_bytes: int
-    metadata_refresh_s: float
-    give_up_after_s: float | None
+
+class ConsumerSettings(Struct, frozen=True, kw_only=True):
+    """The keyword arguments of `Consumer` with their defaults; docs/CLIENT.md says what each is good for."""
+
+    group: str | None = None
+    instance_id: str | None = None
+    client_id: str = "raftlog"
+    auto_offset_reset: Reset = "earliest"
+    auto_commit: bool = True
+    auto_commit_records: int = 100
+    auto_commit_interval_ms: int = 500
+    max_poll_records: int = 100
+    max_poll_interval_ms: int = 300_000
+    session_timeout_ms: int = 10_000
+    rebalance_timeout_ms: int = 60_000
+    assignors: Sequence[str] = ("range",)
+    fetch_bytes: int = 1024 * 1024
+    fetch_wait_ms: int = 5_000
+    prefetch_bytes: int = 32 * 1024 * 1024
+    metadata_refresh_s: float = REFRESH_S
+    give_up_after_s: float | None = 120.0
 
     def __post_init__(self) -> None:
         """Raises `InvalidArgument`."""
+        force_setattr(self, "assignors", tuple(self.assignors))  # whatever the caller does with its list
         if self.auto_offset_reset not in ("earliest", "latest", "error"):
             raise InvalidArgument(
                 f"auto_offset_reset is {self.auto_offset_reset!r}; it can be earliest, latest or error"
@@ -100,15 +116,7 @@ class ConsumerSettings:
             raise InvalidArgument(f"assignors are {', '.join(ASSIGNORS)}, at least one; not {list(self.assignors)}")
         if self.instance_id is not None and self.group is None:
             raise InvalidArgument("an instance_id is that of a static member of a group, and no group was given")
-        counts = ("auto_commit_records", "auto_commit_interval_ms", "max_poll_records", "max_poll_interval_ms")
-        for name in (
-            *counts,
-            "session_timeout_ms",
-            "rebalance_timeout_ms",
-            "fetch_bytes",
-            "fetch_wait_ms",
-            "prefetch_bytes",
-        ):
+        for name in _COUNTS:
             if getattr(self, name) < 1:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}; it has to be at least 1")
         if self.metadata_refresh_s <= 0:

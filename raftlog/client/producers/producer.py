@@ -17,15 +17,15 @@ import asyncio
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Final, Generic, Self
+from typing import Final, Generic, Self, Unpack
 
 from raftlog.client.broker import BrokerClient
-from raftlog.client.metadata import REFRESH_S, Metadata
+from raftlog.client.metadata import Metadata
 from raftlog.client.outage import Outage
 from raftlog.client.producers.delivery import Batch, Delivered, Delivery, RecordHeaders, size_of
 from raftlog.client.producers.identities import Identities
 from raftlog.client.producers.producer_lane import ProducerLane
-from raftlog.client.producers.producer_settings import BATCH_BYTES_MAX, SEQUENCE_WINDOW, Acks, ProducerSettings
+from raftlog.client.producers.producer_settings import BATCH_BYTES_MAX, ProducerOptions, ProducerSettings
 from raftlog.client.producers.spreading import Spreading
 from raftlog.client.serializers import K, Serializer, V, serialized, shown_argument
 from raftlog.client.topic_names import checked_name
@@ -46,45 +46,19 @@ class Producer(Generic[K, V]):
         self,
         bootstrap: str | Sequence[str],
         *,
-        acks: Acks = "all",
-        idempotent: bool = True,
-        compression: str = "none",
-        partitioner: str = "murmur2",
-        linger_ms: float = 100.0,
-        batch_records: int = 100,
-        batch_bytes: int = 512 * 1024,
-        buffer_records: int = 1000,
-        buffer_bytes: int = 32 * 1024 * 1024,
-        max_in_flight: int = SEQUENCE_WINDOW,
-        request_timeout_ms: int = 10_000,
-        delivery_timeout_ms: int = 120_000,
-        stops_at_failure: bool = False,
-        metadata_refresh_s: float = REFRESH_S,
         key_serializer: Serializer[K] | None = None,
         value_serializer: Serializer[V] | None = None,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         """Raises `InvalidArgument`. docs/CLIENT.md says what each setting is good for."""
-        self.settings = ProducerSettings(
-            acks=acks,
-            idempotent=idempotent,
-            compression=Compression.from_name(compression),
-            partitioner=partitioner,
-            linger_ms=linger_ms,
-            batch_records=batch_records,
-            batch_bytes=batch_bytes,
-            buffer_records=buffer_records,
-            buffer_bytes=buffer_bytes,
-            max_in_flight=max_in_flight,
-            request_timeout_ms=request_timeout_ms,
-            delivery_timeout_ms=delivery_timeout_ms,
-            stops_at_failure=stops_at_failure,
-            metadata_refresh_s=metadata_refresh_s,
-        )
+        self.settings = ProducerSettings(**options)
         self._client = BrokerClient(bootstrap)
         self._metadata = Metadata(self._client, self.settings.metadata_refresh_s)
         self._metadata.changed = self._note_metadata
         self._key_serializer, self._value_serializer = key_serializer, value_serializer
-        self._identities = Identities(self._client, request_timeout_ms) if self.settings.idempotent else None
+        self._identities = (
+            Identities(self._client, self.settings.request_timeout_ms) if self.settings.idempotent else None
+        )
         self._spreadings: dict[str, Spreading] = {}
         self._lanes: dict[TopicPartition, ProducerLane] = {}
         self._records = 0
@@ -139,7 +113,7 @@ class Producer(Generic[K, V]):
         limit = spreading.topic.message_bytes_max
         if size + HEADER_SIZE > limit:
             _require_fitting(
-                [value_bytes], [key_bytes], [timestamp_ms], [record_headers], self.settings.compression, topic, limit
+                [value_bytes], [key_bytes], [timestamp_ms], [record_headers], self.settings.codec, topic, limit
             )
         await self._until_room(size)
         lane = spreading.lane(partition, key_bytes)
@@ -194,7 +168,7 @@ class Producer(Generic[K, V]):
             return [batch]
         if batch.count == 1:
             columns = batch.values, batch.keys, batch.timestamps, batch.headers
-            _require_fitting(*columns, self.settings.compression, place.topic, limit)
+            _require_fitting(*columns, self.settings.codec, place.topic, limit)
             return [batch]
         half = batch.count // 2
         return self._batches(place, records[:half], limit) + self._batches(place, records[half:], limit)

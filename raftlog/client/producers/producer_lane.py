@@ -63,7 +63,7 @@ class ProducerLane:
         """Batches that ever left."""
         self._batch_bytes = batch_bytes
         self._batch_records = settings.batch_records
-        self._compression = settings.compression
+        self._compression = settings.codec
         self._loop = asyncio.get_running_loop()
         self._open: Batch | None = None
         self._waiting: deque[Batch] = deque()

@@ -1,8 +1,10 @@
 """What a `Producer` can be told, checked."""
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypedDict
 
+from msgspec import Struct
+
+from raftlog.client.metadata import REFRESH_S
 from raftlog.errors import InvalidArgument
 from raftlog.records import Compression
 from raftlog.records.partitioner import PARTITIONERS
@@ -15,7 +17,7 @@ BATCH_BYTES_MAX = 16 * 1024 * 1024
 
 
 class ProducerOptions(TypedDict, total=False):
-    """Keyword arguments of `Producer` but for those that depend on the types of keys and values, for its wrappers."""
+    """Keyword arguments of `Producer` but for those that depend on the types of keys and values."""
 
     acks: Acks
     idempotent: bool
@@ -33,27 +35,27 @@ class ProducerOptions(TypedDict, total=False):
     metadata_refresh_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerSettings:
-    """The keyword arguments of `Producer`, which has their defaults; docs/CLIENT.md says what each is good for."""
+class ProducerSettings(Struct, frozen=True, kw_only=True):
+    """The keyword arguments of `Producer` with their defaults; docs/CLIENT.md says what each is good for."""
 
-    acks: Acks
-    idempotent: bool
-    compression: Compression
-    partitioner: str
-    linger_ms: float
-    batch_records: int
-    batch_bytes: int
-    buffer_records: int
-    buffer_bytes: int
-    max_in_flight: int
-    request_timeout_ms: int
-    delivery_timeout_ms: int
-    stops_at_failure: bool
-    metadata_refresh_s: float
+    acks: Acks = "all"
+    idempotent: bool = True
+    compression: str = "none"
+    partitioner: str = "murmur2"
+    linger_ms: float = 100.0
+    batch_records: int = 100
+    batch_bytes: int = 512 * 1024
+    buffer_records: int = 1000
+    buffer_bytes: int = 32 * 1024 * 1024
+    max_in_flight: int = SEQUENCE_WINDOW
+    request_timeout_ms: int = 10_000
+    delivery_timeout_ms: int = 120_000
+    stops_at_failure: bool = False
+    metadata_refresh_s: float = REFRESH_S
 
     def __post_init__(self) -> None:
         """Raises `InvalidArgument`."""
+        Compression.from_name(self.compression)
         if self.acks not in ("all", "1", "0"):
             raise InvalidArgument(f"acks is {self.acks!r}; it can be all, 1 or 0")
         if self.idempotent and self.acks != "all":
@@ -70,6 +72,11 @@ class ProducerSettings:
             raise InvalidArgument(f"max_in_flight is {self.max_in_flight}; it can be 1 to {SEQUENCE_WINDOW}")
         if self.linger_ms < 0 or self.metadata_refresh_s <= 0:
             raise InvalidArgument("linger_ms cannot be negative, and metadata_refresh_s has to be above 0")
+
+    @property
+    def codec(self) -> Compression:
+        """The compression of batches."""
+        return Compression.from_name(self.compression)
 
     @property
     def in_flight_max(self) -> int:
