@@ -1,5 +1,7 @@
-"""For all tests: a run in the background can be interrupted like any other, and so can its children; the processes that
-tests start are forked from one that has imported raftlog."""
+"""Setup of all tests.
+
+A run in the background can be interrupted like any other, and so can its children; the processes that tests start are
+forked from one that has imported raftlog."""
 
 import gc
 import signal
@@ -16,7 +18,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's doing; every 
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays: the collector need not walk it again and again, as it would with each simulated run."""
+    """Exempt the imported modules from garbage collection; otherwise it would walk them with each simulated run."""
     gc.collect()
     gc.freeze()
 

@@ -23,7 +23,7 @@ CODES = {
 
 
 def code_of(kind: str) -> str:
-    """The code of `struct` for a type of the document; `bytes4` is four bytes."""
+    """Return the `struct` code for a type of the document; `bytes4` is four bytes."""
     return CODES[kind] if kind in CODES else kind.removeprefix("bytes") + "s"
 
 
@@ -50,7 +50,7 @@ class Layout:
 
 
 def table_after(mark: str, document: str = DOCUMENT) -> list[list[str]]:
-    """The cells of the table behind a mark, without its head."""
+    """Return the cells of the table behind a mark, without its head."""
     lines = document.split(f"<!-- {mark} -->\n")[1].split("\n\n")[0].splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 

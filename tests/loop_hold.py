@@ -1,4 +1,4 @@
-"""How long the loop worked on one thing while a test waited for others."""
+"""Longest time that the event loop worked on one thing while a test waited for others."""
 
 import asyncio
 import gc

@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 def finished(work: Generator[None, None, T]) -> tuple[T, int]:
-    """The result, and the number of steps."""
+    """Run the work; return its result and the number of steps."""
     count = 0
     while True:
         try:

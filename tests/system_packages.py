@@ -18,7 +18,7 @@ PROGRAMS = {
 }
 """Program, or a file → Debian package."""
 PROGRAMS_OF_ROOT = {"mkfs.ext4": "e2fsprogs"}
-"""Those of tests that mount small disks, which only root can do."""
+"""Programs of tests that mount small disks, which needs root."""
 
 
 def main() -> int:

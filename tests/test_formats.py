@@ -53,7 +53,7 @@ def block_after(mark: str) -> str:
 
 
 def listed_bytes(block: str, line: re.Pattern[str]) -> bytes:
-    """The bytes of a listing; each line has to stand at the position that it states."""
+    """Return the bytes of a listing; check that each line is at the position that it states."""
     data = b""
     for text in filter(None, block.splitlines()):
         match = line.match(text)
@@ -69,7 +69,7 @@ FIELD_LINE = re.compile(r"([0-9a-f]{4})  ((?:[0-9a-f]{2} )*[0-9a-f]{2})\s+\S")
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log of the document's example: a fixed group id and a fixed clock."""
+    """Write the log of the document's example: a fixed group id and a fixed clock."""
     path = str(tmp_path_factory.mktemp("example") / "log")
     jobs: deque[Callable[[], None]] = deque()
     disk = RealDisk(jobs.append)

@@ -98,7 +98,7 @@ def test_every_event_is_there() -> None:
 
 
 def commands() -> Iterator[list[str]]:
-    """Whatever begins with `raftlog` in a code span, or is typed in a block."""
+    """Yield all commands that begin with `raftlog` in a code span or a code block."""
     blocks = re.findall(r"```\w*\n(.*?)```", DOCUMENT, re.DOTALL)
     prose = re.sub(r"```.*?```", "", DOCUMENT, flags=re.DOTALL)
     lines = [line for block in blocks for line in re.findall(r"(?:^\$ |/bin/)(raftlog .*)", block, re.MULTILINE)]

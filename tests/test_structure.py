@@ -1,4 +1,4 @@
-"""What holds for the imports of the package as a whole; layers are contracts in pyproject.toml."""
+"""Rules for the imports of the package as a whole; layers are contracts in pyproject.toml."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def imports() -> dict[str, set[str]]:
-    """What each module imports, also for type checkers only."""
+    """Return the imports of each module, also those for type checkers only."""
     graph = grimp.build_graph("raftlog", cache_dir=None)
     return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 

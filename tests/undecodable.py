@@ -30,7 +30,7 @@ class Undecodable(NamedTuple):
 
 
 def until_undecodable(records: Iterable[T]) -> tuple[list[T], UndecodableBatch]:
-    """What comes before the error, and the error."""
+    """Return the records before the error, and the error."""
     found: list[T] = []
     try:
         for each in records:
@@ -41,7 +41,7 @@ def until_undecodable(records: Iterable[T]) -> tuple[list[T], UndecodableBatch]:
 
 
 def varint(value: int) -> bytes:
-    """A zigzag varint of up to 64 bits."""
+    """Return a zigzag varint of up to 64 bits."""
     left = (value << 1) ^ (value >> 63) if value < 0 else value << 1
     encoded = bytearray()
     while left > 0x7F:
@@ -78,7 +78,7 @@ def record(
 
 
 def batch_of(records: bytes, span: int, *, codec: int = 0, timestamp_ms: int = TIMESTAMP_MS) -> bytes:
-    """A batch whose header, length and CRC are right, around any bytes."""
+    """Return a batch with a correct header, length and CRC around any bytes."""
     length = HEADER_SIZE - LENGTH_END + len(records)
     header = BatchHeader(0, length, 0, 2, 0, codec, span - 1, timestamp_ms, timestamp_ms, -1, -1, -1, span)
     unsealed = header_bytes(header) + records
@@ -145,7 +145,7 @@ SMALL: tuple[Undecodable, ...] = (
     ),
     Undecodable("zstd with a lying delta", batch_of(bytes(cramjam.zstd.compress(record(0) + record(7))), 2, codec=4)),
 )
-"""Those that cost next to nothing to read."""
+"""Batches that cost next to nothing to read."""
 
 
 def bombs() -> tuple[Undecodable, ...]:

@@ -20,7 +20,7 @@ async def until(condition: Callable[[], object], what: Callable[[], object] = la
 
 
 async def until_told(condition: Callable[[], Awaitable[object]]) -> None:
-    """The same for what has to be asked."""
+    """Wait until an asynchronous condition holds."""
     async with asyncio.timeout(WITHIN_S):
         while not await condition():
             await asyncio.sleep(_LOOK_S)

@@ -14,7 +14,7 @@ from tests.small_journal import SMALL_JOURNAL
 
 
 class Api:
-    """What a test needs of a running server."""
+    """Client of a running server, with its broker."""
 
     def __init__(self, broker: Broker, server: HttpServer, address: tuple[str, int], session: aiohttp.ClientSession):
         self.broker, self.server, self.address, self.session = broker, server, address, session

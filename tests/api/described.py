@@ -15,7 +15,7 @@ class Operation(NamedTuple):
     described: Json
 
     def parameters(self, place: str) -> list[Json]:
-        """Those in `path`, `query` or `header`."""
+        """Return the parameters in `path`, `query` or `header`."""
         return [each for each in self.described.get("parameters", ()) if each["in"] == place]
 
     @property
@@ -41,7 +41,7 @@ def target(operation: Operation, arguments: dict[str, str], query: dict[str, Any
 
 
 def resolved(document: Json, schema: Json) -> Json:
-    """A schema without references and choices on top: the first of them that is not null."""
+    """Resolve references and choices on top of a schema: the first choice that is not null."""
     while True:
         if "$ref" in schema:
             schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
@@ -61,7 +61,7 @@ def kind(schema: Json) -> str | None:
 
 
 def example(document: Json, schema: Json, *, with_optional: bool = True) -> Any:
-    """A valid value."""
+    """Return a valid value."""
     schema = resolved(document, schema)
     if "const" in schema:
         return schema["const"]
@@ -87,7 +87,7 @@ def example(document: Json, schema: Json, *, with_optional: bool = True) -> Any:
 
 
 def text(schema: Json) -> str:
-    """A string of the format that a schema wants."""
+    """Return a string of the format that a schema demands."""
     if "examples" in schema:
         return str(schema["examples"][0])
     if "pattern" in schema and "base64" not in str(schema.get("contentEncoding")):
@@ -96,7 +96,7 @@ def text(schema: Json) -> str:
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where something stands in a JSON value, the value itself first."""
+    """Yield the paths of all values in a JSON value, its own first."""
     yield at
     if isinstance(value, dict):
         for name, inner in value.items():
@@ -107,7 +107,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def replaced(value: Any, at: tuple[Any, ...], by: Any) -> Any:
-    """The value with something else at a place."""
+    """Return the value with the one at a path replaced."""
     if not at:
         return by
     first, *rest = at

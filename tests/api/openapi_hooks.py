@@ -11,7 +11,7 @@ _TYPES = (
 
 
 def _as_bytes(context: Any, value: Any) -> bytes:
-    """What is no text stands for a body that is wrong, and not for whatever its JSON would be."""
+    """Encode text as it is; any other value becomes an invalid body instead of its JSON."""
     text = value if isinstance(value, str) else f"no text: {value!r}"
     return text.encode("utf-8", "surrogatepass")
 

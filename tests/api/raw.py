@@ -17,13 +17,13 @@ class RawAnswer(NamedTuple):
 
 
 def head(method: str, target: str | bytes, *headers: str | bytes, version: str = "HTTP/1.1") -> bytes:
-    """A request line and header lines as they are given; text as UTF-8."""
+    """Return a request line and the given header lines; text as UTF-8."""
     line = b" ".join((method.encode(), _bytes(target), version.encode()))
     return b"\r\n".join((line, *map(_bytes, headers), b"", b""))
 
 
 def post(target: str | bytes, body: bytes, *headers: str | bytes, method: str = "POST") -> bytes:
-    """A request to 127.0.0.1 with a body of stated length, after which the server is to close the connection."""
+    """Return a request to 127.0.0.1 with a body of stated length, after which the server is to close the connection."""
     more = ("Host: 127.0.0.1", f"Content-Length: {len(body)}", "Connection: close", *headers)
     return head(method, target, *more) + body
 
@@ -40,7 +40,7 @@ async def exchange(address: tuple[str, int], request: bytes) -> bytes:
 
 
 async def answer_to(address: tuple[str, int], request: bytes) -> RawAnswer:
-    """The one answer to a request, which says `Connection: close` or is refused with the connection."""
+    """Return the only response to a request that has `Connection: close` or is refused with the connection."""
     return parsed(await exchange(address, request))
 
 

@@ -1,4 +1,4 @@
-"""What operators order over HTTP: what reaches the broker's operations, what is answered, what is refused before."""
+"""Orders of operators over HTTP: calls of the broker's operations, responses, refusals before any call."""
 
 import logging
 
@@ -51,7 +51,7 @@ class ToldBroker:
 
 @pytest.fixture
 async def api():
-    """A server over a told broker; tests that need a real one ask for `real`."""
+    """Run a server over a scripted broker; tests that need a real one use `real`."""
     broker = ToldBroker()
     server = HttpServer(broker)
     address = await server.start("127.0.0.1", 0)
@@ -426,5 +426,5 @@ async def test_log_levels_that_cannot_be(api, app_logger, path, status):
 
 
 async def test_every_operation_is_tried(told):
-    """The told operations know all that the real ones have, and nothing else."""
+    """The scripted operations have all the names of the real ones, and no others."""
     assert {name for name in vars(Operations) if not name.startswith("_")} == ANSWERS.keys()

@@ -27,7 +27,7 @@ LARGE_BYTES = 5 * MIB
 
 
 class SlowReader:
-    """A connection that sends one GET and reads only when told to; the system buffers little for it."""
+    """Connection that sends one GET and reads only on request; the system buffers little for it."""
 
     def __init__(self, connection):
         self.connection = connection

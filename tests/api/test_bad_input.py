@@ -148,7 +148,7 @@ def damaged(change):
 
 
 def with_crc(change):
-    """A batch that is wrong although its CRC fits."""
+    """Return a damaged batch whose CRC is correct."""
 
     def changed(batch):
         change(batch)

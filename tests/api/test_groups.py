@@ -43,7 +43,7 @@ class Member:
         self.me = {"member_id": self.joined["member_id"], "generation": self.joined["generation"]}
 
     async def sync(self, assignments: dict[str, list[int]] | None = None) -> list[int]:
-        """Its partitions; as the leader it says everybody's."""
+        """Return the member's partitions; the leader sends the assignments of all members."""
         rows = [
             {"member_id": name, "assignment": text(encode_assignment(TopicPartition("t", each) for each in numbers))}
             for name, numbers in (assignments or {}).items()
@@ -69,7 +69,7 @@ async def api(start_api: Any) -> Any:
 
 @pytest.fixture
 async def member(api: Any) -> Member:
-    """The only member of its group, with both partitions."""
+    """Join as the only member of a consumer group, with both partitions."""
     one = Member(api)
     await one.join()
     assert await one.sync({one.me["member_id"]: [0, 1]}) == [0, 1]

@@ -9,7 +9,7 @@ BATCHES = {"Content-Type": "application/vnd.raftlog.batches"}
 
 @pytest.fixture(autouse=True)
 async def given_ids(api):
-    """The controller gives out ids 0 to 999 with the first one that a client asks for."""
+    """Request a producer id, upon which the controller hands out ids 0 to 999."""
     assert (await api.post("/producers", {}))[0] == 200
 
 

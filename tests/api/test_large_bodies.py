@@ -30,7 +30,7 @@ async def send(api, path, body, headers=JSON):
 
 
 async def stored(api, topic="t", count=None):
-    """Records of partition 0."""
+    """Return the records of partition 0."""
     found, offset = [], 0
     while True:
         _, more = await api.get(f"/topics/{topic}/partitions/0/records?offset={offset}&timeout=0&max_bytes=8000000")

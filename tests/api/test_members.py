@@ -1,4 +1,4 @@
-"""Who is up and what is where: a broker alone, and two that gossip, over HTTP."""
+"""Live brokers and their addresses over HTTP: a broker alone, and two that gossip."""
 
 import asyncio
 

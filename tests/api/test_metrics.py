@@ -128,7 +128,7 @@ async def test_a_long_family_is_written_in_pieces_with_one_head(monkeypatch: pyt
 
 
 async def test_scrapes_at_the_same_time_share_one_rendering(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that goes away does not end it for the others, and the next one looks anew."""
+    """A cancelled scrape does not end the rendering for the others, and the next scrape renders anew."""
     scraped = Scraped(monkeypatch, [replica("t", 0)], 1)
     first, second = (asyncio.ensure_future(scraped.metrics.render()) for _ in range(2))
     await asyncio.sleep(0)

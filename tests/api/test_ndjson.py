@@ -20,7 +20,7 @@ NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
 async def send(api, body, path="/topics/t", **headers):
-    """The answer to a body: bytes, or an asynchronous generator of its pieces."""
+    """Return the response to a body: bytes, or an asynchronous generator of its pieces."""
     body = io.BytesIO(body) if isinstance(body, bytes) else body
     return await api.post(
         path, data=body, headers=NDJSON | {name.replace("_", "-"): at for name, at in headers.items()}
@@ -257,7 +257,7 @@ class Slow:
 
 @pytest.fixture
 def slow(api, monkeypatch):
-    """Nobody waits for ever in the end, or the server could not be stopped."""
+    """Delay appends, and cancel those that still wait at the end; otherwise the server could not be stopped."""
     slow = Slow(monkeypatch)
     yield slow
     for turn in slow.waiting:
@@ -265,7 +265,7 @@ def slow(api, monkeypatch):
 
 
 def socket_bytes_max() -> int:
-    """What the kernel keeps between two ends of a connection, at most."""
+    """Return the most bytes that the kernel buffers between two ends of a connection."""
     kept = (Path("/proc/sys/net/ipv4") / name for name in ("tcp_rmem", "tcp_wmem"))
     return sum(int(each.read_text().split()[2]) for each in kept)
 
@@ -366,7 +366,7 @@ async def test_room_is_given_back(start_api):
 
 
 async def test_progress_is_told_line_by_line(api):
-    """What is told is stored, before the body ends; and an error is the last line."""
+    """Lines of progress arrive before the body ends and cover stored records only; an error is the last line."""
     await api.topic()
     go_on = asyncio.Event()
 

@@ -52,7 +52,7 @@ def types(schema):
 
 
 def lacks(schema):
-    """The bound that a schema does not have, if any."""
+    """Return the bound that a schema lacks, if any."""
     if "enum" in schema or "const" in schema or schema.get("type") is None:
         return None
     if "integer" in types(schema) and not {"minimum", "maximum"} <= schema.keys():
@@ -84,7 +84,7 @@ def test_every_number_of_a_path_and_query_is_bounded():
 
 
 def schema_at(schema, at):
-    """The schema of the value at a place of an example."""
+    """Return the schema of the value at a path of an example."""
     schema = resolved(DOCUMENT, schema)
     for step in at:
         if isinstance(step, int):

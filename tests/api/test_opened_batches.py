@@ -45,7 +45,7 @@ def test_opened_in_steps_is_the_same_batch(compression, size):
 
 @pytest.mark.parametrize("compression", CODECS)
 def test_a_large_batch_takes_many_steps(compression):
-    """gzip a MiB at a time; the others make room so before their one call."""
+    """Decoding of gzip takes a step per MiB; the other codecs allocate in such steps before their one call."""
     opened, steps = finished(open_in_steps(bytes(build_batch([bytes(40 * MIB)], compression=compression))))
     assert len(opened) > 40 * MIB
     assert steps >= 40

@@ -22,7 +22,7 @@ async def append(api, *values):
 
 @contextlib.asynccontextmanager
 async def tail_of(api, query):
-    """The response, whose lines `next_line` gives."""
+    """Open a tail; `next_line` returns the lines of the response."""
     async with api.session.get(api.url + RECORDS + "?" + query, headers=NDJSON) as response:
         assert response.status == 200, await response.text()
         yield response

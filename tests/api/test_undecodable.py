@@ -13,7 +13,7 @@ LINES = {"Accept": "application/x-ndjson"}
 
 
 async def stored(api, topic, batch):
-    """A topic with a sound record before and one behind; offset 1 is where the batch stands."""
+    """Create a topic with the batch at offset 1, between two sound records."""
     await api.topic(topic)
     for body in ({"records": [{"value": "before", "timestamp": 5}]}, None, {"records": [{"value": "behind"}]}):
         options = {} if body else {"data": batch, "headers": BATCHES}

@@ -1,4 +1,4 @@
-"""Operations that remember what was ordered, and answer what a test tells them."""
+"""Scripted operations that record their calls and return the answers of a test."""
 
 from typing import Any
 

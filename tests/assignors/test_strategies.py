@@ -1,4 +1,4 @@
-"""What every assignor holds to, what each promises besides, and Kafka's own examples."""
+"""Invariants of every assignor, the guarantees of each, and Kafka's own examples."""
 
 from random import Random
 
@@ -47,7 +47,7 @@ def on(*topics: str, owned: list[TopicPartition] | None = None, generation: int 
 def after(
     members: dict[str, Subscription], assigned: dict[str, list[TopicPartition]], at: int
 ) -> dict[str, Subscription]:
-    """The members say what they were assigned."""
+    """Return the subscriptions with the assigned partitions as owned ones."""
     return {name: each._replace(owned=tuple(assigned[name]), generation=at) for name, each in members.items()}
 
 
@@ -140,7 +140,7 @@ def test_kip_54_a_member_that_leaves_moves_only_what_it_had() -> None:
 def test_sticky_moves_as_little_as_members_that_are_at_most_one_apart_allow(
     members: dict[str, Subscription], counts: dict[str, int]
 ) -> None:
-    """What has to move: above the share of each; who keeps one more is free, so it is whoever has it."""
+    """Only partitions above each member's share move; any member above its share may keep one more."""
     claims = claimed(members, counts)
     assigned = owners(ASSIGNORS["sticky"](members, counts))
     moved = sum(assigned[partition] != member for partition, member in claims.items())

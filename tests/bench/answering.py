@@ -19,7 +19,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def answering(answer: Answer) -> Iterator[int]:
-    """The port, for as long as the block runs."""
+    """Serve this answer inside the block; yield the port."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -1,4 +1,4 @@
-"""Histories that are told for measuring are as long as asked, have everything in them, and pass all judges."""
+"""Generated histories for measuring have the requested length and every kind of operation, and pass all checkers."""
 
 from pathlib import Path
 

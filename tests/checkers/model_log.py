@@ -1,8 +1,8 @@
-"""A small model of the log and its clients that tells clean histories: whatever it draws, no promise is broken.
+"""A small model of the log and its clients that generates correct histories: no draw breaks a guarantee.
 
 Every operation is invoked, takes effect at one moment or never, and is completed; moments of different processes
 interleave. An `ok` took effect, a `fail` never does, an `info` may have and, when it is a send or a commit, may still
-do so later. Retention takes records away, consumers are moved, clients die, and at the end somebody reads everything.
+do so later. Retention deletes records, consumers are moved, clients crash, and at the end one client reads everything.
 """
 
 from collections.abc import Callable
@@ -71,7 +71,7 @@ class Log:
         return Fetched(partition, tuple(Offset(position + at) for at in range(len(values))), values)
 
     def commit(self, offsets: GroupOffsets) -> GroupOffsets:
-        """Commits without a generation only move forward."""
+        """Commit without a generation: offsets only move forward."""
         for partition, offset in offsets.offsets:
             assert offset is not None
             self.committed[partition] = max(self.committed.get(partition, 0), offset)
@@ -83,7 +83,7 @@ class Log:
 
 
 class Pending:
-    """An operation under way. `effect` does it and returns what the client is told."""
+    """Operation in progress. `effect` executes it and returns the client's result."""
 
     def __init__(self, invocation: Op, effect: Callable[[], Payload]) -> None:
         self.invocation = invocation
@@ -260,7 +260,7 @@ class Clients:
         self.subscribed = [each for each in self.subscribed if each != process]
 
     def drain(self) -> None:
-        """Everybody ends; then one client lists the log and reads all that is left of it."""
+        """End all processes; then one client lists the log and reads all that is left of it."""
         for process in list(self.pending):
             self.complete(process, self.random.choice(("ok", "info")))
         for pending in self.late:
@@ -279,7 +279,7 @@ class Clients:
 
 
 def clean_history(seed: int, steps: int) -> list[Op]:
-    """The same seed tells the same story; fewer steps tell less of it."""
+    """Generate the history of a seed; fewer steps give a prefix of its operations."""
     clients = Clients(seed)
     for _ in range(steps):
         clients.step()

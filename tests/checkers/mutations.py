@@ -323,7 +323,7 @@ def values_of_one_send_change_places(ops: History, random: Random) -> History | 
 
 
 def _listed_twice(ops: History, field: str) -> list[tuple[int, TopicPartition, int]]:
-    """Lists by a process that was told a number above 0 before: place, partition and that number."""
+    """Return lists by a process that had received a number above 0 before: place, partition and that number."""
     places, told = [], dict[tuple[int, TopicPartition], int]()
     for _, at, answer in sorted(listed(ops), key=lambda found: found[1]):
         for answered in answer.ranges:
@@ -374,7 +374,7 @@ def a_linearizable_list_is_stale(ops: History, random: Random) -> History | None
 
 
 def _committed_before(ops: History) -> list[tuple[int, TopicPartition, int]]:
-    """Reads of a group's offset: place, partition, and the greatest that was committed or read before they began."""
+    """Return reads of a group's offset: place, partition, greatest offset committed or read before them."""
     places = []
     for invoked, at in pairs(ops, "committed"):
         if at is None or ops[at].type != "ok":
@@ -420,7 +420,7 @@ def a_group_is_where_nobody_committed(ops: History, random: Random) -> History |
 
 @plants("phantom-commit")
 def a_failed_commit_is_read(ops: History, random: Random) -> History | None:
-    """The only commit of an offset that was read is said to have failed, before the read or after it."""
+    """Mark the only commit of an offset that was read as failed, before the read or after it."""
     read = {
         place
         for op in ops

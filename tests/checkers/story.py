@@ -21,7 +21,7 @@ SECOND = 1_000_000_000
 
 
 class Story:
-    """A history told operation by operation; one second passes between entries."""
+    """History built operation by operation; one second passes between entries."""
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
@@ -66,7 +66,7 @@ class Story:
         return list(judge_with(judge, self.ops).kinds())
 
     def only(self, judge: Judge, kind: str, *proof: Op) -> str:
-        """The one anomaly that the judge finds has this kind and this proof; returns its sentence."""
+        """Check that the checker finds one anomaly, of this kind and with this proof; return its sentence."""
         findings: Findings = judge_with(judge, self.ops)
         assert [anomaly.kind for anomaly in findings.anomalies] == [kind], findings.anomalies
         assert findings.anomalies[0].ops == proof

@@ -1,7 +1,6 @@
-"""What a history tells (who sent what, who saw it where), and the same history told a little differently.
+"""Facts of a history (values sent, values seen, with their places), and the same history with a small change.
 
-Written without the judges and their bookkeeping, for the mutations, which must not err where a judge does.
-"""
+Written without the checkers and their bookkeeping, for the mutations, which must not share a checker's mistakes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -59,12 +58,12 @@ def acknowledged(ops: History) -> list[tuple[Sent, Offset]]:
 
 
 def polls(ops: History) -> list[tuple[int, Fetched]]:
-    """What polls returned of each partition, with the place of the poll."""
+    """Return the results of polls for each partition, with the place of the poll."""
     return [(at, f) for at, op in enumerate(ops) if isinstance(op.payload, Poll) for f in op.payload.fetched]
 
 
 def polled(ops: History) -> dict[tuple[TopicPartition, Any], Offset]:
-    """Where polls showed each value; in a clean history that is one place."""
+    """Return the offset at which polls showed each value; in a correct history there is one."""
     return {(f.partition, value): offset for _, f in polls(ops) for offset, value in records(f)}
 
 
@@ -74,7 +73,7 @@ def known_offsets(ops: History, partition: TopicPartition) -> list[Offset]:
 
 
 def listed(ops: History) -> list[tuple[int, int, ListOffsets]]:
-    """Lists that were answered: places of invocation and completion, and the answer."""
+    """Return answered lists: places of invocation and completion, and the answer."""
     found = []
     for invoked, completed in pairs(ops, "list"):
         if completed is not None and ops[completed].type == "ok":
@@ -85,7 +84,7 @@ def listed(ops: History) -> list[tuple[int, int, ListOffsets]]:
 
 
 def log_start(ops: History, partition: TopicPartition) -> int:
-    """The greatest start that anybody was told."""
+    """Return the greatest log start in any answer."""
     return max((r.start for _, _, answer in listed(ops) for r in answer.ranges if r.partition == partition), default=0)
 
 
@@ -141,7 +140,7 @@ def fetched_of(partition: TopicPartition, found: Sequence[tuple[Offset, Any]]) -
 
 
 def editing(partition: TopicPartition, edit: Callable[[list[tuple[Offset, Any]]], list[tuple[Offset, Any]]]) -> Change:
-    """A change of one partition's records."""
+    """Return a change of one partition's records."""
 
     def change(fetched: Fetched) -> Fetched:
         return fetched_of(partition, edit(records(fetched))) if fetched.partition == partition else fetched
@@ -154,7 +153,7 @@ def without(partition: TopicPartition, gone: Callable[[Offset], bool]) -> Change
 
 
 def with_offset(ops: History, sent: Sent, offset: int) -> History:
-    """The value is acknowledged at another offset."""
+    """Return the history with the value acknowledged at another offset."""
     assert sent.completed is not None
     op = ops[sent.completed]
     assert isinstance(op.payload, Send)
@@ -163,7 +162,7 @@ def with_offset(ops: History, sent: Sent, offset: int) -> History:
 
 
 def failing(ops: History, invoked: int, completed: int) -> History:
-    """The operation is said to have definitely failed."""
+    """Return the history with the operation marked as definitely failed."""
     failed = ops[completed]._replace(type="fail", payload=ops[invoked].payload, error="refused")
     return with_op(ops, completed, failed)
 

@@ -56,7 +56,7 @@ PLANTED_BY_HAND = {
 """Kinds that the model's histories have no place for: the first two are planted below, the others in `test_members`,
 `test_linearizability` and `test_topics`."""
 AS_WELL = {"int-poll-skip", "poll-skip"}
-"""Without density these need a record that somebody saw between."""
+"""Kinds that, without density, need a record between that was seen."""
 
 
 @settings(max_examples=300, deadline=None)
@@ -133,7 +133,7 @@ def test_without_density_a_skip_over_a_record_that_somebody_saw_is_found(
 
 
 def naive_lag_ns(history: list[Op], invoked: int, completed: int) -> int:
-    """The lag of one poll (its places in the history), found by reading everything before it again."""
+    """Return the lag of one poll (its places in the history), found by a scan of everything before it."""
     process, acknowledged = history[invoked].process, list[tuple[int, TopicPartition, int]]()
     last: dict[TopicPartition, int] = {}
     since_ns, is_subscribed = 0, False

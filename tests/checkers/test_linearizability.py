@@ -1,7 +1,6 @@
-"""Registers: what has an order passes, what has none is condemned, and what cannot be decided is not passed.
+"""Registers: a history with an order passes, one without is detected, and an undecided one does not pass.
 
-Small generated histories are judged against all orders there are; the zones and the search against each other.
-"""
+Small generated histories are checked against all orders there are; the zones and the search against each other."""
 
 from itertools import permutations
 from random import Random

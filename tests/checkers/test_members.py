@@ -1,5 +1,6 @@
-"""Small histories of groups, idempotent producers, compacted and trimmed partitions: what is planted in them is
-condemned with the entries that prove it, and the look-alike that is no error passes."""
+"""Small histories of consumer groups, idempotent producers, compacted and trimmed partitions.
+
+Planted errors are detected with the entries that prove them, and a similar history without an error passes."""
 
 import pytest
 
@@ -70,7 +71,7 @@ class Tale(Story):
         return [self.assign(process, 0), *(self.poll(process, record) for record in records)]
 
     def at_the_end(self, judge_of: type[Sequences] | type[Compaction]) -> Findings:
-        """What a judge finds that reads the book, which is shown the same history."""
+        """Return the findings of a checker that reads the book, which is shown the same history."""
         findings = Findings()
         book = RecordBook()
         judge = judge_of(book, findings)

@@ -1,5 +1,6 @@
-"""Small histories written by hand: each judge by itself condemns what it must, with the entries that prove it, and
-passes the look-alike that is no error."""
+"""Small histories written by hand: each checker by itself detects its errors, with the entries that prove them.
+
+A similar history without an error passes."""
 
 import pytest
 

@@ -1,5 +1,6 @@
-"""Topics that are deleted and made again: what is planted is condemned with the entries that prove it, and the
-look-alike that is no error passes."""
+"""Topics that are deleted and created anew: planted errors are detected with the entries that prove them.
+
+A similar history without an error passes."""
 
 import pytest
 

@@ -58,7 +58,7 @@ def assert_one_line(stderr: bytes) -> None:
 
 @pytest.fixture
 def spawn(fork_server: ForkServer) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
-    """Starts the command without waiting; whatever still runs at the end is killed."""
+    """Return a function that starts the command without a wait; commands that still run at the end are killed."""
     processes: list[subprocess.Popen[bytes]] = []
 
     def start(*args: str, env: dict[str, str] | None = None, **pipes: Any) -> "subprocess.Popen[bytes]":
@@ -78,7 +78,7 @@ def spawn(fork_server: ForkServer) -> Iterator[Callable[..., "subprocess.Popen[b
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker that the tests of a module share; each uses topics of its own."""
+    """Start a broker that the tests of a module share; each uses topics of its own."""
     with BrokerProcess(str(tmp_path_factory.mktemp("broker"))) as process:
         process.start()
         yield process
@@ -87,7 +87,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker that a test may kill and start again."""
+    """Start a broker that a test may kill and restart."""
     with BrokerProcess(str(tmp_path / "data")) as process:
         process.start()
         yield process
@@ -95,7 +95,7 @@ def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest, broker: BrokerProcess, run: Run) -> str:
-    """A new topic with one partition, named after the test."""
+    """Create a topic with one partition, named after the test."""
     name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
     run("topic", "create", name, "--bootstrap", broker.address)
     return name
@@ -135,5 +135,5 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 @pytest.fixture
 def ask(told: Told, command: Command) -> Command:
-    """The same, against the told broker."""
+    """Return the command bound to the scripted broker."""
     return partial(command, bootstrap=told.address)

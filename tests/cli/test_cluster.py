@@ -1,4 +1,4 @@
-"""`raftlog cluster` and `topic describe` against a broker that answers what a test tells it."""
+"""`raftlog cluster` and `topic describe` against a scripted broker."""
 
 import json
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""Verbs that delete something for good ask first, take `--yes` from scripts, and refuse where nobody can answer."""
+"""Verbs that delete something for good ask first, take `--yes` from scripts, and refuse without a terminal."""
 
 import json
 from typing import Any, Final
@@ -78,7 +78,7 @@ def at(broker: BrokerProcess) -> tuple[str, ...]:
 
 @pytest.fixture
 def kept(run: Any, at: tuple[str, ...]) -> str:
-    """A topic with a record and a group that read it."""
+    """Create a topic with a record and a consumer group that read it."""
     run("topic", "create", "kept", "-c", "retention.ms=86400000", *at)
     run("produce", "kept", *at, stdin=b"a\n")
     run("group", "offsets", "reader", "--commit", "kept/0=1", *at)

@@ -51,7 +51,7 @@ def test_ports_that_do_not_exist(run: Any, tmp_path: Path) -> None:
 
 
 def free_base_port(span: int) -> int:
-    """A base port with so many free ports above it."""
+    """Return a base port with so many free ports above it."""
     while True:
         with socket.create_server(("127.0.0.1", 0)) as found:
             base = int(found.getsockname()[1])

@@ -1,4 +1,4 @@
-"""What `consume` prints, and that `produce` reads it back."""
+"""Output of `consume`, and its import by `produce`."""
 
 from types import SimpleNamespace
 from typing import Any

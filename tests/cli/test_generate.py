@@ -16,7 +16,7 @@ _SUFFIXES = ("_bucket", "_count", "_sum")
 
 
 def known_metrics() -> set[str]:
-    """Those that the document describes, which is compared with a scrape elsewhere."""
+    """Return the metrics that the document describes, which is compared with a scrape elsewhere."""
     return {name for cells in table_after("metrics", OPERATIONS) for name in re.findall(r"`([^`]+)`", cells[0])}
 
 

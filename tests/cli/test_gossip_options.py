@@ -1,4 +1,4 @@
-"""What the flags of `raftlog serve` about gossip come to, and which of them are refused."""
+"""Settings that result from the gossip flags of `raftlog serve`, and combinations that are refused."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`raftlog group` and `topic trim` against a broker that answers what a test tells it."""
+"""`raftlog group` and `topic trim` against a scripted broker."""
 
 import json
 from typing import Any

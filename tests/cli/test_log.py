@@ -17,7 +17,7 @@ FILE = f"{0:020d}.log"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A log of three batches with ten records each."""
+    """Create a log of three batches with ten records each."""
     with Log.open(str(tmp_path / "log")) as log:
         for batch in range(3):
             log.append([NewRecord(b"value %d" % number, b"key", 5) for number in range(10 * batch, 10 * batch + 10)])

@@ -1,4 +1,4 @@
-"""`raftlog cluster members` against a broker that answers what a test tells it."""
+"""`raftlog cluster members` against a scripted broker."""
 
 import json
 from typing import Any

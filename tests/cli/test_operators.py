@@ -1,4 +1,4 @@
-"""`raftlog broker`, `partition` and `cluster` verbs against a broker that answers what a test tells it."""
+"""`raftlog broker`, `partition` and `cluster` verbs against a scripted broker."""
 
 import asyncio
 import json

@@ -21,7 +21,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def ask(cluster: Cluster, command: Command) -> Callable[..., Any]:
-    """The JSON that a verb prints; with `expect` the line of its error."""
+    """Return a function that runs a verb and returns its JSON; with `expect`, the line of its error."""
     turns = itertools.count()
 
     def asked(*args: str, expect: int = 0) -> Any:

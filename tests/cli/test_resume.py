@@ -53,7 +53,7 @@ SLOWLY = ("--batch-bytes", "200")
 def start_and_wait(
     spawn: Spawn, command: tuple[str, ...], topic: str, at: tuple[str, ...], more_than: int
 ) -> "subprocess.Popen[bytes]":
-    """A producer that has stored this many records and is still at work."""
+    """Start a producer and wait until it has stored this many records and still runs."""
     reader = spawn("consume", topic, "--count", str(more_than), *at, stdout=subprocess.DEVNULL)
     producer = spawn(*command, *SLOWLY)
     assert reader.wait(60) == 0
@@ -156,7 +156,7 @@ def test_the_broker_stays_away(spawn: Spawn, run: Any, own_broker: BrokerProcess
 def half_done(
     spawn: Spawn, run: Any, broker: BrokerProcess, source: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> tuple[str, Path, tuple[str, ...]]:
-    """A run that was killed: topic, state file and address."""
+    """Kill a run before its end; return topic, state file and address."""
     at = ("--bootstrap", broker.address)
     topic = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
     state = tmp_path / "state"
@@ -170,7 +170,7 @@ def half_done(
 
 
 def refused(run: Any, half_done: tuple[str, Path, tuple[str, ...]], *command: str) -> str:
-    """The error; nothing may have been written."""
+    """Return the error; check that nothing was written."""
     topic, _, at = half_done
     before = stored_offset(run, topic, at)
     words: str = run(*command, expect=1).stderr.decode()

@@ -266,7 +266,7 @@ async def test_a_broker_that_does_not_come_back_ends_the_run() -> None:
 
 
 def rolled(cluster: FakeCluster, tmp_path: Path, *, timeout_s: float = 0.02) -> str:
-    """The words of the command with which a run on this cluster fails."""
+    """Return the error message with which a rolling restart of this cluster fails."""
     voice = rolling._Voice(as_json=True)
     how = rolling._How(timeout_s, keep_maintenance=False, dry_run=False)
     with pytest.raises(CommandFailed) as failed:

@@ -1,4 +1,4 @@
-"""What becomes of the lines that `raftlog produce` sends, against a broker of a few lines that loses on request."""
+"""Outcomes of the lines that `raftlog produce` sends, against a small broker that loses requests on demand."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,7 +24,7 @@ ALL = [value for batch in BATCHES for value in batch]
 async def sending(
     broker: FakeBroker, expected: ResumePoint | None = None, **settings: Any
 ) -> AsyncIterator[LineSender]:
-    """A sender to topic `t` of a broker."""
+    """Open a sender to topic `t` of a broker."""
     async with serving(broker):
         producer = Producer([broker.address], **{"stops_at_failure": True, "buffer_records": 1 << 30, **settings})
         try:

@@ -1,4 +1,4 @@
-"""What only a terminal sees, and what the broker's log looks like."""
+"""Output that only a terminal shows, and the format of the broker's log."""
 
 import json
 import logging

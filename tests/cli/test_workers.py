@@ -113,7 +113,7 @@ def start(line_format: str, *scripts: str) -> "subprocess.Popen[str]":
 
 
 def ready(process: "subprocess.Popen[str]") -> list[int]:
-    """The pids of the workers, once all are ready."""
+    """Return the pids of the workers, once all are ready."""
     assert process.stdout is not None
     line = json.loads(process.stdout.readline())
     assert (line["event"], line["pid"], line["node_id"]) == ("ready", process.pid, 1)

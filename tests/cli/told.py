@@ -1,4 +1,4 @@
-"""A broker that answers what a test tells it, and remembers what it was asked."""
+"""A scripted broker that records its requests."""
 
 import http.server
 import json

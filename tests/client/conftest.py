@@ -1,4 +1,4 @@
-"""A broker that answers what a test tells it, over a real socket."""
+"""A scripted broker over a real socket."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -21,7 +21,7 @@ Scripted = Callable[[Answer], Awaitable[str]]
 
 @pytest.fixture
 async def scripted() -> AsyncIterator[Scripted]:
-    """Starts servers; each gives its address."""
+    """Return a function that starts servers; each returns its address."""
     runners = []
 
     async def start(answer: Answer) -> str:
@@ -64,7 +64,7 @@ async def silent() -> AsyncIterator[Callable[[Callable[[asyncio.StreamWriter], A
 
 @pytest.fixture
 def free_address(unused_tcp_port: int) -> str:
-    """An address at which nobody listens."""
+    """Return an address without a listener."""
     return f"127.0.0.1:{unused_tcp_port}"
 
 
@@ -81,14 +81,14 @@ async def served(scripted: Scripted) -> Callable[[FakeBroker], Awaitable[str]]:
 
 @pytest.fixture(scope="module")
 def broker_process() -> Iterator[str]:
-    """The address of a broker in a process of its own, shared by a module."""
+    """Start a broker in a process of its own, shared by a module; yield its address."""
     with Cluster(1) as cluster:
         yield cluster.bootstrap
 
 
 @pytest.fixture
 async def live(tmp_path: Path) -> AsyncIterator[str]:
-    """The address of a real broker in this process, alone."""
+    """Start a real broker in this process, alone; yield its address."""
     broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path / "data"), driver=SMALL_JOURNAL))
     server = HttpServer(broker)
     host, port = await server.start("127.0.0.1", 0)

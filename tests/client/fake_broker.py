@@ -36,7 +36,7 @@ class Partition:
     grown: asyncio.Event = field(default_factory=asyncio.Event)
 
     def append(self, body: bytes) -> int | str:
-        """The base offset, or the error as "STATUS CODE"."""
+        """Return the base offset, or the error as "STATUS CODE"."""
         header = read_header(body)
         if header.producer_id >= 0:
             if header.producer_id in self.expired:
@@ -169,7 +169,7 @@ class FakeBroker:
 
 @asynccontextmanager
 async def serving(broker: FakeBroker) -> AsyncIterator[None]:
-    """It has an address as long as the block lasts."""
+    """Listen as long as the block lasts."""
     runner = web.ServerRunner(web.Server(broker.serve), shutdown_timeout=0.1)
     await runner.setup()
     try:
@@ -185,14 +185,14 @@ def _json(fields: object, status: int = 200) -> web.Response:
 
 
 def problem(status_and_code: str, message: str = "as the test wants it") -> web.Response:
-    """An error as a broker answers it."""
+    """Return an error as a broker answers it."""
     status, code = map(int, status_and_code.split())
     outcome = "unknown" if status == 504 else "failed"
     return _json({"error_code": code, "message": message, "outcome": outcome}, status)
 
 
 def _cut(request: web.BaseRequest) -> web.Response:
-    """The connection breaks in place of an answer."""
+    """Break the connection in place of an answer."""
     assert request.transport is not None
     request.transport.abort()
     return web.Response()

@@ -1,4 +1,4 @@
-"""The client against brokers that do what they are told, and against ones that break the connection."""
+"""The client against scripted brokers, and against brokers that break the connection."""
 
 import asyncio
 from typing import Any

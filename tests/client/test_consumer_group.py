@@ -14,7 +14,7 @@ BOTH = {TopicPartition("orders", 0), TopicPartition("orders", 1)}
 
 
 class Listener(RebalanceListener):
-    """Remembers what it was told."""
+    """Listener that records its calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, set[TopicPartition]]] = []

@@ -1,4 +1,4 @@
-"""The client goes to the leader that an answer named, and back to where it began when nobody is there."""
+"""The client sends to the leader that an answer named, and returns to its first broker when that leader is down."""
 
 from collections import Counter
 from typing import Any

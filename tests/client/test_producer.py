@@ -32,7 +32,7 @@ Serving = Callable[..., Any]
 
 @pytest.fixture
 def serving(scripted: Scripted) -> Serving:
-    """A broker with these topics, and a producer that talks to it."""
+    """Start a broker with these topics, and a producer that sends to it."""
 
     @asynccontextmanager
     async def start(broker: FakeBroker, **settings: Any) -> AsyncIterator[Producer]:

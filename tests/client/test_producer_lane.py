@@ -79,7 +79,7 @@ class Bench:
         return [self.lane.add(b"%d" % number, None, 0, [], SETTINGS["batch_bytes"]) for number in range(count)]
 
     async def sent(self, count: int) -> list[Request]:
-        """The next requests, and no more."""
+        """Return the next requests; check that there are no more."""
         async with asyncio.timeout(10):
             requests = [await self.client.requests.get() for _ in range(count)]
         for _ in range(5):  # turns in which a further one would leave

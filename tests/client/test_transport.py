@@ -1,4 +1,4 @@
-"""How far a request got decides what its failure means."""
+"""Definite and indefinite failures of a request, by the stage that it had reached."""
 
 import asyncio
 

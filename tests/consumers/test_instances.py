@@ -94,7 +94,7 @@ class FakeCoordinator:
             raise NotLeader("deposed")
 
     async def tell(self, error):
-        """The member's heartbeat."""
+        """Fail the member's heartbeat with the error."""
         await until(lambda: self._beats and not self._beats[-1].done())
         self._beats[-1].set_exception(error)
 

@@ -1,4 +1,4 @@
-"""What an instance is told, and what of it stands in the log."""
+"""Settings of a consumer instance, and those of them that are stored in the log."""
 
 import pytest
 

@@ -1,1 +1,1 @@
-"""Group 0 on real nodes."""
+"""The controller on real nodes."""

@@ -104,7 +104,7 @@ class Brokers:
         return "127.0.0.1", self.port(number)
 
     def port(self, number: int) -> int:
-        """Of its RPC; nobody else is given it before the block ends."""
+        """Return the RPC port of a broker, reserved until the block ends."""
         return int(self._held[number].getsockname()[1])
 
     def move(self, number: int) -> None:
@@ -149,7 +149,7 @@ class Brokers:
                 await self.moved.wait()
 
     def leader(self) -> int:
-        """Who leads group 0; 0 for nobody."""
+        """Return the controller's leader; 0 without one."""
         for number, broker in self.running.items():
             group_id = broker.metadata.group_id
             known = None if group_id is None else broker.node.leader_of(group_id)
@@ -168,14 +168,14 @@ class Brokers:
         return next(iter(self.running.values())).metadata.state.state_hash()
 
     def topic(self, name: str, number: int) -> CreateTopic:
-        """A topic with one replica, on the first broker."""
+        """Return a topic with one replica, on the first broker."""
         broker = next(iter(self.running.values()))
         replica = broker.metadata.state.all_brokers()[0].replica
         return CreateTopic(name, UUID(int=0x7000 + number), ((replica,),), settings_of({}), 5_000)
 
 
 class LogLines(logging.Handler):
-    """What this project logs, to be awaited."""
+    """Log lines of this project, to be awaited."""
 
     def __init__(self) -> None:
         super().__init__()

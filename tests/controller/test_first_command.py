@@ -1,4 +1,4 @@
-"""The founding of a cluster alone: whoever is first, the barrier of the start or the first command of its leader."""
+"""Founding of a one-broker cluster: the barrier of the start and the first command of its leader, in either order."""
 
 import asyncio
 

@@ -24,7 +24,7 @@ class Crashes:
         self.happened = asyncio.Event()
 
     def at(self, step: str, node: Node | None) -> None:
-        """The process `node` is at this step; ends it if that is the one."""
+        """Note that the process `node` is at this step; crash it if it is the chosen one."""
         if node is None or node.identity.node_id != self._number or step != self._step or self.happened.is_set():
             return
         self.happened.set()
@@ -113,7 +113,7 @@ async def test_all_seeds_crash_while_they_hold_the_record(tmp_path: Path, monkey
 async def test_a_seed_that_is_wiped_while_others_hold_the_record_is_told_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody can know whether it had begun, so nothing begins by itself."""
+    """The wiped seed cannot know whether the cluster had begun, so nothing begins by itself."""
     async with brokers(tmp_path, (1, 2)) as cluster, log_lines() as lines:
         crashes = Crashes(cluster, 2, "before its record is synced")
         crashes.install(monkeypatch)

@@ -28,7 +28,7 @@ class Crash(Exception):
 
 
 class DiskOf:
-    """What survives a crash."""
+    """State that survives a crash."""
 
     def __init__(self, number: int, disk_uuid: uuid.UUID) -> None:
         self.number, self.disk_uuid = number, disk_uuid
@@ -183,7 +183,7 @@ class World:
         self.processes[number] = Process(self, disk or kept)
 
     def maybe_lose_record(self, disk: DiskOf) -> None:
-        """Of a disk that belongs to a cluster and has no replica of group 0, from which it would be written again."""
+        """Lose the record of a disk in a cluster without a controller replica from which it would be rewritten."""
         if self.loses_records and disk.cluster_id is not None and not disk.has_begun and disk.record is not None:
             disk.record = None
             self.lost_count += 1
@@ -224,7 +224,7 @@ class World:
 
 
 def check_disjoint(world: World) -> None:
-    """Clusters that were begun share no seed, and whoever began one is a seed of it."""
+    """Check that founded clusters share no seed, and that each founder is a seed of its cluster."""
     owners: dict[Any, BootstrapRecord] = {}
     for record, beginners in world.begun.items():
         assert all(record.names(replica) for replica in beginners)

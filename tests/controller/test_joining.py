@@ -105,7 +105,7 @@ async def test_a_node_id_that_is_used_twice(tmp_path: Path) -> None:
 
 
 async def test_two_seeds_with_one_node_id(tmp_path: Path) -> None:
-    """Whoever is refused first ends; the other one has nobody to begin with."""
+    """The first one refused exits; the other one has no peer to form a cluster with."""
     async with brokers(tmp_path, (1, 2)) as cluster:
         one, two = await cluster.begin(1), await cluster.begin(2, node_id=1)
         assert one.started is not None
@@ -133,7 +133,7 @@ async def test_a_member_is_not_ended_by_a_stranger(tmp_path: Path) -> None:
 
 
 async def test_a_broker_that_starts_again_at_another_address(tmp_path: Path) -> None:
-    """The leader looks for it at the old one, so it has to tell before it hears anything."""
+    """The leader connects to the old address, so the broker has to announce itself before it receives anything."""
     async with brokers(tmp_path, THREE) as cluster:
         await cluster.start()
         leader = cluster.leader()

@@ -1,4 +1,4 @@
-"""Who belongs to group 0 while brokers come, drain and go, and who leads it meanwhile."""
+"""Raft configuration of the controller while brokers join, drain and leave, and its leader meanwhile."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -17,7 +17,9 @@ CAUGHT_UP = 64
 def group(
     voters: Sequence[int], learners: Sequence[int] = (), behind: Sequence[int] = (), away: Sequence[int] = ()
 ) -> Any:
-    """A leader's replica of group 0 whose members are there and hold everything, but for some; the first one leads."""
+    """Return a leader's replica of the controller; all members but the given ones are active and caught up.
+
+    The first voter is the leader."""
     members = [replica(node) for node in (*voters, *learners)]
     followers = [
         SimpleNamespace(

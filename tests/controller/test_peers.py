@@ -1,4 +1,4 @@
-"""Where the other nodes are, as far as a process knows whose copy of the state is old."""
+"""Addresses of the other nodes, as known to a process with an old copy of the state."""
 
 from random import Random
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Another disk under a known node id: wiped, damaged, stale, or somebody who was given the number by mistake."""
+"""Another disk under a known node id: wiped, damaged, stale, or of a broker with a wrong number."""
 
 import asyncio
 import shutil
@@ -21,7 +21,7 @@ QUICK = {"replace_silence_ms": 300, "refused_silence_ms": 600}
 
 
 def voters_of(cluster: Brokers, number: int) -> list[ReplicaId]:
-    """The voters of group 0 as one broker knows them, when nothing of them is about to change."""
+    """Return the controller's voters in one broker's copy, when no change of them is pending."""
     broker = cluster.running[number]
     group = broker.node.group(UUID(int=0) if broker.metadata.group_id is None else broker.metadata.group_id)
     configuration = None if group is None else group.core.configuration
@@ -31,7 +31,7 @@ def voters_of(cluster: Brokers, number: int) -> list[ReplicaId]:
 
 
 def group_of(cluster: Brokers, number: int) -> Group:
-    """A broker's replica of group 0."""
+    """Return a broker's replica of the controller."""
     broker = cluster.running[number]
     group = None if broker.metadata.group_id is None else broker.node.group(broker.metadata.group_id)
     assert group is not None
@@ -39,7 +39,7 @@ def group_of(cluster: Brokers, number: int) -> Group:
 
 
 def is_caught_up(cluster: Brokers, replica: ReplicaId) -> bool:
-    """Whether it is a voter of group 0 and has the whole log of the leader."""
+    """Return whether the replica is a voter of the controller and has the whole log of the leader."""
     leader = cluster.leader()
     if not leader or replica not in voters_of(cluster, leader):
         return False
@@ -53,7 +53,7 @@ def replicas_of(cluster: Brokers) -> list[ReplicaId]:
 
 
 async def whole(cluster: Brokers) -> None:
-    """Wait until those that run are the voters of group 0, and all of them know it."""
+    """Wait until the running brokers are the controller's voters in the copy of each of them."""
     await cluster.until(lambda: all(voters_of(cluster, number) == replicas_of(cluster) for number in cluster.running))
     await cluster.converged()
 
@@ -67,7 +67,7 @@ async def ended(cluster: Brokers, number: int, kind: type[Exception], words: str
 
 
 def damage(journal: Path) -> None:
-    """A byte in every block that holds something."""
+    """Flip a byte in every used block."""
     for file in journal.iterdir():
         data = bytearray(file.read_bytes())
         for at in range(0, len(data), BLOCK_SIZE):
@@ -141,7 +141,7 @@ async def test_a_wiped_disk_where_the_log_of_group_0_begins_with_a_snapshot(tmp_
 
 
 async def test_a_broker_was_away_while_the_leader_got_another_disk(tmp_path: Path) -> None:
-    """Its copy of the state gives that node another disk, and only that node could tell it more."""
+    """Its stale copy of the state has another disk for that node, and only that node could correct it."""
     async with brokers(tmp_path, (*THREE, 4, 5)) as cluster:
         cluster.settings.update(QUICK)
         await cluster.start()
@@ -256,7 +256,7 @@ async def test_of_two_new_disks_one_gets_the_place(tmp_path: Path) -> None:
 
 
 async def test_only_what_asks_for_its_place_is_heard_before_it_has_it(tmp_path: Path) -> None:
-    """A disk that waits for its place gets no answer but to that question, and nobody talks Raft with it."""
+    """A disk that waits for its place gets no answer but to that request, and no peer sends Raft messages to it."""
     async with brokers(tmp_path, (1, 2, 3, 4), seeds=THREE) as cluster:
         cluster.settings.update(replace_silence_ms=60_000, replace_patience_ms=60_000)
         await cluster.start(*THREE)
@@ -358,7 +358,7 @@ async def test_whoever_is_asked_for_its_own_place_is_alive(tmp_path: Path) -> No
 
 
 async def test_silence_counts_only_while_the_leader_is_asked(tmp_path: Path) -> None:
-    """Whoever stood still himself heard nobody meanwhile: a pause in the asking begins the silence anew."""
+    """A paused broker received nothing meanwhile: a pause in the requests restarts the measured silence."""
     async with brokers(tmp_path, (1,)) as cluster:
         await cluster.start()
         replacing = cluster.running[1].metadata._replacing

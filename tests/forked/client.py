@@ -27,7 +27,7 @@ _PIPE_BYTES = 64 * 1024
 
 
 class ForkedProcess:
-    """What tests use of `subprocess.Popen`; any thread may wait."""
+    """Counterpart of `subprocess.Popen` with the methods that tests use; any thread may wait."""
 
     def __init__(self, args: Sequence[str], told: socket.socket, pipes: Sequence[IO[bytes] | None]) -> None:
         self.args = args
@@ -58,7 +58,7 @@ class ForkedProcess:
         return code
 
     def communicate(self) -> tuple[bytes, bytes]:
-        """The rest of what it says until it ends."""
+        """Return the rest of the output until the process ends."""
         said: dict[int, bytes] = {}
         readers = [
             threading.Thread(target=lambda at, pipe: said.update({at: pipe.read()}), args=(at, pipe))
@@ -105,10 +105,10 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """Starts with the first process; closed by whoever made it."""
+    """Server that starts with the first process; closed by its creator."""
 
     def __init__(self, modules: Sequence[str], *flags: str) -> None:
-        """What it imports, and flags of the interpreter that all its processes have."""
+        """Set the modules to import, and flags of the interpreter for all its processes."""
         self._command = [sys.executable, *flags, "-m", "tests.forked.server"]
         self._modules = modules
         self._lock = threading.Lock()
@@ -165,7 +165,7 @@ class ForkServer:
             self._server.wait(_END_SECONDS_MAX)
 
     def _begin(self, command: list[str], request: dict[str, Any], fds: list[int]) -> socket.socket:
-        """Where its process id is told, and how it ends."""
+        """Start a command; return the socket that delivers its process id and its exit code."""
         flag, module, *args = command if command[0] == "-m" else command[1:]
         assert flag == "-m", f"not a module: {command}"
         message = json.dumps(request | {"module": module, "args": args, "cwd": os.getcwd()}).encode()
@@ -192,7 +192,7 @@ class ForkServer:
 
 
 class _Stream:
-    """One of the three standard streams: the command's end, and ours if it is a pipe."""
+    """Standard stream of the command: its end, and ours if it is a pipe."""
 
     def __init__(self, number: int, given: int | IO[bytes] | None, stack: ExitStack) -> None:
         self.ours: IO[bytes] | None = None
@@ -215,7 +215,7 @@ def _before_main(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _given(stdin: bytes) -> IO[bytes]:
-    """A pipe with what is to be read; a file of what does not fit into one."""
+    """Return a pipe with the input; a file if it does not fit into one."""
     if len(stdin) > _PIPE_BYTES:
         file = tempfile.TemporaryFile()  # noqa: SIM115  # the caller closes it
         file.write(stdin)

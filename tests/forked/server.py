@@ -31,7 +31,7 @@ _OUT_OF_THE_WAY: Final = 64
 
 
 def serve(channel: socket.socket, modules: Sequence[str]) -> None:
-    """Until the other side is gone. In a command's process it ends with the `SystemExit` of that command."""
+    """Serve until the other side closes; in a command's process, raise the `SystemExit` of that command."""
     _import(modules)
     while True:
         message, fds, _, _ = socket.recv_fds(channel, MESSAGE_BYTES_MAX, FDS_MAX)

@@ -1,4 +1,4 @@
-"""What brokers tell of themselves by gossip: it fits, it comes back, and nothing else is taken for it."""
+"""Descriptions that brokers send by gossip: they fit, they can be read back, and other data is refused."""
 
 from contextlib import suppress
 

@@ -67,7 +67,7 @@ class Desk:
             self.store()
 
     def store(self, error: RaftlogError | None = None, count: int = -1) -> None:
-        """What became of the records on their way."""
+        """Report the outcome of unstored records: stored, or failed with the error."""
         while self.unstored and count != 0:
             count -= 1
             store = self.unstored.pop(0)
@@ -90,7 +90,7 @@ class Desk:
         self.now = end
 
     def fail_over(self) -> None:
-        """A later coordinator reads what was committed; requests that wait here are lost."""
+        """Load a new coordinator from the committed records; waiting requests are lost."""
         self.unstored.clear()
         self.cancelled |= set(range(1, self.tokens + 1)) - set(self.answers)
         self.machine = self._new_machine()
@@ -175,7 +175,7 @@ class Desk:
     # whole rounds
 
     def form(self, count: int, **join: Any) -> list[JoinedGeneration]:
-        """A new group of so many, whose join phase is over; the leader is first."""
+        """Form a consumer group of so many up to the end of the join phase; the leader is first."""
         return self.formed([self.join(**join) for _ in range(count)])
 
     def formed(self, tokens: Iterable[Token]) -> list[JoinedGeneration]:
@@ -186,7 +186,7 @@ class Desk:
         return sorted(joined, key=lambda each: each.member_id != each.leader)
 
     def again(self, joined: Iterable[JoinedGeneration], **join: Any) -> list[JoinedGeneration]:
-        """These members join once more."""
+        """Join once more as these members."""
         tokens = [self.join(each.member_id, **join) for each in joined]
         return self.formed(tokens)
 
@@ -201,7 +201,7 @@ class Desk:
         return [self.said(tokens[each.member_id], SyncedGeneration) for each in joined]
 
     def stable(self, count: int, **join: Any) -> list[JoinedGeneration]:
-        """A stable group of so many; the leader is first."""
+        """Form a stable consumer group of so many; the leader is first."""
         joined = self.form(count, **join)
         self.assigned(joined)
         assert self.state == "Stable"

@@ -81,7 +81,7 @@ class World:
         self.coordinator = GroupCoordinator(self.replica, self.around, lambda coordinator: coordinator.end())
 
     def stored(self, key: OffsetKey | GroupKey, value: Value) -> None:
-        """It stands in the log before the coordinator loads."""
+        """Put a record into the log before the coordinator loads."""
         self.replica.by_others(NewRecord(encode_value(value), encode_key(key)))
 
     def commit(self, offset: int, topic: UUID = TOPIC, group: str = "g") -> "asyncio.Task[dict[Place, OffsetRecord]]":
@@ -90,7 +90,7 @@ class World:
         return asyncio.create_task(self.coordinator.offsets.commit(group, offsets, None, deadline_in(10_000)))
 
     async def expire(self) -> list[Place]:
-        """Let the housekeeping look once; what stays committed."""
+        """Run the maintenance once; return the offsets that stay committed."""
         coordinators: Any = [self.coordinator]
         maintenance = CoordinatorMaintenance(coordinators, self.growth_bytes_max)
         maintenance.begin()
@@ -197,7 +197,7 @@ async def test_a_new_group_above_the_limit_is_refused_and_a_known_one_commits() 
 
 
 async def test_a_commit_that_the_coordinator_cannot_fold_is_answered_as_it_was_made(world: World) -> None:
-    """Where records of others cannot be read the coordinator ends, and the commit stands behind them in the log."""
+    """Unreadable records of another writer end the coordinator, and the commit is behind them in the log."""
     committed(world, 0)
     assert await world.coordinator.load()
     made = world.commit(9)

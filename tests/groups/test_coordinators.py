@@ -1,4 +1,4 @@
-"""`Coordinators` alone: which replica has a coordinator, and what those beside it are told."""
+"""`Coordinators` alone: replicas with a coordinator, and answers of the replicas without one."""
 
 import asyncio
 from typing import Any
@@ -26,7 +26,7 @@ class Follower:
 
 
 class Node:
-    """What coordinators need of a node."""
+    """Stand-in for a node, as far as coordinators use it."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()

@@ -145,7 +145,7 @@ class Members(RuleBasedStateMachine):
 
     @rule(count=st.integers(0, 2))
     def fails_over(self, count: int) -> None:
-        """Some of what was on its way is in the log, and nobody heard of it."""
+        """Fail over with some unacknowledged records in the log."""
         for store in self.desk.unstored[:count]:
             if store.record is not None:
                 self.desk.log[G] = store.record
@@ -176,7 +176,9 @@ class Members(RuleBasedStateMachine):
                 self.own(outcome, self.syncs[token])
 
     def own(self, synced: SyncedGeneration, member_id: str) -> None:
-        """A static member that comes back owns what its older process did, which is fenced."""
+        """Check that a partition has one owner per generation.
+
+        A static member that returns owns the partitions of its older process, which is fenced."""
         instance = next(instance for joined, instance in self.joined if joined.member_id == member_id)
         for partition in decode_assignment(synced.assignment).partitions:
             owner = self.owners.setdefault((synced.generation, partition), instance or member_id)
@@ -184,7 +186,7 @@ class Members(RuleBasedStateMachine):
 
     @invariant()
     def nobody_waits_without_end(self) -> None:
-        """Whoever waits, waits for a timer or for the log."""
+        """Check that waiting requests wait for a timer or for the log."""
         waiting = set(range(1, self.desk.tokens + 1)) - self.desk.answers.keys() - self.desk.cancelled
         assert not waiting or self.desk.unstored or self.desk.machine.next_timer() is not None
 

@@ -1,4 +1,4 @@
-"""What cannot travel between a broker and a coordinator, and what that says of the operation."""
+"""Requests too large to travel between a broker and a coordinator, and the resulting errors."""
 
 from uuid import UUID
 

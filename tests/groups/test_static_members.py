@@ -10,7 +10,7 @@ from tests.groups.desk import REBALANCE_S, SESSION_S, Desk, protocols
 
 
 def static(desk: Desk, count: int = 2) -> list[JoinedGeneration]:
-    """A stable group of static members s0, s1, … ; the leader, s0, is first."""
+    """Form a stable consumer group of static members s0, s1, … ; the leader, s0, is first."""
     joined = desk.formed([desk.join(instance_id=f"s{number}") for number in range(count)])
     desk.assigned(joined)
     return joined
@@ -73,7 +73,7 @@ def test_a_member_that_comes_back_and_votes_for_another_protocol_begins_a_rebala
 
 
 def test_a_leader_that_comes_back_does_not_lead_until_it_may_skip_the_assignment() -> None:
-    """Clients before KIP-814 would assign when they are told that they lead."""
+    """Clients before KIP-814 would assign as soon as an answer names them leader."""
     desk = Desk()
     one, _ = static(desk)
     old_client = desk.said(desk.join(instance_id="s0"), JoinedGeneration)

@@ -1,4 +1,4 @@
-"""Nobody hears of a generation or an assignment before it is stored; and what a later coordinator makes of the log."""
+"""No generation or assignment is answered before it is stored; and the state that a later coordinator reads."""
 
 import pytest
 

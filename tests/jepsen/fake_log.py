@@ -172,12 +172,12 @@ class FakeLog(Unhurt):
         return web.Response(status=204)
 
     def _known(self, request: web.Request) -> tuple[str, int] | None:
-        """The partition that a request is about."""
+        """Return the partition of a request."""
         place = request.match_info["topic"], int(request.match_info["partition"])
         return place if place[0] in self._topics and place in self._records else None
 
     def _append(self, place: tuple[str, int], payloads: Sequence[bytes]) -> int:
-        """The offset of the first."""
+        """Append records; return the offset of the first."""
         self._requests += 1
         records = self._records[place]
         base = len(records)

@@ -1,4 +1,4 @@
-"""The clock of a broker is wrong as it was told to be, and its answers say so; nothing of it is left behind."""
+"""The clock of a broker is wrong as ordered, its responses show it, and no trace of it is left behind."""
 
 import time
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def broker(clock: NodeClock) -> Iterator[ClusterNode]:
 
 
 def shows(clock: NodeClock, node: ClusterNode) -> None:
-    """What the broker shows is what was set."""
+    """Check that the clock of the broker is ahead as ordered."""
     before = clock.offset_s
     ahead = clock.ahead(node.http)
     assert ahead.least - SLACK_S <= max(before, clock.offset_s), (before, ahead)

@@ -41,8 +41,9 @@ def data_dir(stopped: Path, tmp_path: Path) -> Path:
 
 
 def changed(one: Path, other: Path) -> dict[str, list[int]]:
-    """Where the bytes of files differ, in those that both have; the length, where one is shorter; -1, where one is
-    missing."""
+    """Return the positions at which bytes of common files differ.
+
+    A shorter file gives its length, a missing one -1."""
     names = {str(path.relative_to(root)) for root in (one, other) for path in root.rglob("*") if path.is_file()}
     found = {}
     for name in names:

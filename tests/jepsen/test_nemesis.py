@@ -116,7 +116,7 @@ class Victims:
         return f"node {node} was told"
 
     def end(self, node: int) -> None:
-        """It has ended in order."""
+        """Stop the node in an orderly way."""
         self.ending.remove(node)
         self.up[node] = False
 

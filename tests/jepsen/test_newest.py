@@ -1,4 +1,4 @@
-"""What compaction leaves is compared by the newest record of every key."""
+"""Compacted replicas are compared by the newest record of every key."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ PLACE = TopicPartition("t", 0)
 
 
 def batch(offset: int, *records: tuple[str, str | None]) -> bytes:
-    """Records by key; without a value they remove it."""
+    """Return a batch of records by key; a record without a value is a tombstone."""
     made = build_batch([NewRecord(None if value is None else value.encode(), key.encode()) for key, value in records])
     stamp(made, offset, 1)
     return bytes(made)

@@ -70,7 +70,7 @@ def page_of(folder: Path) -> Page:
 
 
 def planted() -> Story:
-    """A lost write, a duplicate, a refusal, two of unknown outcome, a fault, a consumer that lags."""
+    """Return a history with a lost write, a duplicate, a refusal, two unknown outcomes, a fault, a lagging consumer."""
     story = Story()
     story.assign(9, 0)
     for number in range(4):

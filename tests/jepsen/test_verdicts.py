@@ -42,7 +42,7 @@ def test_a_sound_log_passes_and_the_store_holds_everything(tmp_path: Path) -> No
 
 
 class Restless(FakeLog):
-    """Nobody stands still when told to, until `SECONDS` after the first time."""
+    """Log whose nodes cannot be paused until `SECONDS` after the first attempt."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ EXPECTED = {
     "refuses everything": {"not-writable"},
     "breaks inside": {"traceback"},
 }
-"""One of these kinds at least has to be found."""
+"""Kinds of anomalies by planted bug, of which at least one has to be found."""
 
 
 def test_broken_logs_are_condemned(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`raftlog.Log` under threads: who waits for whom, who is answered when, and what readers see meanwhile."""
+"""`raftlog.Log` under threads: waiting appenders and flushers, the order of results, and concurrent reads."""
 
 import errno
 import os
@@ -87,7 +87,7 @@ class GatedSync:
 
 
 class AnnouncedLock:
-    """A lock that tells when somebody goes to wait for it, or interrupts that one."""
+    """Lock that reports a thread before it waits, or interrupts that thread."""
 
     def __init__(self, lock: Any, announce: Callable[[], object]) -> None:
         self._lock, self._announce = lock, announce
@@ -109,7 +109,7 @@ class Waiting:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._arrived = threading.Semaphore(0)
         self.interrupted: threading.Thread | None = None
-        """Whose next wait ends with Ctrl-C."""
+        """Thread whose next wait ends with Ctrl-C."""
         real = group_commit.Waiter.__init__
 
         def init(waiter: group_commit.Waiter, *args: Any, **named: Any) -> None:
@@ -140,7 +140,7 @@ def values(log: raftlog.Log) -> list[bytes | None]:
 
 
 def once(real: Callable[..., Any], error: BaseException) -> Callable[..., Any]:
-    """A function that fails the first time that this thread calls it, and then is what it was."""
+    """Return a function that fails at this thread's first call, and then works as before."""
     caller: threading.Thread | None = threading.current_thread()
 
     def call(*args: Any, **named: Any) -> Any:
@@ -300,7 +300,7 @@ def test_close_answers_those_who_wait_before_it_ends(
 
 
 def await_follower(log: raftlog.Log, monkeypatch: pytest.MonkeyPatch) -> tuple[Worker, threading.Event]:
-    """A follower of a log, and an event that is set when it waits for news."""
+    """Start a follower of a log; return it and an event that is set when it waits for records."""
     waits = threading.Event()
     real = log._commit.news.wait_for
 
@@ -389,8 +389,9 @@ def test_a_sync_that_is_interrupted_is_made_by_others(tmp_path: Path, monkeypatc
 
 
 class InterruptedAt:
-    """Ctrl-C in this thread when code of the library has begun a function or called one in C for the n-th time: there
-    CPython looks at signals."""
+    """Ctrl-C in this thread at the n-th function of the library.
+
+    Functions that it begins and functions in C that it calls count: there CPython looks at signals."""
 
     def __init__(self, count: int) -> None:
         self._left = count
@@ -528,7 +529,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 def test_who_is_made_leader_before_the_last_one_is_through_is_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A relaxed policy answers whoever leads amid its round."""
+    """A relaxed policy answers the leading thread amid its round."""
     log = raftlog.Log.open(tmp_path / "log", LogConfig(flush_messages=1000, flush_ms=NEVER_MS))
     commit, others = log._commit, list[Worker]()
     append_all = commit._append_all
@@ -549,7 +550,7 @@ def test_who_is_made_leader_before_the_last_one_is_through_is_served(
 
 
 class LateMutex:
-    """A lock to which one thread comes late, the second time: whoever is there meanwhile goes first."""
+    """Lock at whose second acquisition one thread arrives late, so that others go first."""
 
     def __init__(self, lock: Any) -> None:
         self._lock = lock
@@ -640,7 +641,7 @@ def test_an_appender_that_is_interrupted_again_while_it_leaves_holds_up_nobody(
 
 
 def test_whoever_leads_goes_on_when_another_one_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was answered before its sync makes that sync, and those that come in behind it need another one."""
+    """A thread answered before its sync makes that sync, and threads that enter behind it need another one."""
     log = raftlog.Log.open(tmp_path / "log", LogConfig(flush_messages=2, flush_ms=NEVER_MS))
     gate = GatedSync(monkeypatch)
     log.append([b"1"])

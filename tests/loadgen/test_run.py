@@ -1,4 +1,4 @@
-"""Runs in virtual time: what counts, from when, and what of it is told."""
+"""Runs in virtual time: requests that count, the beginning of the measurement, and the reported figures."""
 
 from collections import Counter
 
@@ -28,7 +28,7 @@ def quick(_begun: float, _address: str, _request: bytes) -> tuple[float, int, by
 
 
 def standing_still(begun: float, _address: str, _request: bytes) -> tuple[float, int, bytes, str]:
-    """A server that is quick but for the second from one second after the begin on."""
+    """Answer at once, but stall during the second that starts one second after the begin."""
     stall_ends = BEGIN + 2.0
     waits = stall_ends - begun if BEGIN + 1.0 <= begun < stall_ends else 0.0
     return waits + 0.001, 200, SENT, ""

@@ -15,7 +15,7 @@ PLACE = TopicPartition("t", 0)
 
 
 class Broker:
-    """What a client would reach: `script` says what the first attempts end with; then everything is taken."""
+    """Stand-in for a broker: `script` has the results of the first attempts; all later ones succeed."""
 
     script: ClassVar[list[Exception]] = []
     taken: ClassVar[int] = 0

@@ -1,4 +1,4 @@
-"""What Maelstrom's Java program does, as far as tests of a node need it: nodes as processes, and the network between.
+"""A Maelstrom stand-in, as far as tests of a node need it: nodes as processes, and the network between.
 
     async with Network(tmp_path, 3, seed=1) as network:      starts `raftlog maelstrom` and initializes every node
         client = network.client()
@@ -6,8 +6,7 @@
 
 Every message between two nodes is delayed, and lost with some probability; `cut` keeps messages between sets of nodes
 from passing until `heal`. Clients' messages are delayed only. Everything random comes from the seed. A message that
-Maelstrom would refuse, or one from a node that is none of its own, fails the test.
-"""
+Maelstrom would refuse, or one from a node that is none of its own, fails the test."""
 
 import asyncio
 import base64
@@ -120,7 +119,7 @@ def is_of_leader(frame: Frame) -> bool:
 
 
 class Client:
-    """Someone who asks nodes, one request after another or several at once."""
+    """Client that sends requests to nodes, one after another or several at once."""
 
     def __init__(self, network: "Network", name: str) -> None:
         self._network, self.name = network, name
@@ -128,7 +127,7 @@ class Client:
         self.waiting: dict[int, asyncio.Future[Body]] = {}
 
     async def ask(self, node: str, kind: str, timeout_s: float = ASK_TIMEOUT_S, **fields: Any) -> Body:
-        """The answer; raises `Told`, also (as Maelstrom does) when none comes in time."""
+        """Return the answer; raise `Told` for an error, and (as Maelstrom does) when none comes in time."""
         self._last_id += 1
         asked = self._last_id
         future = self.waiting[asked] = asyncio.get_running_loop().create_future()
@@ -146,7 +145,7 @@ class Client:
         return body
 
     async def ask_again(self, node: str, kind: str, **fields: Any) -> Body:
-        """The first answer that is no error; for what may be done twice."""
+        """Retry until an answer is no error and return it; for requests that are safe to repeat."""
         async with asyncio.timeout(WITHIN_S):
             while True:
                 try:
@@ -209,7 +208,7 @@ class Network:
             await node.ended()
 
     async def start(self, name: str) -> None:
-        """Start a node, and tell it who it is."""
+        """Start a node and send it its name."""
         node = self.nodes[name] = NodeProcess(name, self._flags)
         await node.open(self._take)
         self._started.append(node)
@@ -239,7 +238,7 @@ class Network:
         self._blocked = {pair for pair in self._pairs() if side.get(pair[0], 0) != side.get(pair[1], 0)}
 
     def silence(self, to: str) -> None:
-        """This node hears nothing of the others, and they go on hearing it."""
+        """Drop all messages of other nodes to this node; they still receive its messages."""
         self._blocked = {pair for pair in self._pairs() if pair[1] == to}
 
     def cut_somehow(self, random: Random) -> None:

@@ -1,8 +1,7 @@
-"""Clients that put load on nodes and write down what they were told, as histories for `jepsen.checkers`.
+"""Clients that put load on nodes and record the answers as histories for `jepsen.checkers`.
 
-Every client is one process of the history with one operation under way. Which node it asks, and what, is drawn from the
-seed. Errors that Maelstrom calls definite are `fail`, all others `info`.
-"""
+Every client is one process of the history with one operation under way. The node and the operation are drawn from the
+seed. Errors that Maelstrom calls definite are `fail`, all others `info`."""
 
 import asyncio
 import time
@@ -89,7 +88,7 @@ class Worker:
     # kafka
 
     async def kafka(self) -> None:
-        """One of Maelstrom's operations on logs."""
+        """Send an operation of Maelstrom's on logs."""
         await self.random.choices((self.send, self.poll, self.list_committed), (5, 4, 2))[0]()
 
     async def send(self) -> None:
@@ -152,7 +151,7 @@ class Worker:
     # lin-kv
 
     async def registers(self) -> None:
-        """One of Maelstrom's operations on registers, of few values so that some comparisons succeed."""
+        """Send an operation of Maelstrom's on registers, of few values so that some comparisons succeed."""
         await self.random.choices((self.read, self.write, self.cas), (5, 4, 3))[0]()
 
     async def read(self) -> None:

@@ -1,4 +1,4 @@
-"""Which error a client is told when something does not work, and what a node makes of bad input."""
+"""Error codes that a client gets for failures, and a node's answers to bad input."""
 
 import asyncio
 import json
@@ -181,7 +181,7 @@ async def test_a_signal_ends_a_node_with_its_report(tmp_path: Path) -> None:
 
 
 async def test_what_was_sent_on_without_an_answer_stays_unknown_whatever_follows(tmp_path: Path) -> None:
-    """The leader takes a commit of offsets and cannot answer; then nobody leads whom the other node could ask."""
+    """The leader takes a commit of offsets and cannot answer; then the other node finds no leader to ask."""
     async with Network(tmp_path, 3, "--groups", "1", "--tick-ms", "40", "--timeout-ms", "2000", seed=14) as network:
         client = network.client()
         for offset in range(20):
@@ -202,7 +202,7 @@ async def test_what_was_sent_on_without_an_answer_stays_unknown_whatever_follows
 
 @pytest.mark.slow
 async def test_a_node_that_lacks_much_fetches_it(tmp_path: Path) -> None:
-    """It is more than a leader sends in appends, so the node is told to fetch it, in questions and answers."""
+    """The gap exceeds what a leader sends in appends, so it orders the node to fetch, in questions and answers."""
     async with Network(tmp_path, 3, "--groups", "1", "--timeout-ms", "5000", seed=15) as network:
         client = network.client()
         for name in network.names:

@@ -1,4 +1,4 @@
-"""What commands do to keys: a plain dictionary says the same."""
+"""Effects of commands on keys, compared with a plain dictionary."""
 
 import json
 from typing import Any

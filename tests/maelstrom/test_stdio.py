@@ -1,4 +1,4 @@
-"""Lines from pieces, within bounds; directories of processes that are gone."""
+"""Lines from pieces, within bounds; directories of processes that have ended."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Every workload on nodes that are processes, with lost messages and cuts, judged by what the clients were told."""
+"""Every workload on nodes that are processes, with lost messages and cuts, checked by the answers of the clients."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -38,7 +38,7 @@ def claim(
     on: bytes | None = None,
     age_s: int = 0,
 ) -> Claim:
-    """A claim about a node; `told` with what it said of itself, as claims of the living always have it."""
+    """Return a claim about a node; `told` includes the node's own description, as claims of living nodes always do."""
     words = about(incarnation, node) if told or state is ALIVE else None
     return Claim(NodeId(node), on or disk(node), incarnation, state, NodeId(by), age_s, words)
 
@@ -60,7 +60,7 @@ def swim(node: int, *, boot: int = 1, on: bytes | None = None, config: SwimConfi
 
 
 def knowing(node: int, others: Sequence[int], *, config: SwimConfig = CONFIG, now: float = 0.0) -> Swim:
-    """One that knows others, at their first incarnations."""
+    """Return a machine with other members in their first incarnations."""
     machine = swim(node, config=config)
     machine.converse([claim(other, ALIVE, first(other)) for other in others], sender(others[0]), now)
     drop(machine)
@@ -170,5 +170,5 @@ class Net:
                 messages = machine.converse(messages, there, self.now)
 
     def states(self, of: int) -> dict[int, MemberState | None]:
-        """What the others believe of one."""
+        """Return the states of one node in the views of the others."""
         return {node: state_of(machine, of) for node, machine in self.machines.items() if node != of}

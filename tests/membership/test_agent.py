@@ -1,4 +1,4 @@
-"""The agent over real sockets of loopback: members find each other, lose each other, and believe nobody else."""
+"""The agent over real sockets of loopback: members join, are lost, and accept no strangers."""
 
 import asyncio
 import uuid

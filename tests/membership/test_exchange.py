@@ -32,7 +32,7 @@ def view(me: int, *claims: Claim) -> MembershipView:
 
 
 def talk(one: MembershipView, other: MembershipView) -> list[list[Message]]:
-    """The frames of one exchange."""
+    """Run one exchange and return its frames."""
     frames = [opening(one, 0.0)]
     listener, speaker = other, one
     while frames[-1]:

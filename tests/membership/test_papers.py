@@ -1,5 +1,6 @@
-"""What the papers claim of the protocol, with the section of SWIM (Das et al. 2002) or the part of Lifeguard (Dadgar et
-al. 2018) in each name."""
+"""Claims of the papers about the protocol.
+
+Each name has the section of SWIM (Das et al. 2002) or the part of Lifeguard (Dadgar et al. 2018)."""
 
 from dataclasses import replace
 
@@ -30,7 +31,7 @@ from tests.membership.gossip import (
 
 
 def doubting(node: int, of: int, *others: int) -> tuple[Swim, Ping]:
-    """A machine that has just pinged `of`."""
+    """Return a machine that has just pinged `of`, and the ping."""
     machine = knowing(node, [of, *others], config=STILL)
     machine.doubt(NodeId(of), 0.0)
     [(to, ping)] = sent(machine, Ping)
@@ -115,7 +116,7 @@ def test_swim_3_1_the_load_of_a_member_does_not_grow_with_the_cluster() -> None:
 
 
 def run_turns(machine: Swim, until: float) -> None:
-    """Everybody answers at once."""
+    """Run probes that are all answered at once."""
     while machine.due() <= until:
         now = machine.due()
         machine.tick(now)
@@ -218,7 +219,7 @@ def test_swim_4_2_one_that_hears_of_its_own_death_comes_back() -> None:
 
 
 def test_swim_4_3_a_failure_is_found_by_everybody_within_bounded_time() -> None:
-    """Time-bounded completeness, without any gossip: nobody hears it from others."""
+    """Time-bounded completeness, without any gossip: each member detects the failure by its own probes."""
     config = replace(CONFIG, gossip_interval_s=1e6, retransmit_factor=1e-9)
     net = Net(1, 2, 3, 4, 5, 6, config=config)
     net.kill(3)
@@ -294,7 +295,7 @@ def test_lifeguard_lha_probe_to_be_suspected_is_a_sign_against_us() -> None:
 
 
 def dies_at(*accusers: int, others: int = 8) -> float:
-    """When one that is suspected by these is declared dead, with nobody answering or asking."""
+    """Return the time at which a member suspected by these is declared dead, without answers or probes."""
     machine = knowing(1, range(2, 2 + others))
     for accuser in accusers:
         machine.receive([claim(2, SUSPECT, first(2), by=accuser, told=False)], sender(accuser), 0.0)

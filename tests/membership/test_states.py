@@ -1,4 +1,4 @@
-"""The table of states: every cell by the rule that it stands for; and what is believed does not depend on order."""
+"""The table of states: every cell by its rule; and the resulting view does not depend on order."""
 
 from itertools import product
 from random import Random
@@ -71,7 +71,7 @@ CLAIMS = st.builds(
 
 
 def view(me: int = 1) -> MembershipView:
-    """One that knows node 7 from its first word."""
+    """Return a view with node 7 from its first message."""
     identity = GossipIdentity(NodeId(me), disk(me), address(me), 1)
     new = MembershipView(identity, b"", SwimConfig(), Random(0))
     new.hear(claim(7, ALIVE, 1), 0.0)

@@ -114,7 +114,7 @@ def test_addresses_are_tried_until_somebody_is_there() -> None:
 
 
 def exchanges(machine: Swim, end: float) -> list[OpenStream]:
-    """That are begun while everybody answers pings."""
+    """Return the exchanges that begin while all pings are answered."""
     drop(machine)
     streams: list[OpenStream] = []
     while machine.due() < end:
@@ -127,7 +127,7 @@ def exchanges(machine: Swim, end: float) -> list[OpenStream]:
 
 
 def test_who_is_pinged_by_a_stranger_asks_who_he_is() -> None:
-    """Its memory may be new, and nobody may have told it an address."""
+    """The receiver's memory may be new, and it may have received no address yet."""
     machine = swim(1, config=STILL)
     for sequence in range(5):
         machine.receive([Ping(sequence, NodeId(1), disk(1))], sender(2), 0.0)
@@ -291,7 +291,7 @@ def test_how_long_somebody_has_been_dead_is_told() -> None:
 
 
 def test_one_who_believes_that_others_are_dead_hears_better() -> None:
-    """Nobody tells it anything, for it is believed alive; and the others are beyond what it accuses them of."""
+    """It gets no corrections, as it counts as alive; and the others are beyond the incarnation that it accuses."""
     config = replace(CONFIG, sync_interval_s=1e6)
     net = Net(1, 2, 3, config=config)
     wrong = net.machines[1]

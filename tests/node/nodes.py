@@ -68,7 +68,7 @@ class Cluster:
         self._moved = asyncio.Event()
 
     async def start(self, *numbers: int, **changes: Any) -> None:
-        """Open and start nodes, all of them by default, and tell everybody where the others are."""
+        """Open and start nodes, all of them by default, and set the addresses of the others in each."""
         for number in numbers or self.numbers:
             at = self.addresses.get(NodeId(number))
             port = {"rpc_port": at[1]} if at else {}
@@ -120,7 +120,7 @@ class Cluster:
         return roll
 
     def leader(self, group_id: uuid.UUID = GROUP) -> int:
-        """The number of the node that leads and is ready; 0 for none."""
+        """Return the number of the leader that is ready; 0 for none."""
         for number, node in self.nodes.items():
             known = node.leader_of(group_id)
             if known is not None and known.is_ready:
@@ -132,7 +132,7 @@ class Cluster:
         return self.nodes[self.leader(group_id)]
 
     async def write(self, *values: bytes, group_id: uuid.UUID = GROUP) -> list[Committed]:
-        """A record each, at whoever leads."""
+        """Append a record for each value at the leader."""
         leader = await self.led(group_id)
         group = leader.group(group_id)
         assert group is not None
@@ -173,7 +173,7 @@ def soon(seconds: float = WITHIN_S) -> Any:
 
 @asynccontextmanager
 async def running(directory: Path, numbers: Iterable[int] = NODES, **changes: Any) -> AsyncIterator[Cluster]:
-    """A cluster that was started; whatever runs at the end is stopped."""
+    """Start a cluster; nodes that still run at the end are stopped."""
     cluster = Cluster(directory, numbers, **changes)
     try:
         await cluster.start()

@@ -104,7 +104,7 @@ class Processes:
         self.addresses: dict[int, list[Any]] = {}
         self.disks: dict[int, str] = {}
         self.acked: dict[int, str] = {}
-        """By processes that are gone."""
+        """Values acknowledged by processes that have ended."""
 
     async def start(self, *numbers: int) -> None:
         await asyncio.gather(*map(self._open, numbers or NODES))
@@ -143,7 +143,7 @@ class Processes:
         self._keep(process)
 
     async def next_leader(self, count: int = 1) -> NodeProcess:
-        """The process that acknowledges so many values from now on before any other does."""
+        """Return the first process that acknowledges so many values from now on."""
         waits = {asyncio.ensure_future(each.acks(count)): each for each in self.running.values()}
         done, left = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in left:
@@ -204,7 +204,7 @@ def values_by_offset(log: dict[str, bytes]) -> dict[int, str]:
 
 @asynccontextmanager
 async def processes(directory: Path, **options: Any) -> AsyncIterator[Processes]:
-    """Started and connected; whatever is left at the end is killed."""
+    """Start and connect processes; those that are left at the end are killed."""
     cluster = Processes(directory, **options)
     try:
         await cluster.start()

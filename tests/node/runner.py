@@ -1,4 +1,4 @@
-"""One node in a process of its own, told what to do by lines of JSON: `python -m tests.node.runner`.
+"""One node in a process of its own, controlled by lines of JSON: `python -m tests.node.runner`.
 
 {"open": {data_dir, node_id, …}}                 → {"disk": …, "epoch": …, "address": […]}, or {"error": …}
 {"peers": {node: [host, port]}, "disks": {…}}    → {}
@@ -7,8 +7,7 @@
 {"quiet": 0}                                     → {}; no load any more
 {"settle": index}                                → {"last": index} once that is there, and all of the log delivered
 {"status": 0}                                    → some counts, as they are
-{"stepped_down": 0} · {"refused": 0}             → the same, once it leads nothing · once every peer refuses it
-"""
+{"stepped_down": 0} · {"refused": 0}             → the same, once it leads nothing · once every peer refuses it"""
 
 import asyncio
 import contextlib
@@ -72,7 +71,7 @@ class Runner:
         self._load = [asyncio.create_task(self._write(f"{mine}.{writer}")) for writer in range(load)]
 
     async def _write(self, name: str) -> None:
-        """Unique values one after another, while this node leads."""
+        """Write unique values one after another, while this node leads."""
         number = 0
         while not self.node.ended.done():
             group = await self._until_leading()

@@ -1,4 +1,4 @@
-"""How long a process rests after a stall, and how long others believe what it says of itself."""
+"""Rest of a process after a stall, and validity of its fitness at other nodes."""
 
 from raftlog.partitions.node.fitness import FULL_S, Fitness
 from raftlog.types import NodeId

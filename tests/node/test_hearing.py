@@ -1,4 +1,4 @@
-"""Who is heard of, who stands still, and who was never heard."""
+"""Liveness of peers by heartbeats: heard, silent, never heard."""
 
 from raftlog.partitions.node.liveness import SILENCE_S, Hearing
 from raftlog.types import NodeId

@@ -1,4 +1,4 @@
-"""Who a process is: counted, kept, refused; on the simulated disk, with power losses."""
+"""Identity of a process: counted, stored, refused; on the simulated disk, with power losses."""
 
 import uuid
 from collections.abc import Iterator, Mapping

@@ -190,7 +190,7 @@ def test_nothing_goes_to_a_process_that_is_not_fit(tmp_path: Path) -> None:
 
 
 def test_a_slow_leader_stays_where_no_majority_is_faster(tmp_path: Path) -> None:
-    """F19: most disks are slow, so nobody would commit sooner, and votes would be as slow."""
+    """F19: most disks are slow, so no other leader would commit sooner, and votes would be as slow."""
     group = Led()
     group.durable = 100  # what the others hold
     leaders, _ = unfit(tmp_path, group)

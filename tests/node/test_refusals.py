@@ -93,7 +93,7 @@ async def test_the_preferred_leader_of_a_new_group_leads_at_once(tmp_path: Path)
 
 
 async def test_all_voters_stand_at_the_same_time(tmp_path: Path) -> None:
-    """One vote for each term: whoever wins, there is one leader."""
+    """One vote for each term: there is one leader after any election."""
     async with running(tmp_path) as cluster:
         for number, node in cluster.nodes.items():
             member = cluster.members[number]

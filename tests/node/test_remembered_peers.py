@@ -1,4 +1,4 @@
-"""When what is known of other disks reaches our own; on a simulated disk, whose syncs return when they are told to."""
+"""Time at which the state of other disks is stored; on a simulated disk, whose syncs return on demand."""
 
 import uuid
 from random import Random
@@ -25,7 +25,7 @@ def disk() -> SimulatedDisk:
 
 
 def of_disk(number: int) -> Hello:
-    """What the process on this disk says first."""
+    """Return the handshake of the process on this disk."""
     identity = PeerIdentity("blue", NodeId(number), uuid.UUID(int=number), 1, 100, f"host-{number}")
     return Hello(PROTOCOL_VERSION, Channel.RAFT, b"life %3d" % number, identity, bytes(NONCE_SIZE))
 

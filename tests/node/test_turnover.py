@@ -1,4 +1,4 @@
-"""Changes of leaders: what is counted, and what is told."""
+"""Changes of leaders: counts and log events."""
 
 import logging
 import uuid

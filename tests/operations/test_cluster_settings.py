@@ -1,4 +1,4 @@
-"""What settings of a cluster can be, as text and as values; what an older or newer release wrote."""
+"""Cluster settings as text and as values, and those that an older or newer release wrote."""
 
 import pytest
 

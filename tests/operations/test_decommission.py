@@ -110,7 +110,7 @@ async def test_the_last_one_stays(tmp_path) -> None:
 
 
 async def test_the_controllers_leader_dies_meanwhile(four: Brokers) -> None:
-    """Whoever leads next goes on; an order that was given to the old one is done once."""
+    """The next leader continues; an order that was given to the old one is executed once."""
     await four[1].create_topic("t", 4, 2, deadline=soon())
     leader = four[1].controller_id
     assert leader is not None

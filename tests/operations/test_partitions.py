@@ -1,4 +1,4 @@
-"""Where replicas shall be and who leads, by order: what is refused, what is done once, what is cancelled."""
+"""Orders about replicas and leaders of partitions: refused, executed once, cancelled."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from tests.waiting import until, until_told
 
 @pytest.fixture
 async def unplanned(four: Brokers) -> Brokers:
-    """Four brokers, and nobody but the tests orders anything."""
+    """Return four brokers with balancing switched off."""
     settings = {"balancer.mode": "off", "leaders.balance": False}
     await four[1].operations.alter_cluster_config(settings, deadline=soon())
     await four[1].create_topic("t", 1, 3, deadline=soon())

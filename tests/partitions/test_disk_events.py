@@ -1,4 +1,4 @@
-"""A disk that fills up and has room again is told once each way."""
+"""A disk that fills up and has space again is reported once each way."""
 
 import asyncio
 import logging

@@ -58,7 +58,7 @@ def written(value, chance):
 
 
 def changed(text, chance):
-    """A few bytes of it removed, doubled or replaced."""
+    """Remove, double or replace a few bytes of the text."""
     found = bytearray(text)
     for _ in range(chance.randint(1, 3)):
         at = chance.randrange(len(found) + 1)

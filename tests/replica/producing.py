@@ -57,7 +57,7 @@ class Producing(Replicas):
         self.run(0.5)
 
     def known(self, number: int) -> dict[int, object]:
-        """What a replica knows of producers."""
+        """Return a replica's table of producers."""
         table = self.replica(number)._producers.table
         return {producer: table.get(producer) for producer in sorted(table)}
 

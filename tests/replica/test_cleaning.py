@@ -15,7 +15,7 @@ COMPACTED = TopicConfig(segment_bytes=4096, cleanup_policy="compact", retention_
 
 
 class Cleaned(Producing):
-    """A world whose replicas keep house."""
+    """World whose replicas run maintenance."""
 
     def write(self, count: int, keys: int = 5, size: int = 500) -> None:
         leader = self.lead()

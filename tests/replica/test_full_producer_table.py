@@ -14,7 +14,7 @@ class Small(Producing):
         super().__init__(topic=topic, producers_max=4)
 
     def fill(self, leader: int) -> None:
-        """Producers 1 to 4, of which 1 is used again."""
+        """Append as producers 1 to 4, of which 1 is used again."""
         for producer in (1, 2, 3, 4):
             self.sent(leader, 0, b"%d" % producer, producer=producer)
         self.sent(leader, 1, b"1 again", producer=1)

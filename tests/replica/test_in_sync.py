@@ -9,7 +9,7 @@ from tests.raft.cluster import Cluster
 
 @pytest.fixture
 def one_behind() -> Cluster:
-    """The leader 1 and its follower 2 have committed what the follower 3 has not answered."""
+    """Return a cluster whose leader 1 and follower 2 have committed an entry that follower 3 lacks."""
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster.tick(10)

@@ -1,4 +1,4 @@
-"""What a leader answers idempotent producers, example by example."""
+"""Answers of a leader to idempotent producers, example by example."""
 
 from types import SimpleNamespace
 from typing import Any

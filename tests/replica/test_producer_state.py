@@ -1,4 +1,4 @@
-"""What a replica folds of its log into its table of producers: rolls, runs behind them, and entries that expire ids."""
+"""A replica's table of producers as folded from its log: rolls, runs behind them, and entries that expire ids."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -115,7 +115,7 @@ def test_payloads_of_expired_ids_are_kept_while_a_run_may_come_and_no_longer() -
 
 
 def test_a_restart_reads_the_last_two_segments() -> None:
-    """What was known at the newest roll may not stand behind it yet."""
+    """The table as of the newest roll may not be stored behind it yet."""
     with Producing() as world:
         leader = world.lead()
         away = others(leader)[0]

@@ -1,4 +1,4 @@
-"""What is known of producers against a naive twin, and as bytes."""
+"""The table of producers against a naive twin, and as bytes."""
 
 from itertools import pairwise
 from typing import Any
@@ -51,7 +51,7 @@ class Twin:
         return known[1][-1][1] + 1 if known else 0
 
     def judge(self, producer: int, epoch: int, base: int, count: int) -> "int | type[RaftlogError] | None":
-        """The offset of the original, the error, or None: it follows."""
+        """Return the offset of the original, the error, or None when the batch follows the last one."""
         known = self.written.get(producer)
         if known is None:
             return None if base == 0 and producer not in self.expired else UnknownProducer

@@ -232,7 +232,7 @@ def test_what_a_cut_takes_is_not_waited_for() -> None:
 
 
 def snapshots(world: Producing, number: int) -> list[int]:
-    """Base offsets of the segments that have pieces of a snapshot."""
+    """Return the base offsets of the segments that have pieces of a snapshot."""
     found = []
     group = world.group(number)
     index = group.log.boundary.index + 1
@@ -247,7 +247,7 @@ def snapshots(world: Producing, number: int) -> list[int]:
 
 
 def test_what_is_known_stands_behind_every_roll_and_outlives_trims_leaders_and_restarts() -> None:
-    """F45: the retry is answered with its offset though the batch itself is gone."""
+    """F45: the retry is answered with its offset though the batch itself was trimmed."""
     with Producing() as world:
         leader = world.lead()
         world.appended(leader, b"no producer yet")

@@ -123,7 +123,7 @@ def segment(base_offset: int, base_index: int, *, created_ms: int = 0, newest_ms
 
 
 def group_of(*segments: Any, applied: int, term: int = 1) -> Any:
-    """A leader's group that notes what is proposed, and never hears of it."""
+    """Return a leader's Raft group that records proposals and never completes them."""
     loop = asyncio.new_event_loop()
     loop.close()
     proposed: list[Any] = []

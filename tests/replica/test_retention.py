@@ -15,7 +15,7 @@ TOPIC = TopicConfig(segment_bytes=4096, retention_bytes=8192, retention_ms=None)
 
 
 class Kept(Replicas):
-    """Every node that is up keeps house."""
+    """Replicas whose live nodes run maintenance."""
 
     def keep_house(self) -> None:
         for number in sorted(number for number in self.drivers if GROUP.bytes in self.drivers[number].groups):

@@ -23,7 +23,7 @@ def others(number: int) -> list[int]:
 
 
 def ask(world: World, number: int, request: Callable[[Group], "asyncio.Future[Any]"]) -> "asyncio.Future[Any]":
-    """What the group of a node answers, asked by the code of its process."""
+    """Return the future answer of a node's replica, requested by the code of its process."""
     [future] = world.do(number, lambda: request(world.group(number)))
     assert isinstance(future, asyncio.Future)
     future.add_done_callback(lambda done: done.exception())  # not everybody asks
@@ -76,7 +76,7 @@ class Replicas(World):
         return replica
 
     def lead(self) -> int:
-        """The node that leads, each node with its replica."""
+        """Return the leader, once each node has its replica."""
         number = self.leader()
         for each in self.drivers:
             if GROUP.bytes in self.drivers[each].groups:

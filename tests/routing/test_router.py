@@ -1,4 +1,4 @@
-"""Who is asked next: a broker that has let its replica go is believed no longer."""
+"""Next broker for a request: one that has dropped its replica is not asked again."""
 
 import asyncio
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ ME, FORMER, LEADER = NodeId(1), NodeId(2), NodeId(3)
 
 
 class Node:
-    """Everybody is there."""
+    """Stand-in for a node to which all others are alive."""
 
     identity = SimpleNamespace(node_id=ME)
 

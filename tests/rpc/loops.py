@@ -13,7 +13,7 @@ _TEST_TIMEOUT_S = 10
 
 
 def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """An asynchronous test without fixtures of its own, as an ordinary one for each loop."""
+    """Turn an asynchronous test without fixtures of its own into an ordinary one for each loop."""
 
     @pytest.mark.parametrize("new_loop", FACTORIES, ids=["asyncio", "uvloop"])
     def run(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:

@@ -102,7 +102,7 @@ def turns_of(message_type: type) -> st.SearchStrategy[list[Envelope]]:
 
 
 def heartbeat(number: int) -> Envelope:
-    """One of many groups."""
+    """Return the heartbeat of a numbered Raft group."""
     return Envelope(
         number.to_bytes(16, "big"), Heartbeat(ME, RECEIVERS[0], Term(5), number, Index(number), None, False)
     )

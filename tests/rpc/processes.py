@@ -51,7 +51,7 @@ async def echo(node: NodeId, request: object) -> Answer:
 
 
 class Inbox:
-    """What arrives in order, to be awaited."""
+    """Queue of items in order of arrival, to be awaited."""
 
     def __init__(self) -> None:
         self._items: asyncio.Queue[Any] = asyncio.Queue()
@@ -67,7 +67,7 @@ class Inbox:
 
 
 class Process:
-    """A transport with its hooks; what it is told is in `turns`, `beats` and `connections`."""
+    """Transport with its hooks, which record their calls in `turns`, `beats` and `connections`."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class Raw:
         return frame
 
     async def ended(self) -> bytes:
-        """Wait until the other side is gone; gives what it still said."""
+        """Wait until the other side closes; return its last bytes."""
         try:
             return await asyncio.wait_for(self.reader.read(-1), 10)
         except ConnectionError:

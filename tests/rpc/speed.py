@@ -1,7 +1,6 @@
-"""What the transport costs, measured: `python -m tests.rpc.speed`. CPU time of this process, the best of some rounds.
+"""CPU cost of the transport: `python -m tests.rpc.speed`. CPU time of this process, the best of some rounds.
 
-The codec alone, then two transports over loopback in one process on uvloop, so both sides' work is counted.
-"""
+The codec alone, then two transports over loopback in one process on uvloop, so both sides' work is counted."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What is bounded: the send queue, the bulk budget, pauses, complaints, settings; and where listening is allowed."""
+"""Bounds: the send queue, the bulk budget, pauses, complaints, settings; and addresses allowed for listening."""
 
 import asyncio
 import logging

@@ -42,7 +42,7 @@ def flat(buffers: list[Any]) -> bytes:
 
 
 def frames(data: bytes, chunk: int = 1 << 20) -> list[Frame]:
-    """What a reader makes of these bytes, given to it in pieces of at most `chunk`."""
+    """Return the frames that a reader decodes from these bytes, given to it in pieces of at most `chunk`."""
     reader = FrameReader(bounds_of_callers(CONFIG, Channel.RAFT), CONFIG.read_buffer_bytes)
     found = []
     at = 0
@@ -139,7 +139,7 @@ def test_entries_whose_terms_fall_are_refused() -> None:
 
 @pytest.mark.parametrize("codec", range(1, 8))
 def test_a_compressed_control_batch_is_refused_before_it_is_opened(codec: int) -> None:
-    """What would be a few KiB on the wire could open to hundreds of MiB."""
+    """A few KiB on the wire could decompress to hundreds of MiB."""
     batch = bytearray(no_op_batch(1_000))
     batch[22] |= codec
     entry = Entry(Index(8), Term(5), EntryKind.NO_OP, len(batch), bytes(batch))

@@ -1,4 +1,4 @@
-"""Who may talk to whom, and what is remembered of a disk."""
+"""Accepted and refused handshakes, and the remembered state of a disk."""
 
 import uuid
 from typing import Any

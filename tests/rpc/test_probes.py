@@ -1,4 +1,4 @@
-"""Asking whoever is at an address, and what a refusal says beside its words."""
+"""Probes of an address without a known identity, and the fields of a refusal beside its text."""
 
 import asyncio
 import gc

@@ -57,7 +57,7 @@ class Bench:
         self.serving.take(framed(encode_call(correlation, call, CONFIG), FrameKind.CALL))
 
     async def answer(self, correlation: int) -> Answer | RaftlogError | None:
-        """The answer after a few turns of the loop, in which nothing of the test has to wait."""
+        """Return the answer after a few turns of the loop, in which nothing of the test has to wait."""
         for _ in range(5):
             await asyncio.sleep(0)
         return self.connection.answers.get(correlation)

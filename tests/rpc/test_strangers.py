@@ -1,4 +1,4 @@
-"""Whoever does not belong here: garbage on the port, wrong identities, and peers that lie."""
+"""Strangers: garbage on the port, wrong identities, and peers that lie."""
 
 import asyncio
 import logging
@@ -37,7 +37,7 @@ QUICK = RpcConfig(
 
 
 async def still_works(one: Process) -> None:
-    """A peer that behaves gets through."""
+    """Check that a correct peer gets through."""
     two = Process(identity_of(2))
     async with running(two):
         two.transport.set_addresses({one.node: one.address})
@@ -229,7 +229,7 @@ async def _until(is_true: Callable[[], bool]) -> None:
 
 @on_both_loops
 async def test_the_connecting_side_judges_as_well() -> None:
-    """Another node than expected is at the address: it is told, and gets nothing."""
+    """Another node than expected is at the address: it gets an error and no messages."""
     one, three = Process(identity_of(1), QUICK), Process(identity_of(3), QUICK)
     async with running(one, three):
         one.transport.set_addresses({NodeId(2): three.address})

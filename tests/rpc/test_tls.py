@@ -39,14 +39,14 @@ _CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
 
 
 def _authority(directory: Path, name: str) -> TlsFiles:
-    """An authority, and a certificate for loopback that it signed."""
+    """Create an authority, and a certificate for loopback that it signed."""
     key, ca = f"{directory}/{name}.ca.key", f"{directory}/{name}.ca.pem"
     _openssl("req", "-x509", *_CURVE, "-keyout", key, "-out", ca, "-subj", f"/CN={name} authority")
     return _signed(directory, name, name, "")
 
 
 def _signed(directory: Path, authority: str, name: str, further: str) -> TlsFiles:
-    """A certificate for loopback and these further names."""
+    """Create a certificate for loopback and these further names."""
     key, ca = f"{directory}/{authority}.ca.key", f"{directory}/{authority}.ca.pem"
     files = TlsFiles(f"{directory}/{name}.pem", f"{directory}/{name}.key", ca)
     names = ["-addext", f"subjectAltName=IP:127.0.0.1,DNS:localhost{further}"]

@@ -10,7 +10,7 @@ from tests.rpc.processes import Process, beat_of, cluster, envelopes_of, identit
 
 
 def notice(number: int) -> Envelope:
-    """A heartbeat that wants no answer."""
+    """Return a heartbeat that needs no answer."""
     envelope = heartbeat(number)
     assert isinstance(envelope.message, Heartbeat)
     return envelope._replace(message=envelope.message._replace(sequence=0))

@@ -1,4 +1,4 @@
-"""Transports of several processes over real sockets: what arrives, what is bounded, what happens when somebody goes."""
+"""Transports of several processes over real sockets: deliveries, bounds, and failures of a peer."""
 
 import asyncio
 import uuid

@@ -114,7 +114,7 @@ class Wire(Transport):
 
 
 def frozen(envelope: Envelope) -> Envelope:
-    """What a network would deliver: bytes of its own."""
+    """Return the envelope as a network would deliver it: with bytes of its own."""
     entries = getattr(envelope.message, "entries", ())
     if not entries:
         return envelope
@@ -198,7 +198,7 @@ class World:
         return self.drivers[number].groups[GROUP.bytes]
 
     def leader(self) -> int:
-        """The node that leads the latest term, once there is one."""
+        """Run until there is a leader of the latest term; return its number."""
         self.run_until(lambda: bool(self._leaders()))
         return max(self._leaders(), key=lambda number: self.group(number).core.term)
 
@@ -246,7 +246,7 @@ class World:
         return (core.committed_index, core.term, group.damage) if is_settled else (number, "not yet")
 
     def files(self, number: int) -> dict[str, bytes]:
-        """The `.log` files of a replica, by name."""
+        """Return the `.log` files of a replica, by name."""
         disk, path = self.disks[number - 1], self.group(number).path
         found = {}
         for name in disk.list_directory(path):

@@ -227,7 +227,9 @@ class GroupTwin:
         self.before_cut = []
 
     def lowest_cut(self) -> int:
-        """What is durable may be committed; at least the entry before the log start stays."""
+        """Return the lowest index that a cut may keep.
+
+        Durable entries may be committed; at least the entry before the log start stays."""
         below = sum(read_header(entry.batch).base_offset < self.log_start for entry in self.entries)
         return max(1, self.log.segments[0].base_index, below)
 
@@ -259,7 +261,7 @@ class GroupTwin:
         self.begun = None
 
     def fold_end(self) -> int:
-        """Where the last entry of the last checkpoint ends in its file."""
+        """Return the end position of the last checkpoint's last entry in its file."""
         end = self.fold.groups[GROUP].end if GROUP in self.fold.groups else None
         return end.id.end if end else len(self.entries[0].batch)
 
@@ -345,7 +347,7 @@ class GroupTwin:
 
 
 def live(twin: GroupTwin, turns: int = 12) -> None:
-    """A life in which everything happens: a cut through two rolls, trims, checkpoints, large appends among small."""
+    """Run a life with all operations: a cut through two rolls, trims, checkpoints, large appends among small."""
     twin.open()
     for turn in range(turns):
         first = len(twin.entries) + 1

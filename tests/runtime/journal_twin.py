@@ -158,7 +158,7 @@ class Twin:
             replica.entries[index] = replica.large[index] = row_of(index, self.salt)
 
     def sync_segment(self, journal: Journal, group: bytes) -> None:
-        """The sync of the large entries' segment returned: their ids are journaled, a run at a time."""
+        """Complete the sync of the large entries' segment: their ids are journaled, a run at a time."""
         replica = self.replicas[group]
         while replica.large:
             first = last = min(replica.large)
@@ -212,7 +212,7 @@ class Twin:
         )
 
     def complete_checkpoint(self, journal: Journal) -> None:
-        """The owner synced its segments: the large entries in them are durable, ids or not."""
+        """Complete the owner's sync of its segments: the large entries in them are durable, ids or not."""
         if self.begun is not None:
             journal.complete_checkpoint(self.begun)
             self.begun = None

@@ -1,7 +1,6 @@
-"""What hostile use of the driver found: votes over restarts, groups that come and go, wrong peers, unreadable pages.
+"""Defects found by hostile use of the driver: votes over restarts, changing groups, wrong peers, unreadable pages.
 
-Simulated time, network and disks (`drivers`); the drivers, logs and journals are the real ones.
-"""
+Simulated time, network and disks (`drivers`); the drivers, logs and journals are the real ones."""
 
 import uuid
 from collections.abc import Callable

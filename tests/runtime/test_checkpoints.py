@@ -49,7 +49,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def create(world: World, count: int) -> None:
-    """Groups of one node each on node 1."""
+    """Create Raft groups of one replica each on node 1."""
     mine = (RollMember(*world.ids[0]),)
     for number in range(count):
         roll = Roll(uuid.UUID(int=1000 + number), 1, 0, 0, -1, 1000, 1, mine)

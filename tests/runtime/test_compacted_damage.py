@@ -36,7 +36,7 @@ def test_what_is_damaged_there_is_copied_anew_and_what_was_acknowledged_stays(at
 
 
 def test_damage_below_where_the_others_have_compacted_already() -> None:
-    """Nobody gives the entry any more, and nobody trimmed it away."""
+    """No replica serves the entry any more, and none trimmed it."""
     with World(config=CONFIG) as world:
         leader = world.leader()
         victim = next(number for number in (1, 2, 3) if number != leader)
@@ -56,7 +56,7 @@ def test_damage_below_where_the_others_have_compacted_already() -> None:
 
 
 def test_what_no_compaction_has_come_to_is_mended_entry_by_entry_and_then_compacted() -> None:
-    """Also where nobody has a whole log to copy: compaction finds the damage, and has done nothing yet."""
+    """Also without a whole log to copy: compaction finds the damage, and has changed nothing yet."""
     with World(config=CONFIG) as world:
         leader = world.leader()
         expected = write(world, leader, 200)

@@ -138,8 +138,9 @@ def test_no_file_is_touched_before_a_checkpoint_knows_what_stands_behind_it() ->
 
 @pytest.mark.parametrize("power", [False, True])
 def test_no_file_is_touched_before_recovery_begins_at_that_checkpoint(power: bool) -> None:
-    """The segments' sync has returned, and the journal's has not: recovery would begin with an entry in a file that
-    was rewritten."""
+    """The segments' sync has returned, and the journal's has not.
+
+    Recovery would begin with an entry in a file that was rewritten."""
     with World(1, config=CONFIG) as world:
         expected = write(world, world.leader(), 100)
         mark(world, 1)
@@ -223,7 +224,7 @@ def test_the_voters_after_a_restart_are_those_of_the_newest_roll() -> None:
 
 
 def behind(world: World, count: int = 200) -> tuple[int, int, Offset, Found]:
-    """A leader that compacted, and a follower that was down all the while."""
+    """Compact on the leader while a follower is down; return both, the mark, and the expected records."""
     leader = world.leader()
     follower = next(number for number in (1, 2, 3) if number != leader)
     write(world, leader, 20, tag=b"old ")

@@ -17,11 +17,11 @@ BATCH = 575
 """Bytes of a record as a batch, at most."""
 LACKS = RECORDS * BATCH
 AHEAD = FAR.transfer_window_bytes + 3 * FAR.transfer_chunk_bytes
-"""What may be fetched twice when a transfer is cut off."""
+"""Bytes that may be fetched twice after an interrupted transfer."""
 
 
 def away(world: World) -> tuple[int, int]:
-    """The leader, and a follower that was down and lacks much, and starts now."""
+    """Restart a follower that was down and lacks much; return the leader and it."""
     leader = world.leader()
     follower = next(number for number in (1, 2, 3) if number != leader)
     world.commit(leader, b"first")

@@ -1,4 +1,4 @@
-"""What a group's log reads where its files end in a gap and the rest is still in memory, as on a full disk."""
+"""Reads of a Raft group's log whose files end in a gap while the rest is still in memory, as on a full disk."""
 
 from raftlog.raft import Entry, EntryKind
 from raftlog.records import build_batch, read_header, read_records

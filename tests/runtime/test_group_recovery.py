@@ -319,7 +319,7 @@ def test_a_roll_at_the_log_start_that_may_still_be_cut_keeps_what_stands_before_
 
 
 def entry(index: int, offset: int, *, is_roll: bool, is_large: bool) -> JournalEntry:
-    """An entry as the journal has it; of a large one only the row."""
+    """Return an entry as the journal has it; of a large one only the row."""
     if is_large:
         row = struct.pack(">QQQQIII", index, 1, offset, 0 if is_roll else 100, 100, 0, 0)
         return JournalEntry(Index(index), Term(1), Offset(offset), None, row)

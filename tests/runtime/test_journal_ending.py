@@ -20,7 +20,7 @@ Files = dict[str, bytes]
 
 
 def disk_with(files: Files) -> SimulatedDisk:
-    """A disk on which these files are durable."""
+    """Return a disk on which these files are durable."""
     disk = SimulatedDisk(Random(1))
     disk.make_directory(PATH)
     disk.sync([], ["/", PATH.rpartition("/")[0]])
@@ -70,7 +70,7 @@ def settle(disk: SimulatedDisk, journal: Journal) -> None:
 
 
 def write_after(blocks_before: int, *, recycled: bool, size: int = 17_000) -> Writing:
-    """A write of five blocks behind so many others, on new files or on files that were used before."""
+    """Write five blocks behind so many others, on new files or on files that were used before."""
     disk = SimulatedDisk(Random(2))
     twin = Twin(Random(2))
     journal, _ = Journal.open(disk, PATH, DISK, SMALL, create=True)
@@ -106,7 +106,7 @@ def test_any_subset_of_an_unfinished_write_is_torn_and_takes_nothing_with_it(wri
 
 
 def check_that_the_end_holds(disk: SimulatedDisk, journal: Journal, before: Fold) -> None:
-    """What is written next is neither mixed up with what a torn write left, nor called damage because of it."""
+    """Check that the next write is neither mixed up with a torn one nor reported as damage because of it."""
     term = Term(before.groups[GROUP].term + 1) if GROUP in before.groups else Term(1)
     number = journal.append([JournaledHardState(GROUP, term, None)])
     settle(disk, journal)
@@ -119,7 +119,7 @@ def check_that_the_end_holds(disk: SimulatedDisk, journal: Journal, before: Fold
 
 @pytest.mark.parametrize("blocks", [1, 20, 22])
 def test_blocks_of_two_attempts_at_one_frame_are_not_taken_for_a_whole_one(blocks: int) -> None:
-    """Both have five blocks with the same sequences; only the chain tells them apart."""
+    """Both have five blocks with the same sequences; only the chain distinguishes them."""
     first, second = write_after(blocks, recycled=False), write_after(blocks, recycled=False, size=17_001)
     assert first.before == second.before
     assert first.written == second.written
@@ -131,7 +131,7 @@ def test_blocks_of_two_attempts_at_one_frame_are_not_taken_for_a_whole_one(block
 
 
 def synced(writing: Writing) -> Writing:
-    """The same, where the write was synced and a small one followed it."""
+    """Return the same write synced, with a small one behind it."""
     disk = disk_with(writing.after)
     journal, _ = Journal.open(disk, PATH, DISK, SMALL)
     return Writing(writing.before, disk.snapshot(), writing.twin, journal.durable_sequence)

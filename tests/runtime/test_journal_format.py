@@ -76,7 +76,7 @@ def test_the_operations_are_those_of_the_code() -> None:
 
 
 def written() -> bytes:
-    """The first file of a journal with one operation of each kind."""
+    """Return the first file of a journal with one operation of each kind."""
     disk = SimulatedDisk(Random(1))
     journal, _ = Journal.open(disk, PATH, DISK, SMALL, create=True)
     group, vote, end = GROUPS[1], RollMember(7, GROUP_UUID), end_of({3: b""})

@@ -1,4 +1,4 @@
-"""Notices of a commit wait a moment, for the next append may tell it as well."""
+"""Notices of a commit wait a moment, as the next append may carry it as well."""
 
 import asyncio
 import uuid
@@ -15,7 +15,7 @@ KEY, OTHER = uuid.UUID(int=77).bytes, uuid.UUID(int=78).bytes
 
 
 class Wire:
-    """What was sent."""
+    """Stand-in for the transport that records messages."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[NodeId, Message]] = []

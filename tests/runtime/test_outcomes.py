@@ -52,7 +52,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def outcome(loop: asyncio.AbstractEventLoop, log: Log, first: int, last: int, term: int = 2) -> Any:
-    """What a proposal of entries `first` to `last` in a term comes to, once as many are delivered."""
+    """Return the result of a proposal of entries `first` to `last` in a term, once as many are delivered."""
     proposals = Proposals("t/0", log, Histogram())  # type: ignore[arg-type]
     future: asyncio.Future[Committed] = loop.create_future()
     proposals.add(Accepted(Term(term), Index(first), Index(last)), future, lambda committed: committed)

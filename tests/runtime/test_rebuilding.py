@@ -32,7 +32,7 @@ def damage_row_and_batch(world: World, index: int) -> None:
 
 
 def prepared(world: World) -> None:
-    """Some segments, of which the journal holds nothing any more."""
+    """Fill some segments that the journal does not cover any more."""
     world.leader()
     world.fill(1, VALUES, 300)
     world.converge()
@@ -44,7 +44,7 @@ def prepared(world: World) -> None:
 
 
 def quarantine(world: World) -> None:
-    """Somebody meets damage, and nobody can mend it."""
+    """Report damage that no replica can repair."""
     group = world.group(1)
     segment = group.log.segments.segments[0]
     error = group.log.segments.corrupt(segment, segment.row(1), "met")

@@ -1,4 +1,4 @@
-"""What must not happen before a sync returned, or after one failed: with drivers whose disks hold syncs back."""
+"""Actions that must wait for a sync, and must not follow a failed one: with drivers whose disks delay syncs."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -174,7 +174,7 @@ def test_no_checkpoint_begins_while_a_cut_waits_for_the_journal() -> None:
 
 
 def test_a_checkpoint_knows_of_a_trim_that_is_on_its_way_to_the_journal() -> None:
-    """What the journal says before the checkpoint's beginning is not read again."""
+    """The part of the journal before the checkpoint's beginning is not read again."""
     with World(1) as world:
         world.leader()
         world.fill(1, 5)
@@ -208,7 +208,7 @@ def test_an_uncommitted_trim_is_not_followed_after_a_restart() -> None:
 
 
 def behind_the_log_start(world: World) -> int:
-    """A follower whose log ends before the leader's begins, and that starts now."""
+    """Start a follower whose log ends before the leader's begins."""
     leader = world.leader()
     follower = others(leader)[0]
     world.commit(leader, b"first")

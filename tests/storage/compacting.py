@@ -88,7 +88,9 @@ class KeyedLog:
     # what must be there
 
     def expected(self) -> list[Kept]:
-        """What compaction leaves: above the mark all, below it the newest of each key and what has none."""
+        """Return the records after compaction.
+
+        Above the mark all, below it the newest of each key and records without a key."""
         newest = {key: offset for offset, key, _, _ in self.records[: self.mark]}
         return [
             record

@@ -21,7 +21,7 @@ RECORDS = 3
 
 
 class PowerCut(BaseException):
-    """What ends a process in the middle of a sync."""
+    """Loss of power in the middle of a sync."""
 
 
 def fill_disk(f: Fixture, room: int = 0) -> None:
@@ -35,7 +35,7 @@ def flush(f: Fixture) -> None:
 
 
 def refused_from(f: Fixture) -> int:
-    """The lowest index that was refused; every refusal says that the disk is full."""
+    """Return the lowest refused index; check that every refusal reports a full disk."""
     assert all(isinstance(error, StorageFull) for _, error in f.refused)
     return min((index for index, _ in f.refused), default=1 << 60)
 

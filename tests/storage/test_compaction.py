@@ -96,7 +96,7 @@ def test_an_undecodable_batch_is_kept_byte_for_byte_and_replaces_no_key(sent: Un
 
 
 def read_all_once(log: SegmentedLog, offset: int) -> int | None:
-    """The first offset that a fetch at `offset` gives; it is empty only when nothing follows."""
+    """Return the first offset of a fetch at `offset`; check that it is empty only at the end."""
     found = read_all(log, offset, 1)
     return found[0][0] if found else None
 
@@ -310,7 +310,7 @@ def test_the_scrub_reads_compacted_files_to_the_end() -> None:
 
 
 def test_a_tombstone_never_goes_in_the_run_that_takes_the_record_it_deletes() -> None:
-    """Whatever the mark says: whoever has just read that record would never hear of the tombstone."""
+    """With any mark: a consumer that has just read that record would never receive the tombstone."""
     keyed = KeyedLog()
     keyed.append([(b"a", b"1"), (b"a", None), (b"b", b"1")])
     keyed.roll()

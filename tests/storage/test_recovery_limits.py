@@ -1,4 +1,4 @@
-"""What the opening of a lone log must not believe, and must not throw away."""
+"""Data that the opening of a lone log must not accept, and data that it must not discard."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a replica needs of a segmented log: entries by index, replicated rolls, cuts without syncs, rows that wait."""
+"""Segmented log as used by a replica: entries by index, replicated rolls, cuts without syncs, waiting rows."""
 
 import uuid
 from random import Random

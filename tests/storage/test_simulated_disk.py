@@ -188,7 +188,9 @@ def page_of(content: bytes, page: int) -> bytes:
 
 
 def assert_left_from(versions: list[bytes], left: bytes, torn: bool) -> None:
-    """The size is that of a version, or torn at a page; each page is that of a version, cut at a durable size."""
+    """Check the remains of a file after a loss of power.
+
+    The size is that of a version, or torn at a page; each page is that of a version, cut at a durable size."""
     sizes = {len(version) for version in versions}
     assert min(sizes) <= len(left) <= max(sizes)
     assert len(left) in sizes or (torn and len(left) % PAGE == 0)

@@ -7,5 +7,5 @@ from raftlog.testing import starting
 
 @pytest.fixture
 def own_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every process gets an interpreter of its own, as with whoever uses `raftlog.testing`."""
+    """Start every process with an interpreter of its own, as for users of `raftlog.testing`."""
     monkeypatch.setattr(starting, "start", subprocess.Popen)

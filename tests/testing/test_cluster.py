@@ -1,4 +1,4 @@
-"""What does not need more than one broker: processes, ports, logs, errors. Faults are in tests/integration."""
+"""Tests that need a single broker: processes, ports, logs, errors. Faults are in tests/integration."""
 
 import os
 import socket
@@ -141,7 +141,7 @@ def test_a_leader_that_nobody_names() -> None:
 
 
 def test_many_start_at_once() -> None:
-    """Nobody takes the port of another."""
+    """No broker takes the port of another."""
     addresses: list[str] = []
 
     def run() -> None:

@@ -67,7 +67,7 @@ def test_what_counts_when_an_interpreter_begins_gets_one(fork_server: ForkServer
 
 @pytest.fixture
 def lonely(tmp_path: Path) -> Iterator[int]:
-    """A descriptor of a forked broker of which nobody knows any more."""
+    """Return a pidfd of a forked broker whose `BrokerProcess` was dropped."""
     server = ForkServer([])
     process = server.popen([*SERVE, str(tmp_path)], start_new_session=True, **streams())
     assert isinstance(process, ForkedProcess)

@@ -69,7 +69,7 @@ async def test_a_cut_swallows_and_healing_connects_anew(network: Network, cut: l
 
 
 async def answered(process: Process, other: Process) -> Answer:
-    """An answer over the connection that stands, or over the next one."""
+    """Return an answer over the present connection, or over the next one."""
     async with asyncio.timeout(15):
         while True:
             await connected_to(process, other.node)

@@ -34,7 +34,7 @@ async def set_weather(network: Network, **weather: Weather) -> None:
 
 
 async def call_for(one: Process, two: Process, value: object, payload: tuple[bytes, ...] = ()) -> float:
-    """How long an answer takes."""
+    """Return the time until an answer arrives."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     assert await one.transport.call(two.node, Call("echo", value, payload)) == Answer([int(one.node), value], payload)

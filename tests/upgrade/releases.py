@@ -53,7 +53,7 @@ def releases(directory: Path) -> tuple[Release, Release]:
 
 
 def _interpreter(directory: Path) -> tuple[str, Path]:
-    """An interpreter without raftlog, whose dependencies are those of this one, and where its packages lie."""
+    """Create an interpreter with these dependencies but without raftlog; return it and its package directory."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", directory], check=True)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(directory), "platbase": str(directory)}))
     # A path of a .pth file is searched, but the .pth files in it are not read: the tree's own raftlog stays out.

@@ -27,7 +27,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Release, Release]:
 
 
 def versions(cluster: Cluster) -> list[Any]:
-    """What the brokers say of themselves."""
+    """Return the versions that the brokers report."""
     return [broker["version"] for broker in cluster.nodes[1].get("/v1/brokers")]
 
 
@@ -41,13 +41,13 @@ def restart(cluster: Cluster, number: int, release: Release) -> None:
 
 
 def upgrade(cluster: Cluster, *flags: str) -> str:
-    """What `raftlog cluster upgrade` says; raises what it fails with."""
+    """Return the output of `raftlog cluster upgrade`; raise its error."""
     command = ["cluster", "upgrade", "--bootstrap", cluster.bootstrap, *flags]
     return CliRunner().invoke(raftlog, command, catch_exceptions=False).output
 
 
 async def use_through(address: str, topic: str) -> None:
-    """What clients do, at one broker: a topic, records in and out, a group's offset."""
+    """Run the operations of clients through one broker: a topic, records in and out, a group's offset."""
     async with BrokerClient([address]) as client:
         await client.create_topic(topic, 3, 3)
         for place in (TopicPartition(topic, number) for number in range(3)):

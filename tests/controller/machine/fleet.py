@@ -62,7 +62,7 @@ def register(
 
 
 def create(name: str, number: int, *placed: tuple[int, ...], configs: dict[str, str] | None = None) -> CreateTopic:
-    """A topic whose replicas are on the nodes that are named for each partition."""
+    """Return a topic whose replicas are on the named nodes, one tuple for each partition."""
     rows = tuple(tuple(replica(node) for node in nodes) for nodes in placed or ((1, 2, 3),))
     return CreateTopic(name, topic_id(number), rows, settings_of(configs or {}), 5_000, name.startswith("__"))
 
@@ -91,7 +91,7 @@ class Scribe:
         return self.put(self.request(command)).result()
 
     def refused(self, command: Command) -> RaftlogError:
-        """The error; nothing that can be asked may have changed."""
+        """Return the error of a command; check that the readable state did not change."""
         before = contents(self.state)
         answer = self.put(self.request(command))
         assert answer.error is not None, f"{command} was applied"
@@ -124,7 +124,7 @@ def cluster(brokers: int = 5) -> Scribe:
 
 
 def replay(log: list[tuple[Index, bytes]], state: ControllerState | None = None) -> ControllerState:
-    """A replica that applies what it has not."""
+    """Apply the entries that the replica has not applied."""
     state = state or ControllerState()
     for index, body in log:
         if index > state.applied_index:

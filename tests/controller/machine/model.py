@@ -34,7 +34,7 @@ def refuse(when: bool, error: str) -> None:
 
 
 class Model:
-    """What should be there."""
+    """Expected contents of the state machine."""
 
     def __init__(self, answers_max: int) -> None:
         self.data: dict[str, Any] = {
@@ -53,7 +53,7 @@ class Model:
         self._answers_max = answers_max
 
     def apply(self, request: CommandRequest, index: int) -> Any:
-        """The number, or the name of the error."""
+        """Apply a command; return the answer, or the name of the error."""
         for request_id, _, answer in self.answers:
             if request_id == request.request_id:
                 return answer

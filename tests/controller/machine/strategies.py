@@ -116,7 +116,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
 
 
 def aimed(command: Command, state: ControllerState) -> Command:
-    """The command with the name and version that hold now, where it asks for them."""
+    """Return the command with the current name and version, where it has such fields."""
     if isinstance(command, DeleteTopic | AlterTopicConfigs | SetAssignment) and command.topic_id == SOME_TOPIC:
         known = sorted(topic.topic_id for topic in state.topics)
         command = replace(command, topic_id=known[0] if known else SOME_TOPIC)

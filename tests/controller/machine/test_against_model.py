@@ -54,7 +54,7 @@ def told(answer: CommandAnswer) -> object:
 
 
 def check(controller: ControllerState, model: Model) -> None:
-    """What can be asked of one is what is in the other."""
+    """Check that all queries of the state machine return the contents of the model."""
     data = model.data
     assert {
         row.node_id: (row.disk_uuid, row.boot_epoch, row.is_draining, row.version) for row in controller.brokers

@@ -1,4 +1,4 @@
-"""Who may be a broker: identity, boot epochs, removed and replaced disks, draining, producer ids, feature levels."""
+"""Registration of brokers: identity, boot epochs, removed and replaced disks, draining, producer ids, levels."""
 
 from dataclasses import replace
 from unittest.mock import patch

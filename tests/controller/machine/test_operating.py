@@ -1,4 +1,4 @@
-"""What operators order: maintenance, settings, and what a replaced disk keeps."""
+"""Orders of operators: maintenance, settings, and state that a replaced disk keeps."""
 
 from raftlog.errors import ChangeRefused, InvalidArgument, UnknownBroker, VersionConflict
 from raftlog.partitions.controller.machine import (

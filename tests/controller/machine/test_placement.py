@@ -24,7 +24,7 @@ def candidates(hosts: int, brokers_per_host: int = 1) -> list[PlacementCandidate
 
 
 def spread(placed: Placed, among: list[PlacementCandidate]) -> tuple[int, int]:
-    """The difference between the most and the least: of replicas, and of leaders."""
+    """Return the difference between the maximum and the minimum: of replicas, and of leaders."""
     replicas = Counter(member for row in placed for member in row)
     leaders = Counter(row[0] for row in placed)
     return tuple(  # type: ignore[return-value]
@@ -34,7 +34,7 @@ def spread(placed: Placed, among: list[PlacementCandidate]) -> tuple[int, int]:
 
 
 def loaded(candidate: PlacementCandidate, row: tuple[ReplicaId, ...]) -> PlacementCandidate:
-    """The candidate when one more partition is placed so."""
+    """Return the candidate with the load of one more partition placed so."""
     replicas = candidate.replicas + (candidate.replica in row)
     return candidate._replace(replicas=replicas, leaders=candidate.leaders + (candidate.replica == row[0]))
 

@@ -50,7 +50,7 @@ def whole(payloads: list[bytes]) -> dict[str, object]:
 
 
 def read(fields: object) -> ControllerState:
-    """The state of a map in one piece."""
+    """Return the state of a map in one piece."""
     restoration = SnapshotReader().take(HEADER.pack(1, 1, 1, 0, 9) + bytes(msgpack.packb(fields)))
     assert restoration is not None
     return restoration.finish()

@@ -1,4 +1,4 @@
-"""`python -m jepsen.control`: the library is condemned where it loses, and passes without the cause."""
+"""`python -m jepsen.control`: the library's losses are detected, and it passes without their cause."""
 
 import json
 import subprocess

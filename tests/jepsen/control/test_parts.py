@@ -1,4 +1,4 @@
-"""What the control is made of: wires, the worst part of a stream, and the repaired journal."""
+"""Parts of the control: wires, the worst part of a stream, and the repaired journal."""
 
 import socket
 import struct

@@ -77,7 +77,9 @@ def node_disk(directory: Path, **options: Any) -> NodeDisk:
 
 
 def run(directory: Path, disk: NodeDisk, program: str, *arguments: str, prepare: Sequence[Any] = ()) -> str:
-    """What it printed before it was killed, in the data directory; `prepare` switches faults on before it starts."""
+    """Run a program in the data directory; return its output until it was killed.
+
+    `prepare` switches faults on before it starts."""
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(_REPOSITORY), **disk.environment()}
     for fault in prepare:
         fault()

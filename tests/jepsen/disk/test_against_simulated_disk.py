@@ -123,7 +123,7 @@ KEPT: list[list[Program]] = [
         [["sync", "b"], ["write", "b", 18702, 6227, 141], ["sync_directory", ""], ["sync", "b"]],
     ],
 ]
-"""Programs that once told the two apart."""
+"""Programs whose results once differed between the two."""
 
 
 @pytest.mark.parametrize("lives", KEPT)
@@ -139,7 +139,9 @@ def test_the_power_takes_what_it_takes_from_the_simulated_disk(seed: int, tmp_pa
 
 
 def compare(lives: list[Program], draws: Random, tmp_path: Path) -> None:
-    """The last life ends with a loss of power, and so does the first of three; others are only killed."""
+    """Compare the two disks over several lives of a program.
+
+    The last life ends with a loss of power, and so does the first of three; others are only killed."""
     simulated, disk = SimulatedDisk(draws), node_disk(tmp_path)
     for life, program in enumerate(lives):
         simulate(simulated, program)

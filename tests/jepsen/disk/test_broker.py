@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no 
 
 
 class Load:
-    """What was sent to a broker, and what it acknowledged, over all its lives."""
+    """Records sent to a broker, and those that it acknowledged, over all its lives."""
 
     def __init__(self) -> None:
         self.values = itertools.count()

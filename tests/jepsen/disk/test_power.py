@@ -1,4 +1,4 @@
-"""What a loss of power leaves of the files of a program that ran under the shim: one rule of the model each."""
+"""Files of a program under the shim after a loss of power: each test covers one rule of the model."""
 
 import shutil
 from pathlib import Path

@@ -37,7 +37,7 @@ def place(node: int, host: str | None = None, **how: bool) -> BrokerPlace:
 
 
 def topic(number: int, rows: Iterable[Sequence[int]], **how: object) -> list[PlacedPartition]:
-    """A topic with these replicas, which are also those of its creation."""
+    """Return a topic with these replicas, which are also those of its creation."""
     created = [tuple(map(replica, row)) for row in rows]
     topic_id = UUID(int=number)
     return [

@@ -29,12 +29,12 @@ async def three(tmp_path: Path) -> AsyncIterator[Brokers]:
 
 
 def replicas(brokers: Brokers) -> dict[int, int]:
-    """How many replicas the process of each broker has, those of the controller's group not counted."""
+    """Return the number of replicas on each broker, without those of the controller."""
     return {number: len(broker.node.driver.groups) - 1 for number, broker in brokers.running.items()}
 
 
 def led(brokers: Brokers) -> dict[int, int]:
-    """How many partitions each broker leads."""
+    """Return the number of partitions that each broker leads."""
     counts: Counter[int] = Counter()
     for number, broker in brokers.running.items():
         own = broker.metadata.group_id
@@ -58,8 +58,7 @@ async def report(broker: Broker) -> BalancerReport:
 
 
 class Writing:
-    """Writes to every partition of a topic through all brokers but some, one record after the other, until told to
-    end."""
+    """Writers to every partition of a topic through all brokers but some, one record after the other, until stopped."""
 
     def __init__(self, brokers: Brokers, topic: str, partitions: int) -> None:
         self._brokers, self._topic, self._partitions = brokers, topic, partitions
@@ -109,7 +108,7 @@ async def read(broker: Broker, topic: str, partition: int) -> list[bytes]:
 
 
 async def removed(brokers: Brokers, asked: int, node: int) -> None:
-    """Wait until a decommissioned broker is gone; its process is told so, and ends by itself."""
+    """Wait until a decommissioned broker is removed; its process is notified, and ends by itself."""
     await until(lambda: node not in brokers[asked].metadata.state.brokers, lambda: replicas(brokers))
 
 
@@ -131,7 +130,7 @@ async def test_a_broker_joins_and_another_one_is_decommissioned(three: Brokers) 
 
 
 async def test_the_controllers_leader_and_the_target_die_while_a_broker_is_emptied(three: Brokers) -> None:
-    """Whoever leads then goes on, and finds another place for what the target did not get."""
+    """The next leader continues, and finds another place for the replicas that the target did not get."""
     await three.start(4, 5)
     await set_up(three[1], balancer_mode="off", replicas_repair_after_ms="1000")
     topic = await three[1].create_topic("t", 8, 3, deadline=deadline_in(10_000))
@@ -188,7 +187,7 @@ async def test_of_fewer_replicas_one_that_stays_away_is_not_waited_for(three: Br
 
 
 async def test_a_broker_that_is_away_is_decommissioned(three: Brokers) -> None:
-    """Nobody can say that its replicas are gone; but every partition does without it."""
+    """Its replicas cannot be confirmed as deleted; but every partition does without it."""
     await three.start(4)
     await three[1].create_topic("t", 4, 3, deadline=deadline_in(10_000))
     node = next(node for node in three.running if node != three[1].controller_id)
@@ -225,7 +224,7 @@ async def test_a_broker_whose_replicas_have_no_other_place_says_so(three: Broker
 
 
 async def looked(broker: Broker, status: str) -> BalancerReport:
-    """The first report with this status."""
+    """Return the first report with this status."""
     async with asyncio.timeout(WITHIN_S):
         while (told := await report(broker)).status != status:
             await asyncio.sleep(0.05)

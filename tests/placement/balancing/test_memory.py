@@ -1,4 +1,4 @@
-"""What the balancer remembers of brokers and partitions while it leads; when a broker may be removed."""
+"""State of the balancer about brokers and partitions during its tenure; conditions for the removal of a broker."""
 
 import pytest
 
@@ -173,7 +173,7 @@ def test_it_is_calm_once_brokers_and_topics_have_been_the_same_for_a_while() -> 
 
 @pytest.fixture
 def emptied() -> tuple[Controller, RegisteredBroker]:
-    """A broker that was decommissioned, and to which nothing is assigned."""
+    """Return a broker that was decommissioned, and to which nothing is assigned."""
     controller = Controller()
     return controller, controller.drain(4)
 

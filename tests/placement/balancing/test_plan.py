@@ -1,4 +1,4 @@
-"""Where replicas and leaders shall be next: what is urgent first, one replica at a time, and an end that is even."""
+"""Next places of replicas and leaders: urgent moves first, one replica at a time, and an even end."""
 
 from random import Random
 
@@ -268,7 +268,7 @@ def test_every_plan_is_legal_and_planning_ends(
 
 
 def measure(places: list[BrokerPlace], placed: list[PlacedPartition]) -> tuple[int, ...]:
-    """What falls with every plan."""
+    """Return the measure that decreases with every plan."""
     bad = {each.replica.node_id for each in places if not each.stays}
     takes = [each.replica.node_id for each in places if each.takes_replicas]
     leads = [each.replica.node_id for each in places if each.takes_leaders]

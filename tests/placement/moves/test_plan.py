@@ -25,7 +25,7 @@ OLD = Configuration(Index(5), (ONE, TWO, THREE))
 
 
 def entered(configuration: Configuration, **how: object) -> Configuration:
-    """The configuration after the next step, its joint phase included."""
+    """Return the configuration after the next step, its joint phase included."""
     change = next_change(configuration, **how)  # type: ignore[arg-type]
     assert change is not None
     assert change.replaces_index == configuration.index
@@ -102,7 +102,7 @@ def some(random: Random) -> tuple[ReplicaId, ...]:
 
 @given(one_per_node, one_per_node, st.integers(0, 1 << 32))
 def test_every_way_is_legal_and_ends(begin: list[ReplicaId], wanted: list[ReplicaId], seed: int) -> None:
-    """With anybody as leader, anybody away for a while, anybody slow; at the end all are there."""
+    """Any voter leads, any replicas are away or slow for a while; at the end all are there."""
     random = Random(seed)
     configuration = Configuration(Index(1), tuple(sorted(begin)))
     least = min(len(begin), len(wanted))

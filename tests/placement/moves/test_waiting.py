@@ -1,4 +1,4 @@
-"""What a move waits for, in words."""
+"""Reasons for which a move waits, in words."""
 
 import uuid
 from typing import Any

@@ -1,4 +1,4 @@
-"""When a partition may be recovered, from whom, and what is said about the loss."""
+"""Conditions for the recovery of a partition, its source, and the reported loss."""
 
 from uuid import UUID
 
@@ -49,8 +49,9 @@ def plan_of(
     brokers: tuple[int, ...] = ALL,
     choice: int = 0,
 ) -> Plan:
-    """`gone` are nodes whose disks were replaced; they, `without` and `untold` answer, and have no replica. It was
-    created on nodes 1 to 3 and then assigned to `moved`."""
+    """Return the plan for a partition created on nodes 1 to 3 and then assigned to `moved`.
+
+    `gone` are nodes whose disks were replaced; they, `without` and `untold` answer, and have no replica."""
 
     def now(node: int) -> ReplicaId:
         return replica(node, 100 + node if node in gone else 0)
