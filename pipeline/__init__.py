@@ -16,18 +16,24 @@ from raftlog.pipeline.requirements import check_packages
 assert __name__.startswith("raftlog."), "import this room as raftlog.pipeline"
 
 if TYPE_CHECKING:
-    from raftlog.pipeline.archiving.archive import ArchiveReport
-    from raftlog.pipeline.archiving.compacting import CompactionReport
-    from raftlog.pipeline.archiving.jobs import archive, compact_archive
-    from raftlog.pipeline.archiving.log_sources import Brokers, Segments
-    from raftlog.pipeline.archiving.reading import read_archive
-    from raftlog.pipeline.brokers.source import RaftlogDataSource
-    from raftlog.pipeline.errors import MissingRequirement, PipelineFailed
-    from raftlog.pipeline.progress import OnProgress, Progress
-    from raftlog.pipeline.replaying.job import ReplayReport, replay
-    from raftlog.pipeline.segments.source import RaftlogSegmentsDataSource
-    from raftlog.pipeline.session import local_session
-    from raftlog.pipeline.verifying import VerifyReport, verify
+    from raftlog.pipeline.archiving.archive import ArchiveReport as ArchiveReport
+    from raftlog.pipeline.archiving.compacting import CompactionReport as CompactionReport
+    from raftlog.pipeline.archiving.jobs import archive as archive
+    from raftlog.pipeline.archiving.jobs import compact_archive as compact_archive
+    from raftlog.pipeline.archiving.log_sources import Brokers as Brokers
+    from raftlog.pipeline.archiving.log_sources import Segments as Segments
+    from raftlog.pipeline.archiving.reading import read_archive as read_archive
+    from raftlog.pipeline.brokers.source import RaftlogDataSource as RaftlogDataSource
+    from raftlog.pipeline.errors import MissingRequirement as MissingRequirement
+    from raftlog.pipeline.errors import PipelineFailed as PipelineFailed
+    from raftlog.pipeline.progress import OnProgress as OnProgress
+    from raftlog.pipeline.progress import Progress as Progress
+    from raftlog.pipeline.replaying.job import ReplayReport as ReplayReport
+    from raftlog.pipeline.replaying.job import replay as replay
+    from raftlog.pipeline.segments.source import RaftlogSegmentsDataSource as RaftlogSegmentsDataSource
+    from raftlog.pipeline.session import local_session as local_session
+    from raftlog.pipeline.verifying import VerifyReport as VerifyReport
+    from raftlog.pipeline.verifying import verify as verify
 
 _HOMES: Final = {
     "ArchiveReport": "archiving.archive",
@@ -51,26 +57,7 @@ _HOMES: Final = {
 }
 """Name → module of this package."""
 
-__all__ = [
-    "ArchiveReport",
-    "Brokers",
-    "CompactionReport",
-    "MissingRequirement",
-    "OnProgress",
-    "PipelineFailed",
-    "Progress",
-    "RaftlogDataSource",
-    "RaftlogSegmentsDataSource",
-    "ReplayReport",
-    "Segments",
-    "VerifyReport",
-    "archive",
-    "compact_archive",
-    "local_session",
-    "read_archive",
-    "replay",
-    "verify",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -7,18 +7,11 @@ import click
 from click.core import ParameterSource
 
 from raftlog import pipeline
-from raftlog.cli.options import json_option, option
-from raftlog.cli.pipeline.job import (
-    print_report,
-    run_job,
-    some_topics,
-    source_options,
-    spark_options,
-    topics_options,
-)
+from raftlog.cli.options import option
+from raftlog.cli.pipeline.job import Job, some_topics, source_options, spark_job, topics_options
 
 if TYPE_CHECKING:
-    from raftlog.pipeline import Brokers, Segments
+    from raftlog.pipeline import ArchiveReport, Brokers, CompactionReport, Segments
 
 
 @click.command()
@@ -36,8 +29,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Leave records out that cannot be decoded, with a warning for each batch; without it that is an error.",
 )
-@spark_options
-@json_option("Print the report as JSON.")
+@spark_job
 def archive(
     path: str,
     topics: tuple[str, ...],
@@ -47,10 +39,7 @@ def archive(
     compression: str,
     accept_loss: bool,
     skip_undecodable: bool,
-    master: str,
-    config: dict[str, str],
-    as_json: bool,
-) -> None:
+) -> "Job[ArchiveReport]":
     """Copy what TOPIC... hold, and PATH does not yet, to Parquet files in PATH; all topics without TOPIC.
 
     PATH is a directory or a URI that Arrow knows. A run that was interrupted is continued by the next one. Each record
@@ -58,22 +47,16 @@ def archive(
     """
     named = some_topics(topics, topics_pattern)
     source = _source(bootstrap, data_dirs, skip_undecodable)
-    report = run_job(
-        "archive",
-        master,
-        config,
-        lambda spark, told: pipeline.archive(
-            spark,
-            source,
-            path,
-            topics=named,
-            topics_pattern=topics_pattern,
-            compression=compression,
-            fail_on_data_loss=not accept_loss,
-            on_progress=told,
-        ),
+    return lambda spark, told: pipeline.archive(
+        spark,
+        source,
+        path,
+        topics=named,
+        topics_pattern=topics_pattern,
+        compression=compression,
+        fail_on_data_loss=not accept_loss,
+        on_progress=told,
     )
-    print_report(report, as_json)
 
 
 def _source(bootstrap: Sequence[str], data_dirs: Sequence[str], skip_undecodable: bool) -> "Brokers | Segments":
@@ -88,18 +71,9 @@ def _source(bootstrap: Sequence[str], data_dirs: Sequence[str], skip_undecodable
 @click.argument("path", metavar="PATH")
 @option("--target-bytes", default=128 * 1024 * 1024, help="How large files shall become.")
 @option("--grace-seconds", default=0.0, help="Keep files for so long after they were replaced, for who reads them.")
-@spark_options
-@json_option("Print the report as JSON.")
-def compact(
-    path: str, target_bytes: int, grace_seconds: float, master: str, config: dict[str, str], as_json: bool
-) -> None:
+@spark_job
+def compact(path: str, target_bytes: int, grace_seconds: float) -> "Job[CompactionReport]":
     """Put small files of the archive PATH together. Those that are replaced are deleted, at once or after a grace."""
-    report = run_job(
-        "compact",
-        master,
-        config,
-        lambda spark, told: pipeline.compact_archive(
-            spark, path, target_bytes=target_bytes, grace_seconds=grace_seconds, on_progress=told
-        ),
+    return lambda spark, told: pipeline.compact_archive(
+        spark, path, target_bytes=target_bytes, grace_seconds=grace_seconds, on_progress=told
     )
-    print_report(report, as_json)

@@ -1,4 +1,4 @@
-"""What the verbs of `raftlog pipeline` share: a Spark session for as long as a job runs, its progress, its report.
+"""Jobs of `raftlog pipeline`: a Spark session for as long as a job runs, its progress, its report.
 
 Results go to stdout, everything else to stderr, where Spark's own log says errors alone. Ctrl-C ends the job, and with
 this process its JVM and workers end.
@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import click
@@ -17,13 +18,13 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from raftlog import pipeline
-from raftlog.cli.options import F, bootstrap_option, option, settings_option
+from raftlog.cli.options import F, bootstrap_option, json_option, option, settings_option
+from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import foreign, properties, show
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-R = TypeVar("R", bound="Report")
 MASTER_DEFAULT: Final = "local[*]"
 STEP_SAID_AFTER_S: Final = 1.0
 
@@ -34,13 +35,28 @@ class Report(Protocol):
     def as_json(self) -> Mapping[str, object]: ...
 
 
-def spark_options(function: F) -> F:
-    """`--master` and `--conf`, as `master` and `config`."""
+R = TypeVar("R", bound=Report)
+Job = Callable[["SparkSession", "pipeline.OnProgress"], R]
+
+
+def spark_job(function: Callable[..., Job[R]]) -> Callable[..., None]:
+    """A verb that runs the job which the function returns, and prints its report.
+
+    Adds `--master` and `--conf` for Spark, and `--json`. Exit code 1 for a report that is not sound.
+    """
+
+    @wraps(function)
+    def verb(master: str, config: Mapping[str, str], as_json: bool, **given: Any) -> None:
+        report = run_job(function.__name__, master, config, function(**given))
+        print_report(report, as_json)
+        if not getattr(report, "is_sound", True):
+            raise CommandFailed("something is wrong with these logs: see the problems")
+
     master = option(
         "--master", envvar="RAFTLOG_SPARK_MASTER", default=MASTER_DEFAULT, help="Where Spark runs; local[*] is here."
     )
     conf = settings_option("A setting of Spark's; repeat it for more.", "--conf", "config", envvar="RAFTLOG_SPARK_CONF")
-    return master(conf(function))
+    return master(conf(json_option("Print the report as JSON.")(verb)))
 
 
 def source_options(function: F) -> F:
@@ -69,12 +85,7 @@ def some_topics(topics: Iterable[str], topics_pattern: str | None) -> list[str] 
     return named or None
 
 
-def run_job(
-    app: str,
-    master: str,
-    config: Mapping[str, str],
-    job: "Callable[[SparkSession, pipeline.OnProgress], R]",
-) -> R:
+def run_job(app: str, master: str, config: Mapping[str, str], job: Job[R]) -> R:
     """Run `job` in a session of its own, with a bar on the terminal, or a line for each step that lasts a second.
 
     All of Spark is a thread's, and this one only waits: pyspark's own way to end on Ctrl-C speaks to the JVM in the

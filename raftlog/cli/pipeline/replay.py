@@ -1,12 +1,16 @@
 """`raftlog pipeline replay`: Parquet to topics."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from raftlog import pipeline
-from raftlog.cli.options import bootstrap_option, json_option, option
-from raftlog.cli.pipeline.job import print_report, run_job, spark_options
+from raftlog.cli.options import bootstrap_option, option
+from raftlog.cli.pipeline.job import Job, spark_job
+
+if TYPE_CHECKING:
+    from raftlog.pipeline import ReplayReport
 
 
 @click.command()
@@ -19,47 +23,26 @@ from raftlog.cli.pipeline.job import print_report, run_job, spark_options
 @option("--records-per-second", type=click.IntRange(min=1), help="No faster than this, all partitions together.")
 @option("--name", help="Whoever gives the same name again goes on with the same replay. [default: of PATH and topics]")
 @option("--again", is_flag=True, help="Write everything once more, also what an earlier replay wrote.")
-@spark_options
-@json_option("Print the report as JSON.")
+@spark_job
 def replay(
-    path: str,
-    topics: tuple[str, ...],
-    bootstrap: list[str],
-    to: tuple[str, ...],
-    spread: bool,
-    where: str | None,
-    records_per_second: int | None,
-    name: str | None,
-    again: bool,
-    master: str,
-    config: dict[str, str],
-    as_json: bool,
-) -> None:
+    path: str, topics: tuple[str, ...], bootstrap: list[str], to: tuple[str, ...], spread: bool, **how: Any
+) -> "Job[ReplayReport]":
     """Write the records of the archive PATH to topics, each once, with their timestamps, keys and headers.
 
     All topics of the archive without TOPIC. A replay that was interrupted goes on when it is started again; one that
     was done writes only what the archive got since.
     """
     target = read_targets(to)
-    report = run_job(
-        "replay",
-        master,
-        config,
-        lambda spark, told: pipeline.replay(
-            spark,
-            path,
-            ",".join(bootstrap),
-            topics=list(topics) or None,
-            to=target,
-            keep_partitions=not spread,
-            where=where,
-            records_per_second=records_per_second,
-            name=name,
-            again=again,
-            on_progress=told,
-        ),
+    return lambda spark, told: pipeline.replay(
+        spark,
+        path,
+        ",".join(bootstrap),
+        topics=list(topics) or None,
+        to=target,
+        keep_partitions=not spread,
+        on_progress=told,
+        **how,
     )
-    print_report(report, as_json)
 
 
 def read_targets(to: Sequence[str]) -> str | dict[str, str] | None:
