@@ -174,21 +174,24 @@ def rows_in_order(files: Files, archived: Sequence[ArchivedFile], start: int, en
     `FILE_SCHEMA`. Files may overlap. Raises `ArchiveDamaged` for one that is not as it was written."""
     wanted = [file for file in archived if file.first < end and file.last >= start]
     waiting = sorted(wanted, key=attrgetter("first"), reverse=True)
-    heads: list[_Head] = []
+    heads: list[RowsByOffset] = []
     while heads or waiting:
         while waiting and (not heads or waiting[-1].first <= min(head.last for head in heads)):
             batch_rows = max(READ_ROWS_MIN, READ_ROWS // (len(heads) + 1))
-            head = _Head(_rows_of_file(files, waiting.pop(), start, end, batch_rows))
+            head = RowsByOffset(_rows_of_file(files, waiting.pop(), start, end, batch_rows))
             if not head.is_over:
                 heads.append(head)
         if heads:
             limit = min(head.last for head in heads)
-            yield from _merged([head.up_to(limit) for head in heads])
+            yield from _merged([rows for head in heads for rows in head.up_to(limit)])
             heads = [head for head in heads if not head.is_over]
 
 
-class _Head:
-    """A file that is being read, with the rows at hand; `last` is the offset of the last of them."""
+class RowsByOffset:
+    """Batches of rows by rising offset, taken up to one offset after another; none of them is empty.
+
+    `last` is the offset of the last row at hand.
+    """
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -197,11 +200,14 @@ class _Head:
         self.last = -1
         self._advance()
 
-    def up_to(self, limit: int) -> pa.RecordBatch:
-        """Take the rows at hand with `offset ≤ limit`; there may be none."""
-        count = _count_below(self._rows, limit + 1)
-        taken, self._rows = self._rows.slice(0, count), self._rows.slice(count)
-        if not self._rows.num_rows:
+    def up_to(self, limit: int) -> list[pa.RecordBatch]:
+        """Take the rows with `offset ≤ limit`, and not more batches than these need."""
+        taken = []
+        while not self.is_over and (count := _count_below(self._rows, limit + 1)):
+            taken.append(self._rows.slice(0, count))
+            self._rows = self._rows.slice(count)
+            if self._rows.num_rows:
+                break
             self._advance()
         return taken
 
@@ -214,10 +220,9 @@ class _Head:
 
 
 def _merged(parts: Sequence[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    filled = [part for part in parts if part.num_rows]
-    if len(filled) < 2:
-        return filled
-    merged: list[pa.RecordBatch] = pa.Table.from_batches(filled).sort_by("offset").combine_chunks().to_batches()
+    if len(parts) < 2:
+        return parts
+    merged: list[pa.RecordBatch] = pa.Table.from_batches(parts).sort_by("offset").combine_chunks().to_batches()
     return merged
 
 

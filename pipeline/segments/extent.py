@@ -9,7 +9,7 @@ on with where something says how. Called by `plan` and by the verification, on t
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Final, NamedTuple
 
 from raftlog.errors import CorruptBatch, FormatError
@@ -108,8 +108,7 @@ class _Chain:
             except FileNotFoundError:
                 self.note_problem(base, BatchBoundary(0, 0, base), "the file was removed meanwhile, as a trim does")
                 return
-            with ExitStack() as closing:
-                closing.callback(segment.close)
+            with closing(segment):
                 if stop_index is not None and segment.base_index > stop_index:
                     return
                 why = self._take(segment, stop_index)
@@ -129,9 +128,8 @@ class _Chain:
 
     def base_index(self, base: int) -> int:
         """The index with which a file begins; 0 where nothing says it."""
-        segment = self._open(base)
-        segment.close()
-        return segment.base_index
+        with closing(self._open(base)) as segment:
+            return segment.base_index
 
     def _open(self, base: int) -> Segment:
         segment = open_for_reading(self.disk, self._path, base)
@@ -249,8 +247,8 @@ def _journaled_extent(
             if roll is not None:
                 chain.start_anew()
                 entries = journal_entries(folded, fold, roll.index)
-        with ExitStack() as closing:
-            _JournalTail(replica, chain, room, closing).take(entries, commit)
+        with ExitStack() as files:
+            _JournalTail(replica, chain, room, files).take(entries, commit)
     end = max(chain.place.offset, start)
     return LogExtent(replica, start, end, commit, tuple(chain.pieces), tuple(chain.problems))
 
@@ -271,8 +269,8 @@ def _check_reached(chain: _Chain, index: int) -> None:
 class _JournalTail:
     """Entries behind the last checkpoint: in the segments, where these hold the same, or else from the journal."""
 
-    def __init__(self, replica: FoundReplica, chain: _Chain, room: CarriedRoom, closing: ExitStack) -> None:
-        self._chain, self._room, self._closing = chain, room, closing
+    def __init__(self, replica: FoundReplica, chain: _Chain, room: CarriedRoom, files: ExitStack) -> None:
+        self._chain, self._room, self._files = chain, room, files
         self._path, self._disk = replica.path, chain.disk
         self._log: Window | None = None
         self._file_base = -1
@@ -355,9 +353,7 @@ class _JournalTail:
             name = file_name(self._path, self._file_base)
             self._log = None
             if self._disk.exists(name):
-                file = self._disk.open(name, read_only=True)
-                self._closing.callback(file.close)
-                self._log = Window(file)
+                self._log = Window(self._files.enter_context(closing(self._disk.open(name, read_only=True))))
         return memoryview(b"") if self._log is None else self._log.read(position, length)
 
 

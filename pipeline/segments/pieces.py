@@ -76,6 +76,13 @@ class IndexRows:
                 high = middle
         return low
 
+    def boundary(self, number: int, log: File) -> BatchBoundary | None:
+        """The border before the batch of row `number`; None where the row is damaged."""
+        if self.header_of(number, log) is None:
+            return None
+        row = self.row(number)
+        return BatchBoundary(row.position, row.index, row.offset)
+
     def header_of(self, number: int, log: File) -> BatchHeader | None:
         """The header that row `number` speaks of; restored by the row where it is damaged. None: the row is damaged."""
         packed = self.packed(number)
@@ -222,10 +229,7 @@ class _RowPlaces:
             return self._piece.first
         if number >= self.behind:
             return self._piece.last
-        if self.rows.header_of(number, self._log) is None:
-            return None
-        row = self.rows.row(number)
-        return BatchBoundary(row.position, row.index, row.offset)
+        return self.rows.boundary(number, self._log)
 
     def at_or_before(self, number: int) -> tuple[int, BatchBoundary]:
         while (place := self.at(number)) is None:

@@ -10,6 +10,7 @@ both. What is damaged and can be seen without reading everything is an error her
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from typing import Final
 from uuid import UUID
@@ -273,12 +274,9 @@ def _wanted(disk: Disk, extent: LogExtent, start: int, end: int, split_bytes: in
         if is_whole or piece.is_journaled:
             yield piece
             continue
-        segment = open_for_reading(disk, extent.replica.path, piece.base)
-        try:
+        with closing(open_for_reading(disk, extent.replica.path, piece.base)) as segment:
             segment.compacted_to = piece.compacted_to
             yield from divided(piece, segment, start, end, split_bytes)
-        finally:
-            segment.close()
 
 
 def _grouped(pieces: Iterable[SegmentPiece], split_bytes: int) -> Iterator[list[SegmentPiece]]:

@@ -8,6 +8,7 @@ Called by tasks (`read_segment_split`, `batches_of`), and by `plan` for times (`
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -122,21 +123,13 @@ def _behind_times_below(disk: Disk, path: str, piece: SegmentPiece, timestamp: i
     """What of a piece lies behind the batches that are all older, as far as the time index knows."""
     if not piece.rows:
         return piece
-    segment = open_for_reading(disk, path, piece.base)
-    try:
-        rows = IndexRows(segment.files.index)
-        number = min(segment.times.row_before(timestamp) + 1, piece.row + piece.rows)
+    end = piece.row + piece.rows
+    with closing(open_for_reading(disk, path, piece.base)) as segment:
+        number = min(segment.times.row_before(timestamp) + 1, end)
         if number <= piece.row:
             return piece
-        if number == piece.row + piece.rows:
-            return piece._replace(first=piece.last, row=number, rows=0)
-        if rows.header_of(number, segment.files.log) is None:
-            return piece
-        row = rows.row(number)
-        first = BatchBoundary(row.position, row.index, row.offset)
-        return piece._replace(first=first, row=number, rows=piece.row + piece.rows - number)
-    finally:
-        segment.close()
+        first = piece.last if number == end else IndexRows(segment.files.index).boundary(number, segment.files.log)
+    return piece if first is None else piece._replace(first=first, row=number, rows=end - number)
 
 
 def _warn(problem: CorruptBatch) -> None:
@@ -187,10 +180,8 @@ class _Reading:
             segment = open_for_reading(self._disk, self._split.path, self._piece.base)
         except FileNotFoundError:
             raise SegmentGone(_gone(self._file, "removed")) from None
-        try:
+        with closing(segment):
             yield from self._checked(segment.files.log, segment.files.index if self._piece.rows else None)
-        finally:
-            segment.close()
 
     def _from_journal(self) -> Iterator[CheckedBatch]:
         for place, batch in self._journal.batches(self._piece):
@@ -253,14 +244,11 @@ class _Reading:
     def _was_compacted(self) -> bool:
         """Whether the file is another one by now than when the plan was made."""
         try:
-            segment = open_for_reading(self._disk, self._split.path, self._piece.base)
+            with closing(open_for_reading(self._disk, self._split.path, self._piece.base)) as segment:
+                roll = read_roll(segment)
         except FileNotFoundError:
             return True
-        try:
-            roll = read_roll(segment)
-            return roll is not None and segment.base_offset < roll.compacted_to != self._piece.compacted_to
-        finally:
-            segment.close()
+        return roll is not None and self._piece.base < roll.compacted_to != self._piece.compacted_to
 
     def _step_over(self, log: _Log, index: File | None, why: str) -> bool:
         """Report it, and go to where the next batch stands, if a row or a header that seems to be right says it."""
@@ -274,10 +262,9 @@ class _Reading:
     def _behind_row(self, log: File, index: File) -> tuple[int, BatchBoundary] | None:
         rows = IndexRows(index)
         for number in range(self._row + 1, self._piece.row + self._piece.rows):
-            if rows.header_of(number, log) is not None:
-                row = rows.row(number)
-                if row.position > self._place.position:
-                    return number, BatchBoundary(row.position, row.index, row.offset)
+            place = rows.boundary(number, log)
+            if place is not None and place.position > self._place.position:
+                return number, place
         return None
 
     def _behind_header(self, log: _Log) -> tuple[int, BatchBoundary] | None:

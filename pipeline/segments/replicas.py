@@ -129,7 +129,7 @@ def _in_data_dir(disk: Disk, data_dir: str, identity: NodeIdentity) -> Iterator[
     if disk.exists(journal):
         owner = DataDirectory(data_dir, identity.disk_uuid)
         for replica in _journaled(disk, owner):
-            name = _name_of(replica.path)
+            name = name_of(replica.path)
             yield FoundReplica(*name, replica.path, replica.group_id, owner, replica.folded, replica.fold)
     else:
         warnings.warn(
@@ -187,10 +187,10 @@ def _is_log(disk: Disk, path: str) -> bool:
 
 
 def _lone(disk: Disk, path: str) -> FoundReplica:
-    return FoundReplica(*_name_of(path), path, group_in_rolls(disk, path))
+    return FoundReplica(*name_of(path), path, group_in_rolls(disk, path))
 
 
-def _name_of(path: str) -> tuple[str, int]:
+def name_of(path: str) -> tuple[str, int]:
     """Topic and partition by the names of directories; a lone log's name is that of its only partition's topic."""
     if path.endswith(f"/{CONTROLLER}"):
         return CONTROLLER_TOPIC, 0

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from raftlog.errors import RaftlogError
 from raftlog.pipeline.archiving.files import files_at
 from raftlog.pipeline.archiving.manifest import ArchivedFile, Coverage
-from raftlog.pipeline.archiving.parquet import FILE_SCHEMA, rows_in_order
+from raftlog.pipeline.archiving.parquet import FILE_SCHEMA, RowsByOffset, rows_in_order
 from raftlog.pipeline.archiving.state import ArchiveState, read_newest, read_settled
 from raftlog.pipeline.errors import ArchiveDamaged
 from raftlog.pipeline.options import TopicChoice
@@ -176,12 +176,12 @@ class _Comparison:
     def run(self) -> None:
         split = self._compare.split
         files = files_at(self._compare.path)
-        archived = _UpTo(rows_in_order(files, self._compare.files, split.start, split.end))
+        archived = RowsByOffset(rows_in_order(files, self._compare.files, split.start, split.end))
         for rows in read_segment_split(split):
             last = rows.column("offset")[rows.num_rows - 1].as_py()
-            self._take(rows.select(FILE_SCHEMA.names), archived.up_to(last))
+            self._take(rows.select(FILE_SCHEMA.names), _together(archived.up_to(last)))
             self.at = last + 1
-        self._take(_NO_ROWS, archived.up_to(split.end))
+        self._take(_NO_ROWS, _together(archived.up_to(split.end)))
 
     def result(self) -> ComparedRange:
         split = self._compare.split
@@ -227,24 +227,6 @@ class _Comparison:
         self.told.append(f"{self.place}: {len(offsets)} records {what}: offset {listed}")
 
 
-class _UpTo:
-    """Rows by rising offset, taken up to one offset after another."""
-
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches = batches
-        self._waiting: pa.RecordBatch = _NO_ROWS
-
-    def up_to(self, last: int) -> pa.RecordBatch:
-        taken = []
-        while True:
-            count = pc.sum(pc.less_equal(self._waiting.column("offset"), last)).as_py() or 0
-            taken.append(self._waiting.slice(0, count))
-            self._waiting = self._waiting.slice(count)
-            if self._waiting.num_rows:
-                break
-            following = next(self._batches, None)
-            if following is None:
-                break
-            self._waiting = following
-        table = pa.Table.from_batches(taken, FILE_SCHEMA).combine_chunks()
-        return next(iter(table.to_batches()), _NO_ROWS)
+def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    table = pa.Table.from_batches(batches, FILE_SCHEMA).combine_chunks()
+    return next(iter(table.to_batches()), _NO_ROWS)

@@ -6,14 +6,13 @@ the controller and of internal topics. Called by `job` on the driver.
 
 import os
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 from typing import NamedTuple
 from uuid import UUID
 
 from raftlog.errors import FormatError, InvalidArgument
 from raftlog.pipeline.options import TopicChoice
-from raftlog.pipeline.segments.replicas import CONTROLLER_TOPIC, INTERNAL_PREFIX, DataDirectory
-from raftlog.runtime.log.replica_directory import CONTROLLER, group_in_rolls
+from raftlog.pipeline.segments.replicas import INTERNAL_PREFIX, DataDirectory, name_of
+from raftlog.runtime.log.replica_directory import group_in_rolls
 from raftlog.runtime.node_identity import JOURNAL, read_identity
 from raftlog.storage.directory import ancestors, internal
 from raftlog.storage.disk import Disk
@@ -85,13 +84,3 @@ def _owner(
             known[directory] = owner = DataDirectory(directory, identity.disk_uuid)
             found.owners.append(owner)
     return known[directory]
-
-
-def name_of(path: str) -> tuple[str, int]:
-    """Topic and partition by the names of directories; a lone log's is that of its directory."""
-    if path.endswith(f"/{CONTROLLER}"):
-        return CONTROLLER_TOPIC, 0
-    place = PurePosixPath(path)
-    if place.name.isascii() and place.name.isdecimal() and len(place.name) < 10:
-        return place.parent.name, int(place.name)
-    return place.name, 0

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from raftlog.pipeline.verifying.finding import FoundLog, FoundLogs, name_of
+from raftlog.pipeline.segments.replicas import name_of
+from raftlog.pipeline.verifying.finding import FoundLog, FoundLogs
 from raftlog.pipeline.verifying.journals import JournalRead, Said
 from raftlog.pipeline.verifying.planning import Copies, LogSeen
 

@@ -28,7 +28,7 @@ from raftlog.pipeline.verifying.comparing import Checked, ComparedFiles, check_u
 from raftlog.pipeline.verifying.finding import FoundLogs, logs_in
 from raftlog.pipeline.verifying.groups import PartitionCopies, groups_of, journal_problems, notes_of
 from raftlog.pipeline.verifying.journals import JournalRead, read_owner
-from raftlog.pipeline.verifying.judging import Judge, by_file, doubtful, has_to_be_compared_again
+from raftlog.pipeline.verifying.judging import Judge, by_file, doubtful, has_to_be_compared_again, totals_of
 from raftlog.pipeline.verifying.planning import look_at, split_bytes_for, tasks_of, units_of
 from raftlog.pipeline.verifying.report import NOTES_MAX, Problems, VerifyReport
 from raftlog.pipeline.verifying.whole import WholeGroup, WholeSegment, judge_groups, judge_segment, whole_group
@@ -184,10 +184,7 @@ def _report(
     notes.add(notes_of(groups))
     return VerifyReport(
         len(reports),
-        sum(each.segments for each in reports),
-        sum(each.batches for each in reports),
-        sum(each.records for each in reports),
-        sum(each.bytes_read for each in reports),
+        *totals_of(reports),
         sum(each.tail_bytes for each in reports),
         tuple(verdict.partition for verdict in verdicts),
         problems.count,

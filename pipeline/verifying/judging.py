@@ -59,6 +59,16 @@ def by_file(checked: Iterable[Checked]) -> dict[FileKey, list[Checked]]:
     return found
 
 
+def totals_of(reports: Sequence[LogCheck]) -> tuple[int, int, int, int]:
+    """Segments, batches, records and bytes of all of them."""
+    return (
+        sum(each.segments for each in reports),
+        sum(each.batches for each in reports),
+        sum(each.records for each in reports),
+        sum(each.bytes_read for each in reports),
+    )
+
+
 def report_of(segment: SegmentSeen, ranges: Sequence[Checked]) -> SegmentReport | None:
     """The verdict on a file that is right; None where it has to be judged as a whole."""
     if not ranges or any(each.walked.why is not None for each in ranges):
@@ -143,10 +153,7 @@ class Judge:
             *group.name,
             "" if group.group_id is None else str(group.group_id),
             len(group.logs),
-            sum(each.segments for each in reports),
-            sum(each.batches for each in reports),
-            sum(each.records for each in reports),
-            sum(each.bytes_read for each in reports),
+            *totals_of(reports),
             first,
             last,
             end_offset,
@@ -155,6 +162,10 @@ class Judge:
         return Verdict(partition, tuple(reports))
 
     # one log
+
+    def _ranges_in(self, log: LogSeen) -> Iterator[Checked]:
+        for segment in log.segments:
+            yield from self._ranges.get((log.path, segment.file.base), ())
 
     def _report(self, segment: SegmentSeen) -> SegmentReport | None:
         """None of a file that is not there any more."""
@@ -183,16 +194,15 @@ class Judge:
     def _falls(self, log: LogSeen) -> Iterator[str]:
         """Terms that are below those of entries before them."""
         term = -1
-        for segment in log.segments:
-            for each in self._ranges.get((log.path, segment.file.base), ()):
-                if each.walked.falls is not None:
-                    yield f"{segment.file.log}: {each.walked.falls}"
-                if each.walked.terms is None:
-                    continue
-                if each.walked.terms[0] < term:
-                    where = f"entry {each.start.index} at position {each.start.position}"
-                    yield f"{segment.file.log}: {where} has term {each.walked.terms[0]}, the one before {term}"
-                term = each.walked.terms[1]
+        for each in self._ranges_in(log):
+            if each.walked.falls is not None:
+                yield f"{each.file.log}: {each.walked.falls}"
+            if each.walked.terms is None:
+                continue
+            if each.walked.terms[0] < term:
+                where = f"entry {each.start.index} at position {each.start.position}"
+                yield f"{each.file.log}: {where} has term {each.walked.terms[0]}, the one before {term}"
+            term = each.walked.terms[1]
 
     # copies
 
@@ -206,17 +216,12 @@ class Judge:
                 problems.add([f"{group}: {each.difference}"])
             if not each.is_newest:
                 return each.first, each.last, each.end_offset
-        differences = sorted({*self._differences(group), *self._missing(group)}, key=lambda each: each.index)
+        ranges = (each for log in group.copies.logs for each in self._ranges_in(log))
+        found = {each.difference for each in ranges if each.difference is not None}
+        differences = sorted({*found, *self._missing(group)}, key=lambda each: each.index)
         problems.add([f"{group}: {each.what}" for each in differences[:DIFFERENCES_MAX]], len(differences))
         last, end_offset = self._end(group)
         return max(group.first, group.copies.whole_from), last, end_offset
-
-    def _differences(self, group: PartitionCopies) -> Iterator[Difference]:
-        for log in group.copies.logs:
-            for segment in log.segments:
-                for each in self._ranges.get((log.path, segment.file.base), ()):
-                    if each.difference is not None:
-                        yield each.difference
 
     def _missing(self, group: PartitionCopies) -> Iterator[Difference]:
         """Files with committed entries that some copies have and others not."""
@@ -243,10 +248,9 @@ class Judge:
         stop = group.copies.stop
         ends = []
         for log, kept_to in zip(group.copies.logs, group.copies.kept_to, strict=True):
-            for segment in log.segments:
-                for each in self._ranges.get((log.path, segment.file.base), ()):
-                    if stop is not None and each.walked.offset_at_stop is not None:
-                        ends.append((stop, each.walked.offset_at_stop))
+            for each in self._ranges_in(log):
+                if stop is not None and each.walked.offset_at_stop is not None:
+                    ends.append((stop, each.walked.offset_at_stop))
             if kept_to is None:
                 ends.append(self._sound_end(log))
         return min(ends, default=(stop or 0, 0))
@@ -254,11 +258,10 @@ class Judge:
     def _sound_end(self, log: LogSeen) -> tuple[int, int]:
         """The last entry before the first fault, and the offset behind it."""
         end = 0, 0
-        for segment in log.segments:
-            for each in self._ranges.get((log.path, segment.file.base), ()):
-                end = each.walked.end.index - 1, each.walked.end.offset
-                if each.walked.why is not None:
-                    return end
+        for each in self._ranges_in(log):
+            end = each.walked.end.index - 1, each.walked.end.offset
+            if each.walked.why is not None:
+                break
         return end
 
 

@@ -9,17 +9,18 @@ file the roll is read, and of large ones the index by bisection.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Final, NamedTuple
 
+from raftlog.pipeline.segments.pieces import IndexRows
 from raftlog.pipeline.verifying.comparing import ComparedFiles
 from raftlog.pipeline.verifying.walking import BatchPosition, SegmentFile, SegmentSpan
-from raftlog.records import HEADER_SIZE
 from raftlog.storage.checkpoint import Checkpoint, read_checkpoint
 from raftlog.storage.disk import Disk
 from raftlog.storage.recovery import read_roll, segment_bases
 from raftlog.storage.roll import Roll
-from raftlog.storage.rows import ROW_SIZE, row_matches, unpack_row
-from raftlog.storage.segment import Segment, open_for_reading
+from raftlog.storage.rows import ROW_SIZE
+from raftlog.storage.segment import open_for_reading
 
 UNITS_MAX: Final = 16_384
 """Their results are kept in the driver, about 700 bytes of each file in each range."""
@@ -83,11 +84,9 @@ def look_at(disk: Disk, path: str) -> LogSeen:
             segment = open_for_reading(disk, path, base)
         except FileNotFoundError:
             continue  # retention took it meanwhile
-        try:
+        with closing(segment):
             log_bytes, rows = segment.files.log.size(), segment.files.index.size() // ROW_SIZE
             seen.append(_seen(SegmentFile(path, base, log_bytes, rows), read_roll(segment)))
-        finally:
-            segment.close()
     return LogSeen(path, tuple(seen), checkpoint)
 
 
@@ -131,42 +130,17 @@ def _borders(disk: Disk, seen: SegmentSeen, split_bytes: int) -> Iterator[BatchP
     """Places of batches at about every `split_bytes`, as the index says where it and the header agree."""
     if seen.file.log_bytes <= split_bytes:
         return
-    segment = open_for_reading(disk, seen.file.directory, seen.file.base)
-    try:
-        number, position = 0, split_bytes
+    with closing(open_for_reading(disk, seen.file.directory, seen.file.base)) as segment:
+        rows, number, position = IndexRows(segment.files.index), 0, split_bytes
         while position < seen.file.log_bytes:
-            number = _first_row_at(segment, number + 1, seen.file.rows, position)
+            number = rows.first_with(number + 1, seen.file.rows, "position", position)
             doubted = range(number, min(number + _DOUBTED_ROWS_MAX, seen.file.rows))
-            places = (_place(segment, each, seen.file.log_bytes) for each in doubted)
-            place = next((place for place in places if place is not None), None)
-            if place is None:
+            places = ((each, rows.boundary(each, segment.files.log)) for each in doubted)
+            border = next((BatchPosition(at.position, each, at.index, at.offset) for each, at in places if at), None)
+            if border is None or border.position >= seen.file.log_bytes:
                 return
-            yield place
-            number, position = place.row, place.position + split_bytes
-    finally:
-        segment.close()
-
-
-def _first_row_at(segment: Segment, low: int, high: int, position: int) -> int:
-    while low < high:
-        middle = (low + high) // 2
-        if unpack_row(segment.files.index.read(middle * ROW_SIZE, ROW_SIZE)).position < position:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def _place(segment: Segment, number: int, log_bytes: int) -> BatchPosition | None:
-    """Where the batch of a row begins, if that row and a header there belong together."""
-    packed = segment.files.index.read(number * ROW_SIZE, ROW_SIZE)
-    row = unpack_row(packed)
-    if row.position + HEADER_SIZE > log_bytes:
-        return None
-    head = segment.files.log.read(row.position, HEADER_SIZE)
-    if len(head) < HEADER_SIZE or not row_matches(packed, head):
-        return None
-    return BatchPosition(row.position, number, row.index, row.offset)
+            yield border
+            number, position = border.row, border.position + split_bytes
 
 
 def split_bytes_for(logs: Iterable[LogSeen], wanted: int) -> int:
