@@ -49,7 +49,7 @@ def measure_row(row: str, bootstrap: list[str], seconds: float, rate: float, mix
 
 
 def measure_rows(directory: Path, rows: Mapping[str, float], rate: float, mix: str) -> dict[str, dict[str, Any]]:
-    """The results of these rows, with the seconds of each, all on one new cluster."""
+    """Return the results of these rows, with the seconds of each, all on one new cluster."""
     found = {}
     with cluster_of_three(directory) as cluster:
         for row, seconds in rows.items():

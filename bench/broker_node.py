@@ -25,7 +25,7 @@ _WRITE_S_MAX = 10.0
 
 
 class Commands:
-    """What this process can be told."""
+    """Commands that this process accepts."""
 
     broker: Broker
 
@@ -56,7 +56,7 @@ class Commands:
         return {"seconds": time.perf_counter() - begin}
 
     async def led(self) -> dict[str, list[int]]:
-        """The partitions that are led here; waits until the topic is known."""
+        """Return the partitions led here; waits until the topic exists in the local state."""
         topic = await self.broker.describe_topic(TOPIC, deadline=_soon())
         return {"led": [each.partition for each in topic.partitions if each.leader == self.broker.node_id]}
 

@@ -79,7 +79,7 @@ class Watch:
                 self.grown_mib = max(self.grown_mib, probes.memory_mib(pid)[0] - self._before[pid])
 
     def end(self) -> float:
-        """The most that one of them grew by, in MiB."""
+        """Return the largest growth of one of them, in MiB."""
         self._ends.set()
         self._thread.join()
         return self.grown_mib

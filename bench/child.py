@@ -18,7 +18,7 @@ _SAID_LINES = 6
 
 
 def command_for(function: Callable[..., Any]) -> list[str]:
-    """The command that runs a module's function in a child."""
+    """Return the command that runs a module's function in a child."""
     return [sys.executable, "-m", "bench.child", f"{function.__module__}:{function.__qualname__}"]
 
 

@@ -15,7 +15,7 @@ PARTITIONS = 3
 SECONDS = 6.0
 WARM_S = 1.0
 BATCHED = {"batch_records": 2_000, "buffer_records": 20_000}
-"""What is set for the required figure; the rest is as it comes."""
+"""Settings for the required figure; all others have their defaults."""
 SAMPLED_EVERY = 500
 RECORDS = 1_500_000
 _TAIL = b"x" * (VALUE_BYTES - 16)

@@ -1,4 +1,4 @@
-"""Three nodes of a cluster as processes, and what there is to tell them; see `cluster_node`."""
+"""Three nodes of a cluster as processes, and their commands; see `cluster_node`."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ _POLL_S = 0.02
 
 
 class NodeProcess:
-    """One of them."""
+    """Node in a process of its own."""
 
     def __init__(self, number: int, module: str = "bench.cluster_node") -> None:
         self.number = number
@@ -78,7 +78,7 @@ class Cluster:
         """Seconds that the last recovery of each took."""
 
     def start(self, *numbers: int) -> None:
-        """Start nodes, and tell all where the others are."""
+        """Start nodes, and send the addresses of the others to each."""
         list(self._pool.map(self._open, numbers or NODES))
         for number, node in self.nodes.items():
             node.do("peers", peers={other: at for other, at in self._addresses.items() if other != number})
@@ -92,11 +92,11 @@ class Cluster:
         self.opened_s[number] = opened["opened_s"]
 
     def all(self, name: str, **arguments: Any) -> list[dict[str, Any]]:
-        """Tell all at once."""
+        """Send a command to all nodes at once; return their answers."""
         return list(self._pool.map(lambda node: node.do(name, **arguments), self.nodes.values()))
 
     def create(self, groups: int = 0) -> float:
-        """Groups on all three; the seconds that it took."""
+        """Create Raft groups on all three nodes; return the seconds that it took."""
         begin = time.perf_counter()
         self.all("create", members=list(self.disks.items()), groups=groups)
         return time.perf_counter() - begin
@@ -115,7 +115,7 @@ class Cluster:
         raise MeasureFailed(f"{len(written)} of {groups} groups took a write within {_LEADER_S_MAX:g} s")
 
     def leader(self) -> NodeProcess:
-        """Wait for whoever leads the group of the load. After its death the others know it only by and by."""
+        """Wait until a node leads the Raft group of the load; after a crash the others elect one after a while."""
         until = time.monotonic() + _LEADER_S_MAX
         while time.monotonic() < until:
             for node, answer in zip(self.nodes.values(), self.all("leads"), strict=True):

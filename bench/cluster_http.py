@@ -1,4 +1,4 @@
-"""What a cluster of three brokers gives over HTTP: at a fixed rate, and as fast as it can."""
+"""Throughput and latency of a cluster of three brokers over HTTP: at a fixed rate, and as fast as it can."""
 
 import time
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def cluster_of_three(directory: Path) -> Iterator[Cluster]:
 
 
 def create_topic(cluster: Cluster, partitions: int = 1) -> float:
-    """A topic with three replicas of each partition; the seconds until the answer."""
+    """Create a topic with three replicas of each partition; return the seconds until the answer."""
     body = {"topic_name": TOPIC, "partitions_count": partitions, "replication_factor": NODES}
     begin = time.perf_counter()
     status, said = ask(
@@ -90,7 +90,7 @@ def cpu_of(cluster: Cluster) -> float:
 
 
 def _wrk_at_all(ports: list[int]) -> list[Load]:
-    """The connections spread over all brokers, at the same time; the values of each begin with another letter."""
+    """Load all brokers at the same time, each with a share of the connections and values with another first letter."""
     shares = [CONNECTIONS // len(ports) + (number < CONNECTIONS % len(ports)) for number in range(len(ports))]
 
     def run(port: int, connections: int, letter: str) -> Load:

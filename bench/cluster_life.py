@@ -1,4 +1,4 @@
-"""What a cluster of three brokers is like to live with: a broker that dies, a thousand partitions, the first start."""
+"""Events in the life of a cluster of three brokers: a crashed broker, a thousand partitions, the first start."""
 
 import contextlib
 import itertools
@@ -78,7 +78,9 @@ class Clients:
         return HTTPConnection(HOST, self._ports[turn % len(self._ports)], timeout=_ANSWER_S_MAX)
 
     def gap_after(self, at: float) -> float:
-        """The longest time without a success from shortly before `at` on, once there are successes well behind it."""
+        """Return the longest time without a success from shortly before `at` on.
+
+        Waits until there are successes well behind it."""
         until = at + _GAP_S_MAX
         while time.monotonic() < until:
             acks = [ack for ack in sorted(self.acks) if ack > at - _BEFORE_KILL_S / 2]
@@ -109,7 +111,7 @@ def _post(connection: HTTPConnection, records: list[tuple[int, int]]) -> list[st
 
 
 def run_kills(workspace: Workspace) -> Values:
-    """Kill whoever leads, again and again, while clients write through all brokers."""
+    """Kill the leader repeatedly while clients write through all brokers."""
     gaps = []
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster)
@@ -180,8 +182,9 @@ def run_partitions(workspace: Workspace) -> Values:
 
 
 def _wait_settled(cluster: Cluster) -> None:
-    """Until the brokers are healthy, and every leader is the first of its partition's replicas: until it is no group is
-    let sleep, and no broker leads a third."""
+    """Wait until the brokers are healthy, and every leader is the first of its partition's replicas.
+
+    Before that no Raft group may quiesce, and no broker leads a third."""
     cluster.wait_healthy(_SETTLED_S_MAX)
     until = time.monotonic() + _SETTLED_S_MAX
     while any(each["leader"] != each["replicas"][0]["broker"] for each in _partitions(cluster)):
@@ -196,7 +199,7 @@ def _partitions(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def _leads_most(cluster: Cluster) -> tuple[int, int]:
-    """The broker that leads most partitions, and how many."""
+    """Return the broker that leads most partitions, and their number."""
     return Counter(partition["leader"] for partition in _partitions(cluster)).most_common(1)[0]
 
 

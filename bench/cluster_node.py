@@ -1,9 +1,8 @@
-"""One node of a cluster under measurement, a process of its own: `python -m bench.cluster_node`, one line of JSON for
-each command and answer. Its load is a client in the same process, on the leader.
+"""One node of a cluster under measurement, in a process of its own: `python -m bench.cluster_node`.
 
-Single records that arrive in one turn of the loop are put into one batch, as a broker does; with `alone` each is a
-batch and so an entry of its own. Every value is different, and `verify` reads all of them back.
-"""
+One line of JSON for each command and answer. Its load is a client in the same process, on the leader. Single records
+that arrive in one turn of the loop are put into one batch, as a broker does; with `alone` each is a batch and so an
+entry of its own. Every value is different, and `verify` reads all of them back."""
 
 import asyncio
 import os
@@ -68,7 +67,7 @@ def _settle(waiting: list["asyncio.Future[None]"], proposed: "asyncio.Future[Com
 
 
 class Everywhere:
-    """One write to each group, by whoever leads it; tried again until it is acknowledged."""
+    """Writer of one record to each Raft group led here; retried until it is acknowledged."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -93,7 +92,7 @@ class Everywhere:
 
 
 class Commands:
-    """What this process can be told."""
+    """Commands that this process accepts."""
 
     _everywhere: Everywhere
 
@@ -128,7 +127,7 @@ class Commands:
         self.node.set_peers({NodeId(int(node)): (str(at[0]), int(at[1])) for node, at in peers.items()}, {})
 
     async def create(self, members: list[list[Any]], groups: int) -> dict[str, float]:
-        """The group of the load, or with `groups` so many others; the seconds that it took here."""
+        """Create the Raft group of the load, or with `groups` so many others; return the seconds that it took here."""
         voters = tuple(sorted(RollMember(int(node), uuid.UUID(disk)) for node, disk in members))
         ids = [uuid.UUID(int=1_000 + number) for number in range(groups)] or [GROUP]
         self._stalls.start()
@@ -163,7 +162,7 @@ class Commands:
         return {"records": records, "different": len(seen)}
 
     async def write_when_leading(self) -> None:
-        """From now on one record after another, for as long as it leads; the first one of each term is told."""
+        """Write one record after another whenever this node leads; report the first one of each term."""
         self._writer = asyncio.get_running_loop().create_task(self._write())
 
     async def _write(self) -> None:
@@ -182,11 +181,11 @@ class Commands:
                 say({"first_ack_at": time.monotonic(), "term": told})
 
     async def write_everywhere(self) -> None:
-        """From now on one record to every group that is led here, one after another; `written` tells of them."""
+        """Write one record to every Raft group that is led here, one after another; `written` reports them."""
         self._everywhere = Everywhere(self.node)
 
     async def written(self) -> dict[str, float]:
-        """Groups, as numbers, and when the first write since `write_everywhere` was acknowledged here."""
+        """Return the time of the first acknowledged write since `write_everywhere`, by Raft group as a number."""
         return {str(uuid.UUID(bytes=key).int): at for key, at in self._everywhere.acked.items()}
 
     async def settled(self, groups: int, asleep: bool) -> dict[str, float]:
@@ -209,7 +208,7 @@ class Commands:
         self._stalls.stop()
 
     async def stop(self) -> dict[str, float]:
-        """An orderly end of the node; the process stays."""
+        """Stop the node in an orderly way; the process stays."""
         begin = time.perf_counter()
         self._stalls.stop()
         await self.node.stop()

@@ -32,7 +32,7 @@ NamedMeasure = TypeVar("NamedMeasure", Measure, PairedMeasure)
 
 
 class Catalogue(NamedTuple):
-    """What a bench measures: of this checkout, and of two checkouts in pairs."""
+    """Measures of a bench: of this checkout, and of two checkouts in pairs."""
 
     measures: Sequence[Measure]
     paired: Sequence[PairedMeasure] = ()
@@ -203,7 +203,7 @@ def _said_of(outcome: Outcome) -> str:
 
 @contextmanager
 def _workspace(data_dir: Path | None, mib: int | None) -> Iterator[Workspace]:
-    """The given directory, which stays, or a temporary one on the file system of the current directory."""
+    """Open the given directory, which stays, or a temporary one on the file system of the current directory."""
     if data_dir is not None:
         data_dir.mkdir(parents=True, exist_ok=True)
         yield Workspace(data_dir.resolve(), mib)

@@ -31,13 +31,13 @@ _SECONDS_MAX: Final = 150.0
 _CONNECTIONS: Final = 64
 _ANSWER_S_MAX: Final = 11.0
 _EVEN: Final = 0.1
-"""How far from the mean what a broker leads may be, as a share of it."""
+"""Allowed distance of a broker's share of leaders from the mean, as a part of the mean."""
 _POLL_S: Final = 0.1
 _ASK_S_MAX: Final = 5.0
 
 
 def offer_until(addresses: list[str], topic: str, partitions: int, end_file: str) -> dict[str, Any]:
-    """Offer single records to all partitions until there is this file, to whoever leads; in a child."""
+    """Offer single records to the leaders of all partitions until this file exists; in a child."""
     plan = LoadPlan(
         mode=LoadMode.OPEN,
         targeting=Targeting.SMART,
@@ -104,7 +104,7 @@ class _Load:
 
 
 class _Picture:
-    """Where replicas and leaders are, as a broker describes the topic."""
+    """Places of replicas and leaders, as a broker describes the topic."""
 
     def __init__(self, cluster: Cluster, node: int) -> None:
         async def described() -> Any:
@@ -116,7 +116,7 @@ class _Picture:
         self.replicas = Counter(replica for row in rows for replica in row.replicas)
 
     def unevenness(self, nodes: set[int]) -> float:
-        """How far from even the leaders are: 0.1 is ten percent more or less than the mean."""
+        """Return the unevenness of the leaders: 0.1 is ten percent more or less than the mean."""
         mean = PARTITIONS / len(nodes)
         return max(abs(self.led[node] - mean) / mean for node in nodes)
 

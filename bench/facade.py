@@ -1,4 +1,4 @@
-"""What a cluster of three brokers costs below HTTP: a client in the leader's process, on the façade."""
+"""Cost of a cluster of three brokers below HTTP: a client in the leader's process, on the façade."""
 
 import time
 from collections.abc import Iterator
@@ -125,7 +125,7 @@ def brokers(directory: Path, partitions: int = 1) -> Iterator[Brokers]:
 
 
 def _loaded(workspace: Workspace, loads: dict[str, dict[str, Any]], partitions: int = 1) -> dict[str, dict[str, float]]:
-    """Loads one after another, then everything is read back."""
+    """Run loads one after another, then read everything back."""
     with workspace.directory() as directory, brokers(directory, partitions) as cluster:
         warm = cluster.load(max(8, partitions), WARM_S)
         done = {name: cluster.load(**{"seconds": SECONDS, **load}) for name, load in loads.items()}

@@ -25,7 +25,7 @@ class Flushes:
         self.made: int | None = None
 
     def require_at_least(self, count: float) -> dict[str, float | str]:
-        """The count as a fact for the report; raises `MeasureFailed` when it is too small for durable answers."""
+        """Return the count as a fact for the report; raise `MeasureFailed` when it is too small for durable answers."""
         if self.made is None:
             return {"device_flushes": "not counted by this device"}
         require(self.made >= count, f"the device was flushed {self.made} times, durable answers need {count:.0f}")

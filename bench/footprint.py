@@ -1,4 +1,4 @@
-"""What a broker costs before and after work: time from start to ready, resident memory."""
+"""Cost of a broker before and after work: time from start to ready, resident memory."""
 
 import asyncio
 import itertools

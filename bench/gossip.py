@@ -21,7 +21,7 @@ IDLE_S = 120.0
 
 
 def idle(members: int) -> dict[str, float]:
-    """What each member sends while nothing happens, exchanges of digests included; in a child."""
+    """Return the traffic of each idle member, exchanges of digests included; in a child."""
     watch = Watch(steady(1, members=members, loss=0.0))
     Nemesis(watch).found()
     watch.world.run_until(FOUNDING_S)

@@ -27,7 +27,7 @@ _READ_BYTES = 4 << 20
 
 
 def value_of(writer: int, number: int) -> bytes:
-    """A value that no other append has."""
+    """Return a value that no other append has."""
     return b"%06d/%012d/" % (writer, number) + b"x" * (VALUE_BYTES - 20)
 
 
@@ -114,7 +114,7 @@ async def _produce(broker: Broker, writer: int, until: float, mine: list[float])
 
 
 def _judged(stored: list[bytes | None], latencies: list[list[float]], elapsed: float, synced: int) -> dict[str, float]:
-    """The figures, after every acknowledged value was looked for in what a new start gave out."""
+    """Return the figures, after every acknowledged value was found in the records that a restart delivers."""
     expected = {value_of(writer, number) for writer in range(WAITERS) for number in range(len(latencies[writer]))}
     samples = sorted(itertools.chain.from_iterable(latencies))
     return {

@@ -1,4 +1,4 @@
-"""What groups cost three brokers: commits of offsets, rebalances, memory of what is only remembered."""
+"""Cost of consumer groups on three brokers: commits of offsets, rebalances, memory of idle groups."""
 
 import asyncio
 import json
@@ -44,8 +44,9 @@ _JSON = {"Content-Type": "application/json"}
 
 
 def commit_closed(ports: list[int], in_flight: int, warm_s: float, seconds: float) -> dict[str, Any]:
-    """Commit for so long, each client for a group of its own, and where the answers say that it is kept, as
-    `raftlog.client` does; in a child."""
+    """Commit for so long, each client for a consumer group of its own; in a child.
+
+    Each sends to the coordinator named by the answers, as `raftlog.client` does."""
     return asyncio.run(_commit_closed(ports, in_flight, warm_s, seconds))
 
 
@@ -134,7 +135,7 @@ class _Member:
             await client.groups.heartbeat("bench", member, wait_ms=_HEARTBEAT_MS)
 
     async def kill(self) -> None:
-        """It ends without a word."""
+        """End without a leave request."""
         self.task.cancel()
         await asyncio.wait([self.task])
         self._settled.pop(self.name, None)

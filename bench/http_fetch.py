@@ -27,7 +27,7 @@ JSON_TYPE = "application/vnd.kafka.json.v2+json"
 
 
 def value_at(offset: int) -> bytes:
-    """The JSON text of 100 bytes that is stored at an offset."""
+    """Return the JSON text of 100 bytes that is stored at an offset."""
     return b'"%0*d"' % (VALUE_BYTES - 2, offset)
 
 
@@ -45,7 +45,7 @@ def fill(server: service.Service) -> None:
 
 
 def count_json(body: bytes, offset: int) -> int:
-    """Records in a JSON answer, after a look at every one."""
+    """Return the number of records in a JSON answer, after a check of every one."""
     records = json.loads(body)
     for number, record in enumerate(records):
         expected = (offset + number, value_at(offset + number).decode().strip('"'))
@@ -55,7 +55,7 @@ def count_json(body: bytes, offset: int) -> int:
 
 
 def count_batches(body: bytes, offset: int) -> int:
-    """Records from `offset` on in an answer of stored batches, after a look at every one."""
+    """Return the number of records from `offset` on in an answer of stored batches, after a check of every one."""
     count = 0
     for header, batch in split_batches(body):
         for record in read_records(batch):

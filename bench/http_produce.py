@@ -14,7 +14,7 @@ _MANY = 100
 
 
 def echo(records_per_request: int) -> Load:
-    """What aiohttp alone makes of the same load."""
+    """Run the same load against aiohttp alone."""
     with service.echo_server() as server:
         return load.run_wrk("produce.lua", server.url, _PATH, str(records_per_request))
 

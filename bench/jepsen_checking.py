@@ -21,7 +21,7 @@ def tell(path: str, operations: int) -> dict[str, float]:
 
 
 def check(path: str) -> dict[str, float]:
-    """What a test does with its history when everything has stopped; in a child."""
+    """Check a history as a Jepsen run does at its end; in a child."""
     begin, cpu = time.perf_counter(), time.process_time()
     judged = judge(Path(path), drained=True)
     return {

@@ -51,7 +51,7 @@ class Writer:
             self.journal.append(operations)
 
     def sync(self) -> None:
-        """Returns when all that was appended is durable."""
+        """Return when all appended data is durable."""
         self.journal.flush()
         while self._jobs:
             self._jobs.popleft()()
@@ -65,7 +65,7 @@ class Writer:
 
 
 def compare_rounds(path: str) -> dict[str, float]:
-    """Rounds of one group and of many, in turn, so that both meet the same disk; in a child."""
+    """Run rounds of one Raft group and of many, in turn, so that both meet the same disk; in a child."""
     writers = {
         "one": Writer(f"{path}/one", 1),
         "many": Writer(f"{path}/many", GROUPS),
@@ -92,7 +92,7 @@ def compare_rounds(path: str) -> dict[str, float]:
 
 
 def _read_back(path: str, last: int) -> int:
-    """How many groups have that last entry when the journal is opened again."""
+    """Return the number of Raft groups that have that last entry when the journal is opened again."""
     journal, fold = Journal.open(RealDisk(lambda job: job()), path, DISK_UUID, _CONFIG)
     journal.close()
     return sum(group.last_index == last for group in fold.groups.values())
@@ -107,7 +107,7 @@ def run_groups(workspace: Workspace) -> Values:
 
 
 def write_journal(path: str, size: int) -> dict[str, float]:
-    """A journal of so many bytes since its checkpoint; in a child."""
+    """Write a journal of so many bytes since its checkpoint; in a child."""
     writer = Writer(path, GROUPS)
     while writer.journal.live_bytes < size:
         for _ in range(_APPENDS_PER_FRAME // GROUPS):

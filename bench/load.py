@@ -21,7 +21,7 @@ _MARK = "RESULT "
 
 
 class Load(NamedTuple):
-    """What wrk saw. `requests` counts whole answers; latencies are wrk's, corrected for coordinated omission."""
+    """Results of wrk. `requests` counts whole answers; latencies are wrk's, corrected for coordinated omission."""
 
     requests: int
     seconds: float
@@ -68,7 +68,7 @@ def _checked(seen: dict[str, Any]) -> Load:
 
 
 def raw_request(method: str, port: int, path: str, headers: dict[str, str], body: bytes = b"") -> bytes:
-    """A whole HTTP/1.1 request as bytes, for `replay.lua`."""
+    """Return a whole HTTP/1.1 request as bytes, for `replay.lua`."""
     fields = {"Host": f"127.0.0.1:{port}", **headers}
     if body:
         fields["Content-Length"] = str(len(body))

@@ -1,8 +1,7 @@
-"""What a measure is: the figures it yields, what they have to reach, how they come about.
+"""Measures: their figures, the required values, and the code that runs them.
 
 A measure runs as a whole and returns one number for each of its figures, and further facts (counts, sizes) that show
-that the work was done. It raises `MeasureFailed` when what it saw does not hold together: such a run has no number.
-"""
+that the work was done. It raises `MeasureFailed` when its observations are inconsistent: such a run has no number."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,12 +19,12 @@ class MeasureFailed(Exception):
 
 
 class NotMeasured(Exception):
-    """This machine lacks something that the measure needs; the message says what, and how to get it."""
+    """Error for a measure whose requirements this machine lacks; the message names them and the way to get them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One row of the table. With `at_least` or `at_most` it is a requirement, without them it is told for context."""
+    """Row of the table. With `at_least` or `at_most` it is a requirement, without them it is context."""
 
     key: str
     title: str
@@ -65,15 +64,15 @@ class Workspace:
         self.root = root
         self._bulk_mib = bulk_mib
         self.say: Callable[[str], None] = lambda stage: None
-        """Told what a measure is at, while it runs."""
+        """Callback for the present stage of a measure, while it runs."""
 
     def bulk_mib(self, usual: int) -> int:
-        """How much data to work on, in MiB: what a measure usually takes, unless the caller said otherwise."""
+        """Return the MiB of data to work on: the measure's default, unless the caller set another size."""
         return usual if self._bulk_mib is None else self._bulk_mib
 
     @contextmanager
     def directory(self) -> Iterator[Path]:
-        """A new, empty directory."""
+        """Create a new, empty directory."""
         path = Path(mkdtemp(prefix="run-", dir=self.root))
         try:
             yield path

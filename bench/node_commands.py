@@ -1,9 +1,8 @@
-"""What node processes under measurement have in common: one line of JSON on stdin for each command, one for its answer.
+"""Protocol of node processes under measurement: one line of JSON on stdin for each command, one for its answer.
 
-    ["load", {"seconds": 4}]  →  {"answer": {…}}          in their order; what a node says besides has another key
+    ["load", {"seconds": 4}]  →  {"answer": {…}}          in their order; other lines of a node have another key
 
-A node's commands are the methods of one object. Called by `cluster_node` and `broker_node`.
-"""
+A node's commands are the methods of one object. Called by `cluster_node` and `broker_node`."""
 
 import asyncio
 import json

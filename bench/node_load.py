@@ -8,18 +8,18 @@ from bench.samples import percentile
 from bench.syncs import SyncCount
 
 KEY_BYTES = 20
-"""So much of a value's beginning is enough to tell it from all others."""
+"""Bytes at a value's beginning that distinguish it from all others."""
 Write = Callable[[int, bytes], Awaitable[object]]
 """Gets the number of the writer and a value; returns when the value is acknowledged, and raises otherwise."""
 
 
 def value(prefix: bytes, number: int, size: int) -> bytes:
-    """A value that no other write has."""
+    """Return a value that no other write has."""
     return (prefix + b"%010d/" % number).ljust(size, b"x")
 
 
 class Load:
-    """One load. `number` tells its values from those of other loads, on this node and on others."""
+    """Load on a node. `number` distinguishes its values from those of other loads, on this node and on others."""
 
     def __init__(self, in_flight: int, seconds: float, number: int, syncs: SyncCount) -> None:
         self._in_flight, self._number, self._syncs = in_flight, number, syncs
@@ -28,7 +28,7 @@ class Load:
         self._latencies: list[float] = []
 
     async def run(self, write: Write, size: int) -> dict[str, float]:
-        """The figures, once all writers are done."""
+        """Return the figures, once all writers are done."""
         begin, cpu, synced = time.perf_counter(), time.process_time(), self._syncs.total
         self._until = begin + self._seconds
         await asyncio.gather(*(self._write(write, writer, size) for writer in range(self._in_flight)))

@@ -1,4 +1,4 @@
-"""How much of the machine other programs took while a measure ran: figures from a busy machine say little."""
+"""Share of the machine that other programs took while a measure ran: figures from a busy machine say little."""
 
 import os
 import time
@@ -31,6 +31,6 @@ def _busy_seconds() -> float:
 
 
 def _own_seconds() -> float:
-    """This process and all its descendants that were waited for."""
+    """Return the CPU seconds of this process and all its descendants that were waited for."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system

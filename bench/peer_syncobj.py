@@ -20,7 +20,7 @@ from raftlog.loadgen.tally import Latencies
 
 
 class ReplicatedList(SyncObj):  # type: ignore[misc]  # the library has no annotations
-    """What the others do with a log: append a value."""
+    """Counterpart of a log in PySyncObj: a list to append to."""
 
     def __init__(self, own: str, others: list[str], journal: str, *, is_batched: bool) -> None:
         # No compaction in a run of seconds: its pauses are not the subject.

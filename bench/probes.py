@@ -1,4 +1,4 @@
-"""What /proc and small probes say about this machine and its processes."""
+"""Facts about this machine and its processes from /proc and small probes."""
 
 import os
 import platform
@@ -89,7 +89,7 @@ def filesystem(path: Path) -> str:
 
 
 def commit() -> dict[str, Any]:
-    """The commit that is checked out and whether tracked files differ from it; empty without git."""
+    """Return the commit that is checked out and whether tracked files differ from it; empty without git."""
     try:
         head = _said("git", "rev-parse", "HEAD")
         changed = bool(_said("git", "status", "--porcelain"))

@@ -55,7 +55,7 @@ class Group:
                     dirty.append(message.to)
 
     def do(self, me: ReplicaId, ready: Ready) -> None:
-        """What a driver does with a Ready; messages to replicas that are gone are lost."""
+        """Process a Ready as a driver does; messages to stopped replicas are lost."""
         log, cores = self.logs[me], self.cores
         if ready.cut_to is not None:
             log.cut_to(ready.cut_to)

@@ -51,7 +51,7 @@ def _flip(node: ClusterNode, share: float) -> int:
 
 
 def _read(port: int, offset: int) -> None:
-    """One batch, as anybody would ask for it: it has to come, from whoever has it."""
+    """Read one batch as a client would: any replica that has it must serve it."""
     connection = http.client.HTTPConnection(HOST, port, timeout=REQUEST_S_MAX)
     path = f"/topics/{TOPIC}/partitions/0/records?offset={offset}&max_bytes=1&timeout=10000"
     connection.request("GET", path, headers={"Accept": BATCHES_TYPE})
@@ -70,7 +70,7 @@ def _said_at(node: ClusterNode, words: str, since: int) -> float | None:
 
 
 def _rot(cluster: Cluster, turn: int) -> tuple[float, float]:
-    """Let the leader's file rot, and let somebody read it; when it was noticed, and the seconds until it was whole."""
+    """Damage the leader's file and read it; return the time of the read and the seconds from detection to repair."""
     number = cluster.leader(TOPIC)
     node = cluster.nodes[number]
     since = len(node.log_text())

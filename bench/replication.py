@@ -1,4 +1,4 @@
-"""What replication costs: three node processes on one machine and disk, every write on a majority of disks first."""
+"""Cost of replication: three node processes on one machine and disk, every write on a majority of disks first."""
 
 import time
 from statistics import median
@@ -132,7 +132,7 @@ def run_partitions(workspace: Workspace) -> Values:
 
 
 def run_stop(workspace: Workspace) -> Values:
-    """One of three processes with many groups is told to stop, and started again."""
+    """Stop one of three processes with many Raft groups in an orderly way, and start it again."""
     with workspace.directory() as directory, cluster(directory) as nodes:
         created_s = nodes.create(GROUPS_STOPPED)
         nodes.all("settled", groups=GROUPS_STOPPED, asleep=False)

@@ -13,7 +13,7 @@ from bench.runner import OTHERS_KEY, Outcome
 FORMAT = 1
 _OTHERS_SHARE_MAX = 0.1
 Report = dict[str, Any]
-"""What one call of the program saw, as it stands in its file."""
+"""Results of one call of the program, as stored in its file."""
 
 
 def report_of(outcomes: list[Outcome], machine: dict[str, Any], commit: dict[str, Any], runs: int) -> Report:
@@ -37,7 +37,7 @@ def write_report(report: Report, directory: Path) -> Path:
 
 
 def read_report(path: Path) -> Report:
-    """Raises `ValueError` for a file that is not such a report."""
+    """Read a report; raise `ValueError` for a file that is not one."""
     try:
         report: Report = json.loads(path.read_text())
         known = report["format"] == FORMAT
@@ -49,7 +49,7 @@ def read_report(path: Path) -> Report:
 
 
 def print_report(console: Console, report: Report) -> None:
-    """The figures, what went wrong, and the machine they are from."""
+    """Print the figures, the failures, and the machine."""
     table = Table(title="raftlog: figures", title_justify="left", pad_edge=False)
     table.add_column("measure")
     for heading in ("median", "required", "unit", "", "every run"):

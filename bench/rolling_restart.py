@@ -1,4 +1,4 @@
-"""What clients notice when all brokers of a cluster are restarted, one after another, while they write."""
+"""Effects on clients that write while all brokers of a cluster are restarted, one after another."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ ROLLING_S_MAX = 180.0
 
 
 async def _under_load(directory: Path, addresses: list[str]) -> tuple[SteadyReport, list[dict[str, Any]]]:
-    """The load before, during and after the restart; what the command said."""
+    """Run the load before, during and after the restart; return its report and the output of the command."""
     async with BrokerClient(addresses) as client:
         await client.create_topic(TOPIC, PARTITIONS, len(addresses))
     places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]

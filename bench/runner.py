@@ -26,11 +26,11 @@ class Outcome:
     skipped: str = ""
 
     def values(self, figure: Figure) -> list[float]:
-        """The figure's value of each run that succeeded."""
+        """Return the figure's value of each run that succeeded."""
         return [float(run[figure.key]) for run in self.runs]
 
     def median(self, figure: Figure) -> float | None:
-        """The figure's median; `None` when no run succeeded."""
+        """Return the figure's median; `None` when no run succeeded."""
         values = self.values(figure)
         return median(values) if values else None
 

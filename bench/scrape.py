@@ -1,4 +1,4 @@
-"""What it costs to be watched: a scrape of a broker with thousands of partitions, and one latency that is counted."""
+"""Cost of monitoring: a scrape of a broker with thousands of partitions, and one latency that is counted."""
 
 import asyncio
 import gc

@@ -78,7 +78,7 @@ class Service:
         return f"http://{HOST}:{self.port}"
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait until the process has ended."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
@@ -111,12 +111,12 @@ class Service:
         return answer
 
     def create_topic(self, name: str) -> None:
-        """A topic of one partition."""
+        """Create a topic of one partition."""
         body = json.dumps({"topic_name": name, "partitions_count": 1, "replication_factor": 1}).encode()
         self.request("POST", "/v3/clusters/-/topics", body, {"Content-Type": "application/json"})
 
     def end_offset(self, topic: str) -> int:
-        """The end offset of partition 0."""
+        """Return the end offset of partition 0."""
         offsets: dict[str, Any] = json.loads(self.request("GET", f"/topics/{topic}/partitions/0/offsets"))
         return int(offsets["end_offset"])
 
@@ -132,14 +132,14 @@ def broker(data_dir: Path) -> Iterator[Service]:
 
 @contextmanager
 def echo_server() -> Iterator[Service]:
-    """aiohttp alone, answering what a broker would answer."""
+    """Run aiohttp alone, with the answers of a broker."""
     port = free_port()
     with closing(Service([sys.executable, "-m", "bench.echo_server", str(port)], port)) as service:
         yield service
 
 
 def free_port() -> int:
-    """A port that nobody listens on at the moment."""
+    """Return a port without a listener at the moment."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

@@ -15,7 +15,7 @@ _SETTLE_S = 1.5
 
 
 def _gap(cluster: Cluster, clients: Clients, node: int) -> float:
-    """The longest time without a success from the moment on from which every sync of a broker is slow."""
+    """Return the longest time without a success after every sync of a broker has become slow."""
     time.sleep(_SETTLE_S)
     slow_at = time.monotonic()
     with injected(cluster.nodes[node].pid, slow_syncs(SYNC_S)):
@@ -26,7 +26,7 @@ def _gap(cluster: Cluster, clients: Clients, node: int) -> float:
 
 
 def run(workspace: Workspace) -> Values:
-    """First whoever leads, then one that follows."""
+    """Slow down the disk of the leader, then that of a follower."""
     reason = why_not()
     if reason is not None:
         raise NotMeasured(reason)

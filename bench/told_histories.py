@@ -1,9 +1,8 @@
-"""Long histories of a sound log under faults, told as the clients of `jepsen` would tell them, without a log.
+"""Long histories of a correct log under faults, as the clients of `jepsen` would record them, without a log.
 
-What happens how often is taken from real runs with kills, pauses and cuts: of 100 operations 59 are sends of one to
-five values (a quarter of them refused, a seventh unknown), 33 are polls that bring 40 records each, the rest lists,
-commits and reads of committed offsets. At the end three readers read everything. One seed tells one history.
-"""
+The frequencies are taken from real runs with kills, pauses and cuts: of 100 operations 59 are sends of one to
+five values (a quarter of them refused, a seventh unknown), 33 are polls that return 40 records each, the rest lists,
+commits and reads of committed offsets. At the end three readers read everything. One seed gives one history."""
 
 import heapq
 from bisect import bisect_left

@@ -20,7 +20,7 @@ _POLL_S = 0.02
 
 @contextmanager
 def one_broker(tree: Tree, directory: Path) -> Iterator[Service]:
-    """A broker that is alone; killed when the block ends, unless it was stopped."""
+    """Run a broker alone; it is killed when the block ends, unless it was stopped."""
     port = free_port()
     command = tree.serve(directory / "data", port)
     with closing(Service(command, port, environment=tree.environment, place=tree.place)) as service:
@@ -69,7 +69,7 @@ class ThreeBrokers:
         self._start(lambda node: self.services[node].start())
 
     def create_topic(self, name: str) -> None:
-        """A topic of one partition with a replica on each broker."""
+        """Create a topic of one partition with a replica on each broker."""
         body = {"topic_name": name, "partitions_count": 1, "replication_factor": len(NODES)}
         headers = {"Content-Type": "application/json"}
         self.services[1].request("POST", "/v3/clusters/-/topics", json.dumps(body).encode(), headers)
@@ -97,6 +97,6 @@ class ThreeBrokers:
 
 @contextmanager
 def three_brokers(tree: Tree, directory: Path) -> Iterator[ThreeBrokers]:
-    """A cluster; killed when the block ends."""
+    """Run a cluster of three brokers; it is killed when the block ends."""
     with closing(ThreeBrokers(tree, directory)) as cluster:
         yield cluster

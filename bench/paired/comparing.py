@@ -49,7 +49,7 @@ class PairedOutcome:
     """The largest share of the CPUs that other programs took during a round."""
 
     def comparison(self, figure: PairedFigure) -> Comparison | None:
-        """The ratios of a figure; `None` without a whole round of both kinds."""
+        """Return the ratios of a figure; `None` without a whole round of both kinds."""
         if not self.paired or not self.control:
             return None
         paired, control = (
@@ -59,7 +59,7 @@ class PairedOutcome:
         return Comparison(paired, control, figure.is_lower_better)
 
     def middle(self, figure: PairedFigure, side: int) -> float:
-        """The median of a tree's runs in the paired rounds."""
+        """Return the median of a tree's runs in the paired rounds."""
         chosen = (
             float(run[figure.key])
             for runs in self.paired

@@ -1,4 +1,4 @@
-"""What is measured of both trees: start-up and produce."""
+"""Measures of both trees: start-up and produce."""
 
 from statistics import median
 

@@ -30,7 +30,7 @@ def paired_report(outcomes: Sequence[PairedOutcome], trees: Sequence[Tree], mach
 
 
 def print_paired(console: Console, outcomes: Sequence[PairedOutcome], trees: Sequence[Tree]) -> None:
-    """A row for each figure: both medians, ratio, noise, verdict, and the ratio of every round."""
+    """Print a row for each figure: both medians, ratio, noise, verdict, and the ratio of every round."""
     first, second = trees
     table = Table(title="raftlog: this checkout ÷ the other", title_justify="left", pad_edge=False)
     table.add_column("figure")
@@ -81,5 +81,5 @@ def _row(outcome: PairedOutcome, figure: PairedFigure) -> list[str]:
 
 
 def tolerance() -> str:
-    """The rule behind the verdict."""
+    """Return the rule behind the verdict."""
     return f"ok: worse by at most {SLOWDOWN_MAX:.0%} and the noise, which is this method's on the other tree alone"

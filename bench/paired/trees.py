@@ -72,12 +72,12 @@ class Tree:
         return done.stdout
 
     def serve(self, data_dir: Path, http_port: int, *flags: str) -> list[str]:
-        """The command that starts one of its brokers."""
+        """Return the command that starts one of its brokers."""
         at = ("--data-dir", str(data_dir), "--http", f"127.0.0.1:{http_port}", "--log-level", "warning")
         return [self.python, "-m", "raftlog.cli", "serve", *at, *flags]
 
     def secret_flags(self, directory: Path) -> tuple[str, ...]:
-        """Flags that give the brokers of one cluster their secret; it is created in `directory` when it is missing."""
+        """Return the flags with the cluster secret; it is created in `directory` when it is missing."""
         if not self.needs_secret:
             return ()
         file = directory / "cluster.secret"

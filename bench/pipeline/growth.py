@@ -25,7 +25,7 @@ JOBS: Final = {
 
 
 def run_once(job: str, scratch: str, place: str, splits: int, records: int) -> dict[str, Any]:
-    """The job in that many splits; `place` is where brokers are, or a data directory. In a child."""
+    """Run the job in that many splits; `place` is the brokers' addresses or a data directory. In a child."""
     with session(scratch, MASTER) as spark:
         start_workers(spark)
         with timed(records) as taken:

@@ -1,7 +1,6 @@
-"""What the measures of the pipeline have in common: a filled cluster, a Spark session in a child, the driver's memory.
+"""Setup of pipeline measures: a filled cluster, a Spark session in a child, the driver's memory.
 
-Each job runs in a child, so that each has a JVM of its own and what one leaves behind is not the next one's.
-"""
+Each job runs in a child, so that each has a JVM of its own, without the leftovers of another."""
 
 import asyncio
 import contextlib
@@ -29,14 +28,14 @@ from raftlog.testing import Cluster
 RECORDS: Final = 5_000_000
 """Of 100 bytes each, in the measures that read a topic."""
 MIB: Final = 512
-"""What these are called in `--mib`."""
+"""Equivalent of the default number of records in `--mib`."""
 PARTITIONS: Final = 3
 MASTER: Final = "local[2]"
 _REQUEST_RECORDS: Final = 10_000
 
 
 def records_for(workspace: Workspace, usual: int = RECORDS) -> int:
-    """How many records to work on."""
+    """Return the number of records to work on."""
     return usual * workspace.bulk_mib(MIB) // MIB // _REQUEST_RECORDS * _REQUEST_RECORDS
 
 
@@ -76,7 +75,7 @@ async def _fill(addresses: list[str], partitions: int, count: int, batch_records
 
 
 def require_java() -> None:
-    """Raises `NotMeasured` where Spark cannot run."""
+    """Raise `NotMeasured` where Spark cannot run."""
     try:
         check_java()
     except MissingRequirement as missing:
@@ -101,7 +100,7 @@ def session(scratch: str, master: str = MASTER) -> Iterator[SparkSession]:
 
 
 def start_workers(spark: SparkSession) -> None:
-    """What the first action of a session has to wait for."""
+    """Start the workers, for which the first action of a session would otherwise wait."""
     tasks = spark.sparkContext.defaultParallelism
     spark.sparkContext.parallelize(range(tasks), tasks).map(str).count()
 
@@ -117,7 +116,7 @@ def timed(records: int) -> Iterator[dict[str, float]]:
 
 
 def _cpu_s() -> float:
-    """Of this child and all below it; those that have ended count with whoever waited for them."""
+    """Return the CPU seconds of this child and all below it; ended ones count with the process that waited for them."""
     pids, total = [os.getpid()], 0.0
     while pids:
         pid = pids.pop()

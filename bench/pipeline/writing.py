@@ -18,7 +18,7 @@ _FILES_A_TRIGGER = 2
 
 
 def rows(spark: SparkSession, count: int) -> DataFrame:
-    """That many different values of 100 bytes, with keys."""
+    """Return that many different values of 100 bytes, with keys."""
     digest = functions.sha2(functions.col("id").cast("string"), 512)
     return spark.range(count, numPartitions=_FILES).select(
         functions.encode(functions.substring(digest, 1, VALUE_BYTES), "utf-8").alias("value"),

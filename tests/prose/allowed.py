@@ -6,7 +6,6 @@ ALLOWED: Final[dict[str, str]] = {}
 
 PENDING: Final = (
     "api",
-    "bench",
     "docs",
     "jepsen/simulation",
     "membership",
