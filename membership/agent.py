@@ -77,7 +77,7 @@ class _Traffic:
 
 
 class Agent:
-    """One for each process that gossips. `address` is where the others reach its wire."""
+    """Gossip of this process. `address` is the one at which the others reach its wire."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Agent:
     # life
 
     def start(self, addresses: Iterable[tuple[str, int]]) -> None:
-        """Take part, beginning with whoever is at these addresses."""
+        """Take part, beginning with the members at these addresses."""
         assert not self._is_running, "started twice"
         self._is_running = True
         self._wire.on_datagram, self._wire.serve = self._datagram, self._serve
@@ -119,7 +119,7 @@ class Agent:
         self._pump()
 
     def leave(self) -> None:
-        """Begin to tell the others that this member goes; it goes on until `close`."""
+        """Begin to announce that this member leaves; gossip continues until `close`."""
         if self._is_running:
             self._swim.leave(self._loop.time())
             self._pump()
@@ -149,7 +149,7 @@ class Agent:
         return self._swim.member(node)
 
     def describe(self, description: bytes) -> None:
-        """Tell everybody a new description of this member; nothing if it is the same."""
+        """Announce a new description of this member to all; do nothing if it is the same."""
         self._swim.describe(description, self._loop.time())
         self._pump()
 
@@ -159,7 +159,7 @@ class Agent:
         self._pump()
 
     def doubt(self, node: NodeId) -> None:
-        """Something else hints that this member is gone: it is probed at once."""
+        """Probe this member at once, upon an external sign of its failure."""
         self._swim.doubt(node, self._loop.time())
         self._pump()
 
@@ -231,7 +231,7 @@ class Agent:
             raise AuthenticationError(RefusedDatagram.OVERLOADED)
 
     def _opened(self, data: bytes, bytes_max: int, source: tuple[str, int]) -> tuple[Sender, list[Message]]:
-        """Raises `AuthenticationError`."""
+        """Authenticate and decode; raise `AuthenticationError`."""
         opened = self._seal.open(data, bytes_max)
         return Sender(opened.node_id, Address(*source)), self._decoded(opened.body)
 

@@ -1,4 +1,4 @@
-"""What makes a datagram ours: sealed by the sender, opened by the receiver, and nothing of it believed before. Pure.
+"""Authentication of datagrams: sealed by the sender, opened by the receiver, with no effect before. Pure.
 
      0  magic "RLG" and format version 1           4
      4  cluster id                                16
@@ -9,10 +9,9 @@
     48  body: messages
     -16 tag: HMAC-SHA256 over all before, cut to 16 bytes
 
-The same seal is used for the frames of a stream. The tag is compared before anything after the magic is looked at; a
-wrong version and another cluster are told apart first only to be counted, and are refused either way. Whoever holds a
-key can speak for every node: the key says "one of us", not who. Called by the agent.
-"""
+The same seal is used for the frames of a stream. The tag is compared before anything after the magic is used; a
+wrong version and another cluster are distinguished first only for the counters, and are refused either way. Any holder
+of a key can send in the name of every node: the key proves membership, not identity. Called by the agent."""
 
 import hashlib
 import hmac
@@ -32,12 +31,12 @@ TAG_BYTES: Final = 16
 _HEADER: Final = struct.Struct(">3sB16sI8sQQ")
 HEADER_BYTES: Final = _HEADER.size
 OVERHEAD_BYTES: Final = HEADER_BYTES + TAG_BYTES
-"""What the seal adds to a body."""
+"""Bytes that the seal adds to a body."""
 _NUMBER_MAX: Final = (1 << 64) - 1
 
 
 class RefusedDatagram(Enum):
-    """Why something that arrived was thrown away; the values name the counters."""
+    """Reasons to discard a datagram or frame; the values name the counters."""
 
     TRUNCATED = "truncated"
     OVERSIZE = "oversize"
@@ -58,7 +57,7 @@ class RefusedDatagram(Enum):
 
 
 class AuthenticationError(RaftlogError):
-    """Something that arrived is not believed; the message names nothing of what it held."""
+    """Refusal of a received datagram or frame; the message has none of its content."""
 
     def __init__(self, why: RefusedDatagram) -> None:
         super().__init__(f"refused: {why.value}")
@@ -66,7 +65,7 @@ class AuthenticationError(RaftlogError):
 
 
 class Speaker(NamedTuple):
-    """Who seals: this process."""
+    """Identity of the sealing process."""
 
     cluster_id: uuid.UUID
     node_id: NodeId
@@ -75,7 +74,7 @@ class Speaker(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """What was sealed, and by whom."""
+    """Body of a sealed message and its sender."""
 
     node_id: NodeId
     body: bytes
@@ -91,7 +90,7 @@ class Seal:
         self._number = 0
 
     def seal(self, body: bytes) -> bytes:
-        """The datagram or frame that carries a body; each call gives another one."""
+        """Return the datagram or frame that carries a body; each call returns another one."""
         self._number += 1
         assert self._number <= _NUMBER_MAX, "more datagrams in one life than there are numbers"
         me = self._me

@@ -14,7 +14,7 @@ class Awareness:
 
     @property
     def factor(self) -> int:
-        """What probe timeouts and periods are multiplied by."""
+        """Multiplier of probe timeouts and periods."""
         return 1 + self.score
 
     def worsen(self, by: int) -> None:
@@ -22,5 +22,5 @@ class Awareness:
         self.score = min(self.score + by, self._score_max)
 
     def improve(self) -> None:
-        """A probe was answered."""
+        """Lower the score by 1 after an answered probe."""
         self.score = max(self.score - 1, 0)

@@ -1,4 +1,4 @@
-"""What the machine tells its caller about members, besides what is to be sent."""
+"""Changes of members and conflicts that the machine reports to its caller, besides messages to send."""
 
 from typing import Final, NamedTuple
 
@@ -29,7 +29,7 @@ class Conflict(NamedTuple):
 
 
 class Conflicts:
-    """Each pair of disks is reported at most once a minute; bounded, for anybody may claim anything."""
+    """Conflicts to report, each pair of disks at most once a minute; bounded, as any process may claim anything."""
 
     def __init__(self) -> None:
         self._waiting: list[Conflict] = []

@@ -22,8 +22,11 @@ class SwimConfig:
     probe_deadline_s: float = 0.7
     """Without an answer by any way until then, the member is suspected. Between the timeout and the period."""
     helpers: int = 3
-    """How many are asked to probe for us (SWIM's k). At a loss of p each way all ways fail with the probability
-    (1-(1-p)²) · (1-(1-p)⁴)^k; each helper costs four datagrams whenever a direct probe fails."""
+    """Members that are asked to probe for this one (SWIM's k).
+
+    At a loss of p each way all ways fail with the probability (1-(1-p)²) · (1-(1-p)⁴)^k; each helper costs four
+    datagrams
+    whenever a direct probe fails."""
     nack_share: float = 0.8
     """A helper says that it has no answer after this share of the time that is left to it (Lifeguard)."""
     awareness_max: int = 8
@@ -35,13 +38,14 @@ class SwimConfig:
     for 100. It must leave time for the news to reach the suspect and its refutation to reach all, which takes
     rounds in proportion to log n. Shorter buries the dead sooner, and the slow too."""
     suspicion_factor_max: float = 6.0
-    """One that nobody confirms lasts so many times longer (Lifeguard's β): the time of a healthy member to be heard
-    when it is its accuser who is ill."""
+    """Factor by which a suspicion without confirmations lasts longer (Lifeguard's β).
+
+    It gives a healthy member time to be heard when its accuser is the unhealthy one."""
     confirmations: int = 3
     """Independent suspicions that bring it down to the minimum (Lifeguard's K), or as many as there are others up."""
     retransmit_factor: float = 8.0
     """A claim is sent on `⌈factor · log₁₀(n + 1)⌉` times (SWIM's λ·log n) by each who heard it: 5 times with 3 members,
-    17 times with 100. At a loss of p somebody hears of it only by an exchange of digests with a probability of about
+    17 times with 100. At a loss of p some member gets it only by an exchange of digests, with a probability of about
     `n · e^-((1 - p) · times)`: 10⁻⁵ for 100 members at 5 %. More survives more loss, and costs in proportion."""
     gossip_interval_s: float = 0.2
     gossip_fanout: int = 3
@@ -53,7 +57,7 @@ class SwimConfig:
     """Mean time between exchanges of a digest with a random member, for what gossip did not bring. When both know the
     same, this costs two small frames."""
     join_interval_s: float = 2.0
-    """Addresses of nobody known are tried one after the other at this interval."""
+    """Interval at which addresses without a known member are tried, one after the other."""
     stream_timeout_s: float = 5.0
     """An exchange of a digest is given up after this."""
     reap_s: float = 86_400.0

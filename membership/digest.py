@@ -1,14 +1,13 @@
-"""Who knows what, compared by hashes, so that two who know the same say next to nothing (anti-entropy).
+"""Comparison of two members' state by hashes, nearly free when both have the same (anti-entropy).
 
     here → there   my own claim, DigestRoot       one hash of everything; no answer if both are the same
     there → here   DigestBuckets                  64 hashes, by node id modulo 64
     here → there   DigestEntries                  the members of the buckets that differ: id, incarnation, state
-    there → here   claims, Wanted                 what is news here, and what would be news there
+    there → here   claims, Wanted                 claims that are newer there, and ids of those newer here
     here → there   claims
 
 A hash covers a member's node id, disk, incarnation, state and the incarnation of its description, and is kept up to
-date by each change, so that a digest costs nothing to make. Called by the machine's exchanges.
-"""
+date by each change, so that a digest costs nothing to make. Called by the machine's exchanges."""
 
 import hashlib
 import struct
@@ -48,7 +47,7 @@ class Digest:
         return tuple(self._buckets)
 
     def replace(self, before: GossipMember | None, after: GossipMember | None) -> None:
-        """A member is known, changed, or forgotten."""
+        """Replace a member's hash; None before it is added and after it is forgotten."""
         for member in (before, after):
             if member is not None:
                 hashed = _hash(entry_of(member))
@@ -56,7 +55,7 @@ class Digest:
                 self._buckets[bucket_of(member.node_id)] ^= hashed
 
     def differing(self, theirs: tuple[int, ...]) -> tuple[int, ...]:
-        """The buckets that are not the same."""
+        """Return the buckets that are not the same."""
         pairs = enumerate(zip(self._buckets, theirs, strict=True))
         return tuple(number for number, (mine, other) in pairs if mine != other)
 

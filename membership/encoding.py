@@ -68,7 +68,7 @@ def fingerprint(cluster_id: str) -> bytes:
 
 
 def encode(cluster: bytes, messages: Iterable[Message]) -> bytes:
-    """A payload; `cluster` is a `fingerprint`."""
+    """Return a payload; `cluster` is a `fingerprint`."""
     packed: bytes = msgpack.packb([cluster, *map(_listed, messages)])
     return packed
 
@@ -87,12 +87,12 @@ def _listed_claim(claim: Claim) -> list[object]:
 
 
 def claim_bytes(claim: Claim) -> int:
-    """What a claim takes in a payload."""
+    """Return the size of a claim in a payload."""
     return len(msgpack.packb(_listed_claim(claim)))
 
 
 def message_bytes_max(message: Message) -> int:
-    """What a message of a datagram takes at most; exact for claims."""
+    """Return the maximum size of a message in a datagram; exact for claims."""
     if isinstance(message, Claim):
         return claim_bytes(message)
     if isinstance(message, PingRequest):
@@ -101,12 +101,12 @@ def message_bytes_max(message: Message) -> int:
 
 
 def payload_bytes_max(messages: Iterable[Message]) -> int:
-    """What the messages of a datagram take together, at most."""
+    """Return the maximum total size of the messages of a datagram."""
     return PAYLOAD_OVERHEAD_BYTES + sum(map(message_bytes_max, messages))
 
 
 def decode(payload: bytes, cluster: bytes) -> list[Message]:
-    """Raises `FormatError`: not a payload, or not of this cluster."""
+    """Decode a payload; raise `FormatError` if it is malformed or of another cluster."""
     if len(payload) > FRAME_BYTES_MAX:
         raise FormatError(f"gossip: {len(payload):,} bytes of messages; at most {FRAME_BYTES_MAX:,} are read")
     try:

@@ -19,7 +19,7 @@ CLAIMS_BYTES_MAX: Final = 200_000
 
 
 def opening(view: MembershipView, now: float) -> list[Message]:
-    """What begins an exchange: who we are, and a hash of what we know."""
+    """Return the first messages of an exchange: the own claim and a hash of all members."""
     return [view.claim_about(view.roster.myself, now, with_about=True), DigestRoot(view.roster.digest.root)]
 
 

@@ -1,7 +1,7 @@
 """Members, and claims about them: the nouns of gossip.
 
-A member is one process on one disk under one node id. Its `incarnation` is raised by nobody but itself, begins at
-`boot_epoch · 2³²`, so that a new start is newer than everything said before, and orders all that is said about it.
+A member is one process on one disk under one node id. Its `incarnation` is raised only by itself, begins at
+`boot_epoch · 2³²`, so that a new start is newer than all earlier claims, and orders all claims about it.
 """
 
 from enum import IntEnum
@@ -18,17 +18,17 @@ BOOT_INCARNATIONS: Final = 2**32
 
 
 class MemberState(IntEnum):
-    """What is believed of a member. At one incarnation a higher state beats a lower one (SWIM 4.2)."""
+    """State of a member. At one incarnation a higher state beats a lower one (SWIM 4.2)."""
 
     ALIVE = 0
     SUSPECT = 1
     DEAD = 2
     LEFT = 3
-    """It said so itself: nobody need look for it."""
+    """Left by its own announcement: it need not be looked for."""
 
     @property
     def is_up(self) -> bool:
-        """Alive or suspect: it is probed, told, and keeps its name."""
+        """Whether it is alive or suspect: it is probed, gets gossip, and keeps its name."""
         return self <= MemberState.SUSPECT
 
 
@@ -43,7 +43,7 @@ class Address(NamedTuple):
 
 
 class GossipIdentity(NamedTuple):
-    """Who this process is: what it hands in at its start."""
+    """Identity of this process, set at its start."""
 
     node_id: NodeId
     disk_uuid: bytes
@@ -59,7 +59,7 @@ class GossipIdentity(NamedTuple):
 
 
 class About(NamedTuple):
-    """What a member said of itself at an incarnation; the highest incarnation is what holds."""
+    """Address and description that a member announced at an incarnation; the highest incarnation holds."""
 
     incarnation: int
     address: Address
@@ -68,7 +68,7 @@ class About(NamedTuple):
 
 
 class GossipMember(NamedTuple):
-    """What is known of a member. `about.incarnation ≤ incarnation` once all that was said has arrived."""
+    """State of a member. `about.incarnation ≤ incarnation` once all of its claims have arrived."""
 
     node_id: NodeId
     disk_uuid: bytes
@@ -88,14 +88,14 @@ class GossipMember(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What somebody says about a member; a fact only by being the newest."""
+    """Statement of some member about a member; it holds only if it is the newest."""
 
     node_id: NodeId
     disk_uuid: bytes
     incarnation: int
     state: MemberState
     by: NodeId
-    """Who suspects it, or found it dead: independent suspicions are told apart by this."""
+    """Member that suspects it or found it dead; distinguishes independent suspicions."""
     age_s: int
     """Of a dead or left one, for how long that has been so; 0 otherwise."""
     about: About | None

@@ -1,7 +1,6 @@
-"""What members tell each other, as values. `membership.encoding` writes and reads them as bytes.
+"""Messages of gossip, as values. `membership.encoding` writes and reads them as bytes.
 
-A datagram or a frame of a stream carries a list of these. An answer repeats the `sequence` of what it answers.
-"""
+A datagram or a frame of a stream carries a list of these. An answer repeats the `sequence` of its request."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -30,7 +29,7 @@ class Nack(NamedTuple):
 
 
 class PingRequest(NamedTuple):
-    """Ping somebody for me; the helper answers `Ack` or `Nack`."""
+    """Request to ping another member; the helper answers `Ack` or `Nack`."""
 
     sequence: int
     target: NodeId
@@ -70,7 +69,7 @@ class DigestEntries(NamedTuple):
 
 
 class ClaimRequest(NamedTuple):
-    """Tell me what you know of these; answered with claims."""
+    """Request for claims about these members."""
 
     node_ids: tuple[NodeId, ...]
 

@@ -14,7 +14,7 @@ NAMES_MAX: Final = 1_024
 
 
 class Names:
-    """One for each wire, on one loop."""
+    """Resolver of host names, one for each wire, on one loop."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[str | None, float]] = {}
@@ -22,7 +22,7 @@ class Names:
         self._looking: dict[str, asyncio.Task[None]] = {}
 
     def ip_of(self, host: str) -> str | None:
-        """The IP address, as far as it is known now."""
+        """Return the IP address, if it is resolved now."""
         found = self._found.get(host)
         if found is None and _is_ip(host):
             found = host, float("inf")

@@ -1,8 +1,7 @@
-"""What this member sends: datagrams filled up with news, and streams. Called by the machine, emptied by its caller.
+"""Outgoing datagrams, filled up with news, and streams. Called by the machine, emptied by its caller.
 
-Each datagram is at most `config.payload_bytes_max`: first what it is for, then what is held against its receiver, then
-news, which counts as sent.
-"""
+Each datagram is at most `config.payload_bytes_max`: first its purpose, then the accusation of its receiver, then
+news, which counts as sent."""
 
 from random import Random
 from typing import NamedTuple
@@ -52,8 +51,9 @@ class GossipOutbox:
         return streams
 
     def send(self, address: Address, message: Message, about: GossipMember | None = None, now: float = 0.0) -> None:
-        """One message and as much news as fits; `about` is the receiver, who is told what is held against it first
-        (Lifeguard: buddy system)."""
+        """Send one message and as much news as fits.
+
+        `about` is the receiver; a suspicion of it goes first (Lifeguard: buddy system)."""
         messages = [message]
         besides = None
         if about is not None and about.state is not MemberState.ALIVE:

@@ -57,7 +57,7 @@ class Probes:
             self.due = min(self.due, silent_at)
 
     def answered(self, sequence: int) -> Probe | None:
-        """The probe that this is the answer to; it is over."""
+        """Remove and return the probe that this answers."""
         probe = self._probes.pop(sequence, None)
         if probe is not None:
             self._set_due()
@@ -75,7 +75,7 @@ class Probes:
         self.due = min((min(probe.silent_at, probe.failed_at) for probe in self._probes.values()), default=math.inf)
 
     def take_silent(self, now: float) -> list[Probe]:
-        """Those that helpers have to be asked for, now and once."""
+        """Return each probe for which helpers have to be asked now, once."""
         silent = [probe for probe in self._probes.values() if probe.silent_at <= now]
         for probe in silent:
             probe.silent_at = math.inf
@@ -98,7 +98,7 @@ class Probes:
 
 @dataclass(slots=True)
 class Relay:
-    """A ping for somebody else. `nack_at` is infinite once it was said that there is no answer yet."""
+    """Ping on behalf of another member. `nack_at` is infinite once the nack was sent."""
 
     origin: Address
     origin_sequence: int
@@ -134,7 +134,7 @@ class Relays:
         self.due = min((min(relay.nack_at, relay.over_at) for relay in self._relays.values()), default=math.inf)
 
     def take_unanswered(self, now: float) -> list[Relay]:
-        """Those whose asker has to hear that there is no answer yet; those that are over are forgotten."""
+        """Return the relays whose origin gets a nack now; expired ones are dropped."""
         unanswered = [relay for relay in self._relays.values() if relay.nack_at <= now]
         for relay in unanswered:
             relay.nack_at = math.inf

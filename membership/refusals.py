@@ -1,7 +1,6 @@
-"""What was thrown away, counted by kind, with at most one line of the log a minute for each kind. Time is a parameter.
+"""Counts of discarded datagrams by kind, with at most one line of the log a minute for each kind.
 
-Called by the agent.
-"""
+Time is a parameter. Called by the agent."""
 
 import logging
 from typing import Final
@@ -21,7 +20,7 @@ _ADVICE: Final = {
 
 
 class Refusals:
-    """One for each agent."""
+    """Counters of an agent's refusals."""
 
     def __init__(self) -> None:
         self._counts = dict.fromkeys(RefusedDatagram, 0)

@@ -21,7 +21,7 @@ SENDERS_MAX: Final = 4_096
 
 
 class SenderKey(NamedTuple):
-    """`disk` tells the directories apart that a node id had; each counts its starts on its own."""
+    """Key of a sender. `disk` distinguishes the directories of a node id; each counts its starts on its own."""
 
     node_id: NodeId
     disk: bytes
@@ -38,7 +38,7 @@ class _ReplayWindow:
 
 
 class ReplayGuard:
-    """One for each process."""
+    """Replay windows of all senders, one guard for each process."""
 
     def __init__(self, senders_max: int = SENDERS_MAX) -> None:
         self._senders_max = senders_max

@@ -1,8 +1,7 @@
-"""Everybody who is known, with what follows from it: who is up, in which order on the ring, and the digest of it all.
+"""All known members, with the live ones in the order of the ring, and the digest of all.
 
 The ring puts the members that are up in one order that all of them compute alike, by a hash of the node id; each
-watches the next one on it. Changed by the machine alone, one member at a time, through `put` and `forget`.
-"""
+watches the next one on it. Changed by the machine alone, one member at a time, through `put` and `forget`."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ def ring_position(node_id: NodeId) -> int:
 
 
 class Roster:
-    """This member is in it as well, and first; `up` counts it as long as it has not left."""
+    """Members by node id, this one included and first; `up` counts it as long as it has not left."""
 
     def __init__(self, me: GossipMember) -> None:
         self.me = me.node_id
@@ -42,7 +41,7 @@ class Roster:
         return self._members.get(node_id)
 
     def known(self, node_id: NodeId) -> GossipMember:
-        """One that is in it."""
+        """Return a member that is in the roster."""
         return self._members[node_id]
 
     @property
@@ -56,7 +55,7 @@ class Roster:
 
     @property
     def alive(self) -> int:
-        """Of these, the ones that nobody suspects."""
+        """Number of the members that are up and not suspected."""
         return self.up - len(self._suspects)
 
     def in_buckets(self, buckets: tuple[int, ...]) -> list[GossipMember]:
@@ -96,7 +95,9 @@ class Roster:
         return [node_id for _, node_id in self._ring]
 
     def neighbour(self) -> NodeId | None:
-        """The next on the ring that nobody suspects: a suspect has others to confirm it, and hides nobody."""
+        """Return the next unsuspected member on the ring.
+
+        Suspects are skipped: others confirm them, and the member behind a suspect keeps its watcher."""
         start = bisect_left(self._ring, (ring_position(self.me), self.me))
         for step in range(len(self._ring)):
             node_id = self._ring[(start + step) % len(self._ring)][1]

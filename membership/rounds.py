@@ -1,8 +1,7 @@
-"""Whom to probe next: everybody once in each round, in an order that is drawn anew (SWIM 4.3).
+"""Order of probes: each member once in each round, in an order that is drawn anew (SWIM 4.3).
 
-So a member is probed at the latest 2n - 1 turns after it was before, and who probes whom when stays random. One who
-joins is put somewhere into the round that is under way. Called by the machine.
-"""
+So a member is probed at most 2n - 1 turns after its last probe, and the pairs stay random. A joining member is put
+somewhere into the round that is under way. Called by the machine."""
 
 from random import Random
 
@@ -19,7 +18,7 @@ class Rounds:
         self._left: list[NodeId] = []
 
     def insert(self, node_id: NodeId) -> None:
-        """Somebody came up."""
+        """Put a member that came up into the present round."""
         self._left.insert(self._random.randint(0, len(self._left)), node_id)
 
     def next(self) -> NodeId | None:

@@ -1,9 +1,8 @@
-"""What becomes of a member when something is claimed of it: one table, which tests walk and docs/MEMBERSHIP.md shows.
+"""Transitions of a member by claims about it: one table, which tests walk and docs/MEMBERSHIP.md shows.
 
-Claims of one member are ordered by incarnation, then by state; the table says the same cell by cell, and what else
-happens. So it does not matter in which order, how often, or by whom one hears them: all who heard the same believe the
-same (`join` is commutative, associative and idempotent; SWIM 4.2). Called by the machine; pure.
-"""
+Claims of one member are ordered by incarnation, then by state; the table gives the same cell by cell, with further
+effects. So order, repetition and source of claims do not matter: all who received the same claims have the same
+state (`join` is commutative, associative and idempotent; SWIM 4.2). Called by the machine; pure."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -21,14 +20,14 @@ class Order(Enum):
 
 
 class Effect(Enum):
-    """What a claim does besides giving a new state."""
+    """Effect of a claim besides a new state."""
 
     KEEP = "-"
     """Nothing: it is old, or known."""
     CONFIRM = "confirm"
     """One more who suspects it: the suspicion gets shorter (Lifeguard: LHA-Suspicion)."""
     CONFLICT = "conflict"
-    """Somebody else claims the name: the holder keeps it."""
+    """Another process claims the name: the holder keeps it."""
 
 
 Verdict: TypeAlias = MemberState | Effect
@@ -65,11 +64,11 @@ TRANSITIONS: Final[Mapping[MemberState | None, Mapping[Order, Mapping[MemberStat
         NEWER: {ALIVE: ALIVE, SUSPECT: SUSPECT, DEAD: DEAD, LEFT: LEFT},
     },
 }
-"""By what is known (None: nobody of that id), the order of the incarnations, and what is claimed."""
+"""Verdicts by known state (None: unknown id), order of the incarnations, and claimed state."""
 
 
 def judge(known: GossipMember | None, claim: Claim) -> Verdict:
-    """What a claim about somebody else does to what is known of it."""
+    """Return the verdict on a claim about another member."""
     if known is None:
         return TRANSITIONS[None][NEWER][claim.state]
     if known.disk_uuid != claim.disk_uuid and known.state.is_up:
@@ -78,7 +77,7 @@ def judge(known: GossipMember | None, claim: Claim) -> Verdict:
 
 
 def order(known: GossipMember, claim: Claim) -> Order:
-    """Between two disks of one name of which the holder is gone, the greater uuid breaks a tie."""
+    """Compare incarnations; between two disks of a name without a live holder, the greater uuid breaks a tie."""
     ours, theirs = (known.incarnation, known.disk_uuid), (claim.incarnation, claim.disk_uuid)
     if ours == theirs:
         return SAME

@@ -1,13 +1,12 @@
-"""SWIM with the Lifeguard refinements as one machine without I/O: who is there, told by gossip.
+"""SWIM with the Lifeguard refinements as one machine without I/O: members and their states, by gossip.
 
-The agent (`membership.agent`) and the simulator drive it: they hand in what arrives and the time, call `tick` when
-`due()` says so, and after every call carry out what `take_sends`, `take_streams`, `take_changes` and `take_conflicts`
-give. `now` is a monotonic clock in seconds. What it says is a hint about addresses and liveness, and never more:
-no voter set follows from it.
+The agent (`membership.agent`) and the simulator drive it: they hand in arriving messages and the time, call `tick` at
+`due()`, and after every call carry out the results of `take_sends`, `take_streams`, `take_changes` and
+`take_conflicts`. `now` is a monotonic clock in seconds. Its output is a hint about addresses and liveness, and never
+more: no voter set follows from it.
 
-This file has the clockwork: probes, helpers, rounds of gossip, exchanges of digests. What is believed is in
-`membership.view`, by the table in `membership.states`.
-"""
+This file has the timing: probes, helpers, rounds of gossip, exchanges of digests. The states of members are in
+`membership.view`, by the table in `membership.states`."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -29,17 +28,17 @@ from raftlog.types import NodeId
 __all__ = ["Conflict", "MemberChange", "OpenStream", "SendDatagram", "Sender", "Swim", "SwimCounters"]
 
 FAREWELLS: Final = 16
-"""So many are told directly when this member leaves."""
+"""Members that are notified directly when this member leaves."""
 SECOND_LOOKS: Final = 4
 """Of those who hear of a suspicion, this times as many look for themselves as are needed to confirm it."""
 
 
 class Sender(NamedTuple):
-    """Who sent something, as the wire has proved it."""
+    """Sender of a message, as the wire has proved it."""
 
     node_id: NodeId
     address: Address
-    """Where an answer goes; not necessarily the address by which the others know it."""
+    """Address for an answer; not necessarily the one known to the others."""
 
 
 class SwimCounters(NamedTuple):
@@ -57,7 +56,7 @@ class SwimCounters(NamedTuple):
 
 
 class Swim:
-    """This member's view of all of them."""
+    """View of all members by this one."""
 
     def __init__(self, me: GossipIdentity, description: bytes, config: SwimConfig, random: Random) -> None:
         assert len(description) <= DESCRIPTION_BYTES_MAX, len(description)
@@ -87,23 +86,26 @@ class Swim:
         self._syncs.start(now)
 
     def join(self, addresses: Iterable[Address], now: float) -> None:
-        """Addresses where members may be. Those of known members are passed by; the others are tried, one after
-        the other, again and again, until somebody known is there. A new call replaces the list; at most 4,096."""
+        """Try addresses where members may be, at most 4,096.
+
+        Those of known members are skipped; the others are tried, one after the other, repeatedly, until a known
+        member is
+        there. A new call replaces the list."""
         self._syncs.join(addresses, now)
 
     def describe(self, description: bytes, now: float) -> None:
-        """Tell everybody a new description (at most 400 bytes) under a new incarnation; nothing if it is the same."""
+        """Announce a new description (at most 400 bytes) under a new incarnation; do nothing if it is the same."""
         assert len(description) <= DESCRIPTION_BYTES_MAX, len(description)
         self._view.describe(description)
         self._expect_gossip(now)
 
     def doubt(self, node_id: NodeId, now: float) -> None:
-        """Something else hints that this member is gone (a connection broke): probe it at once."""
+        """Probe a member at once, upon an external sign of its failure (a connection broke)."""
         if self._is_up(node_id) and not self._probes.has(node_id):
             self._probe(node_id, now)
 
     def leave(self, now: float) -> None:
-        """Tell everybody that this member goes. Let the machine run for a few `gossip_interval_s` before closing."""
+        """Announce that this member leaves. Let the machine run for a few `gossip_interval_s` before closing."""
         self._view.leave(now)
         self._turn_at = self._reap_at = math.inf
         self._syncs.stop()
@@ -112,7 +114,7 @@ class Swim:
         self._gossip_at = now + self._config.gossip_interval_s
 
     def receive(self, messages: Sequence[Message], sender: Sender, now: float) -> None:
-        """A datagram arrived."""
+        """Handle the messages of a datagram."""
         if now > self._turn_at + self._config.late_s:
             self._resume(now)
         for message in messages:
@@ -121,7 +123,7 @@ class Swim:
             self._follow_up(now)
 
     def converse(self, messages: Sequence[Message], sender: Sender, now: float) -> list[Message]:
-        """A frame of a stream arrived, at either end; the answer goes back on it. Empty: close the stream."""
+        """Handle a frame of a stream, at either end; return the answer. Empty: close the stream."""
         if now > self._turn_at + self._config.late_s:
             self._resume(now)
         before = len(self._view.changes)
@@ -177,7 +179,7 @@ class Swim:
         return sorted(self._roster)
 
     def member(self, node_id: NodeId) -> GossipMember | None:
-        """One of them."""
+        """Return a member; None if it is unknown."""
         return self._roster.get(node_id)
 
     def counters(self) -> SwimCounters:
@@ -201,7 +203,7 @@ class Swim:
         return self._outbox.take_streams()
 
     def take_changes(self) -> list[MemberChange]:
-        """What is new about other members, in order."""
+        """Return the changes of other members, in order."""
         changes, self._view.changes = self._view.changes, []
         return changes
 
@@ -225,7 +227,7 @@ class Swim:
 
     def _handle_ping(self, ping: Ping, sender: Sender, now: float) -> None:
         if not self._is_me(ping):
-            return  # whoever had this address before is not here
+            return  # for the former process at this address
         known = self._roster.get(sender.node_id)
         if known is None:
             self._syncs.meet(sender.address, now)
@@ -305,13 +307,15 @@ class Swim:
         self._view.accuse(probe.target, probe.incarnation, now)
 
     def _maybe_look_for_the_dead(self, now: float) -> None:
-        """A dead one is told so, about once a second by all together, in case it is there and nobody reached it."""
+        """Ping a dead member, about once a second by all together, in case it is alive and was unreachable.
+
+        The ping carries the claim that it is dead, which it can refute."""
         dead, up = list(self._roster.dead), self._roster.up
         if self._random.random() * up < len(dead):
             self._ping(self._next_sequence(), self._roster.known(self._random.choice(dead)), now)
 
     def _look_again(self, now: float) -> None:
-        """A few of all who hear of a suspicion probe the suspect at once, so that it is confirmed or refuted soon."""
+        """Probe newly suspected members at once, on a few members only, so that they are confirmed or refuted soon."""
         suspected, self._view.newly_suspected = self._view.newly_suspected, []
         wanted = SECOND_LOOKS * self._config.confirmations
         for node_id in suspected:
@@ -327,7 +331,7 @@ class Swim:
         return self._sequence
 
     def _resume(self, now: float) -> None:
-        """This process was stopped for a while: nobody else is to blame for what did not come."""
+        """Shift all deadlines after a pause of this process: missing messages prove nothing about others."""
         late_s = now - min(self.due(), now)
         self._probes.shift(late_s)
         self._relays.shift(late_s)

@@ -1,11 +1,10 @@
-"""With whom digests are exchanged, and when: random members now and then, addresses of nobody known, unknown callers.
+"""Partners and times of digest exchanges: random members, addresses without a known member, unknown callers.
 
     sync_at     a random member, every `sync_interval_s` on the average; sooner after an exchange that brought news
-    join_at     the next address at which nobody is known, every `join_interval_s`
-    strangers   who pings us and is not known, at most every `strangers_interval_s`
+    join_at     the next address without a known member, every `join_interval_s`
+    strangers   an unknown process that pings us, at most every `strangers_interval_s`
 
-Called by the machine.
-"""
+Called by the machine."""
 
 import math
 from collections.abc import Iterable
@@ -51,12 +50,12 @@ class Syncs:
         self._set_due()
 
     def hasten(self, now: float) -> None:
-        """An exchange brought news: there may be more."""
+        """Bring the next exchange forward, as one has brought news and there may be more."""
         self._sync_at = min(self._sync_at, now + self._config.join_interval_s)
         self._set_due()
 
     def meet(self, address: Address, now: float) -> None:
-        """One whom we do not know thinks that we are a member: we may have forgotten everybody."""
+        """Begin an exchange with an unknown process that pings us: this member may have lost its state."""
         if now >= self._strangers_at:
             self._strangers_at = now + self._config.strangers_interval_s
             self._sync(address, now)
@@ -71,7 +70,7 @@ class Syncs:
         self._set_due()
 
     def _join_next(self, now: float) -> None:
-        """Try the next address at which nobody is known to be, or to have been: the dead are looked for anyway."""
+        """Try the next address without a known member, alive or dead: dead ones are looked for anyway."""
         taken = {member.address for member in self._view.roster}
         free = [address for address in self._addresses if address not in taken]
         self._join_at = now + (self._config.join_interval_s if free else self._config.sync_interval_s)

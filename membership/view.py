@@ -1,9 +1,8 @@
-"""What this member believes of all: claims go in, the newest hold, and what is news is sent on.
+"""View of all members by this one: claims go in, the newest hold, and news is sent on.
 
 Nothing here sends or waits: the machine (`membership.swim`) calls it with claims from messages, from failed probes and
-from suspicions whose time is up, and all of them go the same way through the table in `membership.states`. Only a
-member itself raises its incarnation: own incarnation ≥ every incarnation heard of it, once it has answered.
-"""
+from expired suspicions, and all of them go the same way through the table in `membership.states`. Only a
+member itself raises its incarnation: own incarnation ≥ every incarnation heard of it, once it has answered."""
 
 import math
 from collections.abc import Collection
@@ -46,7 +45,7 @@ class MembershipView:
         self.newly_suspected: list[NodeId] = []
         """By others, since the machine looked: it may want to see for itself."""
         self.contested: list[NodeId] = []
-        """Names that somebody else claims, since the machine looked: is the holder still there?"""
+        """Names that another process claims, since the machine last took them; their holders are to be probed."""
         self.changes: list[MemberChange] = []
         self.conflicts = Conflicts()
         self.suspected_count = 0
@@ -56,10 +55,9 @@ class MembershipView:
     # what is said
 
     def hear(self, claim: Claim, now: float, *, is_exchanged: bool = False) -> None:
-        """Somebody claims something, perhaps we ourselves.
+        """Process a claim, of another member or of this one.
 
-        A member that is new to us by an exchange of digests is not told on: it is old news to who told us.
-        """
+        A member that is new by an exchange of digests is not gossiped further: its source has gossiped it already."""
         if claim.node_id == self._me.node_id:
             self._hear_of_me(claim, now)
             return
@@ -75,13 +73,13 @@ class MembershipView:
         return me.state is MemberState.ALIVE and claim.incarnation < me.incarnation and not is_of_holder
 
     def accuse(self, node_id: NodeId, incarnation: int, now: float) -> None:
-        """It did not answer us at that incarnation: it is suspected, or one more suspects it."""
+        """Suspect a member that did not answer at that incarnation, or confirm its suspicion."""
         member = self.roster.get(node_id)
         if member is not None and member.incarnation == incarnation:
             self._bad_news(node_id, MemberState.SUSPECT, now)
 
     def bury(self, now: float) -> None:
-        """Those whose time to speak up is over are dead."""
+        """Declare the members dead whose suspicion has expired."""
         if now < self.suspicion_due:
             return
         ends = self._suspicion_ends()
@@ -95,7 +93,7 @@ class MembershipView:
             self.hear(Claim(node_id, member.disk_uuid, member.incarnation, state, self._me.node_id, 0, None), now)
 
     def forgive(self, late_s: float) -> None:
-        """This process was stopped for so long: suspects have that much more time to be heard."""
+        """Extend all suspicions by the time for which this process was stopped."""
         for suspicion in self.suspicions.values():
             suspicion.began += late_s
         self._set_suspicion_due()
@@ -105,7 +103,7 @@ class MembershipView:
         return self._config.retransmits_max(self.roster.up)
 
     def claim_about(self, member: GossipMember, now: float, *, with_about: bool) -> Claim:
-        """What we know of a member, to be told to others."""
+        """Return the present state of a member as a claim for others."""
         suspicion = self.suspicions.get(member.node_id)
         by = self._me.node_id if suspicion is None else suspicion.first
         age_s = 0 if member.state.is_up else max(0, int(now - member.since))
@@ -142,11 +140,11 @@ class MembershipView:
         self.broadcasts.add(claim)
 
     def _may_come(self, claim: Claim) -> bool:
-        """The dead are taken up only while others would not have forgotten them already."""
+        """Return whether a new member is accepted; a dead one only until others would have forgotten it."""
         return len(self.roster) < self._config.members_max and claim.age_s < 0.9 * self._config.reap_s
 
     def _maybe_learn_about(self, known: GossipMember, claim: Claim) -> None:
-        """What it said of itself may come later than what is said of it."""
+        """Take a newer description from a claim; it may arrive later than other claims about the member."""
         about = _newer_about(known, claim)
         if about is not None and about is not known.about and known.disk_uuid == claim.disk_uuid:
             self._put(known, known._replace(about=about))
@@ -217,8 +215,11 @@ class MembershipView:
             self._rise(claim.incarnation)
 
     def _contest(self, me: GossipMember, claim: Claim, now: float) -> None:
-        """We never said that. An earlier start of this disk may have, or a copy of it does: answered rarely, lest two
-        outbid each other without end."""
+        """Refute a claim in our name that we never made.
+
+        An earlier start of this disk may have made it, or a copy of the disk does: answered rarely, lest two outbid
+        each
+        other without end."""
         if claim.about is not None and claim.about.address != me.address:
             self.conflicts.note(Conflict(me, claim), now)
         if now >= self._may_contest_at:
@@ -234,7 +235,7 @@ class MembershipView:
             self._say_of_me(me._replace(incarnation=incarnation, state=MemberState.ALIVE, about=about))
 
     def appear(self, now: float) -> None:
-        """Begin: tell that we are here."""
+        """Begin: announce this member."""
         self._say_of_me(self.roster.myself._replace(since=now))
 
     def describe(self, description: bytes) -> None:
@@ -263,7 +264,7 @@ class MembershipView:
 
 
 def _newer_about(known: GossipMember | None, claim: Claim) -> About | None:
-    """What holds of what the member said of itself; another disk's words do not count."""
+    """Return the newer of the member's own announcements; those of another disk do not count."""
     if known is None or known.disk_uuid != claim.disk_uuid:
         return claim.about
     if claim.about is None or claim.about.incarnation <= known.about.incarnation:

@@ -1,6 +1,6 @@
 """How sealed bytes travel: datagrams over UDP, and streams over TCP on the same port. Sockets, and no meaning.
 
-    stream   a frame there, a frame back, until whoever called has enough; frame = length (4 bytes, big endian) + sealed
+    stream   a frame there, a frame back, until the caller closes; frame = length (4 bytes, big endian) + sealed
 
 Nothing here is believed: a length is bounded before it is read for, a stream that says nothing ends, and at most
 `STREAMS_MAX` streams are served at once, each for `STREAM_S_MAX` in all. What is lost is lost; who sends finds out by
@@ -51,25 +51,25 @@ class GossipStream(Protocol):
 
 
 class Wire(Protocol):
-    """What the agent wants of the network."""
+    """Network as the agent uses it."""
 
     on_datagram: Callable[[bytes, Address], None]
     """Called on the loop for every datagram, also one that is longer than it may be."""
     serve: Callable[[GossipStream], Awaitable[None]]
-    """Called for every stream that somebody opened; it ends when this returns."""
+    """Handler of every incoming stream; the stream ends when it returns."""
     address: Address | None
-    """Where it listens, once it was started."""
+    """Address on which it listens, once it was started."""
     streams_refused: int
     """Streams that were closed because too many were open."""
 
     async def start(self, host: str, port: int) -> None: ...
 
     def send(self, datagram: bytes, address: Address) -> None:
-        """Returns at once and never raises."""
+        """Send at once, without an error."""
         ...
 
     async def open(self, address: Address) -> GossipStream:
-        """Raises `OSError` and `TimeoutError`."""
+        """Open a stream; raise `OSError` and `TimeoutError`."""
         ...
 
     async def close(self) -> None: ...
@@ -80,7 +80,7 @@ class UdpWire(asyncio.DatagramProtocol):
 
     def __init__(self) -> None:
         self.on_datagram: Callable[[bytes, Address], None] = lambda datagram, address: None
-        self.serve: Callable[[GossipStream], Awaitable[None]] = _serve_nobody
+        self.serve: Callable[[GossipStream], Awaitable[None]] = _close_at_once
         self.address: Address | None = None
         self.streams_refused = 0
         self._transport: asyncio.DatagramTransport | None = None
@@ -89,8 +89,9 @@ class UdpWire(asyncio.DatagramProtocol):
         self._names = Names()
 
     async def start(self, host: str, port: int) -> None:
-        """Listen at an IP address; port 0: any that is free for both. Raises `InvalidArgument`, and `OSError` when it
-        cannot be bound."""
+        """Listen at an IP address; port 0: any that is free for both.
+
+        Raises `InvalidArgument`, and `OSError` when it cannot be bound."""
         loop = asyncio.get_running_loop()
         udp, tcp = _bind(host, port)
         try:
@@ -123,7 +124,7 @@ class UdpWire(asyncio.DatagramProtocol):
         self.on_datagram(data, (str(addr[0]), int(addr[1])))
 
     def error_received(self, exc: Exception) -> None:
-        """A port where nobody listens, a network that is away: silence says the same."""
+        """Ignore errors (a port without a listener, an unreachable network): missing answers show the same."""
         _logger.debug("gossip: %s", exc)
 
     def send(self, datagram: bytes, address: Address) -> None:
@@ -186,12 +187,12 @@ class _TcpStream:
         self._writer.close()
 
 
-async def _serve_nobody(stream: GossipStream) -> None:
+async def _close_at_once(stream: GossipStream) -> None:
     return None
 
 
 def _bind(host: str, port: int) -> tuple[socket.socket, socket.socket]:
-    """A datagram socket and a listening one on the same port."""
+    """Return a datagram socket and a listening one on the same port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for _ in range(_PORT_ATTEMPTS):
         udp = _bound(family, socket.SOCK_DGRAM, host, port)

@@ -8,7 +8,6 @@ PENDING: Final = (
     "api",
     "docs",
     "jepsen/simulation",
-    "membership",
     "partitions",
     "pipeline",
     "raftlog",
