@@ -18,15 +18,17 @@ LEVELS: Final[Mapping[str, Callable[..., Outcome]]] = {
     "records": simulate_keeping,
     "gossip": simulate_gossip,
 }
-"""What can be simulated: groups on their drivers, the founding of a cluster, whole brokers, also with a view to groups
-and to what is kept of records, gossip alone."""
+"""Levels of simulation, with the function that runs a seed.
+
+Raft groups on their drivers, the founding of a cluster, whole brokers, also with a focus on consumer groups and on the
+retention of records, gossip alone."""
 
 RUNS_PER_PROCESS = 100
 """Then a fresh process takes over, so that nothing that a run leaves behind adds up."""
 
 
 def run_seeds(seeds: Sequence[int], jobs: int, level: str = "driver", **shape: float) -> Iterator[Outcome]:
-    """Run the seeds; closing the iterator ends what is under way. `shape` is what a level can be told besides."""
+    """Run the seeds; closing the iterator ends those under way. `shape` has additional options of the level."""
     run = partial(LEVELS[level], **shape)
     if jobs == 1 or len(seeds) == 1:
         yield from map(run, seeds)

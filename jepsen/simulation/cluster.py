@@ -48,7 +48,7 @@ def _ignore(_: object) -> None:
 
 
 class Moment(Enum):
-    """What a fault may wait for. Votes and acknowledgements are told to others by then."""
+    """Moments that a fault may wait for; votes and acknowledgements have been sent by then."""
 
     VOTE = "votes"
     LEAD = "becomes leader"
@@ -70,7 +70,8 @@ class GroupPlan:
         self.begun: set[ReplicaId] = set()
         """Replicas that have begun; never iterated."""
         self.retired: set[ReplicaId] = set()
-        """Replicas that were removed, or whose disk is gone: they do not come back as themselves. Never iterated."""
+        """Replicas that were removed, or whose disk is lost: they do not return under the same identity. Never
+        iterated."""
         self.configurations: dict[ReplicaId, Configuration] = {}
         """The one that each replica went by last."""
         self.readers_at: dict[int, int] = {}
@@ -89,18 +90,18 @@ class Cluster:
         self.config = options.driver_config()
         self.machines: dict[NodeId, Machine] = {}
         self.is_damage_expected: Callable[[Machine, GroupPlan], bool] = lambda _machine, _plan: False
-        """Whether somebody damaged files of this replica."""
+        """Callback that returns whether files of this replica were damaged."""
         self.ambush: Callable[[Moment, Machine], object] | None = None
-        """Told of certain moments, for faults that wait for one."""
+        """Callback at certain moments, for faults that wait for one."""
         self.on_cut: Callable[[Machine], object] = _ignore
-        """Told of every cut of a log."""
+        """Callback at every cut of a log."""
         self._processes = 0
         self._add_machines()
         self.groups = [self._plan(number) for number in range(options.groups)]
         self._by_key = {plan.key: plan for plan in self.groups}
 
     def random(self, name: str) -> Random:
-        """A generator for one part of the cluster."""
+        """Return a generator for one part of the cluster."""
         return generator(self.options.seed, name)
 
     def _add_machines(self) -> None:
@@ -138,7 +139,7 @@ class Cluster:
         return plan
 
     def new_process(self) -> int:
-        """The number of a client's process in the history."""
+        """Return a new number for a client's process in the history."""
         self._processes += 1
         return self._processes
 
@@ -159,7 +160,7 @@ class Cluster:
     # what is known from outside
 
     def leader(self, plan: GroupPlan) -> tuple[Machine, Group] | None:
-        """The leader of the latest term among the processes that can work now."""
+        """Return the leader of the latest term among the processes that run."""
         best: tuple[Machine, Group] | None = None
         for machine in self.machines.values():
             group = machine.group(plan.key) if machine.is_running else None
@@ -172,7 +173,7 @@ class Cluster:
         return best
 
     def machine_of(self, replica: ReplicaId) -> Machine | None:
-        """Where the replica lives; none when its disk is gone."""
+        """Return the machine of the replica; None when its disk is lost."""
         machine = self.machines[replica.node_id]
         return machine if machine.me == replica else None
 
@@ -182,7 +183,7 @@ class Cluster:
         return [(machine, group) for machine, group in found if group is not None]
 
     def configurations(self, plan: GroupPlan) -> list[Configuration]:
-        """Those that some replica still goes by; a replica that is gone for good goes by none."""
+        """Return the configurations in use by any replica that is not retired."""
         held = {known: None for replica, known in plan.configurations.items() if replica not in plan.retired}
         return list(held)
 
@@ -265,7 +266,7 @@ def _moment(ready: Ready, leads: bool) -> Moment | None:
 
 
 def newest_entries(group: Group) -> list[Entry]:
-    """The newest entries of a log, oldest first; those only that can be read."""
+    """Return the newest readable entries of a log, oldest first."""
     log = group.log
     index = max(log.boundary.index + 1, log.last_index - READ_BACK_MAX + 1)
     found: list[Entry] = []

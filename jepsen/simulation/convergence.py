@@ -25,9 +25,9 @@ from raftlog.runtime.replica.group import Group
 from raftlog.types import Index, Offset
 
 LOOK_S: Final = 0.2
-"""How often the slow conditions are looked at."""
+"""Interval, in seconds, between checks of the slow conditions."""
 WRITES_S: Final = 3.0
-"""How long clients go on writing once every group took a write."""
+"""Time, in seconds, that clients continue to write once every group accepted a write."""
 DRAIN_BYTES: Final = 1 << 16
 
 
@@ -102,7 +102,7 @@ class Convergence:
         return len(members) == len(leader.core.configuration.all_members()) and are_level(leader, members)
 
     def _members(self, plan: GroupPlan) -> list[tuple[Machine, Group]]:
-        """Those of the newest configuration that anybody has."""
+        """Return the members of the newest configuration of any replica."""
         replicas = self.cluster.replicas(plan)
         held = max((group.core.configuration for _, group in replicas), default=Configuration(Index(0), ()))
         return [(machine, group) for machine, group in replicas if held.has_member(machine.me)]

@@ -25,6 +25,6 @@ class KeptSeed(NamedTuple):
 
 
 def kept_seeds(level: str = "driver") -> list[KeptSeed]:
-    """Those of one level of the simulation."""
+    """Return the kept seeds of one level of the simulation."""
     kept = [KeptSeed(**each) for each in json.loads(FILE.read_text())]
     return [each for each in kept if each.level == level]

@@ -31,14 +31,14 @@ DATA_DIR = "/data"
 
 
 class Watcher(Protocol):
-    """Who is told what happens on a machine."""
+    """Observer of events on a machine."""
 
     def opened(self, machine: "Machine", driver: Driver) -> None:
-        """A process has opened its disk."""
+        """Handle a process that has opened its disk."""
         ...
 
     def recovered(self, machine: "Machine", group: Group) -> None:
-        """A process found this group on its disk, or made it."""
+        """Handle a Raft group that a process recovered from its disk, or created."""
         ...
 
     def stepped(self, machine: "Machine", group: Group, ready: Ready) -> None: ...
@@ -46,11 +46,11 @@ class Watcher(Protocol):
     def sends(self, machine: "Machine", envelopes: Sequence[Envelope]) -> None: ...
 
     def lost_identity(self, machine: "Machine", old: ReplicaId) -> None:
-        """What the old disk uuid promised is void."""
+        """Handle the loss of a disk: promises of the old disk uuid are void."""
         ...
 
     def may_create(self, machine: "Machine", driver: Driver) -> None:
-        """The groups of this machine that are to begin here, as far as they are not there yet."""
+        """Create those Raft groups of this machine that are to begin here and do not exist yet."""
         ...
 
 
@@ -95,7 +95,7 @@ class Machine:
         return self.node.name
 
     def group(self, key: GroupKey) -> Group | None:
-        """The replica here, if the process is up and has one."""
+        """Return the replica here, if the process is up and has one."""
         return None if self.driver is None else self.driver.groups.get(key)
 
     def call(self, callback: Callable[[Driver], object]) -> bool:
@@ -118,18 +118,18 @@ class Machine:
         process.call_soon(self._open, process)
 
     def crash(self) -> None:
-        """kill -9: the disk keeps what was written."""
+        """Kill the process like kill -9: the disk keeps all writes."""
         self._die()
         self.disk.process_crash()
 
     def lose_power(self) -> None:
-        """The disk keeps what was synced, and of the rest whatever it likes."""
+        """Cut the power: the disk keeps synced writes, and a random part of the rest."""
         self._die()
         self.disk.power_loss(torn=self._random.random() < 0.8)
         self.note("its power is lost: what was not synced may be gone")
 
     def wipe(self) -> None:
-        """The disk is replaced by an empty one."""
+        """Replace the disk by an empty one."""
         assert self.driver is None, f"{self} runs"
         self.note("its disk is wiped")
         self.disk.wipe()
@@ -142,7 +142,7 @@ class Machine:
             self.node.crash()
 
     def _open(self, process: Process) -> None:
-        """What the program does when it starts."""
+        """Start the program in the process."""
         transport = self._connect(process, partial(self._watcher.sends, self))
         try:
             driver = self._open_driver(transport)
@@ -186,7 +186,7 @@ class Machine:
         return self.node.wall_ns() // 1_000_000
 
     def _give_up(self, process: Process, error: RaftlogError | OSError) -> None:
-        """The process ends by itself, a moment later, as soon as its code has returned."""
+        """End the process by itself, a moment later, as soon as its code has returned."""
         self.note(f"ends: {error}")
         self.loop.call_at_ns(self.loop.now_ns, self._end, process)
 
@@ -195,7 +195,7 @@ class Machine:
             self.crash()
 
     def _move_aside(self) -> None:
-        """What the old disk uuid left: not of any use here, and not to be taken for the logs of the new one."""
+        """Move aside the data of the old disk uuid, which must not be taken for the logs of the new one."""
         aside = f"{DATA_DIR}/.raftlog/aside/{self.me.disk_uuid}"
         self.disk.make_directory(aside)
         for name in self.disk.list_directory(DATA_DIR):

@@ -39,7 +39,7 @@ def is_dead(process: "Process | None") -> bool:
 
 
 class Scheduler(Protocol):
-    """What nodes need of the loop."""
+    """Interface of the loop that nodes need."""
 
     @property
     def now_ns(self) -> int: ...
@@ -53,7 +53,7 @@ class Scheduler(Protocol):
         ...
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str | None, context: Context) -> "VirtualTask[T]":
-        """A task whose failure, unless somebody awaits it, ends the run."""
+        """Start a task whose failure ends the run, unless it is awaited."""
         ...
 
     def bury(self, process: "Process") -> None:
@@ -88,7 +88,7 @@ class Process:
             self.node.scheduler.schedule(self._context.copy(), callback, args)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> "VirtualTask[T]":
-        """Run the coroutine as a task of this process. When it raises and nobody awaits it, the run fails."""
+        """Run the coroutine as a task of this process. An exception fails the run unless the task is awaited."""
         assert self.is_alive, self
         return self.node.scheduler.spawn(coroutine, name, self._context.copy())
 
@@ -164,6 +164,6 @@ class Node:
         process.held = []
 
     def running(self) -> Process:
-        """The process; the node is up."""
+        """Return the process; the node must be up."""
         assert self.process is not None, f"{self.name} is down"
         return self.process

@@ -25,7 +25,7 @@ from raftlog.types import NodeId
 
 STEP_NS: Final = 300 * MILLISECOND_NS
 LINGER_NS: Final = 4 * SECOND_NS
-"""How long a removed replica stays around."""
+"""Time, in nanoseconds, that a removed replica stays."""
 CAUGHT_UP_ENTRIES: Final = 8
 IMPATIENCE: Final = 0.05
 """Share of steps in which two changes are asked for at once, and perhaps at the wrong time."""
@@ -116,7 +116,7 @@ class Operator:
     def _checked(
         self, held: Configuration, voters: tuple[ReplicaId, ...], learners: tuple[ReplicaId, ...]
     ) -> ConfigurationChange | None:
-        """The change, if it leaves enough members that are well."""
+        """Return the change if it leaves enough healthy members, else None."""
         change = ConfigurationChange(voters, learners, held.index)
         is_sound = len(voters) > 0 and self.harm.allows(self.plan, held.changed(change, held.index))
         return change if is_sound else None

@@ -1,9 +1,10 @@
-"""What one run is like: every option is drawn from the run's seed, and a failure prints them all.
+"""Options of one run: every option is drawn from the run's seed, and a failure prints them all.
 
-Sizes are small and times are short on purpose, so that segments roll, checkpoints come, followers fall behind and
-groups fall asleep within a minute of virtual time. Of the faults each run gets a part (swarm testing): a run with few
-kinds reaches states that a run with all of them never leaves alone.
-"""
+Sizes are small and times are short on purpose, so that segments roll, checkpoints are written, followers fall behind
+and
+Raft groups quiesce within a minute of virtual time. Each run gets a subset of the faults (swarm testing): a run with
+few
+kinds reaches states that a run with all of them always disturbs."""
 
 from dataclasses import dataclass, fields, replace
 from enum import Enum
@@ -20,7 +21,7 @@ MACHINES_MAX: Final = 6
 
 
 class Scenario(Enum):
-    """What is tried: everything at once, or one promise in a setting that nothing else disturbs."""
+    """Subject of the run: everything at once, or one promise in a setting without other disturbances."""
 
     EVERYTHING = "everything"
     FLAPPING = "flapping"
@@ -76,7 +77,7 @@ BROKERS_ONLY: Final = (
     Fault.GOSSIP,
 )
 DRIVER_FAULTS: Final = tuple(fault for fault in Fault if fault not in BROKERS_ONLY)
-"""Those that befall clusters of drivers."""
+"""Faults of clusters of drivers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +168,7 @@ class Options:
         return 2 * self.election_ticks_min * self.tick_ms / 1000
 
     def with_cut_ambushes(self) -> "Options":
-        """The same run with them, and with appends that are large enough to be synced in their segments."""
+        """Return the same options with cut ambushes, and with appends large enough to be synced in their segments."""
         return replace(
             self,
             cut_ambushes=True,
@@ -182,7 +183,7 @@ class Options:
 
 
 def shown(value: object) -> str:
-    """The value of an option for people."""
+    """Return the value of an option for people."""
     if isinstance(value, Enum):
         return str(value.value)
     if isinstance(value, LinkConditions):
@@ -195,12 +196,12 @@ def shown(value: object) -> str:
 
 
 def generator(*names: object) -> Random:
-    """The generator of one part of one run; the same names give the same numbers, whatever the hash seed."""
+    """Return the generator of one part of one run; the same names give the same numbers with any hash seed."""
     return Random("/".join(map(str, names)))  # noqa: S311 - chance that can be repeated, not secrets
 
 
 def draw(seed: int) -> Options:
-    """The options of a seed."""
+    """Return the options of a seed."""
     random = generator(seed, "options")
     scenario = random.choices(list(Scenario), (18, 1, 1))[0]
     everything = Options(
@@ -242,7 +243,7 @@ def draw(seed: int) -> Options:
 
 
 def narrowed(options: Options, scenario: Scenario) -> Options:
-    """The same run with nothing in it that could excuse a broken promise of the scenario."""
+    """Return the same options without anything that could excuse a broken promise of the scenario."""
     calm = replace(
         options,
         scenario=scenario,
@@ -260,13 +261,13 @@ def narrowed(options: Options, scenario: Scenario) -> Options:
 
 
 def _draw_faults(random: Random) -> tuple[Fault, ...]:
-    """A few kinds, some, or most of them; the ambush is what finds the rarest states."""
+    """Return a few kinds, some, or most of them, often with the ambush, which finds the rarest states."""
     share = random.choice((0.15, 0.3, 0.6))
     return tuple(fault for fault in DRIVER_FAULTS if random.random() < (0.7 if fault is Fault.AMBUSH else share))
 
 
 def draw_link(random: Random) -> LinkConditions:
-    """The network on a good day."""
+    """Return the conditions of the network without faults."""
     slow = random.choice((1, 5, 40))
     return LinkConditions(
         delay_min_ns=100 * MICROSECOND_NS,

@@ -13,7 +13,7 @@ TIMELINE_LINES = 60
 
 
 class Failure(NamedTuple):
-    """What was broken. `name` is a property, or the kind of an error that code under test raised."""
+    """Failure of a run. `name` is a property, or the kind of an error that code under test raised."""
 
     name: str
     what: str
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 
 
 class LogToTimeline(logging.Handler):
-    """What the product logs belongs to the timeline of its run."""
+    """Log handler that adds the product's log records to the timeline of its run."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__(logging.WARNING)
@@ -71,7 +71,7 @@ def logging_to_timeline(loop: VirtualLoop) -> Iterator[None]:
 
 
 def failure_of(loop: VirtualLoop, error: Exception) -> Failure:
-    """What ended a run."""
+    """Return the failure for the exception that ended a run."""
     timeline = loop.trace.timeline(TIMELINE_LINES)
     if isinstance(error, PropertyBroken):
         return Failure(error.name, str(error), True, timeline)

@@ -1,9 +1,9 @@
-"""What replicas told others, and must therefore never forget: terms, votes, and how far their logs are durable.
+"""Promises that replicas sent to others and must never forget: terms, votes, and the durable positions of their logs.
 
-A crash may take back everything that nobody was told. So promises are read from the messages themselves, as they are
-handed to the network, and compared with what is said later and with what a restarted replica holds. A replica whose
-disk is gone comes back under another disk uuid, as somebody else, and owes nothing.
-"""
+A crash may revert all state that no message carried. So promises are read from the messages themselves, as they are
+handed to the network, and compared with later messages and with the state of a restarted replica. A replica whose
+disk is
+lost returns under another disk uuid, as another replica, and is bound by no promise."""
 
 from typing import NamedTuple
 
@@ -15,8 +15,11 @@ from raftlog.types import Index, Term
 
 
 class Held(NamedTuple):
-    """`entry` is the last that a replica said it holds durably and did not cut off since. The leader of term `told_in`
-    was told that the logs agree up to `told`, so the replica gives up nothing of that while the term lasts."""
+    """Last durable entry that a replica reported and did not cut off since, and its promise to a leader.
+
+    The leader of term `told_in` received the report that the logs agree up to `told`, so the replica cuts off
+    nothing of that
+    while the term lasts."""
 
     entry: EntryId
     told_in: Term
@@ -24,7 +27,7 @@ class Held(NamedTuple):
 
 
 class Promises:
-    """Those of all replicas of one group."""
+    """Promises of all replicas of one Raft group."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -33,12 +36,13 @@ class Promises:
         self._votes: dict[tuple[ReplicaId, Term], ReplicaId] = {}
         self._durable: dict[ReplicaId, Held] = {}
         self._former: dict[ReplicaId, EntryId] = {}
-        """What a replica held when the group let it go, and took it in again."""
+        """Entry that a replica held when the Raft group removed it, before it was added again."""
         self._candidates: dict[tuple[ReplicaId, Term], EntryId] = {}
         """Where the log of a candidate ended, as it said."""
         self._told: dict[tuple[ReplicaId, Term], Index] = {}
-        """How much the leader of a term was told that the replica holds durably. A leader that was deposed without
-        knowing it may still commit by what it hears late."""
+        """Durable position of each replica as reported to the leader of a term.
+
+        A deposed leader that has not noticed may still commit by late messages."""
 
     def saw_message(self, message: Message, log: LogView, term: Term) -> None:
         """`log` is that of the sender, and `term` the one that it is in now: the message may have waited for a sync."""
@@ -60,7 +64,7 @@ class Promises:
             self._hear_durable(sender, term, message.boundary.index, log)
 
     def cut(self, replica: ReplicaId, cut_to: Index, term: Term, log: LogView) -> None:
-        """The replica, now in `term`, gave up what it held above the index, as a follower may for a later leader."""
+        """Record that the replica, now in `term`, cut its log above the index, as a follower may for a later leader."""
         held = self._durable.get(replica)
         if held is None:
             return
@@ -73,11 +77,11 @@ class Promises:
     def count_on_leader(
         self, leader: ReplicaId, term: Term, committed: Index, held: Configuration, log: LogView
     ) -> bool:
-        """A leader commits; false when no quorum can hold that durably.
+        """Return whether a quorum can hold a leader's commit durably.
 
-        Whoever told the leader of this term that it holds so much counts. Where that is no majority without the leader,
-        the leader counts itself, which is a promise as well.
-        """
+        Replicas count that reported such a position to the leader of this term. Where that is no majority without
+        the leader,
+        the leader counts itself, which is a promise as well."""
         for half in (held.voters, held.outgoing):
             others = sum(voter != leader and self._has_told(voter, term, committed) for voter in half)
             majority = len(half) // 2 + 1
@@ -96,7 +100,7 @@ class Promises:
         return held is not None and held.entry.index > 0
 
     def begin_anew(self, replica: ReplicaId) -> None:
-        """The group had let the replica go, and takes it in again without its log; not so without votes and terms."""
+        """Record that the Raft group adds a removed replica again without its log, but with its votes and terms."""
         held = self._durable.pop(replica, None)
         if held is not None:
             self._former[replica] = held.entry
@@ -104,13 +108,15 @@ class Promises:
             del self._told[told]
 
     def check_term(self, replica: ReplicaId, term: Term) -> None:
-        """A restarted replica is in no earlier term than it spoke in."""
+        """Check that a restarted replica is in no earlier term than it sent messages in."""
         before = self._terms.get(replica, Term(0))
         if term < before:
             raise PropertyBroken("term-back", {"group": self.name, "replica": replica, "now": term, "before": before})
 
     def check_log(self, replica: ReplicaId, log: LogView, voting_position: EntryId | None) -> None:
-        """A restarted replica holds what it promised to hold, or votes as if it did: it lost that to damage."""
+        """Check that a restarted replica holds its promised entries, or votes as if it did.
+
+        The second is right when it lost them to damage."""
         held = self._durable.get(replica)
         if held is None or held.entry.index <= log.boundary.index:
             return
@@ -129,7 +135,7 @@ class Promises:
             )
 
     def _check_candidate(self, voter: ReplicaId, term: Term, candidate: ReplicaId) -> None:
-        """Nobody helps somebody to lead who may lack what he himself said he holds (thesis 3.6.1)."""
+        """Check that a voter grants no vote to a candidate that may lack the voter's durable entries (thesis 3.6.1)."""
         last = self._candidates.get((candidate, term))
         held = self._durable.get(voter)
         for entry in (self._former.get(voter), held.entry if held is not None else None):

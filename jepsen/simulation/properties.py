@@ -1,25 +1,25 @@
-"""What must hold of one group, watched from outside while it runs, in time proportional to what changes.
+"""Properties of one Raft group, observed from outside while it runs, in time proportional to the changes.
 
     election safety             one leader per term
-    log matching                an entry with the same index and term is the same everywhere, and so is what precedes it
+    log matching                an entry with the same index and term is the same everywhere, and so are all before it
     commit                      a quorum holds it durably, and it is of the leader's own term
     membership                  one change at a time, those of voters through a joint configuration; after a restart
                                 the newest committed one holds, or a later one
-    leader completeness         whoever leads a term has everything that was committed in earlier ones
-    state machine safety        at one index everybody commits and applies the same entry
+    leader completeness         the leader of a term has all entries that were committed in earlier terms
+    state machine safety        at one index all replicas commit and apply the same entry
     boundary                    the id before a trimmed log is that of the committed entry
-    promises                    votes, terms and durable positions that were told to others survive every crash
+    promises                    votes, terms and durable positions that were sent to others survive every crash
     dense offsets               a committed entry begins where the one before it ends
     acknowledged is committed   and visible where it was acknowledged; nothing uncommitted is visible
     high watermark              never back in one life of a process
 
-All of it is kept in the harness: what was seen in Readys (`saw_ready`), in messages (`saw_message`), in a log that was
-just recovered (`saw_restart`) and in answers (`saw_acknowledgement`). A broken one is `PropertyBroken`; nothing here
-is an assertion, so it works under `python -O`. Who calls: `observer`.
+All state is kept in the harness: from Readys (`saw_ready`), messages (`saw_message`), recovered logs (`saw_restart`)
+and
+answers (`saw_acknowledgement`). A broken property is `PropertyBroken`; nothing here is an assertion, so it works under
+`python -O`. Called by `observer`.
 
-The entries of a replica are followed as they are appended, so by induction log matching needs one look per entry and
-replica; a commit then only compares terms.
-"""
+The entries of a replica are followed as they are appended, so by induction log matching needs one check per entry and
+replica; a commit then only compares terms."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ FIRST_INDEX: Final = Index(1)
 
 
 class ReplicaLog(LogView, Protocol):
-    """What is looked at of a replica's log."""
+    """Interface of a replica's log that the checks need."""
 
     def offset_of(self, index: Index) -> Offset: ...
 
@@ -68,7 +68,7 @@ class Stored(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """What a process found when it started: the newest entries that it can read, and what it takes for committed."""
+    """State that a process recovered at its start: the newest readable entries, and its committed index."""
 
     entries: Sequence[Entry]
     committed: Index
@@ -82,7 +82,7 @@ class Recovered(NamedTuple):
 
 
 class Now(NamedTuple):
-    """What a replica says of itself after a Ready."""
+    """State of a replica after a Ready."""
 
     term: Term
     leads: bool
@@ -95,7 +95,7 @@ def _ignore(*_: object) -> None:
 
 
 class Life:
-    """How far one life of a replica was followed."""
+    """Observed progress of one life of a replica."""
 
     __slots__ = ("committed", "configurations", "held", "high_watermark")
 
@@ -104,12 +104,12 @@ class Life:
         self.held: Configuration | None = None
         """The one that it goes by."""
         self.configurations: list[Configuration] = []
-        """Those in its log, as far as they were seen, in ascending order."""
+        """Configurations in its log that were observed, in ascending order."""
         self.high_watermark = Offset(0)
 
 
 def wrong_change(before: Configuration, after: Configuration, committed: Index) -> str | None:
-    """What is wrong with the step from one configuration to the next in a log; None when nothing is."""
+    """Return the error in the step from one configuration to the next in a log; None without any."""
     if before.index > committed:
         return "the one before is not committed"
     if before.is_joint:
@@ -145,7 +145,7 @@ class GroupProperties:
     # Readys
 
     def saw_ready(self, replica: Replica, log: ReplicaLog, ready: Ready, now: Now) -> None:
-        """A Ready was handled: cut, appended, sent, applied."""
+        """Check a Ready that was handled: cut, appended, sent, applied."""
         term = now.term
         if ready.cut_to is not None:
             self._check_cut(replica, log, ready.cut_to, term)
@@ -245,7 +245,7 @@ class GroupProperties:
             )
 
     def _check_own_term(self, replica: Replica, log: ReplicaLog, committed: Index, term: Term) -> None:
-        """A leader commits by counting only what is of its own term (thesis 3.6.2)."""
+        """Check that a leader commits by counting only entries of its own term (thesis 3.6.2)."""
         of_term = log.term_at(committed)
         if committed > self.committed_index and of_term != term:
             self._break("old-term-committed", replica, index=committed, entry_term=of_term, term=term)
@@ -287,13 +287,13 @@ class GroupProperties:
         life.high_watermark = high_watermark
 
     def held_configurations(self) -> dict[ReplicaId, Configuration]:
-        """What each replica went by when it was last seen; the latest of its lives counts."""
+        """Return the last observed configuration of each replica; the latest of its lives counts."""
         return {replica.me: life.held for replica, life in self._lives.items() if life.held is not None}
 
     # everything else that is seen
 
     def saw_restart(self, replica: Replica, log: ReplicaLog, recovered: Recovered) -> None:
-        """A process recovered this log from its disk, or made it."""
+        """Check a log that a process recovered from its disk, or created."""
         for entry in recovered.entries:
             self._check_recovered(replica, entry)
             if entry.index <= recovered.committed and self.committed.get(entry.index, entry.term) != entry.term:
@@ -313,7 +313,7 @@ class GroupProperties:
             self._check_configuration(replica, recovered.configuration, recovered.committed)
 
     def _check_configuration(self, replica: Replica, held: Configuration, committed: Index) -> None:
-        """What was committed before may count on votes of other replicas than an old configuration names."""
+        """Check that the configuration is the newest committed one, whose voters may differ from an older one's."""
         newest = next((each for each in reversed(self.committed_configurations) if each.index <= committed), None)
         if newest is not None and (held.index < newest.index or (held.index == newest.index and held != newest)):
             self._break("old-configuration", replica, holds=held, newest=newest, committed=committed)
@@ -330,7 +330,7 @@ class GroupProperties:
             self._break("recovered-unknown-entry", replica, index=entry.index, term=entry.term)
 
     def saw_message(self, message: Message, log: LogView, term: Term) -> None:
-        """A replica with this log, in this term, sends a message."""
+        """Check a message that a replica with this log sends in this term."""
         kind = type(message)
         if kind is InstallOffer:
             self._check_boundary(message, message.boundary)  # type: ignore[union-attr]
@@ -339,7 +339,7 @@ class GroupProperties:
         self.promises.saw_message(message, log, term)
 
     def _check_boundary(self, message: Message, boundary: EntryId) -> None:
-        """What precedes a trimmed log was committed, with the term that the message says."""
+        """Check that the entry before a trimmed log was committed, with the term in the message."""
         if boundary.index > 0 and self.committed.get(boundary.index) != boundary.term:
             committed = self.committed.get(boundary.index)
             numbers = {"group": self.name, "replica": message.sender, "told": boundary, "committed_term": committed}
@@ -354,8 +354,9 @@ class GroupProperties:
         offsets: tuple[Offset, Offset],
         visible: Offset | None,
     ) -> None:
-        """A client is told that its entries are done; `visible` is the high watermark where that happens, None where
-        nobody reads any more because another replica leads."""
+        """Check entries that are acknowledged to a client.
+
+        `visible` is the high watermark at this replica, None where it has no readers because another replica leads."""
         for number in (first, last):
             if self.committed.get(number) != term:
                 held = self.committed.get(number)

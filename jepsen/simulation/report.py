@@ -1,4 +1,4 @@
-"""What is said about a failed run: enough to repeat it, and to see what happened last."""
+"""Report of a failed run: enough to repeat it, and its last events."""
 
 import subprocess
 from pathlib import Path
@@ -11,7 +11,7 @@ UNKNOWN = "unknown"
 
 
 def commit() -> str:
-    """The revision that runs, with a mark when files differ from it."""
+    """Return the present revision, with a mark when files differ from it."""
     revision = _git("rev-parse", "HEAD")
     return f"{revision} with changes" if revision != UNKNOWN and _git("status", "--porcelain") else revision
 
@@ -31,7 +31,7 @@ def repeat_command(outcome: Outcome) -> str:
 
 
 def failure_text(outcome: Outcome, revision: str) -> str:
-    """The whole report of one failed seed."""
+    """Return the whole report of one failed seed."""
     failure = outcome.failure
     assert failure is not None, f"seed {outcome.seed} did not fail"
     return "\n".join(

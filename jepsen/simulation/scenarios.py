@@ -1,8 +1,7 @@
-"""What happens in a run before its end, by scenario: everything at once, or one promise on its own.
+"""Course of a run before its end, by scenario: everything at once, or one promise on its own.
 
-The narrow ones start from a healthy cluster whose options excuse nothing (`options.narrowed`), so that what they demand
-is exact: the same leader of the same term throughout, or another one within a computed bound.
-"""
+The narrow ones start from a healthy cluster whose options excuse nothing (`options.narrowed`), so that their checks are
+exact: the same leader of the same term throughout, or another one within a computed bound."""
 
 from random import Random
 from typing import Final
@@ -92,7 +91,9 @@ class Script:
         self.workload.resume()
 
     def _election_bound_s(self) -> float:
-        """The silence of its process is noticed, timers run out, and some elections may fail."""
+        """Return the bound of an election, in seconds.
+
+        It covers noticing the leader's silence, the timers, and some failed elections."""
         silence_s = self.options.election_ticks_min * self.options.tick_ms / 1000
         return silence_s + ROUNDS * (self.options.election_s + 0.5)
 

@@ -1,9 +1,8 @@
-"""A simulated disk whose syncs take virtual time and tell the process that submitted them.
+"""Simulated disk whose syncs take virtual time and call back the process that submitted them.
 
 It belongs to a machine and outlives its processes. Syncs complete in the order of their submission, or, with
-`UnorderedDelays`, each for itself; to a paused process they complete when it goes on, to a dead one never. With
-`UnorderedDelays` those of segments can be held for a while. Blocking syncs (opening, cutting) take no time.
-"""
+`UnorderedDelays`, independently; to a paused process they complete when it resumes, to a dead one never. With
+`UnorderedDelays` those of segments can be held for a while. Blocking syncs (opening, cutting) take no time."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -82,7 +81,7 @@ class TimedDisk(SimulatedDisk):
         return bool(self._held)
 
     def process_crash(self) -> None:
-        """Syncs that are held return to nobody."""
+        """Crash the process; held syncs never complete."""
         super().process_crash()
         self._held.clear()
 
@@ -113,19 +112,19 @@ class TimedDisk(SimulatedDisk):
             inode.unreadable.clear()
 
     def wipe(self) -> None:
-        """Everything is gone, and nothing is under way; the machine is down."""
+        """Delete all content and pending syncs; the machine is down."""
         self.process_crash()
         self._root = Directory()
         self._journal = DirectoryJournal()
 
     def image(self) -> Image:
-        """A copy of everything; the machine is down."""
+        """Return a copy of all content; the machine is down."""
         self.process_crash()
         for _, inode in self._files():
             inode.lock_holder = None  # a lock knows its process
         return Image(*deepcopy((self._root, self._journal)))
 
     def put_back(self, image: Image) -> None:
-        """The disk is what it was then; the machine is down."""
+        """Restore an image of the disk; the machine is down."""
         self.process_crash()
         self._root, self._journal = deepcopy(image)

@@ -40,7 +40,7 @@ class Trace:
         self._pending = bytearray()
 
     def step(self, time_ns: int, node: int, label: int) -> None:
-        """A callback runs; `label` is a checksum of its name."""
+        """Record that a callback runs; `label` is a checksum of its name."""
         self.steps += 1
         pending = self._pending
         pending += _STEP(time_ns, node, label)
@@ -52,7 +52,7 @@ class Trace:
         self._pending += _NUMBER(number)
 
     def note(self, time_ns: int, node: str, text: str) -> None:
-        """An event that people want to read."""
+        """Record an event for people."""
         self.events.append(Event(time_ns, node, text))
         self._pending += f"{time_ns} {node} {text}\n".encode()
 
@@ -62,7 +62,7 @@ class Trace:
         return self._hash.hexdigest()
 
     def timeline(self, last: int | None = None) -> str:
-        """The last events, one a line, oldest first."""
+        """Return the last events, one a line, oldest first."""
         events = list(self.events)
         return "\n".join(map(str, events if last is None else events[max(0, len(events) - last) :]))
 

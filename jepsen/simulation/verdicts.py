@@ -18,6 +18,6 @@ class PropertyBroken(Exception):
 
 
 def insist() -> None:
-    """Raise what was broken, whoever has caught it meanwhile."""
+    """Raise the first broken property again, even if code under test has caught it."""
     if PropertyBroken.said:
         raise PropertyBroken.said[0]

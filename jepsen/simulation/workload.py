@@ -27,7 +27,7 @@ from raftlog.runtime.replica.group import Committed
 from raftlog.types import Index, Offset
 
 PATIENCE_MS: Final = (300, 600, 3_000)
-"""How long a client waits for an answer, drawn for each request."""
+"""Timeouts of clients, in milliseconds, drawn for each request."""
 RETRY_NS: Final = 60 * MILLISECOND_NS
 POLL_NS: Final = 250 * MILLISECOND_NS
 POLL_BYTES: Final = 8192
@@ -45,7 +45,7 @@ class Request:
 
 
 class Client(ABC):
-    """What producers and readers have in common: a group, a process number, a deadline."""
+    """Base of producers and readers: a Raft group, a process number, a deadline."""
 
     def __init__(self, cluster: Cluster, plan: GroupPlan, random: Random) -> None:
         self.cluster, self.plan, self.random = cluster, plan, random
@@ -82,7 +82,7 @@ class Client(ABC):
             self.after(RETRY_NS)
 
     def gave_up(self) -> None:  # noqa: B027  # for those who mind; nobody has to
-        """A request found no answer in time."""
+        """Handle a request that had no answer in time."""
 
     def failed(self, request: Request, error: RaftlogError) -> None:
         request.is_over = True
@@ -91,7 +91,7 @@ class Client(ABC):
 
 
 class Producer(Client):
-    """One request at a time, to whom it takes for the leader."""
+    """Producer with one request at a time, sent to the presumed leader."""
 
     def __init__(self, cluster: Cluster, plan: GroupPlan, random: Random) -> None:
         super().__init__(cluster, plan, random)

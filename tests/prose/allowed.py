@@ -7,7 +7,6 @@ ALLOWED: Final[dict[str, str]] = {}
 PENDING: Final = (
     "api",
     "docs",
-    "jepsen/simulation",
     "partitions",
     "pipeline",
     "raftlog",

@@ -38,7 +38,7 @@ LATE_S: Final = (6.0, 24.0)
 HTTP_PORT: Final = 8080
 DAY_S: Final = 86_400
 ANOMALIES_MAX: Final = 1_000_000
-"""Kept of each kind: records of deleted topics that nobody read are among them, and mean nothing."""
+"""Number of anomalies kept of each kind; unread records of deleted topics are among them, and prove nothing."""
 
 
 class BrokerCluster(Site[Broker]):
@@ -120,12 +120,12 @@ class BrokerCluster(Site[Broker]):
                 self.start_within(machine, random.uniform(0, START_S) + (0 if is_seed else random.uniform(0, JOIN_S)))
 
     def new_process(self) -> int:
-        """The number of a client's process in the history."""
+        """Return a new number for a client's process in the history."""
         self._processes += 1
         return self._processes
 
     def given_producer_id(self, producer: int, machine: str) -> None:
-        """A broker has given a producer its id, which it must never have given before."""
+        """Record that a broker gave out a producer id. Raises `PropertyBroken` if it was given before."""
         if producer in self._producer_ids:
             raise PropertyBroken(
                 "producer-id-twice", {"id": producer, "by": machine, "before_by": self._producer_ids[producer]}
@@ -139,7 +139,7 @@ class BrokerCluster(Site[Broker]):
     # what is known from outside
 
     def newest_state(self) -> ControllerState:
-        """The copy of the controller's state that is farthest; an empty one when nobody serves."""
+        """Return the copy of the controller's state that applied most; an empty one when no broker serves."""
         copies = [broker.metadata.state for _, broker in self.serving()]
         return max(copies, key=lambda state: state.applied_index) if copies else ControllerState()
 
@@ -156,7 +156,7 @@ class BrokerCluster(Site[Broker]):
         return [machine for machine in self.machines.values() if not self.is_removed(machine, state)]
 
     def serving_members(self) -> list[tuple[Machine, Broker]]:
-        """Those of them that can be asked, by node id."""
+        """Return the members of the cluster that serve, by node id."""
         state = self.newest_state()
         return [(machine, broker) for machine, broker in self.serving() if not self.is_removed(machine, state)]
 
@@ -166,7 +166,7 @@ class BrokerCluster(Site[Broker]):
         return [(machine, group) for machine, group in found if group is not None]
 
     def leader(self, key: GroupKey) -> tuple[Machine, Group] | None:
-        """The leader of the latest term among those that can work now."""
+        """Return the leader of the latest term among the machines that run."""
         leaders = [
             (group.core.term, machine, group)
             for machine, group in self.replicas(key)
@@ -175,7 +175,7 @@ class BrokerCluster(Site[Broker]):
         return max(leaders, key=lambda each: each[0])[1:] if leaders else None
 
     def controller_group_id(self) -> UUID | None:
-        """Of group 0, once somebody knows it."""
+        """Return the id of the controller's Raft group, once a broker has it."""
         found = (broker.metadata.group_id for _, broker in self.serving())
         return next((group_id for group_id in found if group_id is not None), None)
 

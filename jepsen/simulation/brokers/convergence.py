@@ -80,7 +80,7 @@ class Convergence:
         self._judge()
 
     def _judge(self) -> None:
-        """The whole history; of topics that were deleted nobody could read everything."""
+        """Check the whole history; records of deleted topics may be unread."""
         read = self._read_partitions()
         for anomaly in self.cluster.panel.finish().anomalies:
             sent = [op.payload.partition for op in anomaly.ops if isinstance(op.payload, Send)]
@@ -124,7 +124,7 @@ class Convergence:
         return {machine.node_id: machine.name for machine in self.cluster.members()}
 
     def _check_topics(self) -> None:
-        """What administrators were told holds; what is not sure may be either way."""
+        """Check that results returned to administrators hold; unknown outcomes may be either way."""
         state = self._state()
         for admin in self.workload.administrators:
             found = state.topic(admin.name).topic_id if state.has_topic(admin.name) else None
@@ -149,7 +149,7 @@ class Convergence:
         }
 
     def _read_partitions(self) -> set[TopicPartition]:
-        """What they are called in the history; never iterated."""
+        """Return the names of the partitions in the history; never iterated."""
         state = self._state()
         return {
             Known(name, state.topic(name).topic_id, 0).partition(number) for name, number in self._partitions().values()
@@ -188,7 +188,7 @@ class Convergence:
         return found
 
     def _not_whole(self) -> list[str]:
-        """Groups whose voters are not just those that they shall have, or are not well."""
+        """Return descriptions of groups whose voters differ from those assigned, or are not healthy."""
         state, found = self._state(), []
         replicas = {machine.replica for machine in self.cluster.members() if machine.replica is not None}
         for key in self._keys():

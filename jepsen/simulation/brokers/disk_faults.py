@@ -1,16 +1,15 @@
-"""What befalls the disks of brokers: files that rot, that cannot be read, and disks that stand nearly still.
+"""Faults of brokers' disks: files that rot, files that cannot be read, and stalled disks.
 
-    damage       a bit of a segment or of its index rows flips, or a page of it is zeroed; of group 0 as well
-    read error   a page of such a file cannot be read for a while, or until somebody writes it again
-    small file   a time index, the meta file of a directory, what a broker remembers of others; nothing is lost with it.
+    damage       a bit of a segment or of its index rows flips, or a page of it is zeroed; of the controller as well
+    read error   a page of such a file cannot be read for a while, or until it is written again
+    small file   a time index, the meta file of a directory, the stored peers of a broker; nothing is lost with it.
                  A bit of it flips; with `BrokerOptions.lost_files` it may also be cut in half, emptied or removed
     stalled      every sync takes up to some seconds
     journal      a bit of the journal flips while the process is down
     wiped        the disk is replaced by an empty one
-    stale        the disk is put back to what it was two starts ago, or earlier
+    stale        the disk is reset to its content of two starts ago, or earlier
 
-Damage stays within the fault model (`harm`). The process may run meanwhile, or be started on it. Made more of by
-`faults`.
+Damage stays within the fault model (`harm`). The process may run meanwhile, or be started on it. Extended by `faults`.
 """
 
 from collections.abc import Callable
@@ -134,7 +133,9 @@ class DiskFaults(MachineFaults[Machine]):
             self.stays_down(machine)
 
     def _stale(self) -> None:
-        """Keep a copy of somebody's disk; start it again, which makes the copy older; or put one back that all others
+        """Advance a stale-disk fault by one step.
+
+        Keep a copy of a disk; restart its machine, which makes the copy older; or restore a copy that all others
         know to be old."""
         for node_id, copy in self.copies.items():
             machine = self.machines[node_id]
@@ -192,7 +193,7 @@ class DiskFaults(MachineFaults[Machine]):
 
 
 def _remembered_epoch(disk: TimedDisk, replica: ReplicaId) -> int:
-    """The latest start of that disk which this one's file of peers knows; 0: none."""
+    """Return the latest boot epoch of that replica's disk in this disk's file of peers; 0 without one."""
     file = read_sealed(disk, f"{DATA_DIR}/.raftlog/{PEERS}", PEERS)
     rows = [] if file is None else file.items("disks")
     known = [entry for entry in rows if entry[0] == str(replica.disk_uuid)]

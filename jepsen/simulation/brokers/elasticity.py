@@ -39,9 +39,9 @@ class Elasticity:
     pause_s: float
     """Between two orders of an operator, on average."""
     repair_after_ms: int
-    """What the cluster waits for a broker that is away; -1: for ever."""
+    """Time, in milliseconds, that the cluster waits for a broker that is down; -1: for ever."""
     strikes: float
-    """Chance that the controller's leader dies while an order is carried out, or whom it concerns."""
+    """Chance that the controller's leader, or the broker concerned, dies while an order is carried out."""
     ambushes: float
     """Chance that a leader that changes the members of its group dies of it."""
     returns: float
@@ -64,7 +64,7 @@ NONE: Final = Elasticity(
 
 
 def draw_elasticity(random: Random, latecomers_max: int) -> Elasticity:
-    """That of a seed."""
+    """Return the elasticity of a seed."""
     if random.random() < 0.5:
         return NONE
     kinds = [order for order in Order if random.random() < random.choice((0.3, 0.6))]

@@ -1,7 +1,6 @@
-"""What befalls a cluster of brokers: what befalls any machines and their disks, and what only brokers know.
+"""Faults of a cluster of brokers: those of any machines and their disks, and those specific to brokers.
 
-A restart here is an orderly one. Who calls: `nemesis`.
-"""
+A restart here is an orderly one. Called by `nemesis`."""
 
 from collections.abc import Callable
 from functools import partial
@@ -45,7 +44,7 @@ class Faults(DiskFaults):
         }
 
     def may_start(self, machine: Machine) -> bool:
-        """Whether nobody wants it down."""
+        """Return whether no fault holds the machine down."""
         due_ns = max(times.get(machine.node_id, 0) for times in (self.down_until_ns, self.absent_until_ns))
         return due_ns <= self.loop.now_ns
 
@@ -74,7 +73,7 @@ class Faults(DiskFaults):
         self.absent_until_ns[machine.node_id] = self.loop.now_ns + int(self.random.uniform(*ABSENT_S) * SECOND_NS)
 
     def _ambush(self) -> None:
-        """Something happens to a leader that offers its log, or to whom it is offered, while it is fetched."""
+        """Strike a leader that offers its log, or the replica that fetches it, during the transfer."""
         self._strikes, self._passed_by = self.random.choice((1, 2, 4)), self.random.choice((0, 0, 1, 2))
         self.cluster.watch.on_offer = self._spring
 
@@ -93,7 +92,7 @@ class Faults(DiskFaults):
         self.loop.call_at_ns(self.loop.now_ns + delay_ns, strike, target)
 
     def strike(self, machine: Machine) -> None:
-        """It dies, loses its power or is cut off."""
+        """Crash the machine, cut its power, or isolate it."""
         self._any_strike()(machine)
 
     def _any_strike(self) -> Callable[[Machine], None]:
@@ -114,7 +113,7 @@ class Faults(DiskFaults):
     # gossip
 
     def _block_gossip(self) -> None:
-        """It is cut off wholly, or one broker's is, or a third of it is lost; connections are as before."""
+        """Cut all gossip, cut that of one broker, or lose a third of it; connections stay as they are."""
         beside = self.cluster.network.beside
         if beside is None:
             return
@@ -153,7 +152,7 @@ class Faults(DiskFaults):
             machine.note(f"{key.hex()[:8]}: does not hand over, {error}")
 
     def _move(self) -> None:
-        """Some broker is told to put a partition's replicas elsewhere."""
+        """Order a random broker to move a partition's replicas."""
         self.random.choice(self.everybody()).spawn(self._move_one, "an operator")
 
     async def _move_one(self, broker: Broker) -> None:

@@ -78,7 +78,7 @@ class FoundingOptions:
 
 
 def draw(seed: int) -> FoundingOptions:
-    """The options of a seed."""
+    """Return the options of a seed."""
     random = generator(seed, "founding options")
     return FoundingOptions(
         seed=seed,
@@ -105,7 +105,7 @@ class Member(NamedTuple):
 
 
 class FoundingFaults(MachineFaults[Machine[Member]]):
-    """Nobody is worth more than others."""
+    """Faults of machines that have no leader yet."""
 
     def leading(self) -> Machine[Member] | None:
         return None
@@ -119,7 +119,7 @@ class Founding(Site[Member]):
         self.options = options
         self.faults = FoundingFaults(self.loop, self.network, self.machines, self.random("faults"))
         self.taken: dict[int, str] = {}
-        """First ids of the blocks that were given, and to whom."""
+        """First ids of the blocks that were given out, with the recipient."""
         self._is_healed = False
         self._random = self.random("takers")
 

@@ -1,12 +1,12 @@
-"""What the gossip of simulated brokers travels on: a network beside that of their connections, and its pests.
+"""Network of the simulated brokers' gossip, beside that of their connections, and its interference.
 
-    Ways            cuts, losses and healing of one network befall the other as well, or not, as the run has it
-    Pests           what a stranger on the way does to datagrams: keeps and repeats them, elsewhere too, garbles them,
-                    cuts them short, makes his own
+    Ways            cuts, losses and healing of one network apply to the other as well, or not, by the run's options
+    Pests           interference with datagrams on the network: keeps and repeats them, elsewhere too, garbles,
+truncates
+                    and forges them
     SimulatedWire   the product's `Wire`, for one process
 
-Who calls: `cluster`, `machine`, and the faults that block gossip alone.
-"""
+Called by `cluster`, `machine`, and the faults that block gossip alone."""
 
 import asyncio
 import logging

@@ -1,10 +1,11 @@
-"""How much harm the replicas of each group carry, so that faults stay inside the fault model.
+"""Damage that the replicas of each Raft group carry, so that faults stay inside the fault model.
 
-    lost disks and damaged files of a group ≤ a minority of the voters, in every configuration that anybody goes by
+    lost disks and damaged files of a group ≤ a minority of the voters, in every configuration in use
 
-Crashes, losses of power, full and slow disks may befall everybody. A member is well when its machine runs on the very
-disk that the member names, and no damage to its files is open. A damage is over when the bytes are right again, or
-their file is gone, and the replica says that it is well, or when the disk is another one. Owned by the faults.
+Crashes, power losses, full and slow disks may affect all replicas. A member is healthy when its machine runs on the
+very
+disk that the member names, and no damage to its files is open. A damage is over when the bytes are correct again, or
+their file is missing, and the replica reports that it is healthy, or when the disk is another one. Owned by the faults.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,7 +53,7 @@ class Harm:
         cluster.watch.is_damage_expected = self._is_expected
 
     def open_damages(self) -> list[Damage]:
-        """Those that are not over, on disks that the cluster has not dismissed."""
+        """Return the damages that are not over, on disks that the cluster has not removed."""
         self.damages = [
             damage for damage in self.damages if not (damage.is_over() or self.cluster.is_removed(damage.machine))
         ]
@@ -67,8 +68,11 @@ class Harm:
         return not is_hurt and machine.replica is not None and self._allows(machine, key)
 
     def may_lose(self, machine: Machine) -> bool:
-        """Whether all that is on the machine's disk may be lost. Everybody has to be there to say what it has, and who
-        was the only seed would find nobody with an empty disk."""
+        """Return whether all data on the machine's disk may be lost.
+
+        All members must be up to report their data, and the only seed may not lose its disk, because it would find
+        no cluster
+        with an empty one."""
         if self.cluster.options.seeds == machine.node_id == 1:
             return False
         members = [each for each in self.cluster.members() if each.node.starts]
@@ -76,7 +80,7 @@ class Harm:
         return is_known and all(self._allows(machine, key) for key in self._keys())
 
     def _keys(self) -> list[GroupKey]:
-        """Group 0, and the groups of the topics that there are."""
+        """Return the controller's Raft group and those of all topics."""
         state, group_id = self.cluster.newest_state(), self.cluster.controller_group_id()
         names = [GroupName(topic.topic_id, number) for topic in state.topics for number in range(topic.partition_count)]
         return sorted([name.group_id.bytes for name in names] + ([group_id.bytes] if group_id is not None else []))
@@ -92,7 +96,7 @@ class Harm:
         )
 
     def _configurations(self, key: GroupKey) -> Iterator[Configuration]:
-        """Those that living disks go by, and the one that the controller wants."""
+        """Yield the configurations used by disks of the cluster, and the one that the controller wants."""
         for replica, configuration in self.cluster.watch.group(key).held_configurations().items():
             if self._is_there(replica) and not self._has_left(replica, key):
                 yield configuration

@@ -72,17 +72,17 @@ class Machine(Generic[S]):
         self.program = program
         self.service: S | None = None
         self.end: str | None = None
-        """Why the last process ended by itself; None after a crash, and while it runs."""
+        """Reason why the last process ended by itself; None after a crash, and while it runs."""
         self.replica: ReplicaId | None = None
-        """What its disk makes of it; None before the first start, and when nobody can say."""
+        """Replica by the identity on its disk; None before the first start, and when unknown."""
         self.disk_uuids: set[UUID] = set()
-        """What processes took its disk for since that was empty; never iterated in an order that matters."""
+        """Disk uuids that processes used since the disk was empty; never iterated in an order that matters."""
         self.stale: ReplicaId | None = None
         """Its disk is an old copy under this name."""
         self.on_send: Callable[[Sequence[Envelope]], object] = _ignore
-        """Told of the Raft messages that the process hands to its transport."""
+        """Callback for the Raft messages that the process hands to its transport."""
         self.make_wire: Callable[[Process], Wire] = _no_wire
-        """What the gossip of its processes travels on."""
+        """Factory of the gossip network interface of its processes."""
         self._seed = seed
         self._random = generator(seed, "machine", node_id)
 
@@ -116,7 +116,7 @@ class Machine(Generic[S]):
         return True
 
     def spawn(self, work: Callable[[S], Coroutine[Any, Any, None]], name: str) -> bool:
-        """The same for a coroutine. What it raises ends the run, operating errors included."""
+        """Run a coroutine in the process, if it serves. An exception ends the run, operating errors included."""
         process, service = self.node.process, self.service
         if process is None or service is None:
             return False
@@ -132,18 +132,18 @@ class Machine(Generic[S]):
         process.spawn(self._run(process), name="main")
 
     def crash(self) -> None:
-        """kill -9: the disk keeps what was written."""
+        """Kill the process like kill -9: the disk keeps all writes."""
         self._die()
         self.disk.process_crash()
 
     def lose_power(self) -> None:
-        """The disk keeps what was synced, and of the rest whatever it likes."""
+        """Cut the power: the disk keeps synced writes, and a random part of the rest."""
         self._die()
         self.disk.power_loss(torn=self._random.random() < 0.8)
         self.note("its power is lost: what was not synced may be gone")
 
     def wipe(self) -> None:
-        """The disk is replaced by an empty one; the machine is down."""
+        """Replace the disk by an empty one; the machine is down."""
         assert self.node.process is None, f"{self} runs"
         self.note("its disk is wiped")
         self.disk.wipe()

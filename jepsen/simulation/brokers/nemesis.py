@@ -1,7 +1,7 @@
-"""What befalls the brokers: a rough start perhaps, then periods with faults and quiet ones, and an end where all heals.
+"""Course of faults of the brokers: disturbed start (perhaps), periods with faults and quiet ones, healed end.
 
-A supervisor starts what is down. What each fault does is in `faults`, what operators order in `workload.operators`.
-"""
+A supervisor starts machines that are down. The effect of each fault is in `faults`, the orders of operators are in
+`workload.operators`."""
 
 from random import Random
 from typing import Final
@@ -17,7 +17,7 @@ from raftlog.types import NodeId
 SUPERVISE_NS: Final = 100 * MILLISECOND_NS
 PERIOD_S: Final = (1.5, 5.0)
 BIRTH_S: Final = 4.0
-"""What disturbs the founding of the cluster happens within this."""
+"""Time, in seconds, within which disturbances of the cluster's founding happen."""
 BIRTH_FAULTS: Final = (Fault.CRASH, Fault.POWER, Fault.HALVES, Fault.ISOLATED, Fault.ONE_WAY, Fault.RESET, Fault.PAUSE)
 
 
@@ -103,7 +103,7 @@ class Nemesis:
                     machine.start()
 
     def _bring_back(self, machine: Machine) -> None:
-        """It was removed: somebody starts it once more, which is refused, or gives it an empty disk."""
+        """Start a removed machine once more, which is refused, or give it an empty disk."""
         node = machine.node_id
         if node not in self._brought_back:
             self._brought_back[node] = False

@@ -1,8 +1,8 @@
-"""What one run of whole brokers is like; every option is drawn from the run's seed, and a failure prints them all.
+"""Options of one run of whole brokers; every option is drawn from the run's seed, and a failure prints them all.
 
-Sizes are small and times are short on purpose: segments roll, checkpoints come, followers fall behind, topics come and
-go within half a minute of virtual time. Of the faults each run gets a part.
-"""
+Sizes are small and times are short on purpose: segments roll, checkpoints are written, followers fall behind, topics
+are
+created and deleted within half a minute of virtual time. Each run gets a subset of the faults."""
 
 from dataclasses import dataclass, fields, replace
 from random import Random
@@ -46,7 +46,7 @@ FAULTS: Final = (
     Fault.MEMBERS,
     Fault.ROLLING,
 )
-"""Those that exist at this level. A rolling restart stops each broker in an orderly way."""
+"""Faults that exist at this level. A rolling restart stops each broker in an orderly way."""
 FOCUS: Final = (
     Fault.DAMAGE,
     Fault.READ_ERROR,
@@ -76,9 +76,9 @@ FOCUSED: Final = (
     Fault.AMBUSH,
     Fault.TRANSFER,
 )
-"""What befalls a cluster in which clients have their own troubles."""
+"""Faults of a cluster in which clients have faults of their own."""
 LOSSES: Final = (Fault.JOURNAL, Fault.WIPE, Fault.STALE)
-"""What a group of one or two replicas does not survive."""
+"""Faults that a Raft group of one or two replicas does not survive."""
 FOCUS_WEIGHT: Final = 4
 
 
@@ -89,7 +89,7 @@ class GossipOptions:
     goes_same_ways: bool
     """Whether what cuts off connections cuts off gossip as well."""
     pests: float
-    """Share of datagrams that somebody keeps, repeats, garbles or forges."""
+    """Share of datagrams that are kept, repeated, garbled or forged."""
     loss: float
     """Of all datagrams, on a good day."""
 
@@ -109,7 +109,7 @@ class BrokerOptions:
     """Names of topics; each is created, deleted and created again."""
     partitions_max: int
     topic_life_s: float
-    """How long a topic stays on average."""
+    """Average lifetime of a topic, in seconds."""
     link: LinkConditions
     disk_delays_ns: tuple[int, ...]
     drift_ppm: int
@@ -156,7 +156,7 @@ class BrokerOptions:
     """Whether small files are also cut, emptied and removed (`small_files`); not drawn, but asked for."""
 
     def with_lost_files(self) -> "BrokerOptions":
-        """The same run with them, often."""
+        """Return the same options with lost files, often."""
         return replace(self, lost_files=True, faults=(*self.faults, *(Fault.SMALL_FILE,) * FOCUS_WEIGHT))
 
     @property
@@ -165,7 +165,7 @@ class BrokerOptions:
 
     @property
     def least_brokers(self) -> int:
-        """What the replication factors of the topics need."""
+        """Number of brokers that the replication factors of the topics need."""
         return max(factor or 1 for factor in self.factors)
 
     @property
@@ -208,7 +208,7 @@ class BrokerOptions:
 
 
 def draw(seed: int) -> BrokerOptions:
-    """The options of a seed."""
+    """Return the options of a seed."""
     random = generator(seed, "broker options")
     seeds = random.choice((3, 3, 3, 1, 4))
     faults = _draw_faults(random)
@@ -261,7 +261,7 @@ def draw(seed: int) -> BrokerOptions:
 
 
 def draw_sharing(seed: int) -> BrokerOptions:
-    """Groups with members, in a cluster of three that little else befalls."""
+    """Return options with consumer groups, in a cluster of three with few other faults."""
     uses = draw_uses(generator(seed, "sharing"), members=True, records=False)
     return _focused(draw(seed), uses, generator(seed, "sharing faults"))
 

@@ -1,12 +1,11 @@
-"""Who belongs to a group is what the controller ordered, and nobody else decides it; watched from outside.
+"""Properties of membership: only the controller's orders decide the members of a Raft group; observed from outside.
 
-    unordered-members   a leader adds only what its copy of the orders wants, and drops only what that does not want
+    unordered-members   a leader adds only members that its copy of the orders wants, and drops only others
     removed-disturbs    no leader is unseated by a replica that has no vote (any more)
 
-Orders: the assignments of partitions, and for group 0 the brokers that are registered and do not drain. So neither
-gossip nor a lost connection changes a voter set. A leader is judged by its own copy, as it is or was some changes ago.
-Told by `watch`, of every process.
-"""
+Orders: the assignments of partitions, and for the controller the brokers that are registered and do not drain. So
+neither gossip nor a lost connection changes a voter set. A leader is checked against its own copy, as it is or was some
+changes ago. Called by `watch` for every process."""
 
 from collections import deque
 from typing import Final, NamedTuple
@@ -22,13 +21,13 @@ from raftlog.runtime.journal.operations import GroupKey
 from raftlog.types import Term
 
 REMEMBERED_MAX: Final = 4
-"""What a leader decided upon may be some changes old when its entry is seen."""
+"""Number of former states that may explain a change: the leader's decision may be some changes old."""
 GRACE_NS: Final[int] = 2 * SECOND_NS
-"""Whoever campaigned while it still had a vote may win for so long."""
+"""Time, in nanoseconds, in which a candidate may win that campaigned while it still had a vote."""
 
 
 class _Orders(NamedTuple):
-    """What one copy of the controller's state says of one group: who shall be a member, and who may be dropped."""
+    """Orders for one Raft group in one copy of the controller's state: wanted members, and dispensable ones."""
 
     wanted: frozenset[ReplicaId]
     dispensable: frozenset[ReplicaId]
@@ -42,7 +41,7 @@ class _Change(NamedTuple):
 
 
 class Orders:
-    """One for a run."""
+    """Orders of a run, as seen by each process, and the changes that follow them."""
 
     def __init__(self) -> None:
         self._copies: dict[Replica, ControllerHost] = {}
@@ -50,14 +49,14 @@ class Orders:
         self._digests: dict[Replica, tuple[bytes, bytes]] = {}
         """Of the assignments that each copy had last."""
         self._campaigns: dict[tuple[GroupKey, Term], dict[ReplicaId, int]] = {}
-        """Who asked for votes in a term, and when first."""
+        """Candidates of each term, with the time of their first request."""
         self._leading: dict[tuple[Replica, GroupKey], Term] = {}
         self._changes: dict[GroupKey, list[_Change]] = {}
 
     # what happens
 
     def opened(self, replica: Replica, metadata: ControllerHost) -> None:
-        """A process begins with this copy."""
+        """Record that a process begins with this copy."""
         self._copies[replica] = metadata
 
     def applied(self, replica: Replica) -> None:
@@ -76,14 +75,14 @@ class Orders:
             known.append(orders)
 
     def asked_for_vote(self, key: GroupKey, term: Term, candidate: ReplicaId, now_ns: int) -> None:
-        """A replica campaigns."""
+        """Record that a replica campaigns."""
         self._campaigns.setdefault((key, term), {}).setdefault(candidate, now_ns)
 
     def leads(self, replica: Replica, key: GroupKey, term: Term) -> None:
         self._leading[replica, key] = term
 
     def follows(self, replica: Replica, group: GroupProperties, key: GroupKey, term: Term) -> None:
-        """A replica follows in this term; if it led before, whoever made it stop had a vote."""
+        """Record that a replica follows in this term; a candidate that unseated it must have had a vote."""
         led = self._leading.pop((replica, key), None)
         if led is None or led >= term:
             return
@@ -106,7 +105,7 @@ class Orders:
     def changed(
         self, key: GroupKey, group: str, replica: Replica, before: Configuration, entry: Entry, now_ns: int
     ) -> None:
-        """A leader appends other members than those of `before`."""
+        """Check that orders explain a leader's new configuration, which differs from `before`."""
         self._changes.setdefault(key, []).append(_Change(entry, now_ns))
         after, copy = entry.configuration, self._copies.get(replica)
         if before.is_joint or after is None or copy is None:
@@ -128,7 +127,7 @@ def _orders_of(state: ControllerState, name: GroupName) -> _Orders:
 
 
 def _current(copy: ControllerHost, key: GroupKey) -> list[_Orders]:
-    """What the copy says now; nothing of a group that it does not know."""
+    """Return the present orders of the copy; none for a Raft group that it does not have."""
     state = copy.state
     if copy.group_id is not None and copy.group_id.bytes == key:
         brokers = state.all_brokers()
@@ -139,7 +138,9 @@ def _current(copy: ControllerHost, key: GroupKey) -> list[_Orders]:
 
 
 def _explains(orders: _Orders, before: Configuration, after: Configuration) -> bool:
-    """Learners may become voters and, in group 0, the reverse; who is lost was not wanted."""
+    """Return whether the orders explain the step: all new members are wanted, no dropped one is.
+
+    Learners may become voters and, in the controller, the reverse."""
     old, new = set(before.all_members()), set(after.voters) | set(after.learners)
     demoted = set(before.voters) & set(after.learners)
     return new - old <= orders.wanted and not ((old - new) | demoted) & (orders.wanted - orders.dispensable)

@@ -47,19 +47,19 @@ def simulate_brokers(
 
 
 def simulate_sharing(seed: int, *, unordered_syncs: bool = False) -> Outcome:
-    """The same with a view to groups with members."""
+    """Simulate brokers with a focus on consumer groups."""
     return simulate_brokers(seed, draw_sharing(seed), "groups", unordered_syncs=unordered_syncs)
 
 
 def simulate_keeping(seed: int, *, unordered_syncs: bool = False) -> Outcome:
-    """The same with a view to what is kept: idempotent producers, compaction, deletion of records."""
+    """Simulate brokers with a focus on idempotent producers, compaction, and deletion of records."""
     return simulate_brokers(seed, draw_keeping(seed), "records", unordered_syncs=unordered_syncs)
 
 
 def simulate_founding(
     seed: int, options: founding.FoundingOptions | None = None, *, unordered_syncs: bool = False
 ) -> Outcome:
-    """The same for the founding of a cluster."""
+    """Simulate the founding of a cluster."""
     options = options or founding.draw(seed)
     if unordered_syncs:
         options = replace(options, unordered_syncs=True)

@@ -45,7 +45,7 @@ class Settling:
         self._random = cluster.random("last orders")
 
     def settle(self) -> None:
-        """Order what lets the cluster come to rest, and wait until whoever shall go is gone."""
+        """Give the orders that let the cluster settle, and wait until decommissioned brokers have left."""
         self.taken.check(self.cluster.newest_state())
         self._ordered("settings", self._calm_settings)
         for node in self.cluster.newest_state().in_maintenance():
@@ -76,7 +76,7 @@ class Settling:
     # orders
 
     def _ordered(self, what: str, work: "Callable[[Broker], Coroutine[Any, Any, None]]") -> None:
-        """Some broker does it, perhaps not the first one that is asked."""
+        """Give an order to random brokers until one accepts it."""
         deadline_ns = self.loop.now_ns + int(self.options.start_s * SECOND_NS)
         said: list[RaftlogError | None] = []
         while not said or said[-1] is not None:
@@ -102,7 +102,7 @@ class Settling:
         return [broker.node_id for broker in self.cluster.newest_state().all_brokers() if broker.is_draining]
 
     async def _decide(self, node: NodeId, broker: Broker) -> None:
-        """Who cannot be spared stays, and it is said why it could not go."""
+        """Recommission a broker that cannot be spared; its status must give the reason why it cannot leave."""
         state = broker.metadata.state
         if self._can_be_spared(node, state):
             return

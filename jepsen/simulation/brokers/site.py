@@ -1,10 +1,9 @@
-"""What every simulation of processes stands on: machines on a network in virtual time, and who watches them.
+"""Base of every simulation of processes: machines on a network in virtual time, and their observer.
 
     loop, network     one of each
     machines          by node id; each runs the program of the kind of simulation
 
-Everything random comes from the seed, each part from a generator of its own. Made more of by `cluster` and `founding`.
-"""
+All randomness comes from the seed, each part from a generator of its own. Extended by `cluster` and `founding`."""
 
 from abc import ABC, abstractmethod
 from functools import partial
@@ -31,7 +30,7 @@ S = TypeVar("S")
 
 
 class SiteOptions(Protocol):
-    """What a site is made from."""
+    """Options that a site is created from."""
 
     @property
     def seed(self) -> int: ...
@@ -53,7 +52,7 @@ class SiteOptions(Protocol):
 
 
 class Site(ABC, Generic[S]):
-    """See the module. `name` tells the generators of one kind of simulation from those of another."""
+    """Machines on a network; see the module. `name` separates the generators of different kinds of simulation."""
 
     def __init__(self, name: str, options: SiteOptions) -> None:
         self.loop = WiredLoop(Trace())
@@ -68,11 +67,11 @@ class Site(ABC, Generic[S]):
         self.loop.wire(self.network, self.loop.nodes)
 
     def random(self, name: str) -> Random:
-        """A generator for one part of the site."""
+        """Return a generator for one part of the site."""
         return generator(*self._seed, name)
 
     def make_gossip_network(self) -> SimulatedNetwork | None:
-        """The network of gossip, where there is any; called before there are machines."""
+        """Return the network of gossip, or None; called before there are machines."""
         return None
 
     def _add_machine(self, node_id: NodeId, options: SiteOptions, random: Random) -> None:
@@ -90,7 +89,7 @@ class Site(ABC, Generic[S]):
 
     @abstractmethod
     async def run_process(self, machine: Machine[S], around: Surroundings) -> None:
-        """What a process does from its start to its end."""
+        """Run a process from its start to its end."""
 
     def watch_process(self, machine: Machine[S], node: Node, metadata: ControllerHost) -> None:
         """Follow a process that has recovered its disk, and has not begun yet; runs in it."""
@@ -123,7 +122,7 @@ class Site(ABC, Generic[S]):
             machine.start()
 
     def serving(self) -> list[tuple[Machine[S], S]]:
-        """Processes that can be asked, by node id."""
+        """Return the processes that serve, by node id."""
         found = ((machine, machine.service) for machine in self.machines.values())
         return [(machine, service) for machine, service in found if service is not None]
 

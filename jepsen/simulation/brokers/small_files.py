@@ -1,7 +1,6 @@
-"""Ways in which a small file is lost: a bit of it flips, or half of it, all its bytes or the file itself are gone.
+"""Losses of a small file: a bit of it flips, or half of it, all its bytes or the file itself are lost.
 
-The machine is down meanwhile: what is lost is found by the next process. A process that runs would not look.
-"""
+The machine is down meanwhile, so that the next process finds the loss: a running process would not read the file."""
 
 from enum import Enum
 from random import Random
@@ -10,11 +9,11 @@ from typing import Final
 from jepsen.simulation.brokers.cluster import Machine
 
 VERSION: Final = b'"format": '
-"""What stands before the version of a small file."""
+"""Bytes before the version of a small file."""
 
 
 class Loss(Enum):
-    """What is wrong with the file afterwards."""
+    """Kind of loss of the file."""
 
     FLIPPED = "flipped"
     HALVED = "cut in half"

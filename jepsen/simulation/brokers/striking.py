@@ -24,7 +24,7 @@ class MembersAmbush:
         self._left = STRIKES_MAX
 
     def changed(self, leader: Replica, before: Configuration, after: Configuration) -> None:
-        """A leader appended other members."""
+        """Strike a leader that appended another configuration, by chance."""
         concerns_voters = before.is_joint or after.is_joint
         if not concerns_voters or self._left == 0 or self._random.random() >= self._chance:
             return

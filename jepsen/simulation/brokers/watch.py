@@ -1,10 +1,10 @@
-"""What is seen of all brokers from outside, while they run: every group's log, and the controller's copies.
+"""Observer of all brokers from outside, while they run: every Raft group's log, and the controller's copies.
 
-Groups: the properties of the simulation of drivers (`properties`), for every group that any broker has, and who belongs
-to them (`orders`). Controller: two copies that applied as much are equal, a cluster has one id, and a topic that was
-deleted is in no later state. Told by hooks that are put into each process when it starts (`opened`); nothing is asked
-of the product's assertions.
-"""
+Raft groups: the properties of the simulation of drivers (`properties`), for every group of any broker, and their
+members
+(`orders`). Controller: two copies with the same applied index are equal, a cluster has one id, and a topic that was
+deleted is in no later state. Called by hooks that are put into each process when it starts (`opened`); independent of
+the product's assertions."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -47,7 +47,9 @@ class Life(NamedTuple):
 
 
 class Watch:
-    """One for a run. `is_damage_expected`: whether somebody damaged files of this group on this machine."""
+    """Observer of one run.
+
+    `is_damage_expected` returns whether files of this Raft group on this machine were damaged."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self.loop = loop
@@ -59,10 +61,10 @@ class Watch:
         self.elections = 0
         self.orders = Orders()
         self.cluster_id: uuid.UUID | str | None = None
-        """That of the first broker that knew one."""
+        """Cluster id of the first broker that had one."""
         self._groups: dict[GroupKey, GroupProperties] = {}
         self._removed: dict[ReplicaId, dict[GroupKey, None]] = {}
-        """Groups that a disk was told to remove."""
+        """Raft groups that a disk was ordered to remove."""
         self._hashes: dict[int, tuple[bytes, str]] = {}
         """State of the controller by the index that was applied, and who had it first."""
         self._deleted: dict[uuid.UUID, tuple[int, str]] = {}
@@ -71,7 +73,7 @@ class Watch:
     # groups
 
     def opened(self, computer: Computer, driver: Driver, metadata: ControllerHost) -> None:
-        """A process has recovered its disk, and nothing else has happened yet."""
+        """Begin to observe a process that has recovered its disk and done nothing else yet."""
         life = Life(computer, driver)
         self.orders.opened(life.me, metadata)
         self._check_kept(life)
@@ -118,7 +120,7 @@ class Watch:
                 raise PropertyBroken("replica-gone", {"replica": life.me, "group": properties.name})
 
     def group(self, key: GroupKey) -> GroupProperties:
-        """What is known of a group."""
+        """Return the properties of a Raft group."""
         properties = self._groups.get(key)
         if properties is None:
             properties = self._groups[key] = GroupProperties(uuid.UUID(bytes=key).hex[:8])
@@ -173,7 +175,7 @@ class Watch:
         self.loop.trace.number(core.committed_index)
 
     def sends(self, driver: Driver | None, envelopes: Sequence[Envelope]) -> None:
-        """A process hands Raft messages to its transport."""
+        """Observe Raft messages that a process hands to its transport."""
         if driver is None:
             return
         for key, message in envelopes:
@@ -186,19 +188,19 @@ class Watch:
                     self.orders.asked_for_vote(key, message.term, message.sender, self.loop.now_ns)
 
     def stale_sends(self, computer: Computer, envelopes: Sequence[Envelope]) -> None:
-        """A process on an old copy of a disk has forgotten what it promised, and may take part in nothing."""
+        """Raise `PropertyBroken`: a process on a stale disk has lost its promises, and may send nothing."""
         kinds = ", ".join(type(message).__name__ for _, message in envelopes)
         raise PropertyBroken("stale-disk-takes-part", {"broker": computer.name, "sends": kinds})
 
     def saw_acknowledgement(self, key: GroupKey, what: str, first: Offset, after: Offset) -> None:
-        """A client is told that these offsets are done."""
+        """Check that offsets acknowledged to a client are committed."""
         committed = self.group(key).committed_offset
         if after > committed:
             numbers = {"partition": what, "first": first, "after": after, "committed": committed}
             raise PropertyBroken("acknowledged-uncommitted", numbers)
 
     def saw_end(self, key: GroupKey, what: str, end: Offset) -> None:
-        """A client is shown that everything below this offset can be read."""
+        """Check that the high watermark returned to a client is committed."""
         committed = self.group(key).committed_offset
         if end > committed:
             raise PropertyBroken("uncommitted-shown", {"partition": what, "end": end, "committed": committed})
@@ -210,7 +212,7 @@ class Watch:
     # the controller
 
     def saw_cluster_id(self, computer: Computer, cluster_id: uuid.UUID | str | None) -> None:
-        """A broker says to which cluster it belongs."""
+        """Check that a broker has the same cluster id as all others."""
         if cluster_id is None:
             return
         if self.cluster_id is None:
@@ -220,7 +222,7 @@ class Watch:
             raise PropertyBroken("two-clusters", numbers)
 
     def applied(self, computer: Computer, state: ControllerState) -> None:
-        """A broker's copy of the controller's state is another one."""
+        """Check a new copy of the controller's state in a broker."""
         if state.bootstrap is not None:
             self.saw_cluster_id(computer, state.bootstrap.cluster_id)
         index, digest = state.applied_index, state.state_hash()

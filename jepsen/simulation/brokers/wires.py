@@ -27,12 +27,12 @@ RESUMED_SHARE: Final = 4
 
 
 def service_of(port: int) -> str:
-    """What the network knows a port by."""
+    """Return the network's name of a port."""
     return f"tcp {port}"
 
 
 def address_of(node: Node) -> str:
-    """What its name is resolved to."""
+    """Return the address that the node's name resolves to."""
     return f"10.0.0.{node.number}"
 
 
@@ -47,7 +47,7 @@ class StreamTransport(asyncio.Transport):
         self._is_closing = self._is_lost = self._is_paused = False
 
     def begin(self, protocol: asyncio.BufferedProtocol) -> None:
-        """Tell the protocol of its connection, and then what came over it."""
+        """Pass the connection, and then its received data, to the protocol."""
         self._protocol = protocol
         protocol.connection_made(self)
         self._stream.start(self._arrived, self._broke)
@@ -178,7 +178,7 @@ class WiredLoop(VirtualLoop):
         self.hosts = {node.name: node for node in nodes} | {address_of(node): node for node in nodes}
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
-        """A host's address has the number of its node."""
+        """Resolve a host name to the address with the number of its node."""
         node = self.hosts.get(host)
         if node is None:
             raise socket.gaierror(socket.EAI_NONAME, f"{host} is not known")

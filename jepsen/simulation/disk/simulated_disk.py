@@ -55,7 +55,7 @@ class SimulatedFile(File):
         return self._path
 
     def inode(self) -> Inode:
-        """The file behind the handle; raises `EBADF` when closed or stale."""
+        """Return the file behind the handle; raises `EBADF` when closed or stale."""
         if self._closed or self._epoch != self._disk.epoch:
             raise os_error(errno.EBADF, self._path)
         return self._inode
@@ -122,7 +122,7 @@ class SimulatedLock(DirectoryLock):
 
 @dataclass(eq=False)
 class PendingSync:
-    """A submitted sync: what it covers for certain, the error that ended its list, and whom it tells."""
+    """Submitted sync: the state that it covers for certain, the error that ended its list, and its callback."""
 
     done: SyncDone
     sequence: int
@@ -234,7 +234,7 @@ class SimulatedDisk(Disk):
         return UNLIMITED_BYTES if self.capacity_bytes is None else self.capacity_bytes
 
     def room_for(self, inode: Inode, size: int) -> int:
-        """The size that the file may have, at most `size`."""
+        """Return the size that the file may have, at most `size`."""
         grown = size - len(inode.content)
         if self.capacity_bytes is None or grown <= 0:
             return size

@@ -1,18 +1,18 @@
-"""What a disk keeps: file contents and directory entries, each with a volatile and a durable state.
+"""Content of a disk: files and directory entries, each with a volatile and a durable state.
 
 Not a file system (names, handles and syncs are `SimulatedDisk`), only the fault model beneath it.
 
-A file is a `bytearray` of what reads see, plus an overlay of the pages whose durable copy differs from it:
+A file is a `bytearray` of the content that reads return, plus an overlay of the pages whose durable copy differs
+from it:
 
     page not in `undo`              clean: durable == volatile
     page in `undo` and `dirty`      unsynced: the next sync makes it durable, a power loss may or may not
-    page in `undo`, not in `dirty`  lost by a failed sync: counts as clean, so later syncs pass it by
+    page in `undo`, not in `dirty`  lost by a failed sync: counts as clean, so later syncs skip it
 
 Every write takes a new generation, so that a sync which completes late never puts an older copy over a newer
 one. A hole is never dirty: extending a file with zeros costs no pages.
 
-Directory operations wait in one journal, in order. Iteration follows insertion order, never a hash.
-"""
+Directory operations wait in one journal, in order. Iteration follows insertion order, never a hash."""
 
 from collections.abc import Iterator
 from random import Random
@@ -30,7 +30,7 @@ class PageCopy(NamedTuple):
 
 
 class Capture(NamedTuple):
-    """What a sync covers for certain: the unsynced pages and the size of one file at its submission."""
+    """State that a sync covers for certain: the unsynced pages and the size of one file at its submission."""
 
     inode: "Inode"
     generation: int
@@ -58,7 +58,7 @@ class Inode:
         self._durable_size_generation = 0
 
     def page(self, page: int) -> bytes:
-        """The page as reads see it, filled up with zeros."""
+        """Return the page as reads return it, padded with zeros."""
         start = page * PAGE_BYTES
         if start >= len(self.content):
             return ZERO_PAGE
@@ -101,7 +101,7 @@ class Inode:
         return Capture(self, self._generation, len(self.content), pages)
 
     def persist(self, capture: Capture, random: Random) -> None:
-        """A sync succeeded: what it captured is durable for certain, what was written since at random."""
+        """Make the captured state durable after a successful sync, and later writes at random."""
         self._persist_size(capture, random)
         for page, written in list(self.dirty.items()):
             captured = capture.pages.get(page)
@@ -120,7 +120,7 @@ class Inode:
             self.durable_size, self._durable_size_generation = capture.size, capture.generation
 
     def _settle(self, page: int) -> None:
-        """The page as it is now is durable."""
+        """Make the present page durable."""
         del self.dirty[page]
         self.previous[page] = self.undo.pop(page).content
 
@@ -136,7 +136,7 @@ class Inode:
                 self.undo[page] = PageCopy(generation, content[: max(0, inside)].ljust(PAGE_BYTES, b"\0"))
 
     def lose_writeback(self, capture: Capture, random: Random) -> None:
-        """A sync failed: the kernel calls the pages clean all the same, so only a new write can save them."""
+        """Mark pages of a failed sync as clean, as the kernel does: only a new write can save them."""
         for page, written in list(self.dirty.items()):
             captured = capture.pages.get(page)
             if (captured and captured.generation == written) or coin(random):
@@ -166,7 +166,7 @@ class Inode:
         self._drop_unreadable_beyond_end()
 
     def _surviving_size(self, random: Random) -> int:
-        """The durable or the written size; a file that grew may also have grown by some of its pages."""
+        """Return the durable or the written size; a file that grew may also have grown by some of its pages."""
         durable, written = self.durable_size, len(self.content)
         if durable >= written:
             return random.choice((durable, written))

@@ -1,4 +1,4 @@
-"""What befalls the members: in steady runs one event at a time, in others all that the seed drew, then healing."""
+"""Course of faults of gossip members: in steady runs one event at a time, else all that the seed drew, then healing."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from jepsen.simulation.options import generator
 from raftlog.membership.member import Claim
 
 SEEDS = 3
-"""Addresses that a process is told at its start."""
+"""Number of addresses that a process has at its start."""
 EVENT_INTERVAL_S = 45.0
 """Between two events of a steady run."""
 
@@ -33,8 +33,9 @@ class Nemesis:
             self._world.at(self._random.random() * 2, lambda process=process: self._begin(process))  # type: ignore[misc]
 
     def _introduce_all(self) -> None:
-        """As if everybody had exchanged digests with everybody: a hundred that join at once gossip for longer than all
-        that is looked at here."""
+        """Start all processes as if all had exchanged digests with all.
+
+        A hundred members that join at once gossip for longer than the time that is observed here."""
         processes = self._world.processes
         for process in processes:
             self._world.begin(process, ())
@@ -90,7 +91,7 @@ class Nemesis:
             self._expect_known(process)
 
     def _nap(self) -> None:
-        """It is stopped for a while; afterwards all know that it is alive."""
+        """Pause a process for a while; afterwards all must consider it alive."""
         process = self._someone()
         if process is not None:
             seconds = self._random.uniform(1, 30)
@@ -105,7 +106,7 @@ class Nemesis:
         self._world.at(when, lambda: self._watch.demand_known(process, life))
 
     def _someone(self) -> Process | None:
-        """One of those that are up, if two stay."""
+        """Return a random process that is up, if two others stay."""
         up = [process for process in self._world.processes if process.runs and not process.has_left]
         return self._random.choice(up) if len(up) > 2 else None
 
@@ -145,7 +146,7 @@ class Nemesis:
             self._world.at(self._world.now + self._random.uniform(0.1, 20), lambda: self._begin(process))
 
     def _go(self, process: Process) -> None:
-        """It says good-bye, and is gone a second later."""
+        """Let a process announce that it leaves, and end it a second later."""
         self._world.note(process, "leaves")
         process.swim.leave(self._world.now)
         process.has_left = True
@@ -211,7 +212,7 @@ class Nemesis:
     # the end
 
     def heal(self) -> None:
-        """The network is perfect and nobody is stopped; the dead stay dead, most of them."""
+        """Make the network perfect and resume all processes; the dead stay dead, most of them."""
         self._world.note(None, "everything heals")
         self._is_healed = True
         self._world.loss = 0.0

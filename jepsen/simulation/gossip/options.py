@@ -1,4 +1,4 @@
-"""What one run of gossip is like; drawn from its seed unless the command says how many members and how much loss."""
+"""Options of one run of gossip; drawn from its seed unless the command gives the number of members and the loss."""
 
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -39,12 +39,13 @@ class GossipOptions:
     """Datagrams overtake each other within this."""
     description_bytes: int
     is_steady: bool
-    """Nothing but this loss, and now and then one member that dies, leaves, or comes back: nobody else may ever be
-    declared dead, and each such event is known to all within ten protocol periods."""
+    """Whether there is nothing but this loss, and now and then one member that dies, leaves, or returns.
+
+    No other member may then ever be declared dead, and each such event is known to all within ten protocol periods."""
     troubles: tuple[Trouble, ...]
     safety_s: float
     settling_s: float
-    """After healing, everybody agrees on everybody within this."""
+    """Time, in seconds after healing, within which the views of all members agree."""
 
     def __str__(self) -> str:
         """One option a line."""
@@ -52,7 +53,7 @@ class GossipOptions:
 
 
 def draw(seed: int) -> GossipOptions:
-    """The options of a seed."""
+    """Return the options of a seed."""
     random = generator(seed, "gossip options")
     members = random.choice(MEMBERS)
     if random.random() < 0.2:
@@ -73,7 +74,7 @@ def draw(seed: int) -> GossipOptions:
 
 
 def steady(seed: int, *, members: int, loss: float, safety_s: float = CONTRACT_S) -> GossipOptions:
-    """A cluster that only loses datagrams, and of which now and then a member dies or leaves."""
+    """Return options of a cluster that only loses datagrams, and of which now and then a member dies or leaves."""
     random = generator(seed, "gossip options", members, loss)
     return GossipOptions(
         seed=seed,

@@ -56,7 +56,7 @@ class Process:
         return self.is_up and not self.is_paused
 
     def begin(self, description: bytes, config: SwimConfig, random: Random) -> None:
-        """A new life, of which nothing is remembered but the disk's boot epoch."""
+        """Begin a new life, with nothing left of the last one but the disk's boot epoch."""
         assert not self.is_up, f"{self.name} is up"
         self.life += 1
         self.boot_epoch += 1
@@ -74,6 +74,6 @@ class Process:
         self.wake_at = math.inf
 
     def wipe(self) -> None:
-        """The next life has another disk."""
+        """Give the next life another disk."""
         self.disk += 1
         self.boot_epoch = 0

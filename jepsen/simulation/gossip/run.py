@@ -30,7 +30,7 @@ def simulate_options(options: GossipOptions) -> Outcome:
 
 
 def simulate_watched(watch: Watch) -> Outcome:
-    """The same for who wants to look at more than the outcome."""
+    """Run a simulation whose observer the caller keeps for further inspection."""
     options, world = watch.world.options, watch.world
     began = time.process_time()
     gc.disable()  # a run is short, and what it leaves behind is collected at once

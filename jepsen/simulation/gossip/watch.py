@@ -1,15 +1,14 @@
-"""What gossip promises, seen from outside: the truth is what the harness did to the processes.
+"""Properties of gossip, observed from outside: the reference is what the harness did to the processes.
 
-healthy-declared-dead   with nothing but loss, nobody who is there is declared dead by anybody
+healthy-declared-dead   with nothing but loss, no member that is up is declared dead
 healthy-suspected       without loss not even suspected, nor by one that was stopped itself
-dead-not-known          one who died, left or came back alone is known as that to all within ten periods
-incarnation-back        what a member believes of another never gets older
+dead-not-known          a member that died, left or returned alone is known as that to all within ten periods
+incarnation-back        a member's view of another never gets older
 state-not-allowed       at one incarnation states only rise
-queue-not-empty         news ends: what waits to be sent on is bounded, and gone when nothing new happens
+queue-not-empty         broadcasts end: the queue is bounded, and empty when nothing new happens
 datagram-too-large      (in `world`) a datagram fits
 gossip-cost             bytes per member and second, on the average of a steady run
-disagreement            after healing everybody believes the same of everybody, and it is true
-"""
+disagreement            after healing all views agree, and are true"""
 
 from collections import Counter
 from typing import Final, NoReturn
@@ -36,7 +35,7 @@ class Watch:
         self.deaths: dict[tuple[NodeId, int], float] = {}
         """By process and life: how long after its end the last one that knew it found it dead."""
         self._newest: dict[tuple[NodeId, int, NodeId], GossipMember] = {}
-        """What each life believes of each member."""
+        """Newest entry of each member in the view of each life."""
 
     # every change
 
@@ -78,7 +77,7 @@ class Watch:
             self._condemn("state-not-allowed", process, member)
 
     def _is_well(self, member: GossipMember) -> bool:
-        """It is there, and has been for long enough that all could hear of it."""
+        """Return whether the member is up, for long enough that all could learn of it."""
         rested_s = self.world.now - self._process(member.node_id).resumed_at
         return rested_s > PERIODS_MAX * self.world.config.period_s and self._is_there(member)
 
@@ -122,7 +121,7 @@ class Watch:
     # at the end
 
     def demand_agreement(self) -> None:
-        """Everybody believes of everybody what is true, with the same incarnation and words; nothing is left to say."""
+        """Check that all views are true, with the same incarnation and description, and no broadcast is left."""
         observers = self.observers()
         for observer in observers:
             for process in self.world.processes:
@@ -143,7 +142,7 @@ class Watch:
                 raise PropertyBroken("queue-not-empty", {"member": observer.name, "waiting": waiting, "known": known})
 
     def demand_cheap(self, bytes_sent: int, seconds: float) -> None:
-        """What each member sends, on the average."""
+        """Check the average of bytes that each member sends per second."""
         cost = bytes_sent / seconds / len(self.world.processes)
         if cost > COST_BYTES_PER_S_MAX:
             raise PropertyBroken("gossip-cost", {"bytes_per_s": round(cost), "most": COST_BYTES_PER_S_MAX})

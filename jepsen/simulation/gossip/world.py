@@ -29,11 +29,11 @@ SEGMENTS_PER_FRAME: Final = 2
 DELAY_MIN_S: Final = 0.0001
 
 Event: TypeAlias = tuple[float, int, "Process | None", "Datagram | Callable[[], None] | None"]
-"""When, in which order, to whom (None: the harness), and what (None: it is time to tick)."""
+"""Time, order, recipient (None: the harness), and content (None: time for a tick)."""
 
 
 class World:
-    """`watcher` hears every change that a machine tells of."""
+    """Processes and the network between them. `watcher` is called with every change that a process reports."""
 
     def __init__(self, options: GossipOptions, watcher: Callable[[Process, MemberChange], None]) -> None:
         self.options = options
@@ -54,13 +54,13 @@ class World:
         self._around_bytes = self.config.envelope_bytes + HEADERS_BYTES
         frequent: tuple[Message, ...] = (Ping(0, NodeId(0), b""), Ack(0), Nack(0))
         self._small: dict[type[Message], int] = {type(each): payload_bytes_max([each]) for each in frequent}
-        """What the most frequent datagrams take."""
+        """Size of the most frequent datagrams, by type."""
         self._cluster = fingerprint(f"cluster of seed {options.seed}")
 
     # time
 
     def at(self, when: float, what: Callable[[], None]) -> None:
-        """The harness has something to do then."""
+        """Schedule a call of the harness."""
         self._push(when, None, what)
 
     def run_until(self, end: float) -> None:

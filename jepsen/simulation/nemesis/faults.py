@@ -1,7 +1,6 @@
-"""What each kind of fault does to a cluster of drivers, beyond what befalls their machines, and how it ends.
+"""Effect and end of each kind of fault on a cluster of drivers, beyond the faults of their machines.
 
-Who calls: `nemesis`.
-"""
+Called by `nemesis`."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -58,7 +57,7 @@ class Faults(MachineFaults[Machine]):
             self.stays_down(machine, (0.05, 0.5))
 
     def _ambush(self) -> None:
-        """At the next such moments something happens to whoever they are about, or to all."""
+        """Strike the machine concerned, or all machines, at the next moments of one kind."""
         wanted = self.random.choice(list(Moment))
         strike = self.random.choice((self._strike_power, self._strike_power, self._strike_all, self._strike_links))
         strikes = iter(range(self.random.choice((1, 1, 3))))

@@ -52,7 +52,7 @@ class ZeroedPage(NamedTuple):
 
 
 def _read(disk: TimedDisk, path: str, position: int, length: int) -> bytes:
-    """Nothing of a file that is gone."""
+    """Return bytes of a file; none of a missing one."""
     return disk.snapshot_of(path)[position : position + length] if disk.exists(path) else b""
 
 

@@ -1,10 +1,10 @@
-"""How much harm the members of each group carry, so that faults stay inside the fault model.
+"""Damage that the members of each Raft group carry, so that faults stay inside the fault model.
 
-Lost disks and damaged files hit at most a minority of the voters of every configuration that a replica of the group
-still goes by, until they are repaired or replaced; crashes, power losses and full disks may hit all of them. Learners
+Lost disks and damaged files affect at most a minority of the voters of every configuration that a replica of the group
+still uses, until they are repaired or replaced; crashes, power losses and full disks may affect all of them. Learners
 count as well, because they may become voters at any moment.
 
-A damage is over when the bytes are right again, or their file is gone, and the replica says that it is well.
+A damage is over when the bytes are correct again, or their file is missing, and the replica reports that it is healthy.
 """
 
 from typing import NamedTuple
@@ -45,7 +45,7 @@ class Harm:
         cluster.is_damage_expected = self.is_expected
 
     def open_damages(self) -> list[Damage]:
-        """Those that are not over."""
+        """Return the damages that are not over."""
         self.damages = [damage for damage in self.damages if not damage.is_over()]
         return self.damages
 
@@ -64,7 +64,7 @@ class Harm:
         )
 
     def allows(self, plan: GroupPlan, configuration: Configuration) -> bool:
-        """Whether a configuration that somebody wants has enough members that are well."""
+        """Return whether a requested configuration has enough healthy members."""
         return self._fits(plan, configuration, None)
 
     def _still_doomed(self) -> set[ReplicaId]:

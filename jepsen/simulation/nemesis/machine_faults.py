@@ -24,7 +24,7 @@ FAULT_S: Final = (0.5, 6.0)
 
 
 class AnyMachine(Protocol):
-    """What faults need of a machine."""
+    """Interface of a machine that faults need."""
 
     @property
     def node(self) -> Node: ...
@@ -78,7 +78,7 @@ class MachineFaults(ABC, Generic[M]):
 
     @abstractmethod
     def leading(self) -> M | None:
-        """A machine that leads something."""
+        """Return a machine that leads a Raft group."""
 
     def inflict(self, fault: Fault) -> None:
         self.kinds[fault]()
@@ -105,7 +105,7 @@ class MachineFaults(ABC, Generic[M]):
         return [machine.node.number for machine in self.everybody()]
 
     def someone(self) -> M:
-        """A leader as often as not."""
+        """Return a random machine, a leader half of the time."""
         if self.random.random() < 0.5:
             leading = self.leading()
             if leading is not None:

@@ -1,9 +1,8 @@
-"""What befalls the cluster: periods with faults, quiet ones between them, and an end at which everything heals.
+"""Course of faults of the cluster: periods with faults, quiet ones between them, and an end at which everything heals.
 
 A period draws one to three of the kinds of faults that the run's options allow. A fault ends by itself, within its
-period or beyond it, so that some overlap; a quiet period begins with everything healed. A supervisor starts what is
-down. What each fault does is in `faults`.
-"""
+period or beyond it, so that some overlap; a quiet period begins with everything healed. A supervisor starts machines
+that are down. The effect of each fault is in `faults`."""
 
 from random import Random
 from typing import Final

@@ -12,12 +12,12 @@ SECOND_NS: Final = 1_000_000_000
 
 
 class LinkConditions(NamedTuple):
-    """What a link does to messages. Probabilities are per message; delays are drawn evenly between their bounds."""
+    """Conditions of a link. Probabilities are per message; delays are drawn evenly between their bounds."""
 
     delay_min_ns: int = 100 * MICROSECOND_NS
     delay_max_ns: int = 1 * MILLISECOND_NS
     loss: float = 0.0
-    """A datagram is gone; a stream sends again and is late by `retransmit_ns`."""
+    """Probability that a datagram is lost; a stream retransmits and is late by `retransmit_ns`."""
     duplicate: float = 0.0
     """A datagram arrives a second time, with a delay of its own."""
     reorder: float = 0.0
@@ -25,7 +25,7 @@ class LinkConditions(NamedTuple):
     reorder_ns: int = 20 * MILLISECOND_NS
     retransmit_ns: int = 200 * MILLISECOND_NS
     bytes_per_s: int | None = None
-    """Bandwidth; `None` is as much as anybody wants."""
+    """Bandwidth; `None` is unlimited."""
     queue_bytes_max: int = 1 << 20
     """Datagrams are dropped when more than this waits for the bandwidth. Streams wait."""
 
@@ -50,7 +50,7 @@ class Link:
         self.cuts += 1
 
     def ticket(self) -> int:
-        """What a message takes along, to tell at its arrival whether the link was cut since."""
+        """Return a number that a message carries, to detect at its arrival a cut of the link since then."""
         return -1 if self.is_cut else self.cuts
 
     def passes(self, ticket: int) -> bool:
@@ -71,7 +71,7 @@ class Link:
         return self._random.randint(0, self.conditions.reorder_ns) if late else 0
 
     def retransmit_delay_ns(self) -> int:
-        """What losses cost a stream that sends again until it arrives."""
+        """Return the delay that losses cause to a stream, which retransmits until the message arrives."""
         losses = 0
         while losses < RETRANSMISSIONS_MAX and self.is_lost():
             losses += 1

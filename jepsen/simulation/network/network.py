@@ -39,7 +39,9 @@ class Drop(NamedTuple):
 
 
 class SimulatedNetwork:
-    """`attach` nodes, `bind` services; break it with `cut`, `impose`, `set_conditions`, mend it with `heal`."""
+    """Network between nodes.
+
+    `attach` nodes, `bind` services; disturb it with `cut`, `impose`, `set_conditions`, repair it with `heal`."""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class SimulatedNetwork:
     def send(
         self, source: Process, destination: Node, service: str, message: object, size_bytes: int | None = None
     ) -> None:
-        """A datagram: it arrives once, twice, late or never, in any order."""
+        """Send a datagram: it arrives once, twice, late or never, in any order."""
         if not source.is_alive:
             return
         sender = source.node
@@ -123,8 +125,9 @@ class SimulatedNetwork:
         return await self._switchboard.connect(source, destination, service)
 
     def reset_streams(self, a: Node, b: Node) -> None:
-        """Break all streams between the two, as a middle box does: what is in flight is lost, each end hears of it
-        in its own time."""
+        """Reset all streams between the two, as a middlebox does.
+
+        Messages in flight are lost; each end notices at a time of its own."""
         self.loop.note(a.name, f"streams to {b.name} are reset")
         self._switchboard.reset(a, b)
 
@@ -172,6 +175,6 @@ class SimulatedNetwork:
 
 
 def changes(usual: LinkConditions, conditions: LinkConditions) -> str:
-    """What differs, for the timeline."""
+    """Return the differences, for the timeline."""
     named = zip(LinkConditions._fields, usual, conditions, strict=True)
     return ", ".join(f"{name}={new}" for name, old, new in named if new != old) or "as usual"

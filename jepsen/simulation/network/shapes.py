@@ -16,7 +16,7 @@ def split(groups: Sequence[Sequence[int]]) -> list[Cut]:
 
 
 def halves(nodes: Sequence[int], random: Random) -> list[Cut]:
-    """A majority and a minority, by lot."""
+    """Return cuts between a random majority and the minority."""
     order = shuffled(nodes, random)
     border = len(order) // 2
     return split((order[:border], order[border:]))
@@ -48,7 +48,7 @@ def majorities_ring(nodes: Sequence[int], random: Random) -> list[Cut]:
 
 
 def one_way(speakers: Sequence[int], hearers: Sequence[int]) -> list[Cut]:
-    """The hearers do not hear the speakers; the other way is open."""
+    """Return cuts from the speakers to the hearers; the other direction is open."""
     return [(a, b) for a in speakers for b in hearers if a != b]
 
 

@@ -24,16 +24,16 @@ DRAINED_BYTES: Final = 1 << 16
 
 
 class Carrier(Protocol):
-    """What a stream needs of the switchboard."""
+    """Interface of the switchboard that a stream needs."""
 
     def transmit(self, end: "Stream", message: object, size_bytes: int | None) -> None: ...
 
     def finish(self, end: "Stream") -> None:
-        """The end of the stream goes to the peer, behind everything that was sent."""
+        """Send the end of the stream to the peer, behind all messages."""
         ...
 
     def refuse(self, end: "Stream") -> None:
-        """What this end sent arrived at an end that is no more."""
+        """Refuse a message of this end, which arrived at an end that no longer exists."""
         ...
 
     def forget(self, end: "Stream") -> None: ...
@@ -46,7 +46,7 @@ class Stream:
         self.process, self.peer_node, self.service = process, peer_node, service
         self.pending_bytes = 0
         self.lost: Exception | None = None
-        """Why nothing more can be sent or received here; `EOFError` when the peer closed."""
+        """Reason why nothing more can be sent or received here; `EOFError` when the peer closed."""
         self.peer: Stream
         self._board = board
         self._is_closed = False  # by this end
@@ -72,7 +72,9 @@ class Stream:
             on_lost(self.lost)
 
     async def receive(self) -> object:
-        """The next message. After the last one raises what broke the stream: `ConnectionError`, or `EOFError`."""
+        """Return the next message.
+
+        After the last one, raises the error that broke the stream: `ConnectionError`, or `EOFError`."""
         while not self._inbox:
             if self.lost is not None:
                 raise self.lost
@@ -85,8 +87,9 @@ class Stream:
         return self._inbox.popleft()
 
     def send(self, message: object, size_bytes: int | None = None) -> None:
-        """Send after everything that was sent before. Raises `ConnectionError` when the stream is known to be broken;
-        without an error the message may still be lost."""
+        """Send behind all earlier messages. Raises `ConnectionError` when the stream is known to be broken.
+
+        Without an error the message may still be lost."""
         if self._is_closed:
             raise ConnectionAbortedError(errno.ECONNABORTED, f"{self} was closed here")
         if self.lost is not None:
@@ -102,7 +105,9 @@ class Stream:
             await future
 
     def close(self) -> None:
-        """The peer gets what was sent, then the end of the stream. Nothing more is received here."""
+        """Close this end: the peer receives all sent messages, then the end of the stream.
+
+        Nothing more is received here."""
         if self.lost is None and self.process.is_alive:
             self._is_closed = True
             self._inbox.clear()
@@ -125,7 +130,7 @@ class Stream:
         return self._severed
 
     def take(self, message: object, size_bytes: int) -> None:
-        """Runs in the process of this end."""
+        """Receive a message; runs in the process of this end."""
         self.peer.taken(size_bytes)
         if self.lost is not None:
             self._board.refuse(self.peer)
@@ -141,7 +146,9 @@ class Stream:
         self._wake_drainers()
 
     def fail(self, error: Exception) -> None:
-        """The stream is broken, or the peer closed it; runs in the process of this end. Only the first time counts."""
+        """End the stream after an error or the peer's close; only the first call counts.
+
+        Runs in the process of this end."""
         if self.lost is None:
             self.sever()
             self._end(error)

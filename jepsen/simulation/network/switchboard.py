@@ -19,16 +19,16 @@ Accept: TypeAlias = Callable[[Stream], object]
 
 
 class StreamTimes(NamedTuple):
-    """When ends notice what nobody tells them, drawn evenly between the bounds."""
+    """Delays until ends notice unannounced events, drawn evenly between the bounds."""
 
     notice_min_ns: int = 50 * MILLISECOND_NS
     notice_max_ns: int = 2 * SECOND_NS
     connect_ns: int = 3 * SECOND_NS
-    """How long `connect` waits for an answer."""
+    """Timeout of `connect`, in nanoseconds."""
 
 
 class Wires(Protocol):
-    """What the switchboard needs of the network."""
+    """Interface of the network that the switchboard needs."""
 
     def link(self, source: Node, destination: Node) -> Link: ...
 
@@ -70,7 +70,7 @@ class Switchboard:
     def _knock(
         self, source: Process, destination: Node, service: str, opened: "asyncio.Future[Stream]", ticket: int
     ) -> None:
-        """The request to open a stream arrives."""
+        """Handle the arrival of a request to open a stream."""
         if not source.is_alive or opened.done():
             return
         if not self._network.link(source.node, destination).passes(ticket):
@@ -155,7 +155,7 @@ class Switchboard:
         self._network.drop(end.process.node, end.peer_node, end.service, reason)
 
     def refuse(self, end: Stream) -> None:
-        """Whoever sends to an end that is no more gets a reset back; without it half a stream would live for ever."""
+        """Reset a stream whose other end no longer exists; without the reset half a stream would stay open for ever."""
         self._network.drop(end.process.node, end.peer_node, end.service, "the other end is gone")
         back = self._network.link(end.peer_node, end.process.node)
         self._loop.call_at_ns(self._loop.now_ns + back.delay_ns(), self._refusal_arrives, end, back.ticket())

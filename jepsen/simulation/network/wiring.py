@@ -35,7 +35,7 @@ class Receiver(Protocol):
 
 
 class SimulatedTransport(Transport):
-    """For one process. `deliver_to` says to whom what arrives goes."""
+    """Transport of one process. `deliver_to` sets the receiver of incoming messages."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class SimulatedTransport(Transport):
         self._receiver: Receiver | None = None
 
     def deliver_to(self, receiver: Receiver) -> None:
-        """Runs in the process: the services are there from now on."""
+        """Bind the services from now on; runs in the process."""
         self._receiver = receiver
         network, process = self._network, self._process
         network.bind(process, RAFT, self._arrived)
@@ -174,7 +174,7 @@ def frozen_envelope(envelope: Envelope) -> Envelope:
 
 
 def frozen(value: Any) -> Any:
-    """A copy in which every buffer is bytes."""
+    """Return a copy in which every buffer is bytes."""
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     if isinstance(value, tuple):

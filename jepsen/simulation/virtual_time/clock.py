@@ -8,7 +8,7 @@ from typing import Final
 
 PPM: Final = 1_000_000
 WALL_START_NS: Final = 1_700_000_000_000_000_000
-"""What wall clocks show at time 0: a day in November 2023."""
+"""Wall-clock time at time 0, in nanoseconds since 1970: a day in November 2023."""
 
 
 class NodeClock:
@@ -21,16 +21,16 @@ class NodeClock:
         self._wall_start_ns = WALL_START_NS - offset_ns + wall_offset_ns
 
     def local_ns(self, global_ns: int) -> int:
-        """What the monotonic clock shows at that time of the simulation."""
+        """Return the monotonic clock's time at that time of the simulation."""
         return self._local_base_ns + (global_ns - self._global_base_ns) * (PPM + self.drift_ppm) // PPM
 
     def global_ns(self, local_ns: int) -> int:
-        """The first time of the simulation at which the monotonic clock shows at least `local_ns`."""
+        """Return the first time of the simulation at which the monotonic clock is at least `local_ns`."""
         elapsed = local_ns - self._local_base_ns
         return self._global_base_ns - (-elapsed * PPM // (PPM + self.drift_ppm))
 
     def wall_ns(self, global_ns: int) -> int:
-        """What the wall clock shows: nanoseconds since 1970."""
+        """Return the wall-clock time: nanoseconds since 1970."""
         return self.local_ns(global_ns) + self._wall_start_ns
 
     def set_drift(self, drift_ppm: int, global_ns: int) -> None:

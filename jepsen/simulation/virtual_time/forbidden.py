@@ -1,4 +1,4 @@
-"""What a simulation must not do: touch sockets, files, processes, threads and signals of the real machine."""
+"""Operations that a simulation must not use: sockets, files, processes, threads and signals of the real machine."""
 
 from typing import Any, Final, NoReturn
 

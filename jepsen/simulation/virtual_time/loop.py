@@ -42,7 +42,7 @@ FAR_NS: Final = 1 << 62
 
 
 class Deadlock(AssertionError):
-    """Somebody waits, and nothing is ready, and no timer is set."""
+    """Error raised when tasks wait, nothing is ready, and no timer is set."""
 
 
 class Livelock(AssertionError):
@@ -173,7 +173,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return label
 
     def fail_run(self, context: dict[str, Any]) -> None:
-        """The first failure of living code ends the run; `context` is what exception handlers of asyncio are given."""
+        """End the run by the first failure of living code.
+
+        `context` is the argument of asyncio's exception handlers."""
         culprit = context.get("future") or context.get("task")
         if self._failure is not None or is_dead(getattr(culprit, "process", None)):
             return
@@ -269,7 +271,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # For nodes
 
     def add_node(self, name: str, clock: NodeClock | None = None) -> Node:
-        """A machine without a process; `start` it."""
+        """Return a new machine without a process; `start` it."""
         node = Node(self, len(self.nodes), name, NodeClock() if clock is None else clock)
         self.nodes.append(node)
         return node
@@ -300,7 +302,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._graveyard.append(task)
 
     def close(self) -> None:
-        """The end of everything: all processes die, then what their coroutines left is unwound."""
+        """Close the loop: all processes die, then their remaining coroutines are unwound."""
         if self.is_closed():
             return
         living = sorted(self._tasks(), key=lambda task: task.number)

@@ -45,7 +45,7 @@ class VirtualHandle(asyncio.TimerHandle):
         return self.is_cancelled
 
     def when(self) -> float:
-        """On the clock of whoever set the timer, in seconds."""
+        """Return the timer's time in seconds, on the clock of the process that set it."""
         return self._when
 
     def get_context(self) -> Context:
@@ -83,7 +83,7 @@ class VirtualTask(asyncio.Task[T]):
         return self.number
 
     def abandon(self) -> None:
-        """Nobody will hear of the task again: asyncio shall neither list nor mourn it."""
+        """Remove the task from asyncio's lists, so that its destruction is not logged."""
         asyncio.tasks._unregister_task(self)
         self._log_destroy_pending = False
 
@@ -103,6 +103,6 @@ class VirtualFuture(asyncio.Future[T]):
 
 
 def name_of(callback: object) -> str:
-    """A name that is the same in every process."""
+    """Return a name that is the same in every process."""
     name = getattr(callback, "__qualname__", None)
     return name if isinstance(name, str) else type(callback).__qualname__

@@ -18,7 +18,7 @@ class Timers:
         self._cancelled = 0
 
     def add(self, when_ns: int, number: int, handle: VirtualHandle) -> None:
-        """`number` rises from one timer to the next."""
+        """Add a timer; `number` rises from one timer to the next."""
         handle.timers = self
         heappush(self._heap, (when_ns, number, handle))
 
@@ -44,7 +44,7 @@ class Timers:
         return handle
 
     def cancelled(self) -> None:
-        """One in the heap was cancelled."""
+        """Count a timer in the heap that was cancelled; rebuild the heap when there are many."""
         self._cancelled += 1
         if self._cancelled > CANCELLED_MAX and 2 * self._cancelled > len(self._heap):
             self._heap = [timer for timer in self._heap if not timer[2].is_cancelled]

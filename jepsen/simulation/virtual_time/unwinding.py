@@ -12,7 +12,7 @@ from typing import Any, Final
 from jepsen.simulation.virtual_time.tasks import VirtualTask
 
 ATTEMPTS_MAX: Final = 100
-"""How often a coroutine that awaits again while it is closed is closed again."""
+"""Number of attempts to close a coroutine that awaits again while it is closed."""
 
 
 def unwind(loop: asyncio.AbstractEventLoop, tasks: Sequence[VirtualTask[Any]]) -> list[BaseException]:

@@ -20,7 +20,7 @@ from raftlog.partitions.broker import Broker
 
 
 class Topic(Enum):
-    """What is known of the name. Of `UNSURE` nothing is, and it stays so."""
+    """State of the name. `UNSURE` stays so."""
 
     ABSENT = "absent"
     PRESENT = "present"
@@ -66,7 +66,7 @@ class Administrator(Client):
         self.topic = Topic.ABSENT
 
     def gave_up(self, attempt: Attempt) -> None:
-        """Whatever was asked may happen."""
+        """Record that the timed-out request may still happen."""
         self.topic = Topic.UNSURE if self.topic is Topic.ABSENT else Topic.LEAVING
 
     # creating

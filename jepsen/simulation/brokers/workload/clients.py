@@ -1,9 +1,8 @@
-"""What all clients of the simulated brokers have in common: they ask any broker, for a limited time, and record.
+"""Base of all clients of the simulated brokers: they send requests to any broker, for a limited time, and record.
 
-A client lives outside of the machines; its call runs as code of the broker that it asks, as if it had come by HTTP. A
-client gives up a little after the deadline that it named, whatever the broker does then; such an outcome is unknown.
-Topics are told apart by their uuid as the asked broker knows it: `orders#1a2b3c4d`.
-"""
+A client is outside of the machines; its call runs as code of the called broker, as if it had come by HTTP. A client
+gives up a little after the deadline of its request, regardless of the broker; such an outcome is unknown. Topics are
+distinguished by their uuid in the called broker: `orders#1a2b3c4d`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
@@ -24,7 +23,7 @@ from raftlog.runtime.journal.operations import GroupKey
 from raftlog.types import TopicPartition
 
 PATIENCE_MS: Final = (300, 800, 3_000)
-"""How long a broker may take, drawn for each request."""
+"""Timeouts of requests, in milliseconds, drawn for each request."""
 SLACK_MS: Final = 1_000
 """So much later a client gives up."""
 ANSWER_MS: Final = 4_000
@@ -47,13 +46,16 @@ class Known(NamedTuple):
         return GroupName(self.topic_id, number).group_id.bytes
 
     def partition(self, number: int) -> TopicPartition:
-        """What it is called in the history: another topic of the same name is another one."""
+        """Return the partition's name in the history, which differs between topics of the same name."""
         return TopicPartition(f"{self.name}#{self.topic_id.hex[:8]}", number)
 
 
 class Attempt:
-    """A request under way. `op` once it is in the history; `is_over` once nobody waits for it any more; `is_answered`
-    once the broker has said something."""
+    """Request under way.
+
+    `op` is set once it is in the history; `is_over` once the client no longer waits for it; `is_answered` once the
+    broker
+    has answered."""
 
     __slots__ = ("deadline_ms", "is_answered", "is_over", "machine", "op", "pauses", "process")
 
@@ -103,7 +105,7 @@ class Client(ABC):
     # asking
 
     def some_machine(self) -> Machine:
-        """The same one for a while, and then any other."""
+        """Return a machine: the same one for a while, and then a random one."""
         if self._machine is None or self.random.random() < 0.3:
             self._machine = self.random.choice(list(self.cluster.machines.values()))
         return self._machine
@@ -127,7 +129,7 @@ class Client(ABC):
         attempt.is_answered = True
 
     def _check_answered(self, attempt: Attempt, work: Work) -> None:
-        """Whatever is wrong around it, a broker that works says so."""
+        """Check that a broker that runs has answered, whatever faults there are."""
         if not attempt.is_answered and not attempt.is_held_up():
             what = getattr(work, "__name__", type(self).__name__).strip("_")
             numbers = {"broker": attempt.machine.name, "request": what, "deadline_ms": attempt.deadline_ms}
@@ -143,7 +145,7 @@ class Client(ABC):
             self.after(RETRY_NS)
 
     def gave_up(self, attempt: Attempt) -> None:  # noqa: B027  # for those who mind; nobody has to
-        """A request found no answer in time."""
+        """Handle a request that had no answer in time."""
 
     # the end of a request
 
@@ -152,12 +154,12 @@ class Client(ABC):
         return not attempt.is_over and self.random.random() >= self.cluster.options.answer_loss
 
     def done(self, attempt: Attempt, pause_ns: int) -> None:
-        """It is over and recorded; the next one follows."""
+        """End a recorded request; the next one follows."""
         attempt.is_over = True
         self.after(pause_ns)
 
     def failed(self, attempt: Attempt, error: RaftlogError) -> None:
-        """It ended with an error."""
+        """Record that the request ended with an error."""
         if attempt.op is not None:
             ended = self.recorder.fail if error.outcome == "failed" else self.recorder.info
             ended(attempt.op, type(error).__name__)
@@ -165,7 +167,7 @@ class Client(ABC):
 
 
 def known_topic(broker: Broker, name: str) -> Known | None:
-    """The topic as this broker knows it now."""
+    """Return the topic in this broker's present metadata."""
     state = broker.metadata.state
     if not state.has_topic(name):
         return None

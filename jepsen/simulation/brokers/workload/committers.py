@@ -38,7 +38,7 @@ class _Doubt(NamedTuple):
 
 
 class Commits:
-    """What all committers of a run know together."""
+    """Shared state of all committers of a run."""
 
     def __init__(self, cluster: BrokerCluster) -> None:
         self._cluster = cluster
@@ -51,16 +51,16 @@ class Commits:
             self._doubts[_Doubt(group, topic.name, number, offset)] = topic.topic_id
 
     def is_sure(self, group: str, topic: Known, offsets: dict[int, Offset]) -> None:
-        """The broker that was asked knew the same topic from the beginning to the end."""
+        """Record that the called broker had the same topic from the beginning to the end."""
         for number, offset in offsets.items():
             self._doubts.pop(_Doubt(group, topic.name, number, offset), None)
 
     def groups_to_list(self) -> list[tuple[str, UUID]]:
-        """Those that have committed something by now."""
+        """Return the groups that have committed an offset."""
         return list(self.acknowledged)
 
     def record_read(self, group: str, broker: Broker, found: Committed) -> GroupOffsets:
-        """What was read of the topics in use that are not deleted, in the words of the history."""
+        """Return the read offsets of topics that are not deleted, as they are written to the history."""
         offsets: list[tuple[TopicPartition, Offset | None]] = []
         for name in self._cluster.names:
             topic = known_topic(broker, name)
@@ -75,7 +75,7 @@ class Commits:
         return GroupOffsets(group, tuple(offsets))
 
     def _settle_doubt(self, doubt: _Doubt, topic: Known) -> None:
-        """A commit that was under way while the topic of this name changed went to this one."""
+        """Record a commit as one of this topic if the topic of the name changed while it was under way."""
         if self._doubts.get(doubt, topic.topic_id) != topic.topic_id:
             recorder = self._cluster.recorder
             payload = GroupOffsets(doubt.group, ((topic.partition(doubt.number), doubt.offset),))

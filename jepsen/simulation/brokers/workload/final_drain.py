@@ -34,10 +34,10 @@ class Drain:
     ) -> None:
         self.cluster, self.partitions, self.commits = cluster, partitions, commits
         self._left: dict[str, None] = {}
-        """What is still to be read."""
+        """Partitions and groups still to be read."""
 
     def read_all(self) -> None:
-        """Raises `PropertyBroken`."""
+        """Read all partitions and groups. Raises `PropertyBroken` when this takes too long."""
         random = self.cluster.random("drain")
         for name, number in self.partitions.values():
             self._begin(random, f"{name}/{number}", partial(self._follow, name, number))

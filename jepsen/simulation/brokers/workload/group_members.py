@@ -1,14 +1,12 @@
-"""Members of groups: they join, are assigned partitions, commit, stand still for longer than their session and then
-commit all the same, leave, and take their places again.
+"""Members of consumer groups: join, get assignments, commit, stall past their session, leave, and rejoin.
 
-Each does what a client of the classic protocol does, one request at a time through any broker. Of every generation the
-history has who owned what, and every commit says who made it in which generation. Half of the groups assign by the
-first of their members that may lead, the others by their coordinator.
+A member that stalled commits nevertheless. Each sends the requests of a client of the classic protocol, one at a time,
+through any broker. The history has the owners of every generation, and every commit names its member and generation. In
+half of the groups the first member that may lead assigns the partitions, in the others the coordinator.
 
     OUT --join--> JOINED --sync--> IN --heartbeat, commit--> IN         any --refused--> OUT, with or without its id
 
-`stuck-group`: at the end, members that nobody disturbs are all in one generation within a bound (`convergence`).
-"""
+`stuck-group`: at the end, undisturbed members are all in one generation within a bound (`convergence`)."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -73,7 +71,7 @@ class Member(Client):
         self.generation = -1
         self.owned: tuple[TopicPartition, ...] = ()
         self.is_calm = False
-        """Told to keep still (`calm`): it stalls and leaves no more."""
+        """Whether it stalls and leaves no more (`calm`)."""
         self._assignor = random.choice(sorted(ASSIGNORS))
         self._can_lead = self.group == GROUPS[0]
         self._commits = commits
@@ -167,7 +165,7 @@ class Member(Client):
         self._join = None
 
     def _refused(self, error: RaftlogError) -> None:
-        """Whoever is unknown or fenced begins anew, the others join again."""
+        """Handle a refusal: an unknown or fenced member begins anew, any other joins again."""
         if isinstance(error, RebalanceInProgress):
             self.stands = Stands.OUT
         elif isinstance(error, UnknownMember | FencedInstance):
@@ -250,7 +248,7 @@ class Member(Client):
 
 
 def _assignments(joined: JoinedGeneration, broker: Broker) -> tuple[tuple[str, bytes], ...]:
-    """What the leader gives everybody; nothing from the others."""
+    """Return the assignments of all members if this one is the group leader; none otherwise."""
     if joined.leader != joined.member_id or joined.skip_assignment:
         return ()
     subscriptions = {member.member_id: decode_subscription(member.metadata) for member in joined.members}

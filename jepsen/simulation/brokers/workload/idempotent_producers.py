@@ -1,17 +1,16 @@
-"""Idempotent producers: five requests in flight, each repeated until somebody says what became of it.
+"""Idempotent producers: five requests in flight, each retried until its outcome is known.
 
 A producer has an id and an epoch, writes to one partition for a while, and numbers its values from 0 there. A request
 without an answer, or one that was refused, is sent again with its number through any broker: the record is in the log
-once, and every answer names its offset. After a refusal that must not be (`retry-refused`) the run ends; when nobody
-answers for long, the producer gives up, and begins anew with another epoch or id, as one does that was restarted.
+once, and every answer has its offset. After a refusal that must not be (`retry-refused`) the run ends; without answers
+for long, the producer gives up, and begins anew with another epoch or id, as after a restart.
 
-Where partitions know few producers (`producers_max`), idle ones expire: such a producer begins anew under another id,
-and requests that ended long ago are repeated now and then, which must never append what was answered before.
+Where partitions keep few producers (`producers_max`), idle ones expire: such a producer begins anew under another id,
+and requests that ended long ago are repeated now and then, which must never append an acknowledged batch again.
 
-`answers-differ` when two answers to one request name different offsets, whether the client still waits for them or not;
-`producer-id-twice` when two producers are given one id; `given-id-refused` when an id that a broker gave out is said
-never to have been.
-"""
+`answers-differ` when two answers to one request have different offsets, whether the client still waits for them or not;
+`producer-id-twice` when two producers are given one id; `given-id-refused` when an id that a broker gave out is refused
+as never given."""
 
 from collections import deque
 from functools import partial
@@ -53,8 +52,9 @@ PATIENCE_NS: Final = 12 * SECOND_NS
 
 
 class Request:
-    """Values under one number. `is_done` once an answer was heard; `first_offset` is that of the first answer that
-    anybody gave."""
+    """Values under one number.
+
+    `is_done` is set once the client received an answer; `first_offset` is that of the first answer from any broker."""
 
     __slots__ = ("batch", "began_ns", "first_offset", "is_done", "op", "place", "send")
 
@@ -83,7 +83,9 @@ class Line:
         return f"{self.topic.partition(self.number)} by producer {self.producer}/{self.epoch}"
 
     def may_go_on(self) -> bool:
-        """A broker remembers so many requests: nobody gets farther ahead of the oldest one without an answer."""
+        """Return whether another request may follow: all open ones must be within the last `IN_FLIGHT` requests.
+
+        A broker remembers so many."""
         return all(self.next_place - each.place < IN_FLIGHT for each in self.open)
 
     def has_earlier(self, request: Request) -> bool:
@@ -107,7 +109,7 @@ class Numberer:
         """Requests that were answered or given up."""
 
     def rest_ns(self) -> int:
-        """How long all lanes do nothing from now on; a producer is silent for some seconds now and then."""
+        """Return the time, in nanoseconds, for which all lanes pause; now and then a producer does so for seconds."""
         if self.random.random() < RESTS:
             self._rests_until_ns = self.cluster.loop.now_ns + int(self.random.uniform(1, 4) * SECOND_NS)
         return max(0, self._rests_until_ns - self.cluster.loop.now_ns)
@@ -136,7 +138,7 @@ class Numberer:
         return self.line
 
     def end_line(self, *, is_expired: bool = False) -> None:
-        """What is open stays unknown; another epoch follows, or another producer, as one that expired has to."""
+        """End the line with its open requests unknown; another epoch follows, or a new producer after expiry."""
         if self.line is None or self._identity is None:
             return
         for request in self.line.open:
@@ -150,7 +152,7 @@ class Numberer:
 
 
 class Lane(Client):
-    """One of the requests in flight."""
+    """Sender of one of the requests in flight."""
 
     def __init__(self, cluster: BrokerCluster, random: Random, numberer: Numberer) -> None:
         super().__init__(cluster, random)
@@ -249,7 +251,7 @@ class Lane(Client):
             self._answered(line, request, done.base_offset, attempt)
 
     async def _repeat(self, line: Line, request: Request, attempt: Attempt, broker: Broker) -> None:
-        """A request that ended comes once more."""
+        """Send a request again that ended long ago."""
         if known_topic(broker, line.topic.name) == line.topic:
             try:
                 done = await broker.produce_batches(
@@ -264,7 +266,7 @@ class Lane(Client):
             self.done(attempt, RETRY_NS)
 
     def _check_answer(self, line: Line, request: Request, offset: Offset) -> None:
-        """Also those that nobody waits for any more."""
+        """Check an answer, even one that the client no longer waits for."""
         after = Offset(offset + len(request.send.values))
         self.watch.saw_acknowledgement(line.topic.key(line.number), str(line), offset, after)
         if request.first_offset is None:
@@ -287,7 +289,7 @@ class Lane(Client):
         self.done(attempt, pause_ns)
 
     def _refused(self, line: Line, request: Request, error: RaftlogError, attempt: Attempt, *, is_next: bool) -> None:
-        """What came out of order because something before it was under way still is sent again."""
+        """Handle a refusal; a request out of order behind one still under way is sent again."""
         _check_given(error, line)
         if self.cluster.options.uses.producers_max < PRODUCERS_MAX and isinstance(error, UnknownProducer) and is_next:
             if not line.is_over:
@@ -311,6 +313,8 @@ class Lane(Client):
 
 
 def _check_given(error: RaftlogError, line: Line) -> None:
-    """A broker that does not know an id asks the controller before it refuses one for good."""
+    """Raise `PropertyBroken` when an id that was given out is refused as never given.
+
+    A broker without an id asks the controller before it refuses the id for good."""
     if isinstance(error, UnknownProducer) and "never given out" in str(error):
         raise PropertyBroken("given-id-refused", {"of": line, "error": repr(error)})

@@ -116,7 +116,7 @@ class Operator(Client):
         return None if found is None else found[0]
 
     def _maybe_kill(self, nodes: list[int]) -> None:
-        """One of those that are new to a partition, half way."""
+        """Kill one of a partition's new replicas during the move, by chance."""
         machines = [self.cluster.machines[NodeId(node)] for node in nodes]
         if machines and self.random.random() < self.elasticity.strikes:
             self._strike_later(partial(self.random.choice, machines))

@@ -59,7 +59,7 @@ class Producer(Client):
     async def _produce_records(
         self, broker: Broker, topic: Known, number: int, records: list[NewRecord], acks: Acks, attempt: Attempt
     ) -> int:
-        """The offset of the first one, when all went well and follow one another."""
+        """Produce records and return the offset of the first one when all succeeded in sequence."""
         deadline = attempt.deadline()
         results = await broker.produce_records(topic.name, number, records, acks=acks, deadline=deadline)
         errors = [result.error for result in results if result.error is not None]

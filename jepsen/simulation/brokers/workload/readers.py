@@ -119,7 +119,7 @@ class Reader(Client):
 
 
 class Decoded(NamedTuple):
-    """What a fetch returned; `next_offset` is where to read on, which may lie behind records that are gone."""
+    """Result of a fetch; `next_offset` is the position of the next read, which may be behind removed records."""
 
     fetched: Fetched
     next_offset: Offset

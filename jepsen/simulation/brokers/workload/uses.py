@@ -1,9 +1,7 @@
-"""What the clients of a run use of the log besides plain writing and reading: groups with members, idempotent
-producers, compacted topics, deletion of records.
+"""Features that clients of a run use: consumer groups, idempotent producers, compaction, deletion of records.
 
 Drawn from the seed by a generator of its own. At the level `broker` most runs have a little of it; the levels `groups`
-and `records` are about these alone, in smaller clusters that less befalls.
-"""
+and `records` are about these alone, in smaller clusters with fewer faults."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -66,7 +64,7 @@ NONE: Final = Uses(
 
 
 def draw_once(random: Random, uses: Uses) -> Uses:
-    """The same with keys that are written exactly once, from the first record of a log on and behind deletions."""
+    """Return the same with keys that are written exactly once, from a log's first record on and behind deletions."""
     return replace(uses, once=random.choice((0.0, 0.2, 0.5)), trims_compacted=random.random() < 0.5)
 
 
@@ -91,7 +89,7 @@ def draw_uses(random: Random, *, members: bool, records: bool) -> Uses:
 
 
 def with_small_tables(uses: Uses, random: Random) -> Uses:
-    """Half of the seeds: more producers than a partition knows, whose batches come again after they expired."""
+    """Return, for half of the seeds, more producers than a partition keeps, whose batches are retried after expiry."""
     if not uses.numberers or random.random() < 0.5:
         return uses
     return replace(

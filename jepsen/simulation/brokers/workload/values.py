@@ -1,7 +1,6 @@
-"""What is written: unique values, in compacted partitions each with a key, now and then as a tombstone.
+"""Values of records: unique, in compacted partitions each with a key, now and then as a tombstone.
 
-A record's value is its number, and something behind it that makes it longer; a tombstone has its number in a header.
-"""
+A record's value is its number, and padding that makes it longer; a tombstone has its number in a header."""
 
 from random import Random
 from typing import Final
@@ -27,7 +26,7 @@ class Values:
         self._next = process * VALUES_PER_CLIENT
 
     def draw(self, partition: TopicPartition, *, is_compacted: bool) -> tuple[Send, list[NewRecord]]:
-        """Some for one request."""
+        """Return values for one request."""
         first = self._next
         self._next += self._random.choice((1, 1, 2, 3, 8))
         values = tuple(range(first, self._next))
@@ -39,7 +38,7 @@ class Values:
         return Send(partition, values, (), keys, tombstones), records
 
     def _key(self, value: int) -> str:
-        """One of a few, or one that no other value has; drawn in either case, so that all else stays what it is."""
+        """Return one of a few keys, or a unique one; both are drawn, so that later draws do not change."""
         shared = f"key-{self._random.randrange(self._options.uses.keys)}"
         return f"once-{value}" if self._once.random() < self._options.uses.once else shared
 
@@ -53,7 +52,7 @@ class Values:
 
 
 def value_of(record: Record) -> int:
-    """The number that was written."""
+    """Return the number that was written."""
     if record.value is not None:
         return int(record.value.split(b" ", 1)[0])
     return int(next((text for name, text in record.headers if name == _HEADER), b"0") or b"0")

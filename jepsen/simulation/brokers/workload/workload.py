@@ -63,7 +63,7 @@ class Workload:
         return sum(producer.acknowledged for producer in self._writers())
 
     def written_since(self, since_ns: int) -> dict[GroupKey, None]:
-        """Groups in which a request was answered well later than this."""
+        """Return the Raft groups in which a request was acknowledged after this time."""
         return {
             key: None
             for producer in self._writers()
