@@ -6,10 +6,14 @@ ALLOWED: Final[dict[str, str]] = {}
 
 PENDING: Final = (
     "api",
+    "bench",
     "docs",
+    "jepsen",
+    "membership",
     "partitions",
     "pipeline",
     "raftlog",
+    "tests",
     "README.md",
     "CHANGELOG.md",
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+_PROPERTIES = ("property", "cached_property", ".setter")
 _DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -15,6 +16,8 @@ class ProseLine(NamedTuple):
     path: str
     number: int
     text: str
+    is_function: bool = False
+    """Whether it describes a function; tests, properties and headings are noun phrases or sentences."""
 
 
 def docstring_lines(path: Path, shown: str) -> Iterator[ProseLine]:
@@ -22,12 +25,20 @@ def docstring_lines(path: Path, shown: str) -> Iterator[ProseLine]:
     for node in ast.walk(ast.parse(path.read_bytes())):
         if not isinstance(node, _DOCUMENTED):
             continue
-        for statement in node.body:
+        for place, statement in enumerate(node.body):
             if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Constant):
                 continue
             text = statement.value.value
             if isinstance(text, str) and text.strip():
-                yield ProseLine(shown, statement.lineno, text.strip().splitlines()[0])
+                first = text.strip().splitlines()[0]
+                yield ProseLine(shown, statement.lineno, first, place == 0 and _is_function(node))
+
+
+def _is_function(node: ast.AST) -> bool:
+    """Return whether the node is a function with a result or an effect to describe."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("test_"):
+        return False
+    return not any(ast.unparse(decorator).endswith(_PROPERTIES) for decorator in node.decorator_list)
 
 
 def headings(path: Path, shown: str) -> Iterator[ProseLine]:

@@ -45,13 +45,26 @@ RULES: Final = (
 )
 
 
-def problem_of(line: str) -> str | None:
+_FUNCTION_RULE: Final = _rule(
+    r"^(the|an?|of|one|every|everything|when|that|all|its|those|these|both|none?|not|it|once|as|at|after|before|between|in"
+    r"|on|from|for|by|to|with|without|while|if|whether|where|there|this|two|such|some|any|each|only|also|same|nothing"
+    r"|another|others?|more|most|than|until|then|now|here|so|is|are|has|their|they|…)\b|^…",
+    "begin with an imperative verb: Return, Wait until, Append …",
+)
+_NOUN_RULE: Final = _rule(
+    r"^(of|when|everything|nothing|how|not|once|as|after|before|while|if|only|to|is|has|they|it|where|until|so|here|there"
+    r"|then)\b",
+    "begin with a noun",
+)
+
+
+def problem_of(line: str, *, is_function: bool = False) -> str | None:
     """Return the advice of the first rule that the line breaks; None when it breaks none.
 
-    Code between backticks is not read.
+    Code between backticks is not read. The docstring of a function begins with an imperative verb.
     """
-    text = re.sub(r"`[^`]*`", "`…`", line).strip()
-    for rule in RULES:
+    text = re.sub(r"`[^`]*`", "…", line).strip()
+    for rule in (*RULES, _FUNCTION_RULE if is_function else _NOUN_RULE):
         if rule.pattern.search(text):
             return rule.advice
     return None
