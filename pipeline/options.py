@@ -1,13 +1,16 @@
 """Options of data sources: text by name, in any case, as Spark hands it over; read with errors that say what is wrong.
 
-Every source names the options that it knows; another one is refused with the nearest that there is, so that a typing
-error never passes for a default. What Spark itself adds (a checkpoint's place, a path) is let through. Pure.
+Every source has a table of the options that it knows, each with the field of its settings and the kind of its value
+(`number`, `size`, `one_of`, …); defaults are those of the fields. Another option is refused with the nearest that there
+is, so that a typing error never passes for a default. What Spark itself adds (a checkpoint's place, a path) is let
+through. Pure.
 """
 
 import difflib
 import re
-from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import re2
 
@@ -37,10 +40,68 @@ _OF_KAFKA: Final = {
 """What Spark's source for Kafka calls these options."""
 PATTERN_CHARS_MAX: Final = 1_000
 _PATTERN_BYTES_MAX: Final = 1 << 20
-_TRUTHS: Final = {"true": True, "false": False}
 _NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 _SIZE: Final = re.compile(r"(\d{1,18})\s*([kmg]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class OptionKind(Generic[T]):
+    """A kind of value: `read` returns None for a text that is not `wanted`."""
+
+    wanted: str
+    read: Callable[[str], T | None]
+
+
+class SourceOption(NamedTuple):
+    """The field of the settings that an option fills. One that is needed has no default."""
+
+    field: str
+    kind: OptionKind[Any]
+    is_needed: bool = False
+
+
+OptionTable = Mapping[str, SourceOption]
+"""By the names of options, spelled as documents spell them."""
+
+
+def number(least: int, greatest: int) -> OptionKind[int]:
+    def read(text: str) -> int | None:
+        value = int(text) if _NUMBER.fullmatch(text) else least - 1
+        return value if least <= value <= greatest else None
+
+    return OptionKind(f"a whole number from {least} to {greatest}", read)
+
+
+def size(least: int, greatest: int) -> OptionKind[int]:
+    """Bytes: `8388608`, `8192k` or `8m`."""
+
+    def read(text: str) -> int | None:
+        match = _SIZE.fullmatch(text)
+        value = int(match[1]) * _UNITS[match[2].lower()] if match else least - 1
+        return value if least <= value <= greatest else None
+
+    return OptionKind(f"a number of bytes from {least} to {greatest}", read)
+
+
+def one_of(values: Mapping[str, T]) -> OptionKind[T]:
+    """Words in any case, and their values."""
+    return OptionKind(f"one of {', '.join(values)}", lambda text: values.get(text.lower()))
+
+
+def _names(text: str) -> tuple[str, ...] | None:
+    found = tuple(part.strip() for part in text.split(","))
+    return found if all(found) and len(set(found)) == len(found) else None
+
+
+TEXT: Final = OptionKind[str]("a text", str)
+NAMES: Final = OptionKind("names, each once, with commas between", _names)
+FLAG: Final = OptionKind[bool]("true or false", lambda text: {"true": True, "false": False}.get(text.lower()))
+SKIPS: Final = one_of({"fail": False, "skip": True})
+"""Whether what cannot be read is left out."""
 
 
 class Options:
@@ -76,60 +137,28 @@ class Options:
             raise InvalidArgument(f"the options {' and '.join(given)} exclude each other: give one of them")
         return given[0] if given else None
 
-    def text(self, name: str, default: str | None = None) -> str:
-        """Raises when there is no default and it was not given, or is empty."""
-        value = self._values.get(name.lower(), default)
-        if value is None or not value.strip():
+    def text(self, name: str) -> str:
+        """Raises when it was not given, or is empty."""
+        value = self._values.get(name.lower(), "").strip()
+        if not value:
             raise InvalidArgument(f"the data source {self._source} needs the option {name}")
-        return value.strip()
-
-    def number(self, name: str, default: int, least: int, greatest: int) -> int:
-        given = self.maybe_number(name, least, greatest)
-        return default if given is None else given
-
-    def maybe_number(self, name: str, least: int, greatest: int) -> int | None:
-        """None where it was not given."""
-        if not self.has(name):
-            return None
-        text = self.text(name)
-        value = int(text) if _NUMBER.fullmatch(text) else least - 1
-        if not least <= value <= greatest:
-            raise InvalidArgument(f"the option {name} is a whole number from {least} to {greatest}, not {text!r}")
         return value
 
-    def size(self, name: str, default: int, least: int, greatest: int) -> int:
-        """Bytes: `8388608`, `8192k` or `8m`."""
-        if not self.has(name):
-            return default
+    def read(self, name: str, kind: OptionKind[T]) -> T:
+        """Raises as `text`, and for a text that is not of the kind."""
         text = self.text(name)
-        match = _SIZE.fullmatch(text)
-        value = int(match[1]) * _UNITS[match[2].lower()] if match else -1
-        if not least <= value <= greatest:
-            raise InvalidArgument(f"the option {name} is a number of bytes from {least} to {greatest}, not {text!r}")
+        value = kind.read(text)
+        if value is None:
+            raise InvalidArgument(f"the option {name} is {kind.wanted}, not {text!r}")
         return value
 
-    def flag(self, name: str, default: bool) -> bool:
-        if not self.has(name):
-            return default
-        text = self.text(name)
-        if text.lower() not in _TRUTHS:
-            raise InvalidArgument(f"the option {name} is true or false, not {text!r}")
-        return _TRUTHS[text.lower()]
-
-    def choice(self, name: str, default: str, choices: Collection[str]) -> str:
-        if not self.has(name):
-            return default
-        text = self.text(name).lower()
-        if text not in choices:
-            raise InvalidArgument(f"the option {name} is one of {', '.join(choices)}, not {text!r}")
-        return text
-
-    def names(self, name: str) -> tuple[str, ...]:
-        """Comma separated, each once."""
-        found = [part.strip() for part in self.text(name).split(",")]
-        if not all(found) or len(set(found)) < len(found):
-            raise InvalidArgument(f"the option {name} lists names, each once, with commas between; not {found}")
-        return tuple(found)
+    def fields(self, table: OptionTable) -> dict[str, Any]:
+        """The values of the options that were given or are needed, by field."""
+        return {
+            option.field: self.read(name, option.kind)
+            for name, option in table.items()
+            if option.is_needed or self.has(name)
+        }
 
 
 class TopicChoice(NamedTuple):
@@ -158,7 +187,7 @@ def topic_choice(options: Options, *, is_needed: bool = True) -> TopicChoice:
     """From the options `topics` and `topicsPattern`; raises `InvalidArgument`."""
     which = options.one_of("topics", "topicsPattern")
     if which == "topics":
-        return TopicChoice(names=options.names(which))
+        return TopicChoice(names=options.read(which, NAMES))
     if which == "topicsPattern":
         pattern = options.text(which)
         compiled_pattern(pattern)

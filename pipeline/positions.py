@@ -11,13 +11,14 @@ brokers and of segment files.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
-import orjson
+import msgspec
+from msgspec import Meta
 
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.options import Options
@@ -28,6 +29,8 @@ _OFFSET_MAX: Final = (1 << 63) - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
+_PartitionNumber = Annotated[int, Meta(ge=0, lt=1_000_000_000)]
+_OffsetNumber = Annotated[int, Meta(ge=EARLIEST_NUMBER, le=_OFFSET_MAX)]
 Side = Literal["starting", "ending"]
 
 
@@ -95,52 +98,38 @@ def _positions(options: Options, side: Side, default: OffsetPosition, unnamed: O
     if which == timestamp:
         return OffsetPositions(OffsetPosition(PositionKind.TIMESTAMP, milliseconds(text, which)), option=which)
     if which == by_timestamp:
-        return OffsetPositions(unnamed, _by_partition(text, which, _timestamp), which)
+        named = _by_partition(
+            text,
+            which,
+            '{"topic": {"0": 1700000000000}}',
+            int | str,
+            lambda time: OffsetPosition(PositionKind.TIMESTAMP, milliseconds(str(time), which)),
+        )
+        return OffsetPositions(unnamed, named, which)
     words = {position.kind.value: position for position in (EARLIEST, LATEST)}
     if text.lower() in words:
         return OffsetPositions(words[text.lower()], option=which)
-    return OffsetPositions(unnamed, _by_partition(text, which, _offset), which)
+    forms = 'earliest, latest or {"topic": {"0": 23, "1": -2}}, where -2 is the earliest and -1 the latest'
+    return OffsetPositions(unnamed, _by_partition(text, which, forms, _OffsetNumber, _offset), which)
 
 
-def _by_partition(text: str, option: str, read: Any) -> dict[str, dict[int, OffsetPosition]]:
+def _by_partition(
+    text: str, option: str, forms: str, kind: Any, position: Callable[[Any], OffsetPosition]
+) -> dict[str, dict[int, OffsetPosition]]:
+    """From a JSON object of topics and their partitions, whose values are of the type `kind`."""
     try:
-        topics = orjson.loads(text)
-        if not isinstance(topics, dict):
-            raise ValueError("it is no object")
-        return {topic: _partitions(partitions, option, read) for topic, partitions in topics.items()}
+        topics = msgspec.json.decode(text, type=dict[str, dict[_PartitionNumber, kind]])
     except ValueError as error:
-        forms = (
-            'earliest, latest or {"topic": {"0": 23, "1": -2}}'
-            if read is _offset
-            else '{"topic": {"0": 1700000000000}}'
-        )
         raise InvalidArgument(f"{option} is {forms}, not {text!r}: {error}") from None
+    return {
+        topic: {number: position(value) for number, value in partitions.items()} for topic, partitions in topics.items()
+    }
 
 
-def _partitions(partitions: object, option: str, read: Any) -> dict[int, OffsetPosition]:
-    if not isinstance(partitions, dict):
-        raise ValueError(f"{partitions!r} is no object of partitions")
-    return {_partition_number(number): read(value, option) for number, value in partitions.items()}
-
-
-def _partition_number(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise ValueError(f"{text!r} is no number of a partition")
-    return int(text)
-
-
-def _offset(value: object, option: str) -> OffsetPosition:
+def _offset(value: int) -> OffsetPosition:
     if value == EARLIEST_NUMBER:
         return EARLIEST
-    if value == LATEST_NUMBER:
-        return LATEST
-    if type(value) is not int or not 0 <= value <= _OFFSET_MAX:
-        raise ValueError(f"{value!r} is no offset; -2 is the earliest, -1 the latest")
-    return OffsetPosition(PositionKind.OFFSET, value)
-
-
-def _timestamp(value: object, option: str) -> OffsetPosition:
-    return OffsetPosition(PositionKind.TIMESTAMP, milliseconds(str(value), option))
+    return LATEST if value == LATEST_NUMBER else OffsetPosition(PositionKind.OFFSET, value)
 
 
 def milliseconds(text: str, option: str) -> int:

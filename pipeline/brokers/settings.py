@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from raftlog.errors import InvalidArgument
-from raftlog.pipeline.options import Options, TopicChoice, topic_choice
+from raftlog.pipeline.options import FLAG, NAMES, SKIPS, Options, SourceOption, TopicChoice, number, size, topic_choice
 from raftlog.pipeline.positions import (
     EARLIEST,
     LATEST,
@@ -14,6 +14,7 @@ from raftlog.pipeline.positions import (
     option_names,
     starting_positions,
 )
+from raftlog.pipeline.sink.settings import OPTIONS as WRITING_OPTIONS
 
 FETCH_BYTES_DEFAULT: Final = 8 * 1024 * 1024
 FETCH_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -23,31 +24,17 @@ PARTITIONS_MAX: Final = 100_000
 _OFFSETS_MAX: Final = (1 << 63) - 1
 _REQUEST_MS_MAX: Final = 3_600_000
 
-READING_OPTIONS: Final = (
-    "bootstrap",
-    "topics",
-    "topicsPattern",
-    *option_names("starting"),
-    "minPartitions",
-    "failOnDataLoss",
-    "onUndecodable",
-    "fetchMaxBytes",
-    "requestTimeoutMs",
-)
-BATCH_OPTIONS: Final = (*READING_OPTIONS, *option_names("ending"))
-STREAM_OPTIONS: Final = (*READING_OPTIONS, "maxOffsetsPerTrigger")
-WRITING_OPTIONS: Final = (
-    "topic",
-    "writeId",
-    "writeEpoch",
-    "compression",
-    "batchBytes",
-    "recordsPerSecondPerTask",
-    "deliveryTimeoutMs",
-    "keyPartitioner",
-    "acceptMissingRecord",
-)
-"""Not looked at when reading: programs hand one set of options to both sides."""
+_FIELDS: Final = {
+    "bootstrap": SourceOption("bootstrap", NAMES, is_needed=True),
+    "minPartitions": SourceOption("min_partitions", number(1, PARTITIONS_MAX)),
+    "maxOffsetsPerTrigger": SourceOption("max_offsets_per_trigger", number(1, _OFFSETS_MAX)),
+    "failOnDataLoss": SourceOption("fail_on_data_loss", FLAG),
+    "onUndecodable": SourceOption("skips_undecodable", SKIPS),
+    "fetchMaxBytes": SourceOption("fetch_max_bytes", size(1, FETCH_BYTES_MAX)),
+    "requestTimeoutMs": SourceOption("request_timeout_ms", number(1, _REQUEST_MS_MAX)),
+}
+STREAM_OPTIONS: Final = {*_FIELDS, "topics", "topicsPattern", *option_names("starting")}
+BATCH_OPTIONS: Final = STREAM_OPTIONS - {"maxOffsetsPerTrigger"} | {*option_names("ending")}
 
 
 @dataclass(frozen=True)
@@ -58,12 +45,12 @@ class ReadSettings:
     topics: TopicChoice
     starting: OffsetPositions
     ending: OffsetPositions
-    min_partitions: int | None
-    max_offsets_per_trigger: int | None
-    fail_on_data_loss: bool
-    fetch_max_bytes: int
-    request_timeout_ms: int
-    skips_undecodable: bool
+    min_partitions: int | None = None
+    max_offsets_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
+    fetch_max_bytes: int = FETCH_BYTES_DEFAULT
+    request_timeout_ms: int = REQUEST_MS_DEFAULT
+    skips_undecodable: bool = False
 
     @property
     def patience_s(self) -> float:
@@ -71,9 +58,11 @@ class ReadSettings:
 
 
 def batch_settings(given: Mapping[str, str]) -> ReadSettings:
-    """All from `earliest` to `latest`, unless options say otherwise; raises `InvalidArgument`."""
-    others = (*WRITING_OPTIONS, "maxOffsetsPerTrigger")
-    options = Options("raftlog", given, BATCH_OPTIONS, others)
+    """All from `earliest` to `latest`, unless options say otherwise; raises `InvalidArgument`.
+
+    Options of writing and of streams are let through: programs hand one set of options to all of them.
+    """
+    options = Options("raftlog", given, BATCH_OPTIONS, {*WRITING_OPTIONS, *STREAM_OPTIONS})
     return _settings(options, starting_positions(options), ending_positions(options))
 
 
@@ -89,15 +78,4 @@ def stream_settings(given: Mapping[str, str]) -> ReadSettings:
 def _settings(options: Options, starting: OffsetPositions, ending: OffsetPositions) -> ReadSettings:
     if ending.unnamed == EARLIEST and not ending.named:
         raise InvalidArgument("endingOffsets is latest, or offsets by partition: nothing lies before the earliest")
-    return ReadSettings(
-        bootstrap=options.names("bootstrap"),
-        topics=topic_choice(options),
-        starting=starting,
-        ending=ending,
-        min_partitions=options.maybe_number("minPartitions", 1, PARTITIONS_MAX),
-        max_offsets_per_trigger=options.maybe_number("maxOffsetsPerTrigger", 1, _OFFSETS_MAX),
-        fail_on_data_loss=options.flag("failOnDataLoss", True),
-        fetch_max_bytes=options.size("fetchMaxBytes", FETCH_BYTES_DEFAULT, 1, FETCH_BYTES_MAX),
-        request_timeout_ms=options.number("requestTimeoutMs", REQUEST_MS_DEFAULT, 1, _REQUEST_MS_MAX),
-        skips_undecodable=options.choice("onUndecodable", "fail", ("fail", "skip")) == "skip",
-    )
+    return ReadSettings(topics=topic_choice(options), starting=starting, ending=ending, **options.fields(_FIELDS))

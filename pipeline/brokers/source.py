@@ -36,11 +36,11 @@ class RaftlogDataSource(DataSource):
         return StreamReader(stream_settings(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
-        from raftlog.pipeline.sink import batch_writer
+        from raftlog.pipeline.sink.writers import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 – Spark's name
-        from raftlog.pipeline.sink import stream_writer
+        from raftlog.pipeline.sink.writers import stream_writer
 
         return stream_writer(self.options, schema, overwrite)

@@ -38,7 +38,7 @@ from raftlog.pipeline.replaying.rounds import (
     steps_of,
 )
 from raftlog.pipeline.replaying.steps import step_rows
-from raftlog.pipeline.sink import recorded_epoch
+from raftlog.pipeline.sink.writers import recorded_epoch
 
 PATIENCE_S: Final = 60.0
 """With brokers that cannot say how far a replay is."""

@@ -16,28 +16,25 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from raftlog.errors import InvalidArgument
-from raftlog.pipeline.options import Options, topic_choice
+from raftlog.pipeline.options import NAMES, SKIPS, Options, SourceOption, number, size, topic_choice
 from raftlog.pipeline.plain_errors import plain_errors
 from raftlog.pipeline.positions import ending_positions, option_names, starting_positions
 from raftlog.pipeline.rows import SCHEMA, check_schema
-from raftlog.pipeline.segments.plan import SPLIT_BYTES, plan_segments
+from raftlog.pipeline.segments.plan import plan_segments
 from raftlog.pipeline.segments.reading import read_segment_split
 
 NAME: Final = "raftlog-segments"
 SPLIT_BYTES_MIN: Final = 1 << 20
 SPLIT_BYTES_MAX: Final = 4 << 30
 SPLITS_MAX: Final = 100_000
-_OPTIONS: Final = (
-    "path",
-    "topics",
-    "topicsPattern",
-    *option_names("starting"),
-    *option_names("ending"),
-    "minPartitions",
-    "splitBytes",
-    "onCorruption",
-    "onUndecodable",
-)
+_FIELDS: Final = {
+    "minPartitions": SourceOption("splits_min", number(1, SPLITS_MAX)),
+    "splitBytes": SourceOption("split_bytes", size(SPLIT_BYTES_MIN, SPLIT_BYTES_MAX)),
+    "onCorruption": SourceOption("skips_damage", SKIPS),
+    "onUndecodable": SourceOption("skips_undecodable", SKIPS),
+}
+"""Of `plan_segments`."""
+_OPTIONS: Final = {*_FIELDS, "path", "topics", "topicsPattern", *option_names("starting"), *option_names("ending")}
 
 
 @plain_errors
@@ -63,26 +60,16 @@ class SegmentsReader(DataSourceReader):
     def __init__(self, options: Options) -> None:
         """Raises `InvalidArgument` for an option that cannot be used."""
         self._paths = _paths(options)
-        self._topics = topic_choice(options, is_needed=False)
-        self._starting, self._ending = starting_positions(options), ending_positions(options)
-        self._splits_min = options.number("minPartitions", 1, 1, SPLITS_MAX)
-        self._split_bytes = options.size("splitBytes", SPLIT_BYTES, SPLIT_BYTES_MIN, SPLIT_BYTES_MAX)
-        self._skips_damage = options.choice("onCorruption", "fail", ("fail", "skip")) == "skip"
-        self._skips_undecodable = options.choice("onUndecodable", "fail", ("fail", "skip")) == "skip"
+        self._wanted = {
+            "topics": topic_choice(options, is_needed=False),
+            "starting": starting_positions(options),
+            "ending": ending_positions(options),
+            **options.fields(_FIELDS),
+        }
 
     def partitions(self) -> Sequence[InputPartition]:
         """Raises as `plan_segments`."""
-        splits = plan_segments(
-            self._paths,
-            topics=self._topics,
-            starting=self._starting,
-            ending=self._ending,
-            split_bytes=self._split_bytes,
-            splits_min=self._splits_min,
-            skips_damage=self._skips_damage,
-            skips_undecodable=self._skips_undecodable,
-        )
-        return [InputPartition(split) for split in splits]
+        return [InputPartition(split) for split in plan_segments(self._paths, **self._wanted)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Raises as `read_segment_split`."""
@@ -92,7 +79,7 @@ class SegmentsReader(DataSourceReader):
 def _paths(options: Options) -> tuple[str, ...]:
     """From `load("a,b")`, or from `load(["a", "b"])`, of which Spark makes JSON."""
     if not options.has("paths"):
-        return options.names("path")
+        return options.read("path", NAMES)
     given = orjson.loads(options.text("paths"))
     if not given or not all(isinstance(path, str) and path for path in given):
         raise InvalidArgument(f"the data source {NAME} is loaded from directories, not from {given!r}")

@@ -7,7 +7,3 @@
 The protocol and why it holds: docs/adr/0020. Called by the data source; `write_rows` also by whoever runs tasks of its
 own, as a replay does.
 """
-
-from raftlog.pipeline.sink.writers import batch_writer, recorded_epoch, stream_writer
-
-__all__ = ["batch_writer", "recorded_epoch", "stream_writer"]

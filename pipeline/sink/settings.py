@@ -7,22 +7,10 @@ from typing import Final
 from raftlog.client.outage import Outage
 from raftlog.errors import InvalidArgument, OutcomeUnknown, Unavailable
 from raftlog.pipeline.errors import WriteForgotten
-from raftlog.pipeline.options import Options
+from raftlog.pipeline.options import FLAG, NAMES, TEXT, OptionKind, Options, SourceOption, number, one_of, size
 from raftlog.records import Compression
 from raftlog.records.partitioner import PARTITIONERS
 
-OPTIONS: Final = (
-    "acceptMissingRecord",
-    "batchBytes",
-    "bootstrap",
-    "compression",
-    "deliveryTimeoutMs",
-    "keyPartitioner",
-    "recordsPerSecondPerTask",
-    "topic",
-    "writeEpoch",
-    "writeId",
-)
 PAUSE_S_MAX: Final = 1.0
 WRITE_ID_CHARS_MAX: Final = 200
 _BATCH_BYTES_MAX: Final = 64 << 20
@@ -30,6 +18,37 @@ _RATE_MIN: Final = 0.001
 _RATE_MAX: Final = 1e9
 _DAY_MS: Final = 86_400_000
 _EPOCH_MAX: Final = (1 << 53) - 1
+
+
+def _rate(text: str) -> float | None:
+    try:
+        rate = float(text)
+    except ValueError:
+        return None
+    return rate if _RATE_MIN <= rate <= _RATE_MAX else None
+
+
+def _write_id(name: str) -> str | None:
+    return name if len(name) <= WRITE_ID_CHARS_MAX and "/" not in name and name.isprintable() else None
+
+
+OPTIONS: Final = {
+    "bootstrap": SourceOption("bootstrap", NAMES, is_needed=True),
+    "topic": SourceOption("topic", TEXT),
+    "writeId": SourceOption(
+        "write_id",
+        OptionKind(f"a name of 1 to {WRITE_ID_CHARS_MAX} printable characters without a slash", _write_id),
+    ),
+    "writeEpoch": SourceOption("write_epoch", number(0, _EPOCH_MAX)),
+    "compression": SourceOption("compression", one_of({codec.name.lower(): codec for codec in Compression})),
+    "batchBytes": SourceOption("batch_bytes", size(1 << 10, _BATCH_BYTES_MAX)),
+    "recordsPerSecondPerTask": SourceOption(
+        "records_per_second", OptionKind(f"a number from {_RATE_MIN:g} to {_RATE_MAX:g}", _rate)
+    ),
+    "deliveryTimeoutMs": SourceOption("delivery_timeout_ms", number(1, _DAY_MS)),
+    "keyPartitioner": SourceOption("key_partitioner", one_of({name: name for name in PARTITIONERS})),
+    "acceptMissingRecord": SourceOption("accepts_missing_record", FLAG),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,40 +87,4 @@ def sink_settings(given: Mapping[str, str], *, is_stream: bool) -> SinkSettings:
         )
     if options.has("writeEpoch") and not options.has("writeId"):
         raise InvalidArgument("the option writeEpoch counts the steps of a write that has a name: give writeId, too")
-    return SinkSettings(
-        bootstrap=options.names("bootstrap"),
-        topic=options.text("topic") if options.has("topic") else None,
-        write_id=_write_id(options.text("writeId")) if options.has("writeId") else None,
-        write_epoch=options.number("writeEpoch", 0, 0, _EPOCH_MAX),
-        compression=Compression[options.choice("compression", "none", [name.lower() for name in _codecs()]).upper()],
-        batch_bytes=options.size("batchBytes", 1 << 20, 1 << 10, _BATCH_BYTES_MAX),
-        records_per_second=_rate(options) if options.has("recordsPerSecondPerTask") else None,
-        delivery_timeout_ms=options.number("deliveryTimeoutMs", 120_000, 1, _DAY_MS),
-        key_partitioner=options.choice("keyPartitioner", "murmur2", tuple(PARTITIONERS)),
-        accepts_missing_record=options.flag("acceptMissingRecord", False),
-    )
-
-
-def _codecs() -> list[str]:
-    return [codec.name for codec in Compression]
-
-
-def _rate(options: Options) -> float:
-    text = options.text("recordsPerSecondPerTask")
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = 0.0
-    if not _RATE_MIN <= rate <= _RATE_MAX:
-        raise InvalidArgument(
-            f"the option recordsPerSecondPerTask is a number from {_RATE_MIN:g} to {_RATE_MAX:g}, not {text!r}"
-        )
-    return rate
-
-
-def _write_id(name: str) -> str:
-    if len(name) > WRITE_ID_CHARS_MAX or "/" in name or not name.isprintable():
-        raise InvalidArgument(
-            f"the option writeId is a name of 1 to {WRITE_ID_CHARS_MAX} printable characters without a slash"
-        )
-    return name
+    return SinkSettings(**options.fields(OPTIONS))

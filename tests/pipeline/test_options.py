@@ -3,7 +3,17 @@
 import pytest
 
 from raftlog.errors import InvalidArgument
-from raftlog.pipeline.options import PATTERN_CHARS_MAX, Options, TopicChoice, topic_choice
+from raftlog.pipeline.options import (
+    FLAG,
+    PATTERN_CHARS_MAX,
+    SKIPS,
+    Options,
+    SourceOption,
+    TopicChoice,
+    number,
+    size,
+    topic_choice,
+)
 
 KNOWN = ("bootstrap", "topics", "topicsPattern", "minPartitions", "fetchMaxBytes", "failOnDataLoss")
 
@@ -14,9 +24,18 @@ def options(**given: str) -> Options:
 
 def test_names_are_read_in_any_case() -> None:
     assert options(BOOTSTRAP=" h:1 ").text("bootstrap") == "h:1"
-    assert options(minpartitions="4").number("minPartitions", 1, 1, 10) == 4
-    assert options().number("minPartitions", 0, 1, 10) == 0
-    assert options().maybe_number("minPartitions", 1, 10) is None
+    assert options(minpartitions="4").read("minPartitions", number(1, 10)) == 4
+
+
+def test_fields_are_those_that_were_given_or_are_needed() -> None:
+    table = {
+        "bootstrap": SourceOption("bootstrap", SKIPS, is_needed=True),
+        "minPartitions": SourceOption("splits", number(1, 10)),
+        "failOnDataLoss": SourceOption("fails", FLAG),
+    }
+    assert options(bootstrap="skip", minpartitions="4").fields(table) == {"bootstrap": True, "splits": 4}
+    with pytest.raises(InvalidArgument, match="needs the option bootstrap"):
+        options(minPartitions="4").fields(table)
 
 
 def test_an_unknown_one_is_refused_with_the_nearest() -> None:
@@ -51,30 +70,29 @@ def test_what_spark_adds_is_let_through_and_what_a_source_says() -> None:
 @pytest.mark.parametrize("text", ["", "x", "0", "11", "1.5", "1e3", "9" * 5000, "²"])
 def test_numbers_have_bounds(text: str) -> None:
     with pytest.raises(InvalidArgument, match="minPartitions"):
-        options(minPartitions=text).number("minPartitions", 1, 1, 10)
+        options(minPartitions=text).read("minPartitions", number(1, 10))
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("4096", 4096), ("8k", 8192), ("8 MiB", 8 << 20), ("1g", 1 << 30), ("2KB", 2048)]
+    ("text", "expected"), [("4096", 4096), ("8k", 8192), ("8 MiB", 8 << 20), ("1g", 1 << 30), ("2KB", 2048)]
 )
-def test_sizes_have_units(text: str, size: int) -> None:
-    assert options(fetchMaxBytes=text).size("fetchMaxBytes", 1, 1, 1 << 30) == size
+def test_sizes_have_units(text: str, expected: int) -> None:
+    assert options(fetchMaxBytes=text).read("fetchMaxBytes", size(1, 1 << 30)) == expected
 
 
 @pytest.mark.parametrize("text", ["8t", "-1", "k", "2g", "1.5m"])
 def test_sizes_that_are_none(text: str) -> None:
     with pytest.raises(InvalidArgument, match="fetchMaxBytes"):
-        options(fetchMaxBytes=text).size("fetchMaxBytes", 1, 1, 1 << 30)
+        options(fetchMaxBytes=text).read("fetchMaxBytes", size(1, 1 << 30))
 
 
 def test_flags_and_choices() -> None:
-    assert options(failOnDataLoss="False").flag("failOnDataLoss", True) is False
-    assert options().flag("failOnDataLoss", True) is True
+    assert options(failOnDataLoss="False").read("failOnDataLoss", FLAG) is False
     with pytest.raises(InvalidArgument, match="true or false"):
-        options(failOnDataLoss="yes").flag("failOnDataLoss", True)
-    assert options(topics="SKIP").choice("topics", "fail", ("fail", "skip")) == "skip"
+        options(failOnDataLoss="yes").read("failOnDataLoss", FLAG)
+    assert options(topics="SKIP").read("topics", SKIPS) is True
     with pytest.raises(InvalidArgument, match="fail, skip"):
-        options(topics="other").choice("topics", "fail", ("fail", "skip"))
+        options(topics="other").read("topics", SKIPS)
 
 
 def test_topics_are_named_or_match() -> None:

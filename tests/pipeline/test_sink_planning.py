@@ -18,12 +18,12 @@ from pyspark.sql.types import (
 
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.rows import HEADERS_TYPE
-from raftlog.pipeline.sink import batch_writer, stream_writer
 from raftlog.pipeline.sink.columns import SLICE_ROWS_MAX, Columns, Slice
 from raftlog.pipeline.sink.placing import Placing, by_topic
 from raftlog.pipeline.sink.planning import columns_of
 from raftlog.pipeline.sink.rows import NO_TIME, Rows
 from raftlog.pipeline.sink.settings import SinkSettings, sink_settings
+from raftlog.pipeline.sink.writers import batch_writer, stream_writer
 from raftlog.records import Compression
 from raftlog.records.partitioner import PARTITIONERS, Partitioner
 

@@ -15,11 +15,11 @@ from raftlog.client import BrokerClient
 from raftlog.pipeline import PipelineFailed
 from raftlog.pipeline.errors import InputChanged
 from raftlog.pipeline.failures import told_plainly
-from raftlog.pipeline.sink import recorded_epoch
 from raftlog.pipeline.sink.columns import Columns
 from raftlog.pipeline.sink.identity import WriteIdentity
 from raftlog.pipeline.sink.marks import Beginning, Recorder
 from raftlog.pipeline.sink.settings import SinkSettings
+from raftlog.pipeline.sink.writers import recorded_epoch
 from raftlog.pipeline.sink.writing import write_rows
 from raftlog.testing import Cluster
 from tests.pipeline.spark.conftest import NewTopic
