@@ -1,14 +1,11 @@
 """Clusters and topics as Confluent's v3 API has them: creating, deleting, settings. `-` names this cluster too."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND, UNKNOWN_V3
 from raftlog.api.http import v3_shapes as shapes
-from raftlog.api.http.json_fields import refuse_unknown
 from raftlog.api.http.records.produce import timeout_ms
+from raftlog.api.http.requests import NewTopicBody, SettingChange, SettingOfTopic, TopicSettingsBody
 from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.problems import HttpProblem
@@ -26,14 +23,6 @@ from raftlog.values.v3 import TopicSummary
 _CLUSTER = "/v3/clusters/{cluster}"
 _TOPIC = _CLUSTER + "/topics/{topic}"
 _SETTINGS = tuple(sorted(TopicConfig().as_strings()))
-_NEW_TOPIC = (
-    "topic_name",
-    "partitions_count",
-    "replication_factor",
-    "replicas_assignments",
-    "configs",
-    "validate_only",
-)
 
 
 class ClusterHandlers:
@@ -79,26 +68,21 @@ class ClusterHandlers:
         return value_answer(self._topic(request, await self._described(target)))
 
     async def create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        body = await self._bodies.json_object(request)
-        refuse_unknown(body, _NEW_TOPIC)
-        name = body.get("topic_name")
-        if type(name) is not str:
-            raise HttpProblem(INVALID_JSON, 'the body has no string "topic_name"')
-        validate_only = _validate_only(body)
-        if body.get("replicas_assignments") not in (None, []):
+        body = await self._bodies.read(request, NewTopicBody)
+        if body.replicas_assignments not in (None, []):
             raise HttpProblem(
                 BAD_REQUEST, "replicas_assignments are not possible; name a replication_factor, and brokers are chosen"
             )
-        count = _whole(body, "partitions_count")
+        configs = {each.name: text for each in body.configs or () if (text := _text(each)) is not None}
         described = await self._broker.create_topic(
-            name,
-            1 if count is None else count,
-            _whole(body, "replication_factor"),
-            _configs(body),
+            body.topic_name,
+            1 if body.partitions_count is None else body.partitions_count,
+            body.replication_factor,
+            configs,
             deadline=deadline_in(timeout_ms(target)),
-            validate_only=validate_only,
+            validate_only=body.validate_only,
         )
-        return value_answer(self._topic(request, described), status=200 if validate_only else 201)
+        return value_answer(self._topic(request, described), status=200 if body.validate_only else 201)
 
     async def delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         await self._broker.delete_topic(target.args[1], deadline=deadline_in(timeout_ms(target)))
@@ -125,24 +109,10 @@ class ClusterHandlers:
 
     async def alter(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"data": [{"name", "value"} or {"name", "operation": "DELETE"}], "validate_only"?}`; all or nothing."""
-        body = await self._bodies.json_object(request)
-        refuse_unknown(body, ("data", "validate_only"))
-        if body.get("data") is None:
-            raise HttpProblem(INVALID_JSON, 'the body has no list "data"')
-        changes: dict[str, str | None] = {}
-        for entry in _list_of_objects(body, "data", ("name", "value", "operation")):
-            operation = "SET" if entry.get("operation") is None else entry["operation"]
-            if operation not in ("SET", "DELETE"):
-                raise HttpProblem(INVALID_JSON, f"operation {shown(operation)} is unknown; it can be SET or DELETE")
-            name, value = _setting(entry if operation == "SET" else {"name": entry.get("name")})
-            if operation == "DELETE" and name not in _SETTINGS:
-                known = ", ".join(_SETTINGS)
-                raise HttpProblem(BAD_REQUEST, f"unknown setting {shown(name)}; the settings are {known}")
-            changes[name] = value if operation == "SET" else None
-            if operation == "SET" and value is None:
-                raise HttpProblem(INVALID_JSON, f"setting {name!r} has no value")
+        body = await self._bodies.read(request, TopicSettingsBody)
+        changes = dict(map(_change, body.data))
         await self._broker.alter_topic_config(
-            target.args[1], changes, deadline=deadline_in(timeout_ms(target)), validate_only=_validate_only(body)
+            target.args[1], changes, deadline=deadline_in(timeout_ms(target)), validate_only=body.validate_only
         )
         return no_content()
 
@@ -186,46 +156,24 @@ def in_this_cluster(broker: Broker, handler: Handler) -> Handler:
     return checked
 
 
-def _whole(body: Mapping[str, Any], name: str) -> int | None:
-    value = body.get(name)
-    if value is not None and type(value) is not int:
-        raise HttpProblem(INVALID_JSON, f"{name} is no whole number")
-    return value
-
-
-def _validate_only(body: Mapping[str, Any]) -> bool:
-    found = body.get("validate_only", False)
-    if type(found) is not bool:
-        raise HttpProblem(INVALID_JSON, '"validate_only" is neither true nor false')
-    return found
-
-
-def _list_of_objects(body: Mapping[str, Any], name: str, known: Sequence[str]) -> list[dict[str, Any]]:
-    value = body.get(name)
+def _change(entry: SettingChange) -> tuple[str, str | None]:
+    """Name and new value of a setting; None for the default. Raises `HttpProblem`."""
+    if entry.operation not in (None, "SET", "DELETE"):
+        raise HttpProblem(INVALID_JSON, f"operation {shown(entry.operation)} is unknown; it can be SET or DELETE")
+    if entry.operation == "DELETE":
+        if entry.name not in _SETTINGS:
+            known = ", ".join(_SETTINGS)
+            raise HttpProblem(BAD_REQUEST, f"unknown setting {shown(entry.name)}; the settings are {known}")
+        return entry.name, None
+    value = _text(entry)
     if value is None:
-        return []
-    if type(value) is not list or any(type(entry) is not dict for entry in value):
-        raise HttpProblem(INVALID_JSON, f"{name!r} is no list of objects")
-    for number, entry in enumerate(value):
-        refuse_unknown(entry, known, f"{name!r}[{number}]")
-    return value
+        raise HttpProblem(INVALID_JSON, f"setting {entry.name!r} has no value")
+    return entry.name, value
 
 
-def _setting(entry: Mapping[str, Any]) -> tuple[str, str | None]:
-    name, value = entry.get("name"), entry.get("value")
-    if type(name) is not str:
-        raise HttpProblem(INVALID_JSON, 'a setting has no string "name"')
-    if type(value) is int:
-        value = str(value)
+def _text(entry: SettingOfTopic) -> str | None:
+    """A value as text. Raises `HttpProblem`."""
+    value = str(entry.value) if type(entry.value) is int else entry.value
     if value is not None and type(value) is not str:
-        raise HttpProblem(INVALID_JSON, f"the value of setting {name!r} is no string")
-    return name, value
-
-
-def _configs(body: Mapping[str, Any]) -> dict[str, str]:
-    configs = {}
-    for entry in _list_of_objects(body, "configs", ("name", "value")):
-        name, value = _setting(entry)
-        if value is not None:
-            configs[name] = value
-    return configs
+        raise HttpProblem(INVALID_JSON, f"the value of setting {entry.name!r} is no string")
+    return value

@@ -1,15 +1,12 @@
 """POST /v1/partitions/kafka/{topic}/{partition}/recover: what is left of a partition, and letting it go on."""
 
-from typing import Any
-
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST
 from raftlog.api.http.admin.reading import deadline_of, place_of
-from raftlog.api.http.json_fields import INT32_MAX, refuse_unknown
+from raftlog.api.http.requests import RecoveryBody
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.bodies import BodyReader
-from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.placement.recovery import Absent, Recovered, ReplicaStanding
@@ -27,25 +24,11 @@ class RecoveryHandlers:
 
     async def recover(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic, number = place_of(target)
-        accept_loss, survivor = _options(await self._bodies.json_object(request))
+        body = await self._bodies.read(request, RecoveryBody, mistyped=BAD_REQUEST)
         recovered = await self._broker.recover_partition(
-            topic, number, accept_loss=accept_loss, survivor=survivor, deadline=deadline_of(target)
+            topic, number, accept_loss=body.accept_loss, survivor=body.survivor, deadline=deadline_of(target)
         )
         return value_answer(_recovered(topic, number, recovered))
-
-
-def _options(body: dict[str, Any]) -> tuple[bool, int | None]:
-    refuse_unknown(body, ("accept_loss", "survivor"))
-    match body:
-        case {"accept_loss": bool(accept_loss), "survivor": int(survivor)} if (
-            type(survivor) is int and 0 <= survivor <= INT32_MAX
-        ):
-            return accept_loss, survivor
-        case {"accept_loss": bool(accept_loss)} if body.get("survivor") is None:
-            return accept_loss, None
-    raise HttpProblem(
-        BAD_REQUEST, 'the body has to be {"accept_loss": false} or true, with "survivor", a node id, if one is chosen'
-    )
 
 
 def _recovered(topic: str, number: int, recovered: Recovered) -> PartitionRecovery:

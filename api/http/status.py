@@ -3,9 +3,10 @@
 from aiohttp import web
 
 from raftlog.api.http.admin.reading import deadline_of
-from raftlog.api.http.server.answers import json_answer, value_answer
+from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
+from raftlog.values.brokers import ClusterUuid, Readiness
 
 
 class StatusHandlers:
@@ -21,14 +22,14 @@ class StatusHandlers:
 
     async def ready(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if not self._broker.is_ready:
-            return json_answer({"status": "booting"}, 503)
+            return value_answer(Readiness("booting"), status=503)
         shortage = self._broker.descriptor_shortage
         if shortage is not None:
-            return json_answer({"status": "no_file_descriptors", "reason": shortage}, 503)
-        return json_answer({"status": "ready"})
+            return value_answer(Readiness("no_file_descriptors", shortage), status=503)
+        return value_answer(Readiness("ready"))
 
     async def health(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         return value_answer(await self._broker.health(deadline=deadline_of(target)))
 
     async def uuid(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return json_answer({"cluster_uuid": self._broker.cluster_id})
+        return value_answer(ClusterUuid(self._broker.cluster_id))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
-from msgspec import Meta, field
+from msgspec import UNSET, Meta, UnsetType, field
 
 from raftlog.values.placement import LeavingPartition
 from raftlog.values.value import NO_LEADER, Count, LeaderNumber, NodeNumber, Value, Version
@@ -256,3 +256,16 @@ class ClusterMembers(Value, frozen=True):
     node_id: NodeNumber
     gossip_address: str | None
     members: Sequence[ClusterMember]
+
+
+class Readiness(Value, frozen=True):
+    """Whether a broker serves: it does, it starts or stops, or it has no file descriptors left, as `reason` says."""
+
+    status: Literal["ready", "booting", "no_file_descriptors"]
+    reason: str | UnsetType = UNSET
+
+
+class ClusterUuid(Value, frozen=True):
+    """Id of the cluster."""
+
+    cluster_uuid: Annotated[str, Meta(extra_json_schema={"format": "uuid"})]

@@ -2,14 +2,15 @@
 
 from aiohttp import web
 
+from raftlog.api.codes import INVALID_JSON
 from raftlog.api.http.admin.reading import (
     deadline_of,
     expected_version,
     node_id,
     node_of,
     place_of,
-    replicas_of,
 )
+from raftlog.api.http.requests import ReplicasBody
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.routing import HttpRouter, Target
@@ -66,9 +67,9 @@ class MoveHandlers:
     async def set_replicas(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic, partition = place_of(target)
         expected, deadline = expected_version(request, target), deadline_of(target)
-        nodes = replicas_of(await self._bodies.json_list(request))
+        rows = await self._bodies.read(request, ReplicasBody, beyond=INVALID_JSON)
         version = await self._broker.operations.set_replicas(
-            topic, partition, nodes, expected_version=expected, deadline=deadline
+            topic, partition, [each.node_id for each in rows], expected_version=expected, deadline=deadline
         )
         return value_answer(Ordered(version), version=version)
 

@@ -1,13 +1,11 @@
-"""What requests of operators have in common: the deadline, names in the path, versions to compare with, bodies."""
+"""What requests of operators have in common: the deadline, names in the path, versions to compare with."""
 
 import re
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
-from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND
-from raftlog.api.http.json_fields import refuse_unknown
+from raftlog.api.codes import BAD_REQUEST, NOT_FOUND
 from raftlog.api.http.records.produce import timeout_ms
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import header
@@ -65,15 +63,3 @@ def _version_of(tag: str | None) -> int | None:
     if found is None or int(found[1]) > _VERSION_MAX:
         raise HttpProblem(BAD_REQUEST, f'the header If-Match is {tag}; it can be a version in quotes, such as "7"')
     return int(found[1])
-
-
-def replicas_of(body: Sequence[Any]) -> list[int]:
-    """The node ids of `[{"node_id": 1, "core": 0}, …]`; cores are not looked at. Raises `HttpProblem` 422, 400."""
-    nodes = []
-    for number, row in enumerate(body):
-        node = row.get("node_id") if type(row) is dict else None
-        if type(node) is not int or not 0 <= node <= _NODE_MAX:
-            raise HttpProblem(INVALID_JSON, 'the body has to be a list such as [{"node_id": 1}, {"node_id": 2}]')
-        refuse_unknown(row, ("node_id", "core"), f"the row {number} of the body")
-        nodes.append(node)
-    return nodes

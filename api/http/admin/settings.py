@@ -1,12 +1,14 @@
 """/v1/cluster_config: settings that all brokers follow at run time; /v1/features: the cluster's feature level."""
 
-from typing import Any, Final
+from typing import Any
 
 from aiohttp import web
+from msgspec import UNSET
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND
 from raftlog.api.http.admin.reading import deadline_of, expected_version
-from raftlog.api.http.json_fields import refuse_unknown
+from raftlog.api.http.bounds import CHANGES_MAX, SETTING_TEXT_MAX
+from raftlog.api.http.requests import ClusterSettingsBody, FeatureLevelBody
 from raftlog.api.http.server.answers import json_answer, value_answer
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.problems import HttpProblem
@@ -16,9 +18,6 @@ from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline
 from raftlog.values.brokers import Features
 from raftlog.values.cluster import ClusterSettingsChanged, ClusterSettingsSchema
-
-CHANGES_MAX: Final = 100
-TEXT_MAX: Final = 255
 
 
 class SettingHandlers:
@@ -52,7 +51,7 @@ class SettingHandlers:
         """`{"upsert": {name: value}, "remove": [name]}`, all or nothing."""
         dry_run, expected = flag(target, "dry_run"), expected_version(request, target)
         deadline = deadline_of(target)
-        upsert, remove = _changes(await self._bodies.json_object(request))
+        upsert, remove = _changes(await self._bodies.read(request, ClusterSettingsBody))
         version = await self._broker.operations.alter_cluster_config(
             upsert, remove, expected_version=expected, dry_run=dry_run, deadline=deadline
         )
@@ -71,12 +70,8 @@ class SettingHandlers:
     async def finish_upgrade(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"feature_level": 3}`; without one, the highest that all brokers know."""
         deadline = deadline_of(target)
-        body = await self._bodies.json_object(request)
-        refuse_unknown(body, ("feature_level",))
-        wanted = body.get("feature_level")
-        if body and type(wanted) is not int:
-            raise HttpProblem(INVALID_JSON, "feature_level is no whole number")
-        await self._raise_level(wanted, deadline)
+        wanted = (await self._bodies.read(request, FeatureLevelBody)).feature_level
+        await self._raise_level(None if wanted is UNSET else wanted, deadline)
         return value_answer(await self._broker.operations.levels(deadline=deadline))
 
     async def _raise_level(self, wanted: int | None, deadline: Deadline) -> None:
@@ -98,22 +93,18 @@ def _why_not(wanted: int, levels: Features) -> str:
     )
 
 
-def _changes(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _changes(body: ClusterSettingsBody) -> tuple[dict[str, Any], list[str]]:
     """Raises `HttpProblem`."""
-    refuse_unknown(body, ("upsert", "remove"))
-    upsert, remove = body.get("upsert", {}), body.get("remove", [])
-    if type(upsert) is not dict:
-        raise HttpProblem(INVALID_JSON, '"upsert" is no object of settings, such as {"balancer.mode": "off"}')
-    if type(remove) is not list or any(type(name) is not str for name in remove):
-        raise HttpProblem(INVALID_JSON, '"remove" is no list of names')
-    if len(upsert) + len(remove) > CHANGES_MAX or any(len(name) > TEXT_MAX for name in (*upsert, *remove)):
+    upsert, remove = body.upsert, body.remove
+    if len(upsert) + len(remove) > CHANGES_MAX or any(len(name) > SETTING_TEXT_MAX for name in (*upsert, *remove)):
         raise HttpProblem(
             BAD_REQUEST,
-            f"at most {CHANGES_MAX} settings can be changed at once, with names of at most {TEXT_MAX} characters",
+            f"at most {CHANGES_MAX} settings can be changed at once, "
+            f"with names of at most {SETTING_TEXT_MAX} characters",
         )
     for name, value in upsert.items():
         if type(value) not in (str, int, bool):
             raise HttpProblem(INVALID_JSON, f"the value of setting {name!r} is no text, whole number, true or false")
-        if type(value) is str and len(value) > TEXT_MAX:
-            raise HttpProblem(BAD_REQUEST, f"the value of setting {name!r} has more than {TEXT_MAX} characters")
+        if type(value) is str and len(value) > SETTING_TEXT_MAX:
+            raise HttpProblem(BAD_REQUEST, f"the value of setting {name!r} has more than {SETTING_TEXT_MAX} characters")
     return upsert, remove

@@ -3,6 +3,7 @@
 What they read is in `consumer_records`; where they stand, in `consumer_offsets`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
@@ -10,10 +11,11 @@ from uuid import uuid4
 from aiohttp import web
 
 from raftlog.api.codes import EMPTY_REQUEST, INVALID_JSON
+from raftlog.api.http.bounds import PLACES_MAX
 from raftlog.api.http.groups.groups import with_coordinator
-from raftlog.api.http.json_fields import INT32_MAX, JsonFields
 from raftlog.api.http.records.produce import timeout_ms
-from raftlog.api.http.server.answers import json_answer, no_content
+from raftlog.api.http.requests import AssignBody, PartitionPlace, SubscribeBody
+from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import base_url
@@ -23,12 +25,11 @@ from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.records.json_record import shown
 from raftlog.types import TopicPartition
+from raftlog.values.consumers import ConsumerInstance, InstancePartition, InstancePartitions, InstanceSubscription
+from raftlog.values.value import Value
 
 CONSUMERS = "/consumers/{group}"
 INSTANCE = CONSUMERS + "/instances/{instance}"
-PLACE = ("topic", "partition")
-PLACES_MAX = 5_000
-"""Topics or partitions in one request."""
 
 
 class ConsumerHandlers:
@@ -56,7 +57,7 @@ class ConsumerHandlers:
         elif type(name) is not str:
             raise InvalidConsumer(f"the name of a consumer instance cannot be {shown(name)}: it is a string")
         await self._broker.consumers.create(group, name, given, deadline=deadline_of(target))
-        response = json_answer({"instance_id": name, "base_uri": self._base_uri(request, group, name)})
+        response = value_answer(ConsumerInstance(name, self._base_uri(request, group, name)))
         return with_coordinator(response, self._broker, group)
 
     def _base_uri(self, request: web.BaseRequest, group: str, name: str) -> str:
@@ -69,9 +70,9 @@ class ConsumerHandlers:
 
     async def subscribe(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"topics": […]}` or `{"topic_pattern": "…"}`."""
-        body = JsonFields(await self._bodies.json_object(request), ("topics", "topic_pattern"))
-        topics, pattern = body.texts("topics"), body.maybe_text("topic_pattern")
-        if ("topics" in body) == (pattern is not None):
+        body = await self._bodies.read(request, SubscribeBody)
+        topics, pattern = body.topics or [], body.topic_pattern
+        if (body.topics is None) == (pattern is None):
             raise HttpProblem(INVALID_JSON, 'the body has either "topics" or "topic_pattern"')
         if pattern is None and not topics:
             raise HttpProblem(EMPTY_REQUEST, 'the list "topics" is empty; DELETE the subscription to read nothing')
@@ -81,7 +82,7 @@ class ConsumerHandlers:
 
     async def subscription(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topics, pattern = await self._broker.consumers.subscription(*instance_of(target), deadline=deadline_of(target))
-        return self._answer({"topics": list(topics), "topic_pattern": pattern}, target)
+        return self._answer(InstanceSubscription(topics, pattern), target)
 
     async def unsubscribe(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         await self._broker.consumers.unsubscribe(*instance_of(target), deadline=deadline_of(target))
@@ -89,20 +90,16 @@ class ConsumerHandlers:
 
     async def assign(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"partitions": [{"topic", "partition"}]}`; an empty list lets go of all."""
-        body = JsonFields(await self._bodies.json_object(request), ("partitions",))
-        if "partitions" not in body:
-            raise HttpProblem(INVALID_JSON, 'the body has no list "partitions"')
-        partitions = places(body, "partitions")
+        partitions = places_of((await self._bodies.read(request, AssignBody)).partitions)
         await self._broker.consumers.assign(*instance_of(target), partitions, deadline=deadline_of(target))
         return self._done(target)
 
     async def assignments(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         found = await self._broker.consumers.assignment(*instance_of(target), deadline=deadline_of(target))
-        rows = [{"topic": topic, "partition": number} for topic, number in found]
-        return self._answer({"partitions": rows}, target)
+        return self._answer(InstancePartitions([InstancePartition(*each) for each in found]), target)
 
-    def _answer(self, body: dict[str, Any], target: Target) -> web.Response:
-        return with_coordinator(json_answer(body), self._broker, target.args[0])
+    def _answer(self, body: Value, target: Target) -> web.Response:
+        return with_coordinator(value_answer(body), self._broker, target.args[0])
 
     def _done(self, target: Target) -> web.Response:
         return with_coordinator(no_content(), self._broker, target.args[0])
@@ -124,12 +121,7 @@ def check_count(count: int, what: str) -> None:
         raise HttpProblem(EMPTY_REQUEST, f"{count} {what} in one request are too many; {PLACES_MAX} are possible")
 
 
-def place(row: JsonFields) -> TopicPartition:
-    return TopicPartition(row.text("topic"), row.whole("partition", 0, INT32_MAX))
-
-
-def places(body: JsonFields, name: str) -> list[TopicPartition]:
-    """A list of topics and partitions, which may be empty."""
-    rows = body.objects(name, PLACE, can_be_empty=True)
-    check_count(len(rows), "partitions")
-    return [place(row) for row in rows]
+def places_of(rows: Sequence[PartitionPlace] | None) -> list[TopicPartition]:
+    """Topics and partitions, which may be none. Raises `HttpProblem` for too many."""
+    check_count(len(rows or ()), "partitions")
+    return [each.place for each in rows or ()]

@@ -3,9 +3,9 @@
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON
-from raftlog.api.http.json_fields import INT32_MAX, INT64_MAX, JsonFields
 from raftlog.api.http.leader_header import leader_header
 from raftlog.api.http.records.produce import timeout_ms
+from raftlog.api.http.requests import RESET_EDGES, CommitBody, ResetBody, ResetPoint
 from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.problems import HttpProblem
@@ -17,7 +17,6 @@ from raftlog.types import Offset, TopicPartition
 from raftlog.values.groups import CommittedPartition, GroupNames, GroupOffsets, OffsetsReset
 
 _OFFSETS = "/groups/{group}/offsets"
-_PLACE = ("topic", "partition")
 
 
 class GroupHandlers:
@@ -45,8 +44,7 @@ class GroupHandlers:
     async def commit(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"offsets": [{"topic", "partition", "offset", "metadata"?}], "member_id"?, "generation"?, "instance_id"?}`;
         answers with all that the group has committed then."""
-        known = ("offsets", "member_id", "generation", "instance_id")
-        body = JsonFields(await self._bodies.json_object(request), known)
+        body = await self._bodies.read(request, CommitBody)
         group = target.args[0]
         member = _member(body)
         offsets = _commits(body, member)
@@ -64,13 +62,13 @@ class GroupHandlers:
 
     async def reset(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"to": …, "topics"?: […], "partitions"?: [{"topic", "partition"}], "dry_run"?: false}`."""
-        body = JsonFields(await self._bodies.json_object(request), ("to", "topics", "partitions", "dry_run"))
-        dry_run = body.flag("dry_run", default=False)
+        body = await self._bodies.read(request, ResetBody)
+        dry_run = bool(body.dry_run)
         done = await self._broker.groups.reset(
             target.args[0],
-            _reset_to(body),
-            topics=body.texts("topics"),
-            partitions=_places(body),
+            _reset_to(body.to),
+            topics=body.topics or (),
+            partitions=[each.place for each in body.partitions or ()],
             dry_run=dry_run,
             deadline=_deadline(target),
         )
@@ -98,46 +96,33 @@ def _known(value: int) -> int | None:
     return None if value < 0 else value
 
 
-def _commits(body: JsonFields, member: MemberIdentity | None) -> dict[TopicPartition, OffsetCommit]:
+def _commits(body: CommitBody, member: MemberIdentity | None) -> dict[TopicPartition, OffsetCommit]:
     """Of several for one partition the last counts, as in any order of commits; of a watermark the greatest."""
     offsets: dict[TopicPartition, OffsetCommit] = {}
-    for row in body.objects("offsets", (*_PLACE, "offset", "metadata", "leader_epoch")):
-        place = _place(row)
-        offset = Offset(row.whole("offset", 0, INT64_MAX))
-        commit = OffsetCommit(offset, row.text("metadata", ""), row.whole("leader_epoch", 0, INT32_MAX, default=-1))
-        if member is not None or place not in offsets or offset > offsets[place].offset:
-            offsets[place] = commit
+    for row in body.offsets:
+        offset = Offset(row.offset)
+        if member is not None or row.place not in offsets or offset > offsets[row.place].offset:
+            epoch = -1 if row.leader_epoch is None else row.leader_epoch
+            offsets[row.place] = OffsetCommit(offset, row.metadata or "", epoch)
     return offsets
 
 
-def _member(body: JsonFields) -> MemberIdentity | None:
-    member_id = body.maybe_text("member_id")
-    if member_id is None:
-        if "generation" in body or "instance_id" in body:
-            raise HttpProblem(INVALID_JSON, 'a commit of a member has its "member_id" and "generation"')
+def _member(body: CommitBody) -> MemberIdentity | None:
+    if body.member_id is None and body.generation is None and body.instance_id is None:
         return None
-    return MemberIdentity(member_id, body.whole("generation", 0, INT32_MAX), body.maybe_text("instance_id"))
+    if body.member_id is None or body.generation is None:
+        raise HttpProblem(INVALID_JSON, 'a commit of a member has its "member_id" and "generation"')
+    return MemberIdentity(body.member_id, body.generation, body.instance_id)
 
 
-def _place(row: JsonFields) -> TopicPartition:
-    return TopicPartition(row.text("topic"), row.whole("partition", 0, INT32_MAX))
-
-
-def _places(body: JsonFields) -> list[TopicPartition]:
-    return [_place(row) for row in body.objects("partitions", _PLACE, can_be_empty=True)]
-
-
-def _reset_to(body: JsonFields) -> ResetTo:
-    to = body["to"]
-    if to in ("earliest", "latest"):
-        return ResetTo(edge=to)
-    if type(to) is dict and len(to) == 1:
-        fields = JsonFields(to, ("timestamp", "shift", "offset"), "'to'")
-        if "timestamp" in to:
-            return ResetTo(timestamp_ms=fields.whole("timestamp", 0, INT64_MAX))
-        if "shift" in to:
-            return ResetTo(shift=fields.whole("shift", -INT64_MAX, INT64_MAX))
-        return ResetTo(offset=fields.whole("offset", 0, INT64_MAX))
+def _reset_to(to: str | ResetPoint) -> ResetTo:
+    if isinstance(to, str):
+        if to in RESET_EDGES:
+            return ResetTo(edge=to)
+    elif [to.timestamp, to.shift, to.offset].count(None) == 2:
+        return ResetTo(
+            timestamp_ms=to.timestamp, shift=to.shift, offset=None if to.offset is None else Offset(to.offset)
+        )
     raise HttpProblem(
         INVALID_JSON,
         '"to" has to be "earliest", "latest", {"timestamp": milliseconds}, {"shift": number} or {"offset": number}',

@@ -7,14 +7,24 @@ once, so that members go to another broker; when the client hangs up nobody wait
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from aiohttp import web
 from msgspec import convert
 
 from raftlog.api.http.groups.groups import with_coordinator
-from raftlog.api.http.json_fields import INT32_MAX, JsonFields
 from raftlog.api.http.records.produce import timeout_ms
+from raftlog.api.http.requests import (
+    ASSIGNED_BY,
+    PROTOCOL_TYPE,
+    REBALANCE_TIMEOUT_MS,
+    SESSION_TIMEOUT_MS,
+    HeartbeatBody,
+    JoinBody,
+    LeaveBody,
+    MemberBody,
+    SyncBody,
+)
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.ends import Ends, caller_of
@@ -39,21 +49,7 @@ from raftlog.values.value import Value
 
 T = TypeVar("T")
 
-HEARTBEAT_WAIT_MS_MAX: Final = 30_000
-_SESSION_MS: Final = 10_000
-_REBALANCE_MS: Final = 60_000
 _GROUP = "/groups/{group}"
-_JOIN = (
-    "member_id",
-    "instance_id",
-    "client_id",
-    "session_timeout_ms",
-    "rebalance_timeout_ms",
-    "protocol_type",
-    "protocols",
-    "assigned_by",
-)
-_MEMBER = ("member_id", "generation", "instance_id")
 
 
 class GroupMembershipHandlers:
@@ -72,7 +68,7 @@ class GroupMembershipHandlers:
 
     async def join(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Answered when the join phase is over, or with 50304 at the deadline. A new member is forgotten then."""
-        body = JsonFields(await self._bodies.json_object(request), _JOIN)
+        body = await self._bodies.read(request, JoinBody)
         group = target.args[0]
         join = _join(group, body, caller_of(request))
         joined = await self._unless_over(
@@ -85,12 +81,9 @@ class GroupMembershipHandlers:
 
     async def sync(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Answered when the leader of the group has assigned."""
-        body = JsonFields(await self._bodies.json_object(request), (*_MEMBER, "assignments"))
+        body = await self._bodies.read(request, SyncBody)
         group = target.args[0]
-        assignments = tuple(
-            (row.text("member_id"), row.data("assignment"))
-            for row in body.objects("assignments", ("member_id", "assignment"), can_be_empty=True)
-        )
+        assignments = tuple((row.member_id, row.assignment) for row in body.assignments or ())
         sync = Sync(group, *_member(body), assignments)
         synced = await self._unless_over(
             request,
@@ -101,9 +94,9 @@ class GroupMembershipHandlers:
 
     async def heartbeat(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """The deadline counts from the end of `wait_ms`."""
-        body = JsonFields(await self._bodies.json_object(request), (*_MEMBER, "wait_ms"))
+        body = await self._bodies.read(request, HeartbeatBody)
         group = target.args[0]
-        wait_ms = body.whole("wait_ms", 0, HEARTBEAT_WAIT_MS_MAX, default=0)
+        wait_ms = body.wait_ms or 0
         heartbeat = GroupHeartbeat(group, *_member(body), wait_ms)
         await self._unless_over(
             request,
@@ -114,12 +107,9 @@ class GroupMembershipHandlers:
 
     async def leave(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """What became of each of the members, in their order."""
-        body = JsonFields(await self._bodies.json_object(request), ("members",))
+        body = await self._bodies.read(request, LeaveBody)
         group = target.args[0]
-        members = tuple(
-            MemberToLeave(row.text("member_id", ""), row.maybe_text("instance_id"))
-            for row in body.objects("members", ("member_id", "instance_id"))
-        )
+        members = tuple(MemberToLeave(row.member_id or "", row.instance_id) for row in body.members)
         left = await self._broker.groups.leave(Leave(group, members), deadline=deadline_in(timeout_ms(target)))
         return self._answer(group, MembersLeft([_left(row) for row in left]))
 
@@ -140,27 +130,24 @@ class GroupMembershipHandlers:
             task.cancel()
 
 
-def _join(group: str, body: JsonFields, caller: Caller) -> Join:
-    caller = caller._replace(client_id=body.text("client_id", caller.client_id))
+def _join(group: str, body: JoinBody, caller: Caller) -> Join:
     return Join(
         group,
-        body.text("member_id", ""),
-        tuple(
-            Protocol(row.text("name"), row.data("metadata")) for row in body.objects("protocols", ("name", "metadata"))
-        ),
-        body.text("protocol_type", "consumer"),
-        body.maybe_text("instance_id"),
-        caller.client_id,
+        body.member_id or "",
+        tuple(Protocol(each.name, each.metadata) for each in body.protocols),
+        PROTOCOL_TYPE if body.protocol_type is None else body.protocol_type,
+        body.instance_id,
+        caller.client_id if body.client_id is None else body.client_id,
         caller.address,
-        body.whole("session_timeout_ms", 1, INT32_MAX, default=_SESSION_MS),
-        body.whole("rebalance_timeout_ms", 1, INT32_MAX, default=_REBALANCE_MS),
-        body.choice("assigned_by", "leader", "broker") == "leader",
+        body.session_timeout_ms or SESSION_TIMEOUT_MS,
+        body.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS,
+        body.assigned_by in (None, ASSIGNED_BY),
         can_skip_assignment=True,  # over HTTP a leader has to know that it leads, for it looks after topics
     )
 
 
-def _member(body: JsonFields) -> tuple[str, int, str | None]:
-    return body.text("member_id"), body.whole("generation", 0, INT32_MAX), body.maybe_text("instance_id")
+def _member(body: MemberBody) -> tuple[str, int, str | None]:
+    return body.member_id, body.generation, body.instance_id
 
 
 def _left(row: LeftMember) -> Left:

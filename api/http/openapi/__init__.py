@@ -1,5 +1,7 @@
 """The OpenAPI 3.1 document of everything that is served: parameters, bodies, answers, errors.
 
-Written by hand, as the handlers' parsing is; a test compares it with the router's table, and schemathesis with what a
-running broker answers. Only `describing` comes in, when somebody asks for the document.
+`topics` to `operators` are tables with a row for each operation; `operation` derives parameters, bodies and answers
+from a row, and `derived` the schemas from declared values and bodies of requests. A test compares the document with the
+router's table, and schemathesis with the answers of a running broker. Only `describing` imports this, when the document
+is first asked for.
 """

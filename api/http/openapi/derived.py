@@ -22,11 +22,27 @@ def of(kind: Any) -> Json:
     return schema
 
 
+def of_component(kind: type[msgspec.Struct]) -> Json:
+    """Return the schema of one declaration itself."""
+    component: Json = schemas_of(kind)[1][kind.__name__]
+    return component
+
+
 def schemas_of(kind: Any) -> tuple[Json, Json]:
     """Return the schema of a type, and the components that it refers to, by name."""
     (schema,), components = msgspec.json.schema_components([kind], ref_template=_REF)
     declared = {each.__name__: each for each in _below(Value)}
-    return schema, {name: _closed(each, declared.get(name.partition("_")[0])) for name, each in components.items()}
+    closed = {name: _closed(each, declared.get(name.partition("_")[0])) for name, each in components.items()}
+    return _shown(schema), _shown(closed)
+
+
+def _shown(schema: Any) -> Any:
+    """Return a schema with the closer bounds that `requests.shown_as` gives."""
+    if isinstance(schema, list):
+        return [_shown(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {name: _shown(each) for name, each in schema.items() if name != "shown"} | schema.get("shown", {})
 
 
 def _closed(component: Json, kind: type[Value] | None) -> Json:

@@ -2,8 +2,9 @@
 
 import orjson
 
-from raftlog.api.http.openapi import admin, consumers, groups, groups_v3, members, operators, records, topics
+from raftlog.api.http.openapi import consumers, groups, operators, records, topics
 from raftlog.api.http.openapi.derived import COMPONENTS
+from raftlog.api.http.openapi.operation import described
 from raftlog.api.http.openapi.parts import Json
 from raftlog.api.http.openapi.schemas import SCHEMAS
 
@@ -20,11 +21,12 @@ those that are possible), 400 (what is no HTTP) and 500 (damaged bytes, or a fai
 def build(version: str) -> Json:
     """The document of this release."""
     paths: dict[str, Json] = {}
-    for part in (topics, records, consumers, groups, groups_v3, operators, admin, members):
-        for path, methods in part.PATHS.items():
-            known = paths.setdefault(path, {})
-            assert not known.keys() & methods.keys(), f"{path} is there twice"
-            paths[path] = known | methods
+    for part in (topics, records, consumers, groups, operators):
+        for row in part.ROWS:
+            method, path = row.route.split()
+            methods = paths.setdefault(path, {})
+            assert method.lower() not in methods, f"{row.route} is there twice"
+            methods[method.lower()] = described(row, part.TAG)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -36,7 +38,7 @@ def build(version: str) -> Json:
         "servers": [{"url": "/"}],
         "tags": [{"name": name} for name in ("records", "topics", "consumers", "groups", "operators")],
         "paths": paths,
-        "components": {"schemas": SCHEMAS | consumers.SCHEMAS | groups.SCHEMAS | COMPONENTS},
+        "components": {"schemas": COMPONENTS | SCHEMAS},
     }
 
 

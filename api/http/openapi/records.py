@@ -1,26 +1,24 @@
-"""Paths of records: append, fetch, offsets."""
+"""Operations of records: append, fetch, delete; offsets of a log; ids of producers."""
 
-from raftlog.api.http.openapi.parts import (
-    BOOLEAN,
-    OFFSET,
-    PARTITION,
-    TIMEOUT,
-    TOPIC,
-    Json,
-    answer,
-    errors,
-    in_header,
-    in_query,
-    integer,
-    operation,
-    ref,
-    string,
-)
+from raftlog.api.http.openapi.derived import of
+from raftlog.api.http.openapi.operation import LEADER, Method, in_query, parameter
+from raftlog.api.http.openapi.parts import BOOLEAN, OFFSET, Json, integer, ref, string
 from raftlog.api.http.records.tail import PATIENCE_MS_MAX
 from raftlog.api.http.server.media import JSON_TYPE, Format
+from raftlog.values.records import (
+    AllocatedProducer,
+    LogOffsets,
+    LogStart,
+    ProducedBatches,
+    ProducedRecords,
+    ProducedStream,
+    ProduceError,
+    RecordAsJson,
+)
 
-_TAG = "records"
-_LEADER = {"X-Raftlog-Leader": string("HOST:PORT of the broker that leads, where it is another one.")}
+TAG = "records"
+_PARTITION = "/topics/{topic}/partitions/{partition}"
+_RECORDS = _PARTITION + "/records"
 _TOPIC_ID = {"X-Raftlog-Topic-Id": string("The topic's uuid, as in `/v1/cluster_view`.")}
 _BOUNDS = {
     "X-Raftlog-High-Watermark": integer(),
@@ -29,38 +27,50 @@ _BOUNDS = {
     "X-Raftlog-Leader-Epoch": integer(),
     **_TOPIC_ID,
 }
-_ACKS = in_query(
-    "acks",
-    string(enum=["all", "-1", "1", "0"], default="all"),
-    "`all` (or `-1`): answered when it is committed; `1`: when the leader has taken it; `0`: at once.",
+_PRODUCE = (
+    in_query(
+        "acks",
+        string(enum=["all", "-1", "1", "0"], default="all"),
+        "`all` (or `-1`): answered when it is committed; `1`: when the leader has taken it; `0`: at once.",
+    ),
+    "timeout",
+    in_query(
+        "lines",
+        string(enum=["records", "text-records", "values"], default="records"),
+        "Of an NDJSON body: every line is a record object; the same, with strings stored as their text; or every line "
+        "is a value, stored as it stands.",
+    ),
+    in_query("key", string(), "Of an octet-stream body: the record's key, any bytes, percent-encoded."),
+    in_query("timestamp", string(), "Of an octet-stream body: milliseconds since 1970, or RFC 3339 with a time zone."),
+    parameter(
+        "header",
+        "X-Raftlog-Headers",
+        string(),
+        "Of an octet-stream body: the record's headers, as the JSON list of a record object.",
+    ),
 )
-_LINES = in_query(
-    "lines",
-    string(enum=["records", "text-records", "values"], default="records"),
-    "Of an NDJSON body: every line is a record object; the same, with strings stored as their text; or every line is a "
-    "value, stored as it stands.",
-)
-_KEY = in_query("key", string(), "Of an octet-stream body: the record's key, any bytes, percent-encoded.")
-_TIMESTAMP = in_query(
+_FETCH = (
+    in_query(
+        "offset",
+        {"anyOf": [OFFSET, string(enum=["beginning", "end"])]},
+        "First offset wanted. Required, but for lines, which can begin at a timestamp or at either end.",
+    ),
+    in_query(
+        "timeout", integer() | {"default": 1_000}, "Milliseconds to wait for `min_bytes`; for lines, without a leader."
+    ),
+    in_query("min_bytes", integer() | {"default": 1}, "Stored bytes to wait for."),
+    in_query("max_bytes", integer(1) | {"default": 1 << 20}, "Bytes to answer at most, and at least one record."),
     "timestamp",
-    string(),
-    "Of an octet-stream body: milliseconds since 1970, or RFC 3339 with a time zone.",
+    in_query("follow", BOOLEAN | {"default": False}, "Lines: go on with what comes."),
+    in_query("heartbeat", integer(0, PATIENCE_MS_MAX), "Lines: an empty line after so many milliseconds of quiet."),
 )
-_HEADERS = in_header(
-    "X-Raftlog-Headers", string(), "Of an octet-stream body: the record's headers, as the JSON list of a record object."
-)
-_OCTETS = string("Bytes.", format="binary")
 _PROGRESS = string("Of an NDJSON body, when `Accept` asks for it: what is stored, after each block and at the end.")
-_OF_PARTITION = {
-    JSON_TYPE: {"schema": ref("JsonRecordsOfPartition")},
-    Format.JSON.value: {"schema": ref("JsonRecordsOfPartition")},
-    Format.BINARY.value: {"schema": ref("BinaryRecordsOfPartition")},
+_LINES = {
+    Format.BATCHES.value: string("Bytes.", format="binary"),
+    Format.NDJSON.value: string("A record on each line."),
 }
-_STORED_BATCHES = {Format.BATCHES.value: {"schema": {"description": "Record batches v2, one after another."}}}
-_BODY: Json = {
-    JSON_TYPE: {"schema": ref("JsonRecords")},
-    Format.JSON.value: {"schema": ref("JsonRecords")},
-    Format.BINARY.value: {"schema": ref("BinaryRecords")},
+_BATCHES = {Format.BATCHES.value: {"schema": {"description": "Record batches v2, one after another."}}}
+_STREAMS: Json = {
     Format.NDJSON.value: {
         "schema": string(
             "One JSON value on each line, as `lines` says; of any length, appended as it arrives; also gzip."
@@ -71,86 +81,89 @@ _BODY: Json = {
 }
 
 
-def _produce(summary: str, name: str, where: list[Json], body: Json) -> Json:
-    done = {"anyOf": [ref("Produced"), ref("ProducedBatches"), ref("ProducedStream")]}
-    return operation(
+def _bodies(json: Json, binary: Json, **more: Json) -> Json:
+    """Schemas by content type."""
+    content = {
+        JSON_TYPE: {"schema": json},
+        Format.JSON.value: {"schema": json},
+        Format.BINARY.value: {"schema": binary},
+        **_STREAMS,
+        **more,
+    }
+    return {"required": True, "content": content}
+
+
+def _produce(route: str, summary: str, name: str, body: Json) -> Method:
+    return Method(
+        route,
         summary,
-        _TAG,
         name,
-        {
-            "200": answer("What is stored; an entry with an error was not.", done, headers=_LEADER | _TOPIC_ID)
-            | {"content": {JSON_TYPE: {"schema": done}, Format.NDJSON.value: {"schema": _PROGRESS}}},
-            **errors(400, 404, 408, 409, 413, 415, 422, 429, 503, 504, 507, schema="ProduceError"),
-        },
-        [*where, _ACKS, TIMEOUT, _LINES, _KEY, _TIMESTAMP, _HEADERS],
+        {"anyOf": [of(kind) for kind in (ProducedRecords, ProducedBatches, ProducedStream)]},
+        _PRODUCE,
         body,
+        LEADER | _TOPIC_ID,
+        "What is stored; an entry with an error was not.",
+        streams={Format.NDJSON.value: _PROGRESS},
+        error=ProduceError,
     )
 
 
-_FETCH = operation(
-    "Fetch records from an offset on, with long poll; or read them as lines.",
-    _TAG,
-    "fetch",
-    {
-        "200": answer(
-            "Records, or as lines (the last can be an error body with `next_offset`), or as stored.",
-            ref("Fetched"),
-            (JSON_TYPE, Format.JSON.value, Format.BINARY.value),
-            _BOUNDS | _LEADER,
-        ),
-        **errors(400, 404, 406, 422, 429, 503, schema="FetchError"),
-    },
-    [
-        TOPIC,
-        PARTITION,
-        in_query(
-            "offset",
-            {"anyOf": [OFFSET, string(enum=["beginning", "end"])]},
-            "First offset wanted. Required, but for lines, which can begin at a timestamp or at either end.",
-        ),
-        in_query(
+ROWS = (
+    _produce(
+        "POST /topics/{topic}",
+        "Append records, the partition chosen by key or in turn.",
+        "produce",
+        _bodies(ref("JsonRecords"), ref("BinaryRecords")),
+    ),
+    _produce(
+        f"POST {_PARTITION}",
+        "Append records or stored batches to one partition.",
+        "produceToPartition",
+        _bodies(ref("JsonRecordsOfPartition"), ref("BinaryRecordsOfPartition"), **_BATCHES),
+    ),
+    Method(
+        f"GET {_RECORDS}",
+        "Fetch records from an offset on, with long poll; or read them as lines.",
+        "fetch",
+        list[RecordAsJson],
+        _FETCH,
+        headers=_BOUNDS | LEADER,
+        text="Records, or as lines (the last can be an error body with `next_offset`), or as stored.",
+        content_types=(JSON_TYPE, Format.JSON.value, Format.BINARY.value),
+        streams=_LINES,
+        fails=(400, 404, 406, 422, 429, 503),
+    ),
+    Method(
+        f"DELETE {_RECORDS}",
+        "Delete the records below an offset.",
+        "deleteRecords",
+        LogStart,
+        (
+            in_query("before", OFFSET, "The first offset that is kept, at most the end offset.", is_required=True),
             "timeout",
-            integer() | {"default": 1_000},
-            "Milliseconds to wait for `min_bytes`; for lines, without a leader.",
         ),
-        in_query("min_bytes", integer() | {"default": 1}, "Stored bytes to wait for."),
-        in_query("max_bytes", integer(1) | {"default": 1 << 20}, "Bytes to answer at most, and at least one record."),
-        in_query("timestamp", OFFSET, "Lines: begin at the first record with this time or a later one."),
-        in_query("follow", BOOLEAN | {"default": False}, "Lines: go on with what comes."),
-        in_query("heartbeat", integer(0, PATIENCE_MS_MAX), "Lines: an empty line after so many milliseconds of quiet."),
-    ],
+        text="Where the log begins now.",
+    ),
+    Method(
+        f"GET {_PARTITION}/offsets",
+        "First offset and end offset; the first record from a time on.",
+        "offsets",
+        LogOffsets,
+        (
+            "timeout",
+            in_query("linearizable", BOOLEAN | {"default": False}, "Nothing acknowledged before is missing."),
+            "timestamp",
+        ),
+    ),
+    Method(
+        "POST /producers",
+        "An id for an idempotent producer.",
+        "newProducer",
+        AllocatedProducer,
+        (
+            in_query("fresh", BOOLEAN, "Greater than every id given out before: for a producer that expired."),
+            "timeout",
+        ),
+        text="One that no other producer has.",
+    ),
 )
-_FETCH["responses"]["200"]["content"] |= {
-    Format.BATCHES.value: {"schema": _OCTETS},
-    Format.NDJSON.value: {"schema": string("A record on each line.")},
-}
-
-PATHS: Json = {
-    "/topics/{topic}": {
-        "post": _produce("Append records, the partition chosen by key or in turn.", "produce", [TOPIC], _BODY)
-    },
-    "/topics/{topic}/partitions/{partition}": {
-        "post": _produce(
-            "Append records or stored batches to one partition.",
-            "produceToPartition",
-            [TOPIC, PARTITION],
-            _BODY | _OF_PARTITION | _STORED_BATCHES,
-        )
-    },
-    "/topics/{topic}/partitions/{partition}/records": {"get": _FETCH},
-    "/topics/{topic}/partitions/{partition}/offsets": {
-        "get": operation(
-            "First offset and end offset; the first record from a time on.",
-            _TAG,
-            "offsets",
-            {"200": answer("The offsets.", ref("Offsets")), **errors(400, 404, 503, 504)},
-            [
-                TOPIC,
-                PARTITION,
-                TIMEOUT,
-                in_query("linearizable", BOOLEAN | {"default": False}, "Nothing acknowledged before is missing."),
-                in_query("timestamp", OFFSET, "Milliseconds since 1970."),
-            ],
-        )
-    },
-}

@@ -7,8 +7,11 @@ producer says `"producer_id"`, `"producer_epoch"` and `"sequence"`, that of the 
 
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import astuple
+
 from raftlog.api.codes import BAD_REQUEST, EMPTY_REQUEST, INVALID_JSON, TOO_LARGE
-from raftlog.api.http.json_fields import INT32_MAX, INT64_MAX, JsonFields
+from raftlog.api.http.json_body import read, refuse_unknown
+from raftlog.api.http.requests import ProducerFields
 from raftlog.api.http.server.bodies import json_object
 from raftlog.api.http.server.media import Format
 from raftlog.api.http.server.problems import HttpProblem
@@ -20,7 +23,9 @@ RECORDS_MAX = 200_000
 """Records in one JSON request: a bound on the objects that its bytes turn into."""
 SCHEMAS_OF_RECORDS: Final = ("key_schema", "key_schema_id", "value_schema", "value_schema_id")
 """Members of the REST Proxy's bodies for records with schemas; in others they are null."""
-_PRODUCER: Final = (("producer_id", INT64_MAX), ("producer_epoch", 32_767), ("sequence", INT32_MAX))
+
+
+_PRODUCER: Final = ProducerFields.__struct_fields__
 
 
 class ParsedRecords(NamedTuple):
@@ -42,13 +47,12 @@ def parse_records(body: bytes | bytearray, format_: Format) -> ParsedRecords:
 
 def producer_of(body: dict[str, Any]) -> ProducerSequence | None:
     """All three members, or none. Raises `HttpProblem` for members that a body of records cannot have."""
-    fields = JsonFields(body, ("records", *(name for name, _ in _PRODUCER), *SCHEMAS_OF_RECORDS))
-    schema = next((name for name in SCHEMAS_OF_RECORDS if name in fields), None)
+    refuse_unknown(body, ("records", *_PRODUCER, *SCHEMAS_OF_RECORDS))
+    schema = next((name for name in SCHEMAS_OF_RECORDS if body.get(name) is not None), None)
     if schema is not None:
         raise HttpProblem(BAD_REQUEST, f"{schema!r} of the body has to be null: records have no schemas here")
-    if not any(name in fields for name, _ in _PRODUCER):
-        return None
-    return ProducerSequence(*(fields.whole(name, 0, high) for name, high in _PRODUCER))
+    given = {name: value for name in _PRODUCER if (value := body.get(name)) is not None}
+    return ProducerSequence(*astuple(read(given, ProducerFields))) if given else None
 
 
 class RecordList:

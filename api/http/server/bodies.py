@@ -14,6 +14,7 @@ from aiohttp import StreamReader, web
 from aiohttp.hdrs import CONTENT_ENCODING
 
 from raftlog.api.codes import BAD_REQUEST, BODY_TOO_SLOW, INVALID_JSON, TOO_LARGE
+from raftlog.api.http.json_body import read
 from raftlog.api.http.server.content_encoding import decoder_of
 from raftlog.api.http.server.held_memory import HeldMemory
 from raftlog.api.http.server.media import require_json
@@ -23,6 +24,7 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.runtime.memory_budget import MemoryBudget
 
 T = TypeVar("T")
+B = TypeVar("B")
 
 JSON_BODY_BYTES_MAX = 1024 * 1024
 """The largest JSON body of a request that produces no records. It is parsed at once, into up to 35 times its size."""
@@ -114,9 +116,13 @@ class BodyReader:
         """The same; None where there is no body at all."""
         return await self.json_object(request) if request.body_exists else None
 
-    async def json_list(self, request: web.BaseRequest) -> list[Any]:
-        """A body that is one JSON array; raises `HttpProblem` 415 or 422."""
-        return await self._parsed(request, json_list)
+    async def read(self, request: web.BaseRequest, kind: type[B], **codes: tuple[int, int]) -> B:
+        """A JSON body as its declaration; raises `HttpProblem` as `json_body.read` does, which takes the codes."""
+        return read(await self._parsed(request, _json), kind, **codes)
+
+    async def read_if_any(self, request: web.BaseRequest, kind: type[B]) -> B | None:
+        """The same; None where there is no body at all."""
+        return await self.read(request, kind) if request.body_exists else None
 
     async def refuse(self, request: web.BaseRequest, parameters: Sequence[str]) -> None:
         """Raises `HttpProblem` 400 for a body with content, which names the query parameters in its place. Clients that
@@ -173,14 +179,6 @@ def json_object(body: bytes | bytearray) -> dict[str, Any]:
     parsed = _json(body)
     if type(parsed) is not dict:
         raise HttpProblem(INVALID_JSON, "the body is JSON, but no object")
-    return parsed
-
-
-def json_list(body: bytes | bytearray) -> list[Any]:
-    """Raises `HttpProblem` 422."""
-    parsed = _json(body)
-    if type(parsed) is not list:
-        raise HttpProblem(INVALID_JSON, "the body is JSON, but no list")
     return parsed
 
 

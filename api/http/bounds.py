@@ -1,9 +1,10 @@
-"""Bounds of values in requests, from the constants that the code checks. What is shorter than a bound here is taken."""
+"""Bounds of values in requests, and the schemas that show them, from the constants that the code checks.
+
+What is shorter than a bound of a schema is taken.
+"""
 
 from typing import Any, Final
 
-from raftlog.api.http.consumers.consumers import PLACES_MAX
-from raftlog.api.http.json_fields import ROWS_MAX, TEXT_LENGTH_MAX
 from raftlog.api.http.openapi.parts import INT64_MAX, Json, array, integer, string
 from raftlog.config import BOUNDS, CLEANUP_POLICIES, TOPIC_BOUNDS, UNBOUNDED, kafka_name
 from raftlog.partitions.consumers.patterns import PATTERN_CHARACTERS_MAX
@@ -12,6 +13,17 @@ from raftlog.partitions.groups.bounds import GroupSettings
 from raftlog.partitions.groups.joining import PROTOCOLS_MAX, TEXT_MAX
 from raftlog.partitions.groups.records import METADATA_BYTES_MAX
 
+INT32_MAX: Final = (1 << 31) - 1
+TEXT_LENGTH_MAX: Final = 32_767
+"""Of a string, as of Kafka's."""
+ROWS_MAX: Final = 10_000
+"""Of a list of objects."""
+PLACES_MAX: Final = 5_000
+"""Topics or partitions in one request to a consumer instance."""
+CHANGES_MAX: Final = 100
+"""Settings of the cluster in one request."""
+SETTING_TEXT_MAX: Final = 255
+HEARTBEAT_WAIT_MS_MAX: Final = 30_000
 _GROUP_SETTINGS: Final = GroupSettings()
 _UTF8_BYTES_MAX: Final = 4
 
@@ -23,7 +35,6 @@ NEW_TOPIC_NAME: Json = string(
     maxLength=TOPIC_NAME_BYTES_MAX,
 )
 TEXT: Json = string(maxLength=TEXT_LENGTH_MAX)
-"""Any text, such as the name of a topic, which need not exist."""
 GROUP_TEXT: Json = string(minLength=1, maxLength=TEXT_MAX)
 CLIENT_ID: Json = string(maxLength=TEXT_MAX)
 NAME_PATTERN: Final = r"^[^\x00-\x1f\x7f/]+$"
@@ -55,23 +66,23 @@ DATE_TIME: Json = string(
     format="date-time",
     pattern=r"^(?:197[1-9]|19[89]\d|[2-9]\d{3})-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$",
 )
-TIMESTAMP_MS: Json = integer(0, (1 << 62) - 1)
-INT64: Json = integer(0, INT64_MAX)
-
-
-def rows(items: Json, least: int = 0, most: int = ROWS_MAX) -> Json:
-    """A list of objects or names in a request."""
-    return array(items, least) | {"maxItems": most}
-
-
-def places(items: Json, least: int = 0) -> Json:
-    """Partitions or topics of a consumer instance."""
-    return rows(items, least, PLACES_MAX)
-
-
-def protocols(items: Json) -> Json:
-    """What a member of a group can be assigned by."""
-    return rows(items, 1, PROTOCOLS_MAX)
+TIMESTAMP: Json = {"anyOf": [integer(0, (1 << 62) - 1), DATE_TIME]}
+SUBSCRIBED_TOPICS: Json = array(NEW_TOPIC_NAME, 1) | {"maxItems": PLACES_MAX}
+PARTITIONS_COUNT: Json = integer(1, 10_000)
+REPLICATION_FACTOR: Json = integer(1, 127)
+FEATURE_LEVEL: Json = integer(1, 1_000)
+CLUSTER_SETTINGS: Json = {
+    "additionalProperties": {
+        "type": ["string", "integer", "boolean"],
+        "maxLength": SETTING_TEXT_MAX,
+        "minimum": 0,
+        "maximum": INT64_MAX,
+    },
+    "propertyNames": {"maxLength": SETTING_TEXT_MAX},
+    "maxProperties": CHANGES_MAX // 2,
+    "examples": [{"balancer.mode": "off"}],
+}
+CLUSTER_SETTING_NAMES: Json = array(string(maxLength=SETTING_TEXT_MAX)) | {"maxItems": CHANGES_MAX // 2}
 
 
 def digits(high: int) -> dict[str, Any]:

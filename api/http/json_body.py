@@ -1,0 +1,140 @@
+"""Reading of JSON bodies into their declarations (`requests`), with errors that name the field.
+
+A field of another type is 422 (42203), a value out of its bounds 400 (40002), an empty list that must have entries
+422 (42208). A field that an object cannot have is 400 with the nearest known one: a misspelt one would
+be taken for none.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from types import UnionType
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from raftlog.api.codes import BAD_REQUEST, EMPTY_REQUEST, INVALID_JSON
+from raftlog.api.http.server.problems import HttpProblem
+from raftlog.records.field_names import unknown_field
+from raftlog.records.json_record import shown
+
+T = TypeVar("T")
+
+_MESSAGE: Final = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field `(.*)`")
+_STEP: Final = re.compile(r"\.(?P<name>\w+)|\[(?P<number>\d+)\]")
+_WANTED: Final[Mapping[type[inspect.Type], str]] = {
+    inspect.IntType: "a whole number",
+    inspect.StrType: "a string",
+    inspect.BoolType: "true or false",
+    inspect.BytesType: "base64",
+    inspect.DictType: "an object",
+    inspect.StructType: "an object",
+}
+
+
+class _Field(NamedTuple):
+    """Value at one place of a body; `place` is the name of the object that has it."""
+
+    kind: inspect.Type
+    value: Any
+    name: str = ""
+    place: str = "the body"
+
+    @property
+    def shown(self) -> str:
+        return f"{self.name!r} of {self.place}" if self.name else self.place
+
+
+def read(
+    values: Any,
+    kind: type[T] | UnionType,
+    *,
+    mistyped: tuple[int, int] = INVALID_JSON,
+    beyond: tuple[int, int] = BAD_REQUEST,
+) -> T:
+    """Return a JSON value as its declaration; raises `HttpProblem` with the codes for other types and bounds."""
+    try:
+        found: T = msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        whole = _Field(_plain(inspect.type_info(kind), values), values)
+        _refuse_unknown(whole)
+        raise _problem(str(error), whole, mistyped, beyond) from None
+    return found
+
+
+def refuse_unknown(values: Mapping[str, Any], known: Sequence[str], place: str = "the body") -> None:
+    """Raises `HttpProblem` 400 for a member that is not known, with the nearest known name."""
+    unknown = values.keys() - {*known}
+    if unknown:
+        raise HttpProblem(BAD_REQUEST, f"{place}: {unknown_field(unknown, known)}")
+
+
+def _refuse_unknown(field: _Field) -> None:
+    if isinstance(field.kind, inspect.StructType) and type(field.value) is dict:
+        refuse_unknown(field.value, [each.encode_name for each in field.kind.fields], field.shown)
+    if type(field.value) in (dict, list):
+        for step in field.value if type(field.value) is dict else range(len(field.value)):
+            inner = _inner(field, step)
+            if inner is not None:
+                _refuse_unknown(inner)
+
+
+def _inner(field: _Field, step: str | int) -> _Field | None:
+    """The field of an object, or the entry of a list; None where there is no such thing."""
+    kind, value = field.kind, field.value
+    if isinstance(kind, inspect.StructType) and type(value) is dict:
+        place = repr(field.name) if field.name else field.place
+        found = next((each.type for each in kind.fields if each.encode_name == step), None)
+        return None if found is None else _Field(_plain(found, value.get(step)), value.get(step), str(step), place)
+    if isinstance(kind, inspect.ListType) and type(value) is list:
+        place = f"{field.name!r}[{step}]" if field.name else f"row {step} of {field.place}"
+        return _Field(_plain(kind.item_type, value[int(step)]), value[int(step)], "", place)
+    return None
+
+
+def _plain(kind: inspect.Type, value: Any) -> inspect.Type:
+    """Of a type that can be null the other one; of several the object, for an object."""
+    if isinstance(kind, inspect.Metadata):
+        return _plain(kind.type, value)
+    if not isinstance(kind, inspect.UnionType):
+        return kind
+    choices = [_plain(each, value) for each in kind.types if not isinstance(each, inspect.NoneType)]
+    wants_object = type(value) is dict
+    return next((each for each in choices if isinstance(each, inspect.StructType) == wants_object), choices[0])
+
+
+def _problem(message: str, field: _Field, mistyped: tuple[int, int], beyond: tuple[int, int]) -> HttpProblem:
+    parts = _MESSAGE.fullmatch(message)
+    assert parts is not None, f"msgspec says {message!r}"
+    for step in _STEP.finditer(parts["path"] or ""):
+        inner = _inner(field, step["name"] or int(step["number"]))
+        assert inner is not None, f"{message!r} is no place of the body"
+        field = inner
+    missing = _MISSING.fullmatch(parts["problem"])
+    if missing is not None:
+        inner = _inner(field, missing[1])
+        assert inner is not None, f"{message!r} is no field"
+        return HttpProblem(mistyped, f"{inner.shown} is not there; it has to be {_wanted(inner.kind)}")
+    kind, value = field.kind, field.value
+    if isinstance(kind, inspect.ListType) and type(value) is list:
+        if not value:
+            return HttpProblem(EMPTY_REQUEST, f"the list {field.shown} is empty")
+        return HttpProblem(beyond, f"{field.shown} has {len(value):,} entries; it can have {kind.max_length:,}")
+    if isinstance(kind, inspect.StrType) and type(value) is str:
+        return HttpProblem(beyond, f"{field.shown} has {len(value):,} characters; it can have {kind.max_length:,}")
+    if isinstance(kind, inspect.IntType) and type(value) is int:
+        return HttpProblem(beyond, f"{field.shown} is {shown(value)}; it can be {kind.ge} … {kind.le}")
+    if isinstance(kind, inspect.LiteralType) and type(value) is str:
+        return HttpProblem(beyond, f"{field.shown} is {shown(value)}; it can be {', '.join(map(str, kind.values))}")
+    code = mistyped if field.name else INVALID_JSON
+    return HttpProblem(code, f"{field.shown} is {shown(value)}; it has to be {_wanted(kind)}")
+
+
+def _wanted(kind: inspect.Type) -> str:
+    if isinstance(kind, inspect.ListType):
+        is_of_objects = isinstance(_plain(kind.item_type, {}), inspect.StructType)
+        return "a list of objects" if is_of_objects else "a list of strings"
+    if isinstance(kind, inspect.LiteralType):
+        return ", ".join(map(str, kind.values))
+    return _WANTED.get(type(kind), "a value")

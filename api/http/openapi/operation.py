@@ -1,0 +1,163 @@
+"""Operations of the document: each is one row of a table, and all else is derived from the row.
+
+parameters of the path   from the braces of the route
+parameters of the query  by name
+schemas                  of declared values (`derived`)
+errors                   from the method and the body, unless the row has its own
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from types import NoneType
+from typing import Any, NamedTuple, get_args
+
+from raftlog.api.http.bounds import NAME
+from raftlog.api.http.openapi.derived import of
+from raftlog.api.http.openapi.parts import BOOLEAN, NODE, OFFSET, Json, integer, string
+from raftlog.api.http.server.media import JSON_TYPE
+from raftlog.values.records import ErrorBody
+
+
+class Method(NamedTuple):
+    """One method of one path; `name` is unique."""
+
+    route: str
+    """Method and pattern of the path."""
+    summary: str
+    name: str
+    found: Any = None
+    """Type of the answer's value, or its schema; without one the answer has no body."""
+    query: Sequence[str | Json] = ("timeout",)
+    """Parameters, by name where several operations have the same."""
+    body: Any = None
+    """Type of the request's body, with None where it can be left out; or all of it as the document has it."""
+    headers: Mapping[str, Json] = {}
+    """Headers of the answer."""
+    text: str = ""
+    """What the answer is."""
+    content_types: Sequence[str] = (JSON_TYPE,)
+    streams: Mapping[str, Json] = {}
+    """Schemas of other content types of the answer."""
+    fails: Sequence[int] | None = None
+    """Statuses of errors."""
+    error: Any = ErrorBody
+    more: Mapping[str, Json] = {}
+    """Other answers, by status."""
+    path: Mapping[str, Json] = {}
+    """Schemas of parameters of the path that are not those of their name."""
+
+
+def parameter(place: str, name: str, schema: Json, text: str, *, is_required: bool = False) -> Json:
+    """A parameter in `path`, `query` or `header`."""
+    return {"name": name, "in": place, "required": is_required, "schema": schema, "description": text}
+
+
+def in_query(name: str, schema: Json, text: str, *, is_required: bool = False) -> Json:
+    """A parameter of the query."""
+    return parameter("query", name, schema, text, is_required=is_required)
+
+
+LEADER: Json = {"X-Raftlog-Leader": string("HOST:PORT of the broker that leads or coordinates, where it is another.")}
+ETAG: Json = {"ETag": string("The version, in quotes.")}
+_PATH: Mapping[str, tuple[Json, str]] = {
+    "broker": (NODE, "Node id."),
+    "cluster": (string(minLength=1, examples=["-"]), "The cluster's id, or `-`."),
+    "consumer": (string(minLength=1), "Member id of the consumer."),
+    "group": (NAME, "Name of the group: no slash, no control characters."),
+    "instance": (NAME, "Name of the instance: no slash, no control characters."),
+    "name": (string(minLength=1), "Of a setting, such as `retention.ms`, or of a logger."),
+    "namespace": (string(const="kafka"), "There is one."),
+    "partition": (NODE, "Number of the partition, from 0."),
+    "topic": (string(minLength=1), "Name of the topic."),
+}
+_QUERY: Mapping[str, tuple[Json, str]] = {
+    "dry_run": (BOOLEAN | {"default": False}, "Only look whether it could be done."),
+    "expected_version": (integer(), "Nothing is done (409) when it has another version by then."),
+    "timeout": (integer(1, 600_000) | {"default": 10_000}, "Milliseconds after which the broker gives up waiting."),
+    "timestamp": (OFFSET, "Milliseconds since 1970: the first record with this time or a later one."),
+}
+_IF_MATCH = parameter(
+    "header", "If-Match", string(pattern=r'^("[0-9]{1,18}"|\*)$'), "The expected version, as an `ETag` gave it."
+)
+_ERRORS = {
+    400: "A parameter, name, setting or batch that cannot be used; an offset out of range; a body that ended early.",
+    404: "No such topic, partition, setting, cluster, broker, group, member or logger.",
+    406: "No content type in `Accept` is possible.",
+    408: "The body did not arrive in time.",
+    409: "It was changed meanwhile, is not of the version, generation or sequence expected, or its state forbids it.",
+    413: "A record, line or body that is too large.",
+    415: "The `Content-Type` or `Content-Encoding` is not possible here.",
+    422: "The body is not what is expected, or stored records cannot be opened.",
+    429: "A bounded queue is full, or the deadline passed before the append: slow down.",
+    503: "Not now: no leader, too few replicas, the broker starts or stops. Nothing happened; ask again.",
+    504: "The outcome is unknown.",
+    507: "No space left; nothing was kept.",
+}
+_READ = (400, 404, 503, 504)
+_CHANGED = (*_READ, 409, 429, 507)
+_WITH_BODY = (408, 413, 415, 422)
+
+
+def described(row: Method, tag: str) -> Json:
+    """The operation of one row."""
+    method, path = row.route.split()
+    parameters = [_in_path(row, name) for name in re.findall(r"{(\w+)}", path)]
+    parameters += [_in_query(each) if isinstance(each, str) else each for each in row.query]
+    headers = dict(row.headers)
+    if "expected_version" in row.query:
+        parameters.append(_IF_MATCH)
+        headers |= ETAG
+    operation: Json = {"summary": row.summary, "tags": [tag], "operationId": row.name}
+    if parameters:
+        operation["parameters"] = parameters
+    if row.body is not None:
+        operation["requestBody"] = _body(row.body)
+    text = row.text or ("What there is." if method == "GET" else "It is done.")
+    status = "204" if row.found is None else "200"
+    answers = {status: answer(text, row.found, row.content_types, headers)}
+    if row.streams:
+        answers[status]["content"] |= {name: {"schema": schema} for name, schema in row.streams.items()}
+    return operation | {"responses": answers | _errors(row, method) | dict(row.more)}
+
+
+def answer(
+    text: str, found: Any = None, content_types: Sequence[str] = (JSON_TYPE,), headers: Mapping[str, Json] | None = None
+) -> Json:
+    """An answer; without a type or schema it has no body."""
+    shown: Json = {"description": text}
+    if found is not None:
+        shown["content"] = {content_type: {"schema": _schema(found)} for content_type in content_types}
+    if headers:
+        shown["headers"] = {name: {"schema": schema} for name, schema in headers.items()}
+    return shown
+
+
+def _errors(row: Method, method: str) -> Json:
+    statuses = row.fails
+    if statuses is None:
+        statuses = (_READ if method == "GET" else _CHANGED) + (() if row.body is None else _WITH_BODY)
+    return {str(status): answer(_ERRORS[status], row.error) for status in sorted(statuses)}
+
+
+def _in_path(row: Method, name: str) -> Json:
+    schema, text = _PATH[name]
+    return parameter("path", name, row.path.get(name, schema), text, is_required=True)
+
+
+def _in_query(name: str) -> Json:
+    return in_query(name, *_QUERY[name])
+
+
+def _body(kind: Any) -> Json:
+    if isinstance(kind, dict):
+        return kind
+    choices = get_args(kind)
+    is_optional = NoneType in choices
+    return {
+        "required": not is_optional,
+        "content": {JSON_TYPE: {"schema": _schema(choices[0] if is_optional else kind)}},
+    }
+
+
+def _schema(kind: Any) -> Json:
+    return kind if isinstance(kind, dict) else of(kind)

@@ -1,0 +1,291 @@
+"""Bodies of requests, each declared once: `json_body` reads them, and their schemas in the OpenAPI document follow.
+
+Null in place of a field means that it is not there. Bounds of numbers, and how long lists and texts can be, are checked
+when a body is read. `shown_as` gives the schema of a value whose closer bounds the operation itself checks.
+Bodies with records are not read by these: `records.new_records` takes them apart as they come.
+"""
+
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from raftlog.api.http import bounds
+from raftlog.api.http.bounds import INT32_MAX, ROWS_MAX, TEXT_LENGTH_MAX
+from raftlog.api.http.openapi.parts import INT64_MAX, Json
+from raftlog.partitions.controller.machine.schema import REPLICAS_MAX
+from raftlog.partitions.groups.joining import PROTOCOLS_MAX
+from raftlog.types import TopicPartition
+
+
+def shown_as(schema: Json, **checked: Any) -> Meta:
+    """What is checked when a body is read; the document shows the schema."""
+    return Meta(**checked, extra_json_schema={"shown": schema})
+
+
+Int32: TypeAlias = Annotated[int, Meta(ge=0, le=INT32_MAX)]
+Int64: TypeAlias = Annotated[int, Meta(ge=0, le=INT64_MAX)]
+Text: TypeAlias = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
+GroupText: TypeAlias = Annotated[str, shown_as(bounds.GROUP_TEXT, max_length=TEXT_LENGTH_MAX)]
+ClientId: TypeAlias = Annotated[str, shown_as(bounds.CLIENT_ID, max_length=TEXT_LENGTH_MAX)]
+OffsetMetadata: TypeAlias = Annotated[str, shown_as(bounds.OFFSET_METADATA, max_length=TEXT_LENGTH_MAX)]
+MemberBytes: TypeAlias = Annotated[bytes, shown_as(bounds.SUBSCRIPTION)]
+Places: TypeAlias = Annotated[list["PartitionPlace"], shown_as({"maxItems": bounds.PLACES_MAX}, max_length=ROWS_MAX)]
+Timeout: TypeAlias = Annotated[int, Meta(ge=1, le=INT32_MAX)]
+
+
+_POSITIONS = shown_as({"maxItems": bounds.PLACES_MAX // 2}, max_length=ROWS_MAX)
+_SETTINGS = shown_as({"maxItems": ROWS_MAX})
+SESSION_TIMEOUT_MS: Final = 10_000
+REBALANCE_TIMEOUT_MS: Final = 60_000
+ASSIGNED_BY: Final = "leader"
+PROTOCOL_TYPE: Final = "consumer"
+RESET_EDGES: Final = ("earliest", "latest")
+
+
+class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of bodies: other fields are refused."""
+
+
+class PartitionPlace(Body, frozen=True, kw_only=True):
+    """Partition of a topic, which need not exist."""
+
+    topic: Text
+    partition: Int32
+
+    @property
+    def place(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+# consumer groups
+
+
+class MemberBody(Body, frozen=True, kw_only=True):
+    """Member of a group, in its generation."""
+
+    member_id: Text
+    generation: Int32
+    instance_id: Text | None = None
+
+
+class NewOffset(PartitionPlace, frozen=True, kw_only=True):
+    """Offset to commit: the next that the group reads."""
+
+    offset: Int64
+    metadata: OffsetMetadata | None = None
+    leader_epoch: Int32 | None = None
+
+
+class CommitBody(Body, frozen=True, kw_only=True):
+    """Offsets to commit; `member_id` and `generation` of a member that commits, both or neither."""
+
+    offsets: Annotated[list[NewOffset], Meta(min_length=1, max_length=ROWS_MAX)]
+    member_id: Text | None = None
+    generation: Int32 | None = None
+    instance_id: Text | None = None
+
+
+class ResetPoint(Body, frozen=True, kw_only=True):
+    """Point to which a group is moved; one of these. `timestamp`: milliseconds since 1970."""
+
+    timestamp: Int64 | None = None
+    shift: Annotated[int, Meta(ge=-INT64_MAX, le=INT64_MAX)] | None = None
+    offset: Int64 | None = None
+
+
+class ResetBody(Body, frozen=True, kw_only=True):
+    """New place of a group without members. Without topics and partitions: wherever the group has committed."""
+
+    to: Annotated[str, shown_as({"enum": [*RESET_EDGES]})] | ResetPoint
+    topics: Annotated[list[Text], Meta(max_length=ROWS_MAX)] | None = None
+    partitions: Annotated[list[PartitionPlace], Meta(max_length=ROWS_MAX)] | None = None
+    dry_run: bool | None = False
+
+
+class ProtocolOfMember(Body, frozen=True, kw_only=True):
+    """Assignor that a member knows, with its subscription."""
+
+    name: GroupText
+    metadata: MemberBytes
+
+
+class JoinBody(Body, frozen=True, kw_only=True):
+    """Member that joins. An empty `member_id` is a new member's; a static member has an `instance_id`."""
+
+    member_id: Text | None = None
+    instance_id: GroupText | None = None
+    client_id: ClientId | None = None
+    session_timeout_ms: Annotated[Timeout, shown_as(bounds.SESSION_TIMEOUT)] | None = SESSION_TIMEOUT_MS
+    rebalance_timeout_ms: Annotated[Timeout, shown_as(bounds.REBALANCE_TIMEOUT)] | None = REBALANCE_TIMEOUT_MS
+    protocol_type: GroupText | None = PROTOCOL_TYPE
+    protocols: Annotated[
+        list[ProtocolOfMember], shown_as({"maxItems": PROTOCOLS_MAX}, min_length=1, max_length=ROWS_MAX)
+    ]
+    assigned_by: Annotated[Literal["leader", "broker"], shown_as({"enum": ["leader", "broker"]})] | None = ASSIGNED_BY
+
+
+class AssignmentOfMember(Body, frozen=True, kw_only=True):
+    """Assignment of one member."""
+
+    member_id: Text
+    assignment: MemberBytes
+
+
+class SyncBody(MemberBody, frozen=True, kw_only=True):
+    """Member that asks for its assignment; the leader gives those of all."""
+
+    assignments: Annotated[list[AssignmentOfMember], Meta(max_length=ROWS_MAX)] | None = None
+
+
+class HeartbeatBody(MemberBody, frozen=True, kw_only=True):
+    """Heartbeat, answered after `wait_ms` or when a rebalance begins."""
+
+    wait_ms: Annotated[int, Meta(ge=0, le=bounds.HEARTBEAT_WAIT_MS_MAX)] | None = 0
+
+
+class MemberThatLeaves(Body, frozen=True, kw_only=True):
+    """Member by its id, or a static one by its instance."""
+
+    member_id: Text | None = None
+    instance_id: Text | None = None
+
+
+class LeaveBody(Body, frozen=True, kw_only=True):
+    """Members that leave."""
+
+    members: Annotated[list[MemberThatLeaves], Meta(min_length=1, max_length=ROWS_MAX)]
+
+
+# producers
+
+
+class ProducerFields(Body, frozen=True, kw_only=True):
+    """Identity of an idempotent producer, and the sequence of the first record: each partition has its own."""
+
+    producer_id: Int64
+    producer_epoch: Annotated[int, Meta(ge=0, le=32_767)]
+    sequence: Int32
+
+
+# consumer instances
+
+
+class SubscribeBody(Body, frozen=True, kw_only=True):
+    """Topics, which need not exist, or a pattern: RE2's, for whole names."""
+
+    topics: Annotated[list[Text], shown_as(bounds.SUBSCRIBED_TOPICS, max_length=ROWS_MAX)] | None = None
+    topic_pattern: Annotated[str, shown_as(bounds.TOPIC_PATTERN, max_length=TEXT_LENGTH_MAX)] | None = None
+
+
+class PartitionsBody(Body, frozen=True, kw_only=True):
+    """Partitions of a consumer instance."""
+
+    partitions: Places | None = None
+
+
+class AssignBody(Body, frozen=True, kw_only=True):
+    """Partitions that a consumer instance shall read; none lets go of all."""
+
+    partitions: Places
+
+
+class PositionOffset(PartitionPlace, frozen=True, kw_only=True):
+    """Offset at which an instance goes on; `metadata` is not looked at."""
+
+    offset: Int64
+    metadata: Any = None
+
+
+class PositionTime(PartitionPlace, frozen=True, kw_only=True):
+    """Time from which on an instance reads; `metadata` is not looked at."""
+
+    timestamp: Annotated[Any, shown_as(bounds.TIMESTAMP)]
+    metadata: Any = None
+
+
+class SeekBody(Body, frozen=True, kw_only=True):
+    """Positions of an instance: one partition at least, none of them twice."""
+
+    offsets: Annotated[list[PositionOffset], _POSITIONS] | None = None
+    timestamps: Annotated[list[PositionTime], _POSITIONS] | None = None
+
+
+class ConsumedOffset(PartitionPlace, frozen=True, kw_only=True):
+    """Offset of the last record that was consumed."""
+
+    offset: Annotated[int, Meta(ge=0, le=INT64_MAX - 1)]
+    metadata: OffsetMetadata | None = None
+
+
+class ConsumedBody(Body, frozen=True, kw_only=True):
+    """Records that were consumed; without offsets all that were delivered."""
+
+    offsets: (
+        Annotated[list[ConsumedOffset], shown_as({"maxItems": bounds.PLACES_MAX}, min_length=1, max_length=ROWS_MAX)]
+        | None
+    ) = None
+
+
+# topics and operators
+
+
+class SettingOfTopic(Body, frozen=True, kw_only=True):
+    """Setting of a topic; a number is taken as its text."""
+
+    name: str
+    value: Any = None
+
+
+class NewTopicBody(Body, frozen=True, kw_only=True):
+    """Topic to create; brokers are chosen."""
+
+    topic_name: Annotated[str, shown_as(bounds.NEW_TOPIC_NAME)]
+    partitions_count: Annotated[int, shown_as(bounds.PARTITIONS_COUNT)] | None = None
+    replication_factor: Annotated[int, shown_as(bounds.REPLICATION_FACTOR)] | None = None
+    replicas_assignments: Annotated[Any, shown_as({"enum": [None, []]})] = None
+    configs: Annotated[list[SettingOfTopic], _SETTINGS] | None = None
+    validate_only: bool = False
+
+
+class SettingChange(SettingOfTopic, frozen=True, kw_only=True):
+    """New value of a setting, or with DELETE its default again."""
+
+    operation: Any = None
+
+
+class TopicSettingsBody(Body, frozen=True, kw_only=True):
+    """Changes of a topic's settings, all or none."""
+
+    data: Annotated[list[SettingChange], _SETTINGS]
+    validate_only: bool = False
+
+
+class NewReplica(Body, frozen=True, kw_only=True):
+    """Broker that shall have a replica; cores are not looked at."""
+
+    node_id: Int32
+    core: Any = None
+
+
+ReplicasBody: TypeAlias = Annotated[list[NewReplica], shown_as({"minItems": 1, "maxItems": REPLICAS_MAX})]
+"""Replicas that a partition shall have, the preferred leader first."""
+
+
+class RecoveryBody(Body, frozen=True, kw_only=True):
+    """Whether a partition may go on without what is lost, and from which survivor, a node id, if one is chosen."""
+
+    accept_loss: bool
+    survivor: Int32 | None = None
+
+
+class ClusterSettingsBody(Body, frozen=True, kw_only=True):
+    """Settings of the cluster to set, and those that have their default again."""
+
+    upsert: Annotated[dict[str, Any], shown_as(bounds.CLUSTER_SETTINGS)] = field(default_factory=dict)
+    remove: Annotated[list[str], shown_as(bounds.CLUSTER_SETTING_NAMES)] = field(default_factory=list)
+
+
+class FeatureLevelBody(Body, frozen=True, kw_only=True):
+    """Feature level to raise to; without one the highest that all brokers know."""
+
+    feature_level: Annotated[int, shown_as(bounds.FEATURE_LEVEL)] | UnsetType = UNSET
