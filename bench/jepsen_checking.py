@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 
 from bench.child import run_in_child
+from bench.generated_histories import generate_history
 from bench.measure import Figure, Measure, Values, Workspace, require
-from bench.told_histories import tell_history
 from jepsen.runner.verdict import judge
 
 OPERATIONS = 1_000_000
@@ -16,7 +16,7 @@ _MIB = 1 << 20
 
 def tell(path: str, operations: int) -> dict[str, float]:
     """Write the history; in a child."""
-    tell_history(Path(path), operations)
+    generate_history(Path(path), operations)
     return {"mib": Path(path).stat().st_size / _MIB}
 
 
@@ -38,7 +38,7 @@ def check(path: str) -> dict[str, float]:
 def run(workspace: Workspace) -> Values:
     with workspace.directory() as directory:
         path = str(directory / "history.jsonl")
-        workspace.say("telling the history")
+        workspace.say("generating the history")
         told = run_in_child(tell, path=path, operations=OPERATIONS)
         workspace.say("judging it")
         values = run_in_child(check, path=path)

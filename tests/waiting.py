@@ -19,7 +19,7 @@ async def until(condition: Callable[[], object], what: Callable[[], object] = la
         raise AssertionError(f"it did not come to pass: {what()}") from None
 
 
-async def until_told(condition: Callable[[], Awaitable[object]]) -> None:
+async def until_async(condition: Callable[[], Awaitable[object]]) -> None:
     """Wait until an asynchronous condition holds."""
     async with asyncio.timeout(WITHIN_S):
         while not await condition():

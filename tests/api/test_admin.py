@@ -19,13 +19,13 @@ from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.values.brokers import BrokerDescription, MaintenanceStatus
 from tests.api.conftest import Api
-from tests.api.told_operations import ANSWERS, LEVELS, UNKNOWN, ToldOperations
+from tests.api.scripted_operations import ANSWERS, LEVELS, UNKNOWN, ScriptedOperations
 
 PARTITION = "/v1/partitions/kafka/orders/0"
 PLACE = {"ns": "kafka", "topic": "orders", "partition": 0}
 
 
-class ToldBroker:
+class ScriptedBroker:
     """Nothing of a broker but its operations: what is asked here never comes to anything else."""
 
     node_id = 1
@@ -34,7 +34,7 @@ class ToldBroker:
     receive_budget = MemoryBudget(1)
 
     def __init__(self):
-        self.operations = ToldOperations()
+        self.operations = ScriptedOperations()
 
     def wake_fetches(self):
         return None
@@ -52,7 +52,7 @@ class ToldBroker:
 @pytest.fixture
 async def api():
     """Run a server over a scripted broker; tests that need a real one use `real`."""
-    broker = ToldBroker()
+    broker = ScriptedBroker()
     server = HttpServer(broker)
     address = await server.start("127.0.0.1", 0)
     async with aiohttp.ClientSession() as session:
@@ -61,7 +61,7 @@ async def api():
 
 
 @pytest.fixture
-def told(api):
+def scripted(api):
     return api.broker.operations
 
 
@@ -146,10 +146,10 @@ ORDERS = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "ordered", "answer"), ORDERS)
-async def test_an_order_reaches_the_broker_and_can_be_repeated(api, told, method, path, body, ordered, answer):
+async def test_an_order_reaches_the_broker_and_can_be_repeated(api, scripted, method, path, body, ordered, answer):
     for _ in range(2):
         assert await api.call(method, path, body) == (200, answer)
-    assert told.ordered == [ordered, ordered]
+    assert scripted.ordered == [ordered, ordered]
 
 
 @pytest.mark.parametrize(("method", "path", "body", "ordered", "answer"), ORDERS)
@@ -165,9 +165,9 @@ async def test_an_order_reaches_the_broker_and_can_be_repeated(api, told, method
     ],
 )
 async def test_a_refusal_has_its_status_and_outcome(
-    api, told, method, path, body, ordered, answer, error, status, code, outcome
+    api, scripted, method, path, body, ordered, answer, error, status, code, outcome
 ):
-    told.answers[ordered[0]] = error
+    scripted.answers[ordered[0]] = error
     told_status, told_body = await api.call(method, path, body)
     assert told_status == status
     assert told_body == {"error_code": code, "message": str(error), "outcome": outcome}
@@ -219,11 +219,11 @@ async def test_a_refusal_has_its_status_and_outcome(
         ("DELETE", "/v1/brokers/1/decommission", None, 405),
     ],
 )
-async def test_bad_input_is_refused_before_anything_is_ordered(api, told, method, path, body, status):
+async def test_bad_input_is_refused_before_anything_is_ordered(api, scripted, method, path, body, status):
     told_status, answer = await api.call(method, path, body)
     assert (told_status, answer["outcome"]) == (status, "failed")
     assert len(answer["message"]) > 10
-    assert {name for name, *_ in told.ordered} <= {"levels", "cluster_config"}
+    assert {name for name, *_ in scripted.ordered} <= {"levels", "cluster_config"}
 
 
 async def test_a_misspelt_parameter_is_told_those_that_there_are(api):
@@ -237,24 +237,24 @@ async def test_a_misspelt_parameter_is_told_those_that_there_are(api):
     ("tag", "query", "status"),
     [('"9"', "", 200), ("*", "?expected_version=9", 200), ('"9"', "?expected_version=8", 400), ("9", "", 400)],
 )
-async def test_a_version_can_come_as_an_etag(api, told, tag, query, status):
+async def test_a_version_can_come_as_an_etag(api, scripted, tag, query, status):
     path, body = PARTITION + "/replicas" + query, [{"node_id": 1}]
     async with api.session.post(api.url + path, json=body, headers={"If-Match": tag}) as answer:
         assert answer.status == status
         if status == 200:
             assert answer.headers["ETag"] == '"21"'
-            assert told.ordered == [("set_replicas", "orders", 0, [1], {"expected_version": 9})]
+            assert scripted.ordered == [("set_replicas", "orders", 0, [1], {"expected_version": 9})]
 
 
-async def test_how_far_a_maintenance_is(api, told):
+async def test_how_far_a_maintenance_is(api, scripted):
     status, found = await api.get("/v1/brokers/1/maintenance")
     assert (status, found["draining"], found["finished"], found["transferring"]) == (200, True, False, 2)
     assert (found["reasons"], found["version"]) == (["node 3 lags behind"], 12)
     assert await api.get("/v1/maintenance") == (200, found)
-    assert told.ordered == [("maintenance", 1, {})] * 2
+    assert scripted.ordered == [("maintenance", 1, {})] * 2
 
 
-async def test_how_far_a_decommission_is(api, told):
+async def test_how_far_a_decommission_is(api, scripted):
     status, found = await api.get("/v1/brokers/3/decommission")
     assert status == 200
     assert (found["finished"], found["replicas_left"], found["bytes_left"]) == (False, 2, 700)
@@ -264,7 +264,7 @@ async def test_how_far_a_decommission_is(api, told):
     assert (stuck["moving_to"], stuck["bytes_left_to_move"], stuck["reason"]) == (None, None, "no host")
 
 
-async def test_moves_and_local_replicas(api, told):
+async def test_moves_and_local_replicas(api, scripted):
     _, (move,) = await api.get("/v1/partitions/reconfigurations")
     assert [each["node_id"] for each in move["previous_replicas"]] == [1, 2, 3]
     assert [each["node_id"] for each in move["current_replicas"]] == [1, 2, 4]
@@ -275,13 +275,13 @@ async def test_moves_and_local_replicas(api, told):
     assert await api.get("/v1/partitions/local_summary") == (200, summary)
 
 
-async def test_the_balancer_says_why_it_is_stuck(api, told):
+async def test_the_balancer_says_why_it_is_stuck(api, scripted):
     _, found = await api.get("/v1/cluster/partition_balancer/status")
     assert (found["status"], found["mode"], found["reasons"]) == ("stalled", "continuous", ["no host is left"])
     assert found["violations"] == {"unavailable_nodes": [3], "over_disk_limit_nodes": []}
 
 
-async def test_settings_of_the_cluster(api, told):
+async def test_settings_of_the_cluster(api, scripted):
     assert await api.get("/v1/cluster_config") == (200, {"balancer.mode": "off", "balancer.moves.max": 16})
     assert await api.get("/v1/cluster_config?key=balancer.mode") == (200, {"balancer.mode": "off"})
     assert await api.get("/v1/cluster_config?include_defaults=false") == (200, {"balancer.mode": "off"})
@@ -294,20 +294,20 @@ async def test_settings_of_the_cluster(api, told):
 
 
 @pytest.mark.parametrize("body", [{}, {"feature_level": 3}])
-async def test_an_upgrade_is_finished(api, told, body):
+async def test_an_upgrade_is_finished(api, scripted, body):
     assert (await api.get("/v1/features"))[1]["is_finished"] is False
     assert (await api.call("PUT", "/v1/features", body))[0] == 200
-    assert told.ordered.count(("finish_upgrade", {})) == 1
+    assert scripted.ordered.count(("finish_upgrade", {})) == 1
 
 
-async def test_a_level_that_is_reached_is_done(api, told):
+async def test_a_level_that_is_reached_is_done(api, scripted):
     assert (await api.call("PUT", "/v1/features", {"feature_level": 2}))[0] == 200
-    assert ("finish_upgrade", {}) not in told.ordered
+    assert ("finish_upgrade", {}) not in scripted.ordered
 
 
-async def test_who_keeps_the_level_down_is_named(api, told):
+async def test_who_keeps_the_level_down_is_named(api, scripted):
     old = LEVELS.brokers[1].replaced(level_max=2)
-    told.answers["levels"] = LEVELS.replaced(highest_known_by_all=2, brokers=(LEVELS.brokers[0], old))
+    scripted.answers["levels"] = LEVELS.replaced(highest_known_by_all=2, brokers=(LEVELS.brokers[0], old))
     status, body = await api.call("PUT", "/v1/features", {"feature_level": 3})
     assert (status, "node 2 knows up to 2" in body["message"]) == (400, True)
 
@@ -325,7 +325,7 @@ ROW = BrokerDescription(
 )
 
 
-async def test_a_brokers_row_has_its_maintenance(api, told, monkeypatch):
+async def test_a_brokers_row_has_its_maintenance(api, scripted, monkeypatch):
     async def brokers(*, deadline):
         return [ROW.replaced(maintenance_status=MaintenanceStatus(draining=True))]
 
@@ -333,14 +333,14 @@ async def test_a_brokers_row_has_its_maintenance(api, told, monkeypatch):
     _, shown = await api.get("/v1/brokers/1")
     assert (shown["membership_status"], shown["maintenance_status"]["eligible"]) == ("draining", 4)
     assert (shown["internal_rpc_address"], shown["internal_rpc_port"]) == ("::1", 9001)
-    told.answers["maintenance"] = NoLeader("the controller has no leader")
+    scripted.answers["maintenance"] = NoLeader("the controller has no leader")
     _, (shown,) = await api.get("/v1/brokers")
     assert shown["maintenance_status"]["draining"] is True
     assert shown["maintenance_status"]["reasons"] == ["the controller has no leader"]
 
 
 async def test_brokers_and_partitions_of_a_real_broker(real):
-    real.broker.operations = ToldOperations()
+    real.broker.operations = ScriptedOperations()
     _, (shown,) = await real.get("/v1/brokers")
     assert shown["maintenance_status"]["draining"] is False
     assert (shown["boot_epoch"], shown["uptime_s"] >= 0, shown["disk_space"][0]["free"] > 0) == (1, True, True)
@@ -425,6 +425,6 @@ async def test_log_levels_that_cannot_be(api, app_logger, path, status):
     assert "raftlog.none" not in logging.root.manager.loggerDict
 
 
-async def test_every_operation_is_tried(told):
+async def test_every_operation_is_tried(scripted):
     """The scripted operations have all the names of the real ones, and no others."""
     assert {name for name in vars(Operations) if not name.startswith("_")} == ANSWERS.keys()

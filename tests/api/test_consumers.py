@@ -8,7 +8,7 @@ import pytest
 
 from raftlog.partitions.deadline import deadline_in
 from raftlog.records import Compression, NewRecord, build_batch
-from tests.waiting import until, until_told
+from tests.waiting import until, until_async
 
 BINARY, JSON = "application/vnd.kafka.binary.v2+json", "application/vnd.kafka.json.v2+json"
 
@@ -151,7 +151,7 @@ async def test_an_instance_that_nobody_uses_goes_and_leaves_its_group(start_api)
     async def is_empty():
         return (await api.broker.groups.describe("g", deadline=deadline_in(5_000))).state == "Empty"
 
-    await until_told(is_empty)
+    await until_async(is_empty)
 
 
 # subscriptions and assignments
@@ -237,7 +237,7 @@ async def test_two_instances_share_the_partitions_and_one_takes_over(api, consum
         mine, others = await first.assigned(), await second.assigned()
         return len(mine) == len(others) == 2 and not set(mine) & set(others)
 
-    await until_told(is_shared)
+    await until_async(is_shared)
     for partition in range(4):
         await produce(api, partition, partition=partition)
     assert sorted(await first.values(2) + await second.values(2)) == [0, 1, 2, 3]
@@ -247,7 +247,7 @@ async def test_two_instances_share_the_partitions_and_one_takes_over(api, consum
     async def has_all():
         return len(await first.assigned()) == 4
 
-    await until_told(has_all)
+    await until_async(has_all)
     for partition in range(4):
         await produce(api, 10 + partition, partition=partition)
     # What the other one had committed does not come again.
@@ -263,7 +263,7 @@ async def test_every_strategy_assigns(api, consumer):
         async def has_all(found=found):
             return len(await found.assigned()) == 3
 
-        await until_told(has_all)
+        await until_async(has_all)
 
 
 # records
@@ -548,7 +548,7 @@ async def test_a_commit_that_nobody_waits_for(api, consumer):
     async def is_committed():
         return await found.committed() == {("t", 0): 1}
 
-    await until_told(is_committed)
+    await until_async(is_committed)
     assert code(await found("POST", "/offsets?async=maybe")) == (400, 40002)
 
 
@@ -587,7 +587,7 @@ async def test_partitions_by_hand_have_watermarks_while_the_group_is_empty(api, 
         _, (answered,) = await by_hand("POST", "/offsets", {"offsets": [{**one, "offset": offset}]})
         assert answered == {**one, "consumed": offset, "committed": committed}
     await member.subscribe("t")
-    await until_told(member.assigned)
+    await until_async(member.assigned)
     assert code(await by_hand("POST", "/offsets", {"offsets": [{**one, "offset": 9}]})) == (409, 40903)
     await member.done("DELETE")
     _, (answered,) = await by_hand("POST", "/offsets", {"offsets": [{**one, "offset": 9}]})

@@ -78,7 +78,7 @@ def test_bytes_behind_the_end_are_refused(kind):
         opened(ENCODING[kind], COMPRESS[kind](b"x") + b"tail", 3)
 
 
-def tell_tracebacks(caplog):
+def logged_tracebacks(caplog):
     return [record.getMessage() for record in caplog.records if record.exc_info]
 
 
@@ -116,7 +116,7 @@ async def test_a_cut_body_stores_nothing_behind_the_cut(api, caplog, content_typ
     before = await end_offset(api)
     assert (await answer_to(api.address, post(path, body, *headers))).status == 200
     assert await end_offset(api) == before + (2 if content_type == "application/x-ndjson" else 1)
-    assert tell_tracebacks(caplog) == []
+    assert logged_tracebacks(caplog) == []
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
@@ -129,7 +129,7 @@ async def test_what_cannot_be_opened_is_a_named_error_without_a_traceback(api, c
     assert (answer.status, answer.body["error_code"]) == (400, 40002)
     assert encoding in answer.body["message"]
     assert await end_offset(api) == 0
-    assert tell_tracebacks(caplog) == []
+    assert logged_tracebacks(caplog) == []
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "lzma", "gzip, gzip", "compress"])
@@ -179,4 +179,4 @@ async def test_chunks_that_are_none_are_refused_without_a_traceback(api, caplog,
     body = BODIES[content_type]
     request = head("POST", "/topics/t/partitions/0?lines=values", *lines) + b"%x\r\n%b\r\nzzz\r\n" % (len(body), body)
     assert b" 400 " in (await exchange(api.address, request)).split(b"\r\n")[0]
-    assert tell_tracebacks(caplog) == []
+    assert logged_tracebacks(caplog) == []

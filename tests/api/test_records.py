@@ -8,7 +8,7 @@ import pytest
 from crc32c import crc32c
 
 from raftlog.records import Compression, NewRecord, build_batch, read_records, split_batches
-from tests.waiting import until_told
+from tests.waiting import until_async
 
 JSON = {"Content-Type": "application/vnd.kafka.json.v2+json"}
 BINARY = "application/vnd.kafka.binary.v2+json"
@@ -169,7 +169,7 @@ async def test_what_compaction_left_without_records_is_passed_over(start_api):
     async def is_compacted() -> bool:
         return (await api.get(RECORDS + "?offset=6&max_bytes=1"))[1][0]["offset"] > 50
 
-    await until_told(is_compacted)
+    await until_async(is_compacted)
     for offset in (*range(8), 60, 119):  # wherever a reader stands
         async with api.session.get(f"{api.url}{RECORDS}?offset={offset}&timeout=0&max_bytes=1") as response:
             (record,) = await response.json()

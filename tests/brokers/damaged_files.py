@@ -27,7 +27,7 @@ from raftlog.storage.real_disk import RealDisk
 from raftlog.testing.ports import hold_port
 from raftlog.types import Index
 from tests.cluster_secret import SECRET
-from tests.waiting import until, until_told
+from tests.waiting import until, until_async
 
 DRIVER: Final = DriverConfig(
     tick_ms=20,
@@ -94,13 +94,13 @@ async def make_template(directories: Directories) -> None:
     config = {"segment.bytes": str(SEGMENT_BYTES)}
     await brokers[0].create_topic(TOPIC, 1, config=config, deadline=deadline_in(20_000))
     await produce(brokers[0], values()[:-2])
-    await until_told(lambda: _is_healthy(brokers[0]))
+    await until_async(lambda: _is_healthy(brokers[0]))
     for broker in brokers:
         checkpoints = broker.node.driver.persister.checkpoints
         number = checkpoints.ask()
         await until(lambda checkpoints=checkpoints, number=number: checkpoints.completed >= number)
     await produce(brokers[0], values()[-2:])
-    await until_told(lambda: _is_healthy(brokers[0]))
+    await until_async(lambda: _is_healthy(brokers[0]))
     await directories.close()
 
 
@@ -114,7 +114,7 @@ async def _is_healthy(broker: Broker) -> bool:
 async def check_healed(directories: Directories, number: int) -> None:
     """Wait until all brokers run and the cluster is healthy; then all replicas hold the same, and all records."""
     brokers = directories.running
-    await until_told(lambda: _is_healthy(brokers[number]))
+    await until_async(lambda: _is_healthy(brokers[number]))
     await until(lambda: is_sound(brokers[number]))
     assert await read_all(brokers[number]) == (values(), None)
     await directories.close()

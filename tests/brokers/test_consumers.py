@@ -15,7 +15,7 @@ from raftlog.records import NewRecord, read_records
 from raftlog.runtime.rpc import ConnectionLost
 from raftlog.types import TopicPartition
 from tests.brokers.conftest import Brokers, brokers_in
-from tests.waiting import until, until_told
+from tests.waiting import until, until_async
 
 G, C = "readers", "c"
 SETTINGS = {"format": "json", "auto.offset.reset": "earliest", "consumer.request.timeout.ms": 2_000}
@@ -190,7 +190,7 @@ async def values_of_nothing(broker):
     async def has_it():
         return await broker.consumers.assignment(G, C, deadline=soon())
 
-    await until_told(has_it)
+    await until_async(has_it)
 
 
 async def test_an_instance_that_lost_a_partition_does_not_commit_it(brokers):
@@ -208,7 +208,7 @@ async def test_an_instance_that_lost_a_partition_does_not_commit_it(brokers):
         mine = await brokers[1].consumers.assignment(G, C, deadline=soon())
         return len(mine) == len(await brokers[1].consumers.assignment(G, "d", deadline=soon())) == 1
 
-    await until_told(is_shared)
+    await until_async(is_shared)
     (mine,) = await brokers[1].consumers.assignment(G, C, deadline=soon())
     (lost,) = await brokers[1].consumers.assignment(G, "d", deadline=soon())
     outcomes = await brokers[3].consumers.commit(G, C, [Consumed(each, 0) for each in (mine, lost)], deadline=soon())
@@ -239,5 +239,5 @@ async def test_a_group_of_instances_and_others_is_assigned_by_one_of_the_others(
     async def has_its_share():
         return await brokers[1].consumers.assignment(G, C, deadline=soon()) == shares[instance_id]
 
-    await until_told(has_its_share)
+    await until_async(has_its_share)
     assert len(shares[instance_id]) == 1

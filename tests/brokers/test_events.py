@@ -6,7 +6,7 @@ from raftlog.partitions.deadline import deadline_in
 from tests.waiting import until
 
 
-def told(caplog, name, **fields):
+def logged(caplog, name, **fields):
     """Return the log records of events of this name with these fields."""
     return [
         record
@@ -20,18 +20,18 @@ async def test_a_leader_that_stops_and_comes_back(brokers, caplog):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(10_000))
     leader = await brokers.leader("t")
     others = len(brokers.running) - 1
-    await until(lambda: len(told(caplog, "replica_added", group="t/0", how="first")) == others + 1)
-    assert len(told(caplog, "topic_created", topic="t")) == 1, "once for the whole cluster"
-    assert len(told(caplog, "leader_elected", group="t/0")) == 1
+    await until(lambda: len(logged(caplog, "replica_added", group="t/0", how="first")) == others + 1)
+    assert len(logged(caplog, "topic_created", topic="t")) == 1, "once for the whole cluster"
+    assert len(logged(caplog, "leader_elected", group="t/0")) == 1
     caplog.clear()
     await brokers.stop(leader)
     await brokers.leader("t")
-    await until(lambda: len(told(caplog, "node_lost", node=leader)) == others)
-    assert [record.why for record in told(caplog, "leadership_lost", group="t/0")] == ["handed over"]
-    assert len(told(caplog, "leader_elected", group="t/0")) == 1
+    await until(lambda: len(logged(caplog, "node_lost", node=leader)) == others)
+    assert [record.why for record in logged(caplog, "leadership_lost", group="t/0")] == ["handed over"]
+    assert len(logged(caplog, "leader_elected", group="t/0")) == 1
     await brokers.start(leader)
-    await until(lambda: len(told(caplog, "node_connected", node=leader)) == others)
-    assert len(told(caplog, "node_lost", node=leader)) == others
-    assert [record.boot_epoch for record in told(caplog, "broker_registered", node=leader)] == [2]
-    assert told(caplog, "replica_added") == []
-    assert told(caplog, "topic_created") == [], "what was decided before is not told again"
+    await until(lambda: len(logged(caplog, "node_connected", node=leader)) == others)
+    assert len(logged(caplog, "node_lost", node=leader)) == others
+    assert [record.boot_epoch for record in logged(caplog, "broker_registered", node=leader)] == [2]
+    assert logged(caplog, "replica_added") == []
+    assert logged(caplog, "topic_created") == [], "what was decided before is not logged again"

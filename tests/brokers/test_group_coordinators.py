@@ -14,7 +14,7 @@ from raftlog.partitions.results import ALL
 from raftlog.records import NewRecord, read_records
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.brokers.members import G, Member, commit, committed, coordinator_node, soon
-from tests.waiting import until_told
+from tests.waiting import until_async
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ async def coordinator(brokers: Brokers) -> GroupCoordinator:
     return broker.groups.router.coordinator_of(G)
 
 
-async def keep_house(brokers: Brokers) -> None:
+async def run_maintenance(brokers: Brokers) -> None:
     """Let every broker do what it does now and then, to its end."""
     for broker in brokers.running.values():
         maintenance = broker.parts.housekeeping._coordinators
@@ -72,7 +72,7 @@ async def test_instances_are_there_for_whoever_coordinates_next(brokers):
         await first.store_instance(G, "large", {"x": "y" * 70_000}, deadline=soon())
     gone = await coordinator_node(brokers)
     await brokers.stop(gone)
-    await until_told(lambda: coordinator(brokers))
+    await until_async(lambda: coordinator(brokers))
     second = await coordinator_node(brokers)
     assert followers[gone].ended == [first]
     ((began, instances),) = followers[second].began
@@ -114,7 +114,7 @@ async def test_what_an_empty_group_committed_long_ago_is_forgotten(brokers):
 
     async def groups_at(wall_ms: int) -> list[str]:
         set_clock(brokers, wall_ms)
-        await keep_house(brokers)
+        await run_maintenance(brokers)
         return await brokers[3].groups.names(deadline=soon())
 
     assert await groups_at(now_ms - 9 * week_ms) == [G, "simple"]  # the clock of this leader is behind
@@ -135,7 +135,7 @@ async def test_offsets_of_deleted_topics_are_forgotten(brokers):
     await brokers[1].delete_topic("gone", deadline=soon())
     for broker in brokers.running.values():
         await broker.metadata.barrier(soon())
-    await keep_house(brokers)
+    await run_maintenance(brokers)
     assert len((await coordinator(brokers)).folded.offsets[G]) == 1
 
 
@@ -148,7 +148,7 @@ async def made_shorter(brokers: Brokers) -> int:
     """Run the maintenance of all coordinators; return the start of the coordinator's log.
 
     A leader that two others confirmed may still have to write the entries that made the log long."""
-    await keep_house(brokers)
+    await run_maintenance(brokers)
     return await start_of(brokers)
 
 
@@ -160,7 +160,7 @@ async def test_a_log_that_grew_is_made_shorter_and_says_the_same(brokers):
     await commit(brokers[2], {0: 7}, "simple")
     await (await coordinator(brokers)).store_instance(G, "i", {"x": 1}, deadline=soon())
     before = await brokers[1].groups.committed(G, deadline=soon())
-    await until_told(lambda: made_shorter(brokers))
+    await until_async(lambda: made_shorter(brokers))
     assert await start_of(brokers) > 150
     assert await brokers[2].groups.committed(G, deadline=soon()) == before
     await brokers.stop(await coordinator_node(brokers))
@@ -192,7 +192,7 @@ async def test_figures_of_groups_are_bounded(brokers):
     async def is_known() -> bool:  # a follower hears of the last commit a little later
         return (await brokers[node].groups.look(100)).lags[:1] == [(G, "t", 0, 3, 2)]
 
-    await until_told(is_known)
+    await until_async(is_known)
     figures = await brokers[node].groups.look(100)
     assert (figures.by_state["Stable"], figures.by_state["Empty"], figures.members) == (1, 3, 1)
     assert (len(figures.lags), figures.lags_left_out) == (7, 0)

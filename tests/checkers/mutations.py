@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from jepsen.checkers import AnomalyKind, Assign, GroupOffsets, ListOffsets, Op, Poll, Send
 from raftlog.types import Offset, TopicPartition
-from tests.checkers.telling import (
+from tests.checkers.history_edits import (
     History,
     Sent,
     acknowledged,

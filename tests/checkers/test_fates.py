@@ -11,7 +11,7 @@ from jepsen.checkers.fates import FATES, Fates, RecordFates
 from raftlog.types import Offset
 from tests.checkers.model_log import CLEAN_HISTORIES
 from tests.checkers.mutations import MUTATIONS
-from tests.checkers.story import SECOND, T0, Story
+from tests.checkers.written_history import SECOND, T0, WrittenHistory
 
 
 def fates_of(ops: list[Op]) -> Fates:
@@ -21,18 +21,18 @@ def fates_of(ops: list[Op]) -> Fates:
 
 
 def test_each_record_has_one_fate() -> None:
-    story = Story()
-    story.send(1, 70, 0)
-    story.send(1, 71, 1)  # lost
-    story.send(1, 72, 2)
-    refused = story.begin_send(1, 73, 74)
-    story.recorder.fail(refused)
-    unknown = story.begin_send(1, 75, 76)
-    story.recorder.info(unknown)
-    open_ = story.begin_send(2, 77)
-    story.poll(3, (0, 70), (2, 72), (3, 74), (4, 75), (5, 72))
-    story.send(1, 78, 6)
-    found = fates_of(story.ops)
+    history = WrittenHistory()
+    history.send(1, 70, 0)
+    history.send(1, 71, 1)  # lost
+    history.send(1, 72, 2)
+    refused = history.begin_send(1, 73, 74)
+    history.recorder.fail(refused)
+    unknown = history.begin_send(1, 75, 76)
+    history.recorder.info(unknown)
+    open_ = history.begin_send(2, 77)
+    history.poll(3, (0, 70), (2, 72), (3, 74), (4, 75), (5, 72))
+    history.send(1, 78, 6)
+    found = fates_of(history.ops)
     rows = zip(found.invoked_ns, found.offset, [FATES[code] for code in found.fate], strict=True)
     assert list(rows) == [
         (0, 0, "ok"),
@@ -43,7 +43,7 @@ def test_each_record_has_one_fate() -> None:
         (8 * SECOND, 4, "stored"),
         (8 * SECOND, -1, "absent"),
         (open_.time_ns, -1, "absent"),
-        (story.ops[-2].time_ns, 6, "unseen"),
+        (history.ops[-2].time_ns, 6, "unseen"),
     ]
     assert found.partitions == (T0,)
     assert found.counts()["absent"] == 2
@@ -51,88 +51,88 @@ def test_each_record_has_one_fate() -> None:
 
 @pytest.mark.parametrize(("outcome", "fate"), [("ok", "excused"), ("info", "excused"), ("fail", "lost")])
 def test_what_a_deletion_may_have_taken_is_excused(outcome: str, fate: str) -> None:
-    story = Story()
+    history = WrittenHistory()
     for number in range(3):
-        story.send(1, 70 + number, number)
-    getattr(story.recorder, outcome)(story.recorder.invoke(2, "trim", Trim(T0, Offset(1))))
-    story.recorder.invoke(2, "trim", Trim(T0, Offset(2)))
-    assert [FATES[code] for code in fates_of(story.ops).fate] == ["excused", "excused", "unseen"]
-    story.recorder.fail(story.ops[-1])
-    story.poll(3, (2, 72))
-    assert [FATES[code] for code in fates_of(story.ops).fate] == [fate, "lost", "ok"]
+        history.send(1, 70 + number, number)
+    getattr(history.recorder, outcome)(history.recorder.invoke(2, "trim", Trim(T0, Offset(1))))
+    history.recorder.invoke(2, "trim", Trim(T0, Offset(2)))
+    assert [FATES[code] for code in fates_of(history.ops).fate] == ["excused", "excused", "unseen"]
+    history.recorder.fail(history.ops[-1])
+    history.poll(3, (2, 72))
+    assert [FATES[code] for code in fates_of(history.ops).fate] == [fate, "lost", "ok"]
 
 
 def test_what_retention_or_a_newer_record_took_is_excused() -> None:
-    story = Story()
-    story.send(1, 70, 0)
-    story.list_offsets(2, 1, 1)
+    history = WrittenHistory()
+    history.send(1, 70, 0)
+    history.list_offsets(2, 1, 1)
     for offset, (value, key) in enumerate([(71, "a"), (72, "b"), (73, "a"), (74, "c")], 1):
         send = Send(T0, (value,), keys=(key,), tombstones=(74,) if value == 74 else ())
-        story.end_send(story.recorder.invoke(1, "send", send), offset)
-    story.poll(2, (2, 72), (3, 73), (5, 0))
-    assert [FATES[code] for code in fates_of(story.ops).fate] == ["excused", "excused", "ok", "ok", "excused"]
+        history.end_send(history.recorder.invoke(1, "send", send), offset)
+    history.poll(2, (2, 72), (3, 73), (5, 0))
+    assert [FATES[code] for code in fates_of(history.ops).fate] == ["excused", "excused", "ok", "ok", "excused"]
 
 
 @pytest.mark.parametrize(("outcome", "fate"), [("info", "excused"), ("fail", "lost")])
 def test_what_a_tombstone_of_unknown_outcome_may_have_removed_is_excused(outcome: str, fate: str) -> None:
-    story = Story()
-    story.end_send(story.recorder.invoke(1, "send", Send(T0, (70,), keys=("a",))), 0)
-    removal = story.recorder.invoke(1, "send", Send(T0, (71,), keys=("a",), tombstones=(71,)))
-    getattr(story.recorder, outcome)(removal)
-    story.end_send(story.recorder.invoke(1, "send", Send(T0, (72,), keys=("b",))), 2)
-    story.poll(2, (2, 72))
-    found = [FATES[code] for code in fates_of(story.ops).fate]
+    history = WrittenHistory()
+    history.end_send(history.recorder.invoke(1, "send", Send(T0, (70,), keys=("a",))), 0)
+    removal = history.recorder.invoke(1, "send", Send(T0, (71,), keys=("a",), tombstones=(71,)))
+    getattr(history.recorder, outcome)(removal)
+    history.end_send(history.recorder.invoke(1, "send", Send(T0, (72,), keys=("b",))), 2)
+    history.poll(2, (2, 72))
+    found = [FATES[code] for code in fates_of(history.ops).fate]
     assert found[0] == fate
     assert found[2] == "ok"
 
 
 @pytest.mark.parametrize(("outcome", "end", "fate"), [("info", 4, "excused"), ("fail", 4, "lost"), ("info", 3, "lost")])
 def test_what_a_record_behind_the_last_poll_may_have_replaced_is_excused(outcome: str, end: int, fate: str) -> None:
-    story = Story()
-    story.end_send(story.recorder.invoke(1, "send", Send(T0, (70,), keys=("a",))), 0)
-    newer = story.recorder.invoke(1, "send", Send(T0, (71,), keys=("a",)))
-    getattr(story.recorder, outcome)(newer)
+    history = WrittenHistory()
+    history.end_send(history.recorder.invoke(1, "send", Send(T0, (70,), keys=("a",))), 0)
+    newer = history.recorder.invoke(1, "send", Send(T0, (71,), keys=("a",)))
+    getattr(history.recorder, outcome)(newer)
     for offset in range(2, end):
-        story.end_send(story.recorder.invoke(1, "send", Send(T0, (70 + offset,), keys=(f"b{offset}",))), offset)
-    story.poll(2, (2, 72))
-    assert FATES[fates_of(story.ops).fate[0]] == fate
-    assert ("lost-write" in judge_history(story.ops).counts) == (fate == "lost")
+        history.end_send(history.recorder.invoke(1, "send", Send(T0, (70 + offset,), keys=(f"b{offset}",))), offset)
+    history.poll(2, (2, 72))
+    assert FATES[fates_of(history.ops).fate[0]] == fate
+    assert ("lost-write" in judge_history(history.ops).counts) == (fate == "lost")
 
 
 def test_what_was_polled_before_it_was_sent_was_polled() -> None:
-    story = Story()
-    story.poll(2, (0, 70), (1, 71))
-    story.send(1, 70, 0)
-    story.send(1, 71, 2)
-    assert [FATES[code] for code in fates_of(story.ops).fate] == ["ok", "duplicate"]
+    history = WrittenHistory()
+    history.poll(2, (0, 70), (1, 71))
+    history.send(1, 70, 0)
+    history.send(1, 71, 2)
+    assert [FATES[code] for code in fates_of(history.ops).fate] == ["ok", "duplicate"]
 
 
 def test_what_nobody_read_of_a_topic_that_may_be_gone_is_excused() -> None:
-    story = Story()
+    history = WrittenHistory()
     for offset in range(3):
-        story.send(1, 70 + offset, offset)
-    story.poll(2, (1, 71))
+        history.send(1, 70 + offset, offset)
+    history.poll(2, (1, 71))
     judge = RecordFates(may_be_gone=lambda partition: partition == T0)
-    judge_with(judge, story.ops)
+    judge_with(judge, history.ops)
     assert [FATES[code] for code in judge.fates().fate] == ["excused", "ok", "excused"]
 
 
 def test_what_was_read_and_is_overwritten_or_behind_the_end_has_vanished() -> None:
-    story = Story()
+    history = WrittenHistory()
     for offset in range(4):
-        story.send(1, 70 + offset, offset)
-    story.poll(2, (0, 70), (1, 71), (2, 72), (3, 73))
-    late = story.begin_send(3, 75)
-    story.list_offsets(4, 0, 2, linearizable=True)
-    story.end_send(late, 4)
-    story.poll(5, (0, 70), (2, 74))
-    story.send(6, 74, 2)
-    story.poll(5, (4, 75), (3, 73))
-    story.list_offsets(4, 0, 1)
-    names = [FATES[code] for code in fates_of(story.ops).fate]
+        history.send(1, 70 + offset, offset)
+    history.poll(2, (0, 70), (1, 71), (2, 72), (3, 73))
+    late = history.begin_send(3, 75)
+    history.list_offsets(4, 0, 2, linearizable=True)
+    history.end_send(late, 4)
+    history.poll(5, (0, 70), (2, 74))
+    history.send(6, 74, 2)
+    history.poll(5, (4, 75), (3, 73))
+    history.list_offsets(4, 0, 1)
+    names = [FATES[code] for code in fates_of(history.ops).fate]
     assert names == ["ok", "ok", "vanished", "ok", "ok", "ok"], "a list that may be old takes nothing away"
-    story.list_offsets(4, 0, 1, linearizable=True)
-    names = [FATES[code] for code in fates_of(story.ops).fate]
+    history.list_offsets(4, 0, 1, linearizable=True)
+    names = [FATES[code] for code in fates_of(history.ops).fate]
     assert names == ["ok", "vanished", "vanished", "vanished", "vanished", "vanished"]
 
 

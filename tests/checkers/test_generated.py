@@ -25,9 +25,9 @@ from jepsen.checkers import (
 )
 from jepsen.checkers.lag import RealtimeLag
 from raftlog.types import TopicPartition
+from tests.checkers.history_edits import acknowledged, known_offsets, pairs, renumbered
 from tests.checkers.model_log import CLEAN_HISTORIES, DRAIN, PARTITIONS, clean_history
 from tests.checkers.mutations import MUTATIONS
-from tests.checkers.telling import acknowledged, known_offsets, pairs, renumbered
 
 RULES = (Rules(), Rules(dense=False), Rules(forward_only_commits=False), Rules(dense=False, forward_only_commits=False))
 LENIENT: dict[str, tuple[str, ...]] = {

@@ -3,10 +3,10 @@
 from jepsen.checkers import GroupOffsets, Handle, Op, Send, judge_history, read_lines, write_lines
 from jepsen.checkers.handling import Handling
 from raftlog.types import Offset
-from tests.checkers.story import T0, Story
+from tests.checkers.written_history import T0, WrittenHistory
 
 
-class Handlers(Story):
+class Handlers(WrittenHistory):
     """With records of keys, and handlers of the group `g`."""
 
     def keyed(self, offset: int, key: str = "k") -> Op:
@@ -21,70 +21,70 @@ class Handlers(Story):
 
 
 def test_records_in_order_and_again_are_clean() -> None:
-    story = Handlers()
+    history = Handlers()
     for offset in range(3):
-        story.keyed(offset)
-    story.recorder.info(story.begin(2, 0))
-    story.handle(2, 0)
-    story.recorder.info(story.begin(2, 1))
-    story.handle(3, 0)
-    story.handle(3, 1)
-    story.committed(4, 2)
-    story.handle(3, 2)
-    assert story.kinds(Handling()) == []
-    assert list(read_lines(write_lines(story.ops))) == story.ops
+        history.keyed(offset)
+    history.recorder.info(history.begin(2, 0))
+    history.handle(2, 0)
+    history.recorder.info(history.begin(2, 1))
+    history.handle(3, 0)
+    history.handle(3, 1)
+    history.committed(4, 2)
+    history.handle(3, 2)
+    assert history.kinds(Handling()) == []
+    assert list(read_lines(write_lines(history.ops))) == history.ops
 
 
 def test_keys_wait_for_themselves_alone() -> None:
-    story = Handlers()
-    story.keyed(0, "a")
-    story.keyed(1, "b")
-    slow = story.begin(2, 0, "a")
-    story.handle(3, 1, "b")
-    story.recorder.ok(slow)
-    assert story.kinds(Handling()) == []
+    history = Handlers()
+    history.keyed(0, "a")
+    history.keyed(1, "b")
+    slow = history.begin(2, 0, "a")
+    history.handle(3, 1, "b")
+    history.recorder.ok(slow)
+    assert history.kinds(Handling()) == []
 
 
 def test_a_record_that_overtakes_an_earlier_one_of_its_key_is_found() -> None:
-    story = Handlers()
-    story.keyed(0)
-    story.keyed(1)
-    slow = story.begin(2, 0)
-    fast = story.begin(3, 1)
-    returned = story.recorder.ok(slow)
-    story.recorder.ok(fast)
-    assert "offset 1 began before" in story.only(Handling(), "handled-out-of-order", fast, returned)
+    history = Handlers()
+    history.keyed(0)
+    history.keyed(1)
+    slow = history.begin(2, 0)
+    fast = history.begin(3, 1)
+    returned = history.recorder.ok(slow)
+    history.recorder.ok(fast)
+    assert "offset 1 began before" in history.only(Handling(), "handled-out-of-order", fast, returned)
 
 
 def test_a_committed_record_without_a_handler_is_found() -> None:
-    story = Handlers()
-    story.keyed(0)
-    lost = story.keyed(1)
-    story.handle(2, 0)
-    story.committed(3, 1)
-    read = story.committed(3, 2)
-    assert "offset 1" in story.only(Handling(), "unhandled", lost, read)
+    history = Handlers()
+    history.keyed(0)
+    lost = history.keyed(1)
+    history.handle(2, 0)
+    history.committed(3, 1)
+    read = history.committed(3, 2)
+    assert "offset 1" in history.only(Handling(), "unhandled", lost, read)
 
 
 def test_a_handler_that_returns_behind_the_commit_is_too_late() -> None:
-    story = Handlers()
-    sent = story.keyed(0)
-    late = story.begin(2, 0)
-    read = story.committed(3, 1)
-    returned = story.recorder.ok(late)
-    story.only(Handling(), "unhandled", sent, read, returned)
+    history = Handlers()
+    sent = history.keyed(0)
+    late = history.begin(2, 0)
+    read = history.committed(3, 1)
+    returned = history.recorder.ok(late)
+    history.only(Handling(), "unhandled", sent, read, returned)
 
 
 def test_groups_without_handlers_are_not_judged() -> None:
-    story = Handlers()
-    story.keyed(0)
-    story.do(3, "committed", GroupOffsets("other"), GroupOffsets("other", ((T0, Offset(1)),)))
-    assert story.kinds(Handling()) == []
+    history = Handlers()
+    history.keyed(0)
+    history.do(3, "committed", GroupOffsets("other"), GroupOffsets("other", ((T0, Offset(1)),)))
+    assert history.kinds(Handling()) == []
 
 
 def test_commits_of_handlers_are_no_phantoms() -> None:
-    story = Handlers()
-    story.keyed(0)
-    story.handle(2, 0)
-    story.committed(3, 1)
-    assert judge_history(story.ops).counts.keys() <= {"unseen"}
+    history = Handlers()
+    history.keyed(0)
+    history.handle(2, 0)
+    history.committed(3, 1)
+    assert judge_history(history.ops).counts.keys() <= {"unseen"}

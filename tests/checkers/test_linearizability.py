@@ -19,7 +19,7 @@ from jepsen.checkers.zones import contradiction_in
 R = "r"
 
 
-class Told:
+class RegisterHistory:
     """A history of one register; every operation is one of a process of its own unless it says otherwise."""
 
     def __init__(self) -> None:
@@ -90,10 +90,10 @@ def drawn(seed: int, *, unique: bool, has_cas: bool, mutations: int, length: int
         kind, value, expected, outcome = planned[at]
         changed = random.choice((None, 1, 2, 3))
         planned[at] = (kind, changed, expected, outcome) if kind == "read" else (kind, value, changed, outcome)
-    return told(planned, entries)
+    return recorded(planned, entries)
 
 
-def told(planned: list[tuple[str, State, State, str]], entries: list[tuple[float, str, int]]) -> list[Op]:
+def recorded(planned: list[tuple[str, State, State, str]], entries: list[tuple[float, str, int]]) -> list[Op]:
     ops: list[Op] = []
     recorder = Recorder(lambda: len(ops), ops.append)
     invocations: dict[int, Op] = {}
@@ -165,13 +165,13 @@ def test_zones_and_search_agree_about_longer_histories(seed: int, mutations: int
 
 
 def test_a_stale_read_is_told_with_what_contradicts_it() -> None:
-    told = Told()
-    told.write(1)
-    first = told.read(1)
-    second = told.write(2)
-    late = told.begin("read")
-    told.end(late, 1)
-    (anomaly,) = told.judged().findings.anomalies
+    history = RegisterHistory()
+    history.write(1)
+    first = history.read(1)
+    second = history.write(2)
+    late = history.begin("read")
+    history.end(late, 1)
+    (anomaly,) = history.judged().findings.anomalies
     assert anomaly.kind == "not-linearizable"
     assert anomaly.what == "register r: it held 1 from #1 to #6, and 2 at some moment from #4 to #5"
     assert {second, late} < set(anomaly.ops)
@@ -180,56 +180,56 @@ def test_a_stale_read_is_told_with_what_contradicts_it() -> None:
 
 @pytest.mark.parametrize("is_plain", [True, False])
 def test_values_from_nowhere_are_named(is_plain: bool) -> None:
-    told = Told()
+    history = RegisterHistory()
     if not is_plain:
-        told.cas(None, 5)
-    refused = told.recorder.fail(told.begin("write", 7))
-    read = told.read(7)
-    (anomaly,) = told.judged().findings.anomalies
+        history.cas(None, 5)
+    refused = history.recorder.fail(history.begin("write", 7))
+    read = history.read(7)
+    (anomaly,) = history.judged().findings.anomalies
     assert "definitely failed" in anomaly.what
     assert {refused, read} < set(anomaly.ops)
 
 
 def test_an_unknown_write_may_happen_late_once_and_not_again() -> None:
-    told = Told()
-    told.recorder.info(told.begin("write", 1))
-    told.recorder.crash(told.begin("cas", 9, 8).process)
-    told.write(2)
-    told.read(2)
-    told.read(1)
-    assert not told.judged().findings.counts
-    told.write(3)
-    told.read(3)
-    told.read(1)
-    assert told.judged().findings.counts == {"not-linearizable": 1}
+    history = RegisterHistory()
+    history.recorder.info(history.begin("write", 1))
+    history.recorder.crash(history.begin("cas", 9, 8).process)
+    history.write(2)
+    history.read(2)
+    history.read(1)
+    assert not history.judged().findings.counts
+    history.write(3)
+    history.read(3)
+    history.read(1)
+    assert history.judged().findings.counts == {"not-linearizable": 1}
 
 
 def test_a_swap_takes_what_it_expects() -> None:
-    told = Told()
-    told.cas(None, 1)
-    one, other = told.begin("cas", 2, 1), told.begin("cas", 3, 1)
-    told.end(one)
-    assert not told.judged().findings.counts
-    last = told.end(other)
-    (anomaly,) = told.judged().findings.anomalies
+    history = RegisterHistory()
+    history.cas(None, 1)
+    one, other = history.begin("cas", 2, 1), history.begin("cas", 3, 1)
+    history.end(one)
+    assert not history.judged().findings.counts
+    last = history.end(other)
+    (anomaly,) = history.judged().findings.anomalies
     assert last in anomaly.ops
     assert "2 of 3 operations have an order" in anomaly.what
 
 
 def test_registers_are_judged_each_for_itself_and_a_limit_leaves_one_undecided() -> None:
-    told = Told()
+    history = RegisterHistory()
     for register in ("hard", "easy"):
-        told.recorder.ok(told.begin("write", 1, register=register))
-    begun = [told.begin("write", value % 4, register="hard") for value in range(16)]
+        history.recorder.ok(history.begin("write", 1, register=register))
+    begun = [history.begin("write", value % 4, register="hard") for value in range(16)]
     for invocation in begun:
-        told.recorder.ok(invocation)
+        history.recorder.ok(invocation)
     for value in range(4):
-        told.recorder.ok(told.begin("read", register="hard"), Register("hard", value))
-    told.recorder.ok(told.begin("read", register="easy"), Register("easy", 2))
-    judge = told.judged(looks_max=1000)
+        history.recorder.ok(history.begin("read", register="hard"), Register("hard", value))
+    history.recorder.ok(history.begin("read", register="easy"), Register("easy", 2))
+    judge = history.judged(looks_max=1000)
     assert judge.undecided == ["hard"]
     assert judge.findings.counts == {"not-linearizable": 1}
-    verdict = judge_history(told.ops)
+    verdict = judge_history(history.ops)
     assert verdict.undecided == ()
     assert verdict.counts == {"not-linearizable": 2}, "with time enough it is decided"
 

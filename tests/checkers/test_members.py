@@ -26,12 +26,12 @@ from jepsen.checkers.panel import Pairing
 from jepsen.checkers.records import RecordBook
 from jepsen.checkers.sequences import Sequences
 from raftlog.types import Offset, TopicPartition
-from tests.checkers.story import T0, Story
+from tests.checkers.written_history import T0, WrittenHistory
 
 T1 = TopicPartition("t", 1)
 
 
-class Tale(Story):
+class GroupHistory(WrittenHistory):
     """With what members of the group `g`, idempotent producers and those of compacted partitions do."""
 
     def begin_join(self, process: int, member: str) -> Op:
@@ -83,327 +83,329 @@ class Tale(Story):
 
 
 @pytest.fixture
-def tale() -> Tale:
-    return Tale()
+def history() -> GroupHistory:
+    return GroupHistory()
 
 
 # who owns what
 
 
-def test_a_partition_has_one_owner_in_a_generation(tale: Tale) -> None:
-    one = tale.join(1, "m1", 1, T0, T1)
-    two = tale.join(2, "m2", 1, T1)
-    tale.join(3, "m3", 2, T0, T1)
-    assert "t/1" in tale.only(Ownership(), "two-owners", one, two)
+def test_a_partition_has_one_owner_in_a_generation(history: GroupHistory) -> None:
+    one = history.join(1, "m1", 1, T0, T1)
+    two = history.join(2, "m2", 1, T1)
+    history.join(3, "m3", 2, T0, T1)
+    assert "t/1" in history.only(Ownership(), "two-owners", one, two)
 
 
-def test_who_is_told_again_owns_what_it_owned(tale: Tale) -> None:
-    tale.join(1, "m1", 1, T0)
-    tale.join(1, "m1", 1, T0)
-    tale.join(2, "m2", 1, T1)
-    assert tale.kinds(Ownership()) == []
+def test_who_is_told_again_owns_what_it_owned(history: GroupHistory) -> None:
+    history.join(1, "m1", 1, T0)
+    history.join(1, "m1", 1, T0)
+    history.join(2, "m2", 1, T1)
+    assert history.kinds(Ownership()) == []
 
 
-def test_a_static_member_takes_the_place_of_the_one_before_in_the_same_generation(tale: Tale) -> None:
-    tale.join(1, "m1", 1, T0, instance="i")
-    tale.commit_as(1, 5, "m1")
-    late = tale.begin_commit(1, 6, "m1")
-    place = tale.join(2, "m2", 1, T0, instance="i")
-    tale.recorder.ok(late)
-    fenced = tale.commit_as(1, 7, "m1")
-    tale.commit_as(2, 7, "m2")
-    tale.only(Ownership(), "fenced-commit", place, fenced)
+def test_a_static_member_takes_the_place_of_the_one_before_in_the_same_generation(history: GroupHistory) -> None:
+    history.join(1, "m1", 1, T0, instance="i")
+    history.commit_as(1, 5, "m1")
+    late = history.begin_commit(1, 6, "m1")
+    place = history.join(2, "m2", 1, T0, instance="i")
+    history.recorder.ok(late)
+    fenced = history.commit_as(1, 7, "m1")
+    history.commit_as(2, 7, "m2")
+    history.only(Ownership(), "fenced-commit", place, fenced)
 
 
-def test_a_generation_that_is_known_is_followed_by_no_older_one(tale: Tale) -> None:
-    early = tale.begin_join(1, "m1")
-    newer = tale.join(2, "m2", 5)
-    tale.end_join(early, 4)
-    older = tale.join(3, "m3", 4)
-    tale.only(Ownership(), "generation-went-back", newer, older)
+def test_a_generation_that_is_known_is_followed_by_no_older_one(history: GroupHistory) -> None:
+    early = history.begin_join(1, "m1")
+    newer = history.join(2, "m2", 5)
+    history.end_join(early, 4)
+    older = history.join(3, "m3", 4)
+    history.only(Ownership(), "generation-went-back", newer, older)
 
 
-def test_a_member_of_an_older_generation_commits_nothing(tale: Tale) -> None:
-    tale.join(1, "m1", 1, T0)
-    under_way = tale.begin_commit(1, 5, "m1", 1)
-    newer = tale.join(2, "m2", 2, T0)
-    tale.recorder.ok(under_way)
-    tale.recorder.fail(tale.begin_commit(1, 6, "m1", 1))
-    tale.recorder.info(tale.begin_commit(1, 6, "m1", 1))
-    assert tale.kinds(Ownership()) == []
-    late = tale.commit_as(1, 6, "m1", 1)
-    tale.only(Ownership(), "fenced-commit", newer, late)
+def test_a_member_of_an_older_generation_commits_nothing(history: GroupHistory) -> None:
+    history.join(1, "m1", 1, T0)
+    under_way = history.begin_commit(1, 5, "m1", 1)
+    newer = history.join(2, "m2", 2, T0)
+    history.recorder.ok(under_way)
+    history.recorder.fail(history.begin_commit(1, 6, "m1", 1))
+    history.recorder.info(history.begin_commit(1, 6, "m1", 1))
+    assert history.kinds(Ownership()) == []
+    late = history.commit_as(1, 6, "m1", 1)
+    history.only(Ownership(), "fenced-commit", newer, late)
 
 
 # commits of members
 
 
-def test_commits_of_a_member_count_in_their_order_and_backwards_too(tale: Tale) -> None:
-    tale.commit_as(1, 8)
-    tale.commit_as(1, 5)
-    tale.committed(2, 5)
-    assert judge_history(tale.ops).is_clean()
-    newer = tale.ops[3]
-    stale = tale.committed(2, 8)
-    tale.only(MemberCommits(), "lost-commit", newer, stale)
+def test_commits_of_a_member_count_in_their_order_and_backwards_too(history: GroupHistory) -> None:
+    history.commit_as(1, 8)
+    history.commit_as(1, 5)
+    history.committed(2, 5)
+    assert judge_history(history.ops).is_clean()
+    newer = history.ops[3]
+    stale = history.committed(2, 8)
+    history.only(MemberCommits(), "lost-commit", newer, stale)
 
 
-def test_what_was_answered_is_seen_by_reads_that_begin_later(tale: Tale) -> None:
-    reading = tale.recorder.invoke(2, "committed", GroupOffsets("g"))
-    done = tale.commit_as(1, 8)
-    tale.recorder.ok(reading, GroupOffsets("g", ((T0, None),)))
-    nothing = tale.committed(3, None)
-    tale.only(MemberCommits(), "lost-commit", done, nothing)
+def test_what_was_answered_is_seen_by_reads_that_begin_later(history: GroupHistory) -> None:
+    reading = history.recorder.invoke(2, "committed", GroupOffsets("g"))
+    done = history.commit_as(1, 8)
+    history.recorder.ok(reading, GroupOffsets("g", ((T0, None),)))
+    nothing = history.committed(3, None)
+    history.only(MemberCommits(), "lost-commit", done, nothing)
 
 
-def test_a_late_commit_of_an_older_generation_never_counts(tale: Tale) -> None:
-    tale.recorder.info(tale.begin_commit(1, 3, "m1", 1))
-    tale.committed(3, None)
-    newer = tale.commit_as(2, 8, "m2", 2)
-    late = tale.committed(3, 3)
-    tale.only(MemberCommits(), "lost-commit", newer, late)
+def test_a_late_commit_of_an_older_generation_never_counts(history: GroupHistory) -> None:
+    history.recorder.info(history.begin_commit(1, 3, "m1", 1))
+    history.committed(3, None)
+    newer = history.commit_as(2, 8, "m2", 2)
+    late = history.committed(3, 3)
+    history.only(MemberCommits(), "lost-commit", newer, late)
 
 
-def test_a_commit_of_unknown_outcome_may_show_up_and_then_stays(tale: Tale) -> None:
-    tale.commit_as(1, 8)
-    tale.recorder.info(tale.begin_commit(1, 9))
-    tale.committed(3, 8)
-    shown = tale.committed(3, 9)
-    assert tale.kinds(MemberCommits()) == []
-    back = tale.committed(3, 8)
-    tale.only(MemberCommits(), "lost-commit", shown, back)
+def test_a_commit_of_unknown_outcome_may_show_up_and_then_stays(history: GroupHistory) -> None:
+    history.commit_as(1, 8)
+    history.recorder.info(history.begin_commit(1, 9))
+    history.committed(3, 8)
+    shown = history.committed(3, 9)
+    assert history.kinds(MemberCommits()) == []
+    back = history.committed(3, 8)
+    history.only(MemberCommits(), "lost-commit", shown, back)
 
 
-def test_a_reset_counts_as_it_is_and_what_nobody_commits_does_not_replace(tale: Tale) -> None:
-    tale.commit_as(1, 8)
-    tale.commit_as(1, 2, OPERATOR, -1)
-    tale.commit(4, 1)
-    tale.committed(3, 2)
-    tale.commit(4, 6)
-    tale.committed(3, 6)
-    assert judge_history(tale.ops).is_clean()
+def test_a_reset_counts_as_it_is_and_what_nobody_commits_does_not_replace(history: GroupHistory) -> None:
+    history.commit_as(1, 8)
+    history.commit_as(1, 2, OPERATOR, -1)
+    history.commit(4, 1)
+    history.committed(3, 2)
+    history.commit(4, 6)
+    history.committed(3, 6)
+    assert judge_history(history.ops).is_clean()
 
 
-def test_commits_without_members_are_judged_where_they_were(tale: Tale) -> None:
-    tale.commit(1, 8)
-    tale.committed(2, 7)
-    assert tale.kinds(MemberCommits()) == []
-    assert tale.kinds(CommittedOffsets()) == ["committed-went-back", "phantom-commit"]
+def test_commits_without_members_are_judged_where_they_were(history: GroupHistory) -> None:
+    history.commit(1, 8)
+    history.committed(2, 7)
+    assert history.kinds(MemberCommits()) == []
+    assert history.kinds(CommittedOffsets()) == ["committed-went-back", "phantom-commit"]
 
 
 # idempotent producers
 
 
-def test_numbers_of_a_producer_stand_in_their_order(tale: Tale) -> None:
-    tale.number(1, 70, 0, 4)
-    tale.number(1, 71, 1, 3)
-    tale.number(1, 72, 0, 5, epoch=1)
-    tale.poll(2, (3, 71), (4, 70))
-    assert tale.at_the_end(Sequences).counts == {"sequence-order": 1}
+def test_numbers_of_a_producer_stand_in_their_order(history: GroupHistory) -> None:
+    history.number(1, 70, 0, 4)
+    history.number(1, 71, 1, 3)
+    history.number(1, 72, 0, 5, epoch=1)
+    history.poll(2, (3, 71), (4, 70))
+    assert history.at_the_end(Sequences).counts == {"sequence-order": 1}
 
 
-def test_a_number_that_is_missing_in_what_was_read_is_a_gap(tale: Tale) -> None:
-    tale.number(1, 70, 0, 0)
-    tale.number(1, 71, 1, None)
-    tale.number(1, 72, 2, 1)
-    assert tale.at_the_end(Sequences).counts == {}, "nobody has read so far"
-    tale.poll(2, (0, 70), (1, 72))
-    assert tale.at_the_end(Sequences).counts == {"sequence-gap": 1}
-    tale.list_offsets(3, 1, 2)
-    assert tale.at_the_end(Sequences).counts == {}, "it may be gone"
+def test_a_number_that_is_missing_in_what_was_read_is_a_gap(history: GroupHistory) -> None:
+    history.number(1, 70, 0, 0)
+    history.number(1, 71, 1, None)
+    history.number(1, 72, 2, 1)
+    assert history.at_the_end(Sequences).counts == {}, "nobody has read so far"
+    history.poll(2, (0, 70), (1, 72))
+    assert history.at_the_end(Sequences).counts == {"sequence-gap": 1}
+    history.list_offsets(3, 1, 2)
+    assert history.at_the_end(Sequences).counts == {}, "it may be gone"
 
 
 @pytest.mark.parametrize("offsets", [(0, 1, 2), (0, 2, 1)])
-def test_numbers_that_answers_alone_say_are_judged_for_their_order(tale: Tale, offsets: tuple[int, ...]) -> None:
+def test_numbers_that_answers_alone_say_are_judged_for_their_order(
+    history: GroupHistory, offsets: tuple[int, ...]
+) -> None:
     for value, number, offset in zip((70, 71, 72), (1, 2, 4), offsets, strict=True):
-        invocation = tale.recorder.invoke(value, "send", Send(T0, (value,)))
+        invocation = history.recorder.invoke(value, "send", Send(T0, (value,)))
         send = Send(T0, (value,), (Offset(offset),), sequenced=Sequenced(9, 0, number))
-        tale.recorder.ok(invocation, send)
-    tale.poll(2, (0, 70))
-    assert tale.at_the_end(Sequences).counts == ({} if offsets == (0, 1, 2) else {"sequence-order": 1})
+        history.recorder.ok(invocation, send)
+    history.poll(2, (0, 70))
+    assert history.at_the_end(Sequences).counts == ({} if offsets == (0, 1, 2) else {"sequence-order": 1})
 
 
-def test_the_last_number_may_be_missing_when_nobody_knows_what_became_of_it(tale: Tale) -> None:
-    tale.number(1, 70, 0, 0)
-    tale.number(1, 71, 1, None)
-    tale.poll(2, (0, 70))
-    assert judge_history(tale.ops).is_clean()
+def test_the_last_number_may_be_missing_when_nobody_knows_what_became_of_it(history: GroupHistory) -> None:
+    history.number(1, 70, 0, 0)
+    history.number(1, 71, 1, None)
+    history.poll(2, (0, 70))
+    assert judge_history(history.ops).is_clean()
 
 
-def test_a_retry_that_is_answered_with_another_offset_is_a_duplicate(tale: Tale) -> None:
-    invocation = tale.recorder.invoke(1, "send", Send(T0, (70,), sequenced=Sequenced(9, 0, 0)))
-    tale.poll(2, (0, 70))
-    tale.end_send(invocation, 1)
-    assert "duplicate" in judge_history(tale.ops).counts
+def test_a_retry_that_is_answered_with_another_offset_is_a_duplicate(history: GroupHistory) -> None:
+    invocation = history.recorder.invoke(1, "send", Send(T0, (70,), sequenced=Sequenced(9, 0, 0)))
+    history.poll(2, (0, 70))
+    history.end_send(invocation, 1)
+    assert "duplicate" in judge_history(history.ops).counts
 
 
 # compaction
 
 
-def test_the_newest_value_of_a_key_is_kept(tale: Tale) -> None:
-    tale.keyed(70, "a", 0)
-    lost = tale.keyed(71, "b", 1)
-    tale.keyed(72, "a", 2)
-    passed = tale.read(2, (2, 72))[-1]
-    findings = tale.at_the_end(Compaction)
+def test_the_newest_value_of_a_key_is_kept(history: GroupHistory) -> None:
+    history.keyed(70, "a", 0)
+    lost = history.keyed(71, "b", 1)
+    history.keyed(72, "a", 2)
+    passed = history.read(2, (2, 72))[-1]
+    findings = history.at_the_end(Compaction)
     assert [(anomaly.kind, anomaly.ops) for anomaly in findings.anomalies] == [("lost-key", (lost, passed))]
-    assert list(judge_history(tale.ops).counts) == ["lost-write", "lost-key"]
+    assert list(judge_history(history.ops).counts) == ["lost-write", "lost-key"]
 
 
-def test_what_was_replaced_and_tombstones_may_be_gone(tale: Tale) -> None:
+def test_what_was_replaced_and_tombstones_may_be_gone(history: GroupHistory) -> None:
     for value, key, offset in ((70, "a", 0), (71, "b", 1), (72, "a", 2), (73, "b", 3), (74, "c", 4)):
-        tale.keyed(value, key, offset, tombstone=value == 73)
-    tale.read(2, (2, 72), (4, 74))
-    assert judge_history(tale.ops).is_clean()
+        history.keyed(value, key, offset, tombstone=value == 73)
+    history.read(2, (2, 72), (4, 74))
+    assert judge_history(history.ops).is_clean()
 
 
-def test_a_value_that_was_gone_before_anybody_sent_a_newer_one_is_lost(tale: Tale) -> None:
-    tale.keyed(70, "a", 0)
-    tale.keyed(71, "b", 1)
-    tale.read(2, (1, 71))
-    tale.keyed(72, "a", 2)
-    tale.read(3, (1, 71), (2, 72))
-    assert judge_history(tale.ops).counts == {"lost-key": 1}
+def test_a_value_that_was_gone_before_anybody_sent_a_newer_one_is_lost(history: GroupHistory) -> None:
+    history.keyed(70, "a", 0)
+    history.keyed(71, "b", 1)
+    history.read(2, (1, 71))
+    history.keyed(72, "a", 2)
+    history.read(3, (1, 71), (2, 72))
+    assert judge_history(history.ops).counts == {"lost-key": 1}
 
 
-def test_a_value_may_be_gone_for_a_tombstone_that_nobody_saw(tale: Tale) -> None:
-    tale.keyed(70, "a", 0)
-    tale.keyed(71, "a", None, tombstone=True)
-    tale.keyed(72, "b", 2)
-    tale.read(2, (2, 72))
-    assert tale.at_the_end(Compaction).counts == {}
-    assert judge_history(tale.ops).is_clean()
+def test_a_value_may_be_gone_for_a_tombstone_that_nobody_saw(history: GroupHistory) -> None:
+    history.keyed(70, "a", 0)
+    history.keyed(71, "a", None, tombstone=True)
+    history.keyed(72, "b", 2)
+    history.read(2, (2, 72))
+    assert history.at_the_end(Compaction).counts == {}
+    assert judge_history(history.ops).is_clean()
 
 
-def test_a_tombstone_that_was_refused_or_is_of_another_key_excuses_nothing(tale: Tale) -> None:
-    tale.keyed(70, "a", 0)
-    refused = tale.recorder.invoke(1, "send", Send(T0, (71,), keys=("a",), tombstones=(71,)))
-    tale.recorder.fail(refused)
-    tale.keyed(72, "b", None, tombstone=True)
-    tale.keyed(73, "c", 2)
-    tale.read(2, (2, 73))
-    assert judge_history(tale.ops).counts == {"lost-write": 1, "lost-key": 1}
+def test_a_tombstone_that_was_refused_or_is_of_another_key_excuses_nothing(history: GroupHistory) -> None:
+    history.keyed(70, "a", 0)
+    refused = history.recorder.invoke(1, "send", Send(T0, (71,), keys=("a",), tombstones=(71,)))
+    history.recorder.fail(refused)
+    history.keyed(72, "b", None, tombstone=True)
+    history.keyed(73, "c", 2)
+    history.read(2, (2, 73))
+    assert judge_history(history.ops).counts == {"lost-write": 1, "lost-key": 1}
 
 
-def test_who_comes_last_and_stops_short_of_the_end_may_have_missed_what_replaced_a_value(tale: Tale) -> None:
-    lost = tale.keyed(70, "a", 0)
-    tale.keyed(71, "a", None)
-    tale.keyed(72, "b", 2)
-    tale.keyed(73, "c", 3)
-    tale.read(2, (2, 72))
-    assert tale.at_the_end(Compaction).counts == {}, "the newest of the key may stand behind"
-    tale.read(3, (2, 72), (3, 73))
-    findings = tale.at_the_end(Compaction)
+def test_who_comes_last_and_stops_short_of_the_end_may_have_missed_what_replaced_a_value(history: GroupHistory) -> None:
+    lost = history.keyed(70, "a", 0)
+    history.keyed(71, "a", None)
+    history.keyed(72, "b", 2)
+    history.keyed(73, "c", 3)
+    history.read(2, (2, 72))
+    assert history.at_the_end(Compaction).counts == {}, "the newest of the key may stand behind"
+    history.read(3, (2, 72), (3, 73))
+    findings = history.at_the_end(Compaction)
     assert [(anomaly.kind, anomaly.ops[0]) for anomaly in findings.anomalies] == [("lost-key", lost)]
 
 
-def test_who_comes_last_amid_sends_may_have_missed_what_replaced_a_value(tale: Tale) -> None:
-    tale.keyed(70, "a", 0)
-    tale.keyed(71, "a", None)
-    tale.keyed(72, "b", 2)
-    tale.assign(2, 0)
-    tale.poll(2, (2, 72))
-    tale.keyed(73, "a", 3)
-    tale.poll(2, (3, 73))
-    assert tale.at_the_end(Compaction).counts == {}, "the newest of then was replaced in its turn"
+def test_who_comes_last_amid_sends_may_have_missed_what_replaced_a_value(history: GroupHistory) -> None:
+    history.keyed(70, "a", 0)
+    history.keyed(71, "a", None)
+    history.keyed(72, "b", 2)
+    history.assign(2, 0)
+    history.poll(2, (2, 72))
+    history.keyed(73, "a", 3)
+    history.poll(2, (3, 73))
+    assert history.at_the_end(Compaction).counts == {}, "the newest of then was replaced in its turn"
 
 
-def test_who_reads_last_sees_no_removed_key(tale: Tale) -> None:
-    tale.keyed(70, "a", 0)
-    removed = tale.keyed(71, "a", 1, tombstone=True)
-    tale.keyed(72, "b", 2)
-    passed = tale.read(2, (0, 70), (2, 72))[-1]
-    findings = tale.at_the_end(Compaction)
+def test_who_reads_last_sees_no_removed_key(history: GroupHistory) -> None:
+    history.keyed(70, "a", 0)
+    removed = history.keyed(71, "a", 1, tombstone=True)
+    history.keyed(72, "b", 2)
+    passed = history.read(2, (0, 70), (2, 72))[-1]
+    findings = history.at_the_end(Compaction)
     assert [(anomaly.kind, anomaly.ops) for anomaly in findings.anomalies] == [("resurrected-key", (removed, passed))]
-    tale.read(3, (0, 70), (1, 71), (2, 72))
-    assert judge_history(tale.ops).is_clean(), "an early reader may have come too late for the tombstone"
+    history.read(3, (0, 70), (1, 71), (2, 72))
+    assert judge_history(history.ops).is_clean(), "an early reader may have come too late for the tombstone"
 
 
-def test_a_removed_key_may_have_come_back_by_a_newer_record(tale: Tale) -> None:
-    tale.keyed(70, "a", 0)
-    tale.keyed(71, "a", 1, tombstone=True)
-    tale.keyed(72, "b", 2)
-    tale.read(2, (0, 70), (2, 72))
-    tale.keyed(73, "a", 3)
-    assert tale.at_the_end(Compaction).counts == {}
+def test_a_removed_key_may_have_come_back_by_a_newer_record(history: GroupHistory) -> None:
+    history.keyed(70, "a", 0)
+    history.keyed(71, "a", 1, tombstone=True)
+    history.keyed(72, "b", 2)
+    history.read(2, (0, 70), (2, 72))
+    history.keyed(73, "a", 3)
+    assert history.at_the_end(Compaction).counts == {}
 
 
-def test_records_of_a_compacted_partition_stay_where_they_are(tale: Tale) -> None:
-    tale.keyed(70, "a", 5)
-    tale.keyed(71, "b", 6)
-    tale.read(2, (5, 71), (6, 70))
-    assert {"inconsistent-offset", "duplicate"} <= set(judge_history(tale.ops).counts)
+def test_records_of_a_compacted_partition_stay_where_they_are(history: GroupHistory) -> None:
+    history.keyed(70, "a", 5)
+    history.keyed(71, "b", 6)
+    history.read(2, (5, 71), (6, 70))
+    assert {"inconsistent-offset", "duplicate"} <= set(judge_history(history.ops).counts)
 
 
 # deleted records
 
 
-def test_records_that_were_deleted_stay_so(tale: Tale) -> None:
-    tale.send(1, 70, 0)
-    asking = tale.recorder.invoke(5, "trim", Trim(T0, Offset(1)))
-    tale.list_offsets(3, 0, 1, linearizable=True)
-    deleted = tale.recorder.ok(asking, Trim(T0, Offset(1)))
-    tale.list_offsets(4, 0, 1)
-    back = tale.list_offsets(3, 0, 1, linearizable=True)
-    tale.only(LogStarts(), "trim-undone", deleted, back)
-    assert "unseen" not in judge_history(tale.ops).counts, "it was deleted"
+def test_records_that_were_deleted_stay_so(history: GroupHistory) -> None:
+    history.send(1, 70, 0)
+    asking = history.recorder.invoke(5, "trim", Trim(T0, Offset(1)))
+    history.list_offsets(3, 0, 1, linearizable=True)
+    deleted = history.recorder.ok(asking, Trim(T0, Offset(1)))
+    history.list_offsets(4, 0, 1)
+    back = history.list_offsets(3, 0, 1, linearizable=True)
+    history.only(LogStarts(), "trim-undone", deleted, back)
+    assert "unseen" not in judge_history(history.ops).counts, "it was deleted"
 
 
-def test_a_deletion_is_not_answered_before_the_log_begins_there(tale: Tale) -> None:
-    asking = tale.recorder.invoke(5, "trim", Trim(T0, Offset(4)))
-    answered = tale.recorder.ok(asking, Trim(T0, Offset(3)))
-    tale.only(LogStarts(), "trim-undone", asking, answered)
-    tale.do(5, "trim", Trim(T0, Offset(4)), Trim(T0, Offset(9)))
-    assert judge_with(LogStarts(), tale.ops).counts == {"trim-undone": 1}, "the log may have begun behind it"
+def test_a_deletion_is_not_answered_before_the_log_begins_there(history: GroupHistory) -> None:
+    asking = history.recorder.invoke(5, "trim", Trim(T0, Offset(4)))
+    answered = history.recorder.ok(asking, Trim(T0, Offset(3)))
+    history.only(LogStarts(), "trim-undone", asking, answered)
+    history.do(5, "trim", Trim(T0, Offset(4)), Trim(T0, Offset(9)))
+    assert judge_with(LogStarts(), history.ops).counts == {"trim-undone": 1}, "the log may have begun behind it"
 
 
 @pytest.mark.parametrize("outcome", ["ok", "info", "crash", "open"])
-def test_what_a_deletion_may_have_taken_is_neither_lost_nor_unseen(tale: Tale, outcome: str) -> None:
-    missing_below_a_trim(tale, outcome)
-    assert judge_history(tale.ops).is_clean()
-    tale.list_offsets(6, 0, 4, linearizable=True)
-    assert judge_history(tale.ops).is_clean() == (outcome != "ok"), "an unknown one may happen later, or never"
+def test_what_a_deletion_may_have_taken_is_neither_lost_nor_unseen(history: GroupHistory, outcome: str) -> None:
+    missing_below_a_trim(history, outcome)
+    assert judge_history(history.ops).is_clean()
+    history.list_offsets(6, 0, 4, linearizable=True)
+    assert judge_history(history.ops).is_clean() == (outcome != "ok"), "an unknown one may happen later, or never"
 
 
-def test_what_a_deletion_did_not_take_is_lost_or_unseen(tale: Tale) -> None:
-    missing_below_a_trim(tale, "fail")
-    assert judge_history(tale.ops).counts == {"lost-write": 2}
-    tale.send(1, 74, 4)
-    tale.recorder.info(tale.recorder.invoke(7, "trim", Trim(T0, Offset(2))))
-    tale.recorder.info(tale.recorder.invoke(7, "trim", Trim(T1, Offset(5))))
-    assert judge_history(tale.ops).counts == {"lost-write": 1, "unseen": 1}, "behind it, or elsewhere"
+def test_what_a_deletion_did_not_take_is_lost_or_unseen(history: GroupHistory) -> None:
+    missing_below_a_trim(history, "fail")
+    assert judge_history(history.ops).counts == {"lost-write": 2}
+    history.send(1, 74, 4)
+    history.recorder.info(history.recorder.invoke(7, "trim", Trim(T0, Offset(2))))
+    history.recorder.info(history.recorder.invoke(7, "trim", Trim(T1, Offset(5))))
+    assert judge_history(history.ops).counts == {"lost-write": 1, "unseen": 1}, "behind it, or elsewhere"
 
 
-def test_who_reads_past_a_record_that_a_deletion_may_have_taken_skips_it_all_the_same(tale: Tale) -> None:
-    missing_below_a_trim(tale, "info")
-    tale.assign(3, 1)
-    tale.poll(3, (1, 71))
-    tale.poll(3, (3, 73))
-    assert judge_history(tale.ops).counts == {"poll-skip": 1}
+def test_who_reads_past_a_record_that_a_deletion_may_have_taken_skips_it_all_the_same(history: GroupHistory) -> None:
+    missing_below_a_trim(history, "info")
+    history.assign(3, 1)
+    history.poll(3, (1, 71))
+    history.poll(3, (3, 73))
+    assert judge_history(history.ops).counts == {"poll-skip": 1}
 
 
-def missing_below_a_trim(tale: Tale, outcome: str) -> None:
+def missing_below_a_trim(history: GroupHistory, outcome: str) -> None:
     """Of four records two were polled; the third was deleted with all before it, with this outcome."""
     for number in range(4):
-        tale.send(1, 70 + number, number)
-    asking = tale.recorder.invoke(2, "trim", Trim(T0, Offset(3)))
+        history.send(1, 70 + number, number)
+    asking = history.recorder.invoke(2, "trim", Trim(T0, Offset(3)))
     if outcome == "crash":
-        tale.recorder.crash(2)
+        history.recorder.crash(2)
     elif outcome != "open":
-        getattr(tale.recorder, outcome)(asking)
-    tale.poll(3, (1, 71))
-    tale.poll(4, (3, 73))
+        getattr(history.recorder, outcome)(asking)
+    history.poll(3, (1, 71))
+    history.poll(4, (3, 73))
 
 
 # lines
 
 
-def test_entries_of_all_these_come_back_from_their_lines(tale: Tale) -> None:
-    tale.join(1, "m1", 1, T0, T1, instance="i")
-    tale.commit_as(1, 5)
-    tale.number(1, 70, 0, 4)
-    tale.keyed(71, "a", 5, tombstone=True)
-    tale.do(1, "trim", Trim(T0, Offset(3)))
-    assert list(read_lines(write_lines(tale.ops))) == tale.ops
-    assert all(str(op) for op in tale.ops)
-    assert judge_with(Ownership(), tale.ops).counts == {}
+def test_entries_of_all_these_come_back_from_their_lines(history: GroupHistory) -> None:
+    history.join(1, "m1", 1, T0, T1, instance="i")
+    history.commit_as(1, 5)
+    history.number(1, 70, 0, 4)
+    history.keyed(71, "a", 5, tombstone=True)
+    history.do(1, "trim", Trim(T0, Offset(3)))
+    assert list(read_lines(write_lines(history.ops))) == history.ops
+    assert all(str(op) for op in history.ops)
+    assert judge_with(Ownership(), history.ops).counts == {}

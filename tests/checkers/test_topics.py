@@ -6,12 +6,12 @@ import pytest
 
 from jepsen.checkers import Assign, Fetched, Op, Poll, Rules, Send, Topic, judge_history, read_lines, write_lines
 from raftlog.types import Offset, TopicPartition
-from tests.checkers.story import Story
+from tests.checkers.written_history import WrittenHistory
 
 OLD, NEW = TopicPartition("t@old", 0), TopicPartition("t@new", 0)
 
 
-class Tale(Story):
+class TopicHistory(WrittenHistory):
     """Of the topic `t`; process 1 creates and deletes, the others are clients."""
 
     def begin(self, action: str, process: int = 1) -> Op:
@@ -55,164 +55,164 @@ class Tale(Story):
 
 
 @pytest.fixture
-def tale() -> Tale:
-    return Tale()
+def history() -> TopicHistory:
+    return TopicHistory()
 
 
-def test_each_incarnation_is_judged_by_itself(tale: Tale) -> None:
-    tale.create("old")
-    tale.send_to(OLD, 2, 7, 0)
-    tale.poll_of(OLD, 3, 7)
-    tale.delete()
-    tale.create("new")
-    tale.send_to(NEW, 2, 8, 0)
-    tale.find(3, "new")
-    tale.poll_of(NEW, 3, 8)
-    tale.find(4, "new")
-    assert tale.kinds() == []
-    assert list(read_lines(write_lines(tale.ops))) == tale.ops
+def test_each_incarnation_is_judged_by_itself(history: TopicHistory) -> None:
+    history.create("old")
+    history.send_to(OLD, 2, 7, 0)
+    history.poll_of(OLD, 3, 7)
+    history.delete()
+    history.create("new")
+    history.send_to(NEW, 2, 8, 0)
+    history.find(3, "new")
+    history.poll_of(NEW, 3, 8)
+    history.find(4, "new")
+    assert history.kinds() == []
+    assert list(read_lines(write_lines(history.ops))) == history.ops
 
 
-def test_what_nobody_read_of_a_deleted_topic_is_not_missed_and_of_one_that_stays_it_is(tale: Tale) -> None:
-    tale.create("old")
-    tale.send_to(OLD, 2, 7, 0)
-    tale.send_to(OLD, 2, 8, 5)
-    tale.delete()
-    assert tale.kinds() == [], "neither the records nor the offsets between"
-    tale.create("new")
-    tale.send_to(NEW, 2, 9, 0)
-    assert tale.kinds() == ["unseen"]
+def test_what_nobody_read_of_a_deleted_topic_is_not_missed_and_of_one_that_stays_it_is(history: TopicHistory) -> None:
+    history.create("old")
+    history.send_to(OLD, 2, 7, 0)
+    history.send_to(OLD, 2, 8, 5)
+    history.delete()
+    assert history.kinds() == [], "neither the records nor the offsets between"
+    history.create("new")
+    history.send_to(NEW, 2, 9, 0)
+    assert history.kinds() == ["unseen"]
 
 
-def test_a_reader_that_comes_with_the_position_of_a_predecessor_has_lost_nothing(tale: Tale) -> None:
-    tale.create("old")
-    tale.send_to(OLD, 2, 7, 0)
-    tale.send_to(OLD, 2, 8, 1)
-    invocation = tale.recorder.invoke(3, "poll", Poll())
-    tale.recorder.ok(invocation, Poll((Fetched(OLD, (Offset(1),), (8,)),)))
-    assert tale.kinds() == ["lost-write"], "somebody has to read all of it while it is there"
-    tale.delete()
-    assert tale.kinds() == []
+def test_a_reader_that_comes_with_the_position_of_a_predecessor_has_lost_nothing(history: TopicHistory) -> None:
+    history.create("old")
+    history.send_to(OLD, 2, 7, 0)
+    history.send_to(OLD, 2, 8, 1)
+    invocation = history.recorder.invoke(3, "poll", Poll())
+    history.recorder.ok(invocation, Poll((Fetched(OLD, (Offset(1),), (8,)),)))
+    assert history.kinds() == ["lost-write"], "somebody has to read all of it while it is there"
+    history.delete()
+    assert history.kinds() == []
 
 
-def test_a_reader_that_passes_over_a_record_of_a_deleted_topic_is_found(tale: Tale) -> None:
-    tale.create("old")
-    tale.send_to(OLD, 2, 7, 0)
-    tale.send_to(OLD, 2, 8, 1)
-    tale.recorder.ok(tale.recorder.invoke(3, "assign", Assign(((OLD, Offset(0)),))))
-    invocation = tale.recorder.invoke(3, "poll", Poll())
-    tale.recorder.ok(invocation, Poll((Fetched(OLD, (Offset(1),), (8,)),)))
-    tale.delete()
-    assert tale.kinds() == ["poll-skip"]
+def test_a_reader_that_passes_over_a_record_of_a_deleted_topic_is_found(history: TopicHistory) -> None:
+    history.create("old")
+    history.send_to(OLD, 2, 7, 0)
+    history.send_to(OLD, 2, 8, 1)
+    history.recorder.ok(history.recorder.invoke(3, "assign", Assign(((OLD, Offset(0)),))))
+    invocation = history.recorder.invoke(3, "poll", Poll())
+    history.recorder.ok(invocation, Poll((Fetched(OLD, (Offset(1),), (8,)),)))
+    history.delete()
+    assert history.kinds() == ["poll-skip"]
 
 
-def test_an_incarnation_that_comes_back_for_a_process(tale: Tale) -> None:
-    tale.create("old")
-    tale.find(2, "old")
-    tale.delete()
-    tale.create("new")
-    gone = tale.find(2, "new")
-    tale.find(3, "old")
-    assert tale.kinds() == [], "another process may hear of it later"
-    back = tale.poll_of(OLD, 2)
-    assert tale.kinds() == ["resurrected-topic"]
-    assert tale.proof("resurrected-topic") == (gone, back)
+def test_an_incarnation_that_comes_back_for_a_process(history: TopicHistory) -> None:
+    history.create("old")
+    history.find(2, "old")
+    history.delete()
+    history.create("new")
+    gone = history.find(2, "new")
+    history.find(3, "old")
+    assert history.kinds() == [], "another process may hear of it later"
+    back = history.poll_of(OLD, 2)
+    assert history.kinds() == ["resurrected-topic"]
+    assert history.proof("resurrected-topic") == (gone, back)
 
 
-def test_one_that_comes_back_after_it_was_unknown(tale: Tale) -> None:
-    tale.create("old")
-    tale.find(2, "old")
-    tale.delete()
-    tale.find(2, "")
-    tale.find(3, "old")
-    assert tale.kinds() == []
-    tale.send_to(OLD, 2, 7, 0)
-    assert tale.kinds() == ["resurrected-topic"]
+def test_one_that_comes_back_after_it_was_unknown(history: TopicHistory) -> None:
+    history.create("old")
+    history.find(2, "old")
+    history.delete()
+    history.find(2, "")
+    history.find(3, "old")
+    assert history.kinds() == []
+    history.send_to(OLD, 2, 7, 0)
+    assert history.kinds() == ["resurrected-topic"]
 
 
-def test_records_of_one_in_another(tale: Tale) -> None:
-    tale.create("old")
-    tale.send_to(OLD, 2, 7, 0)
-    tale.delete()
-    tale.create("new")
-    tale.poll_of(NEW, 3, 7)
-    assert tale.kinds() == ["phantom", "resurrected-topic"]
+def test_records_of_one_in_another(history: TopicHistory) -> None:
+    history.create("old")
+    history.send_to(OLD, 2, 7, 0)
+    history.delete()
+    history.create("new")
+    history.poll_of(NEW, 3, 7)
+    assert history.kinds() == ["phantom", "resurrected-topic"]
 
 
-def test_a_deleted_name_that_is_taken(tale: Tale) -> None:
-    tale.create("old")
-    deleted = tale.delete()
-    exists = tale.refused("create", "TopicExists: t")
-    assert tale.kinds() == ["resurrected-topic"]
-    assert tale.proof("resurrected-topic") == (deleted, exists)
+def test_a_deleted_name_that_is_taken(history: TopicHistory) -> None:
+    history.create("old")
+    deleted = history.delete()
+    exists = history.refused("create", "TopicExists: t")
+    assert history.kinds() == ["resurrected-topic"]
+    assert history.proof("resurrected-topic") == (deleted, exists)
 
 
-def test_a_name_may_be_taken_by_a_creation_of_unknown_outcome_until_a_later_answer(tale: Tale) -> None:
-    tale.unknown("create")
-    tale.refused("create", "TopicExists: t")
-    tale.find(2, "some")
-    assert tale.kinds() == []
-    tale.delete()
-    tale.refused("delete", "UnknownTopic: t")
-    assert tale.kinds() == []
-    tale.refused("create", "TopicExists: t")
-    assert tale.kinds() == ["resurrected-topic"]
+def test_a_name_may_be_taken_by_a_creation_of_unknown_outcome_until_a_later_answer(history: TopicHistory) -> None:
+    history.unknown("create")
+    history.refused("create", "TopicExists: t")
+    history.find(2, "some")
+    assert history.kinds() == []
+    history.delete()
+    history.refused("delete", "UnknownTopic: t")
+    assert history.kinds() == []
+    history.refused("create", "TopicExists: t")
+    assert history.kinds() == ["resurrected-topic"]
 
 
-def test_one_that_nobody_created(tale: Tale) -> None:
-    tale.unknown("create")
-    tale.find(2, "some")
-    assert tale.kinds() == [], "the one of unknown outcome"
-    strange = tale.find(3, "another")
-    assert tale.kinds() == ["resurrected-topic"]
-    assert strange in tale.proof("resurrected-topic")
+def test_one_that_nobody_created(history: TopicHistory) -> None:
+    history.unknown("create")
+    history.find(2, "some")
+    assert history.kinds() == [], "the one of unknown outcome"
+    strange = history.find(3, "another")
+    assert history.kinds() == ["resurrected-topic"]
+    assert strange in history.proof("resurrected-topic")
 
 
-def test_a_topic_that_is_unknown_although_it_exists(tale: Tale) -> None:
-    created = tale.create("old")
-    tale.find(2, "")
-    assert tale.kinds() == [], "for a second a server may believe what it heard before"
-    found = tale.find(2, "")
-    assert tale.kinds() == ["lost-topic"]
-    assert tale.proof("lost-topic") == (created, found)
+def test_a_topic_that_is_unknown_although_it_exists(history: TopicHistory) -> None:
+    created = history.create("old")
+    history.find(2, "")
+    assert history.kinds() == [], "for a second a server may believe what it heard before"
+    found = history.find(2, "")
+    assert history.kinds() == ["lost-topic"]
+    assert history.proof("lost-topic") == (created, found)
 
 
-def test_a_send_that_is_told_of_no_topic(tale: Tale) -> None:
-    tale.create("old")
-    tale.find(2, "old")
-    tale.recorder.fail(tale.recorder.invoke(3, "send", Send(OLD, (7,))), "UnknownTopic: t")
-    assert tale.kinds() == ["lost-topic"]
+def test_a_send_that_is_told_of_no_topic(history: TopicHistory) -> None:
+    history.create("old")
+    history.find(2, "old")
+    history.recorder.fail(history.recorder.invoke(3, "send", Send(OLD, (7,))), "UnknownTopic: t")
+    assert history.kinds() == ["lost-topic"]
 
 
-def test_a_topic_that_cannot_be_deleted_or_is_made_twice(tale: Tale) -> None:
-    tale.create("old")
-    tale.refused("delete", "UnknownTopic: t")
-    assert tale.kinds() == ["lost-topic"]
-    tale.create("new")
-    assert tale.kinds() == ["lost-topic"], "it was unknown by then"
-    tale.create("third")
-    assert judge_history(tale.ops).counts == {"lost-topic": 2}
+def test_a_topic_that_cannot_be_deleted_or_is_made_twice(history: TopicHistory) -> None:
+    history.create("old")
+    history.refused("delete", "UnknownTopic: t")
+    assert history.kinds() == ["lost-topic"]
+    history.create("new")
+    assert history.kinds() == ["lost-topic"], "it was unknown by then"
+    history.create("third")
+    assert judge_history(history.ops).counts == {"lost-topic": 2}
 
 
-def test_changes_at_the_same_time_prove_nothing(tale: Tale) -> None:
-    tale.create("old")
-    deletion = tale.begin("delete", 2)
-    tale.find(3, "")
-    tale.refused("delete", "UnknownTopic: t")
-    tale.create("new")
-    tale.recorder.ok(deletion)
-    tale.find(3, "")
-    tale.find(4, "new")
-    assert tale.kinds() == []
+def test_changes_at_the_same_time_prove_nothing(history: TopicHistory) -> None:
+    history.create("old")
+    deletion = history.begin("delete", 2)
+    history.find(3, "")
+    history.refused("delete", "UnknownTopic: t")
+    history.create("new")
+    history.recorder.ok(deletion)
+    history.find(3, "")
+    history.find(4, "new")
+    assert history.kinds() == []
 
 
-def test_a_deletion_of_unknown_outcome_leaves_both_open(tale: Tale) -> None:
-    tale.create("old")
-    tale.unknown("delete")
-    tale.find(2, "old")
-    tale.find(2, "")
-    tale.send_to(OLD, 3, 7, 0)
-    assert tale.kinds() == []
-    tale.refused("create", "TopicExists: t")
-    tale.create("new")
-    assert tale.kinds() == []
+def test_a_deletion_of_unknown_outcome_leaves_both_open(history: TopicHistory) -> None:
+    history.create("old")
+    history.unknown("delete")
+    history.find(2, "old")
+    history.find(2, "")
+    history.send_to(OLD, 3, 7, 0)
+    assert history.kinds() == []
+    history.refused("create", "TopicExists: t")
+    history.create("new")
+    assert history.kinds() == []

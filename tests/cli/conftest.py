@@ -12,7 +12,7 @@ import pytest
 
 from raftlog.cli.entry import main
 from raftlog.testing import BrokerProcess
-from tests.cli.told import Told
+from tests.cli.scripted_broker import ScriptedBroker
 from tests.forked.client import ForkServer
 
 COMMAND = [sys.executable, "-m", "raftlog.cli"]
@@ -102,8 +102,8 @@ def topic(request: pytest.FixtureRequest, broker: BrokerProcess, run: Run) -> st
 
 
 @pytest.fixture
-def told() -> Iterator[Told]:
-    broker = Told()
+def scripted() -> Iterator[ScriptedBroker]:
+    broker = ScriptedBroker()
     yield broker
     broker.close()
 
@@ -134,6 +134,6 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.fixture
-def ask(told: Told, command: Command) -> Command:
+def ask(scripted: ScriptedBroker, command: Command) -> Command:
     """Return the command bound to the scripted broker."""
-    return partial(command, bootstrap=told.address)
+    return partial(command, bootstrap=scripted.address)

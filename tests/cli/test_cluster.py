@@ -8,7 +8,7 @@ import pytest
 
 from raftlog.cli.cluster import health as health_command
 from raftlog.client import BrokerClient, ClusterHealth
-from tests.cli.told import Told
+from tests.cli.scripted_broker import ScriptedBroker
 
 HEALTHY = {
     "is_healthy": True,
@@ -38,8 +38,8 @@ UNHEALTHY = HEALTHY | {
 }
 
 
-def test_a_healthy_cluster(ask: Any, told: Told) -> None:
-    told.answers["/v1/cluster/health_overview"] = 200, HEALTHY
+def test_a_healthy_cluster(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["/v1/cluster/health_overview"] = 200, HEALTHY
     text = ask("cluster", "health").out
     assert [line.split() for line in text.splitlines()][:3] == [
         ["healthy", "yes"],
@@ -50,8 +50,8 @@ def test_a_healthy_cluster(ask: Any, told: Told) -> None:
     assert shown == HEALTHY
 
 
-def test_an_unhealthy_cluster_is_exit_code_1_with_reasons(ask: Any, told: Told) -> None:
-    told.answers["/v1/cluster/health_overview"] = 200, UNHEALTHY
+def test_an_unhealthy_cluster_is_exit_code_1_with_reasons(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["/v1/cluster/health_overview"] = 200, UNHEALTHY
     done = ask("cluster", "health", expect=1)
     assert REASON in done.err
     text = done.out
@@ -60,17 +60,17 @@ def test_an_unhealthy_cluster_is_exit_code_1_with_reasons(ask: Any, told: Told) 
     assert json.loads(ask("cluster", "health", "--json", expect=1).out) == UNHEALTHY
 
 
-def test_no_controller_is_shown_as_none(ask: Any, told: Told) -> None:
-    told.answers["/v1/cluster/health_overview"] = 200, UNHEALTHY | {"controller_id": -1}
+def test_no_controller_is_shown_as_none(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["/v1/cluster/health_overview"] = 200, UNHEALTHY | {"controller_id": -1}
     shown = json.loads(ask("cluster", "health", "--json", expect=1).out)
     assert shown["controller_id"] is None
 
 
-def test_watching_prints_changes(spawn: Any, told: Told) -> None:
-    told.answers["/v1/cluster/health_overview"] = 200, HEALTHY
-    process = spawn("cluster", "health", "--watch", "--json", "--bootstrap", told.address)
+def test_watching_prints_changes(spawn: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["/v1/cluster/health_overview"] = 200, HEALTHY
+    process = spawn("cluster", "health", "--watch", "--json", "--bootstrap", scripted.address)
     assert json.loads(process.stdout.readline())["is_healthy"] is True
-    told.answers["/v1/cluster/health_overview"] = 200, UNHEALTHY
+    scripted.answers["/v1/cluster/health_overview"] = 200, UNHEALTHY
     assert json.loads(process.stdout.readline())["unhealthy_reasons"] == [REASON]
     process.send_signal(2)
     assert process.wait(10) == 0
@@ -91,8 +91,8 @@ async def test_what_lags_from_commit_to_commit_is_no_change(monkeypatch: pytest.
     assert [(await anext(changes)).is_healthy for _ in range(2)] == [True, False]
 
 
-def test_info(ask: Any, told: Told) -> None:
-    told.answers |= {
+def test_info(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers |= {
         "/v1/cluster/health_overview": (200, HEALTHY),
         "/v1/cluster/uuid": (200, {"cluster_uuid": "c0ffee"}),
         "/v1/brokers": (
@@ -132,8 +132,8 @@ def replica(broker: int, *, leader: bool = False, in_sync: bool = True) -> dict[
     return {"broker": broker, "leader": leader, "in_sync": in_sync}
 
 
-def test_a_topic_with_a_partition_that_nobody_leads(ask: Any, told: Told) -> None:
-    told.answers["/topics/orders"] = (
+def test_a_topic_with_a_partition_that_nobody_leads(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["/topics/orders"] = (
         200,
         {
             "name": "orders",
@@ -150,8 +150,8 @@ def test_a_topic_with_a_partition_that_nobody_leads(ask: Any, told: Told) -> Non
         },
     )
     rows = [{"name": "retention.ms", "is_default": False}, {"name": "segment.bytes", "is_default": True}]
-    told.answers["/v3/clusters/-/topics/orders/configs"] = 200, {"data": rows}
-    told.answers["/topics/orders/partitions/0/offsets"] = 200, {"beginning_offset": 3, "end_offset": 7}
+    scripted.answers["/v3/clusters/-/topics/orders/configs"] = 200, {"data": rows}
+    scripted.answers["/topics/orders/partitions/0/offsets"] = 200, {"beginning_offset": 3, "end_offset": 7}
     lines = ask("topic", "describe", "orders").out.splitlines()
     assert lines[0] == "orders: 2 partitions, replication factor 3"
     assert lines[3].split() == ["0", "2", "1,", "2,", "3", "1,", "2", "3", "7", "4"]
@@ -175,14 +175,14 @@ def test_a_topic_with_a_partition_that_nobody_leads(ask: Any, told: Told) -> Non
         "end_offset": 7,
     }
     assert (second["leader"], second["problem"], second["end_offset"]) == (None, "no leader", None)
-    assert "/topics/orders/partitions/1/offsets" not in told.asked
+    assert "/topics/orders/partitions/1/offsets" not in scripted.asked
 
 
-def test_offsets_that_nobody_can_say_do_not_hide_the_rest(ask: Any, told: Told) -> None:
+def test_offsets_that_nobody_can_say_do_not_hide_the_rest(ask: Any, scripted: ScriptedBroker) -> None:
     partitions = [{"partition": 0, "leader": 1, "replicas": [replica(1, leader=True)], "high_watermark": 5}]
-    told.answers["/topics/t"] = 200, {"name": "t", "configs": {}, "partitions": partitions}
+    scripted.answers["/topics/t"] = 200, {"name": "t", "configs": {}, "partitions": partitions}
     refusal = {"error_code": 50302, "message": "the leader has just changed", "outcome": "failed"}
-    told.answers["/topics/t/partitions/0/offsets"] = 503, refusal
-    told.answers["/v3/clusters/-/topics/t/configs"] = 200, {"data": []}
+    scripted.answers["/topics/t/partitions/0/offsets"] = 503, refusal
+    scripted.answers["/v3/clusters/-/topics/t/configs"] = 200, {"data": []}
     lines = ask("topic", "describe", "t").out.splitlines()
     assert lines[3].split() == ["0", "1", "1", "1", "-", "5", "-"]

@@ -8,7 +8,7 @@ import pytest
 
 from raftlog.cli.cluster import members as cluster_members
 from raftlog.values.brokers import ClusterMembers
-from tests.cli.told import Told
+from tests.cli.scripted_broker import ScriptedBroker
 
 MEMBER = {
     "node_id": 1,
@@ -36,8 +36,8 @@ STRANGER = MEMBER | {
 TOLD = {"node_id": 1, "gossip_address": "127.0.0.1:8085", "members": [MEMBER, STRANGER]}
 
 
-def test_members_are_a_table(ask: Any, told: Told) -> None:
-    told.answers["/v1/cluster/members"] = 200, TOLD
+def test_members_are_a_table(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["/v1/cluster/members"] = 200, TOLD
     lines = ask("cluster", "members").out.splitlines()
     assert lines[0] == "as node 1 has them, gossip 127.0.0.1:8085"
     first, second = (" ".join(line.split()) for line in lines[3:5])
@@ -45,18 +45,18 @@ def test_members_are_a_table(ask: Any, told: Told) -> None:
     assert second.startswith("9 (not registered) unknown - ")
 
 
-def test_members_as_json(ask: Any, told: Told) -> None:
-    told.answers["/v1/cluster/members"] = 200, TOLD
+def test_members_as_json(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["/v1/cluster/members"] = 200, TOLD
     assert json.loads(ask("cluster", "members", "--json").out) == TOLD
 
 
-def test_gossip_that_is_off_is_said(ask: Any, told: Told) -> None:
-    told.answers["/v1/cluster/members"] = 200, TOLD | {"gossip_address": None}
+def test_gossip_that_is_off_is_said(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["/v1/cluster/members"] = 200, TOLD | {"gossip_address": None}
     assert ask("cluster", "members").out.startswith("as node 1 has them, gossip off\n")
 
 
-def value(told: dict[str, Any]) -> ClusterMembers:
-    return msgspec.convert(told, ClusterMembers)
+def value(scripted: dict[str, Any]) -> ClusterMembers:
+    return msgspec.convert(scripted, ClusterMembers)
 
 
 async def test_watching_tells_of_states_and_not_of_ages(monkeypatch: pytest.MonkeyPatch) -> None:

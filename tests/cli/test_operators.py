@@ -11,7 +11,7 @@ import pytest
 from raftlog.cli import operating
 from raftlog.cli.outcome import CommandFailed
 from raftlog.errors import Unavailable
-from tests.cli.told import Told, Turns
+from tests.cli.scripted_broker import ScriptedBroker, Turns
 
 REPLICA = {"in_sync": True, "entries_behind": 0, "bytes_behind": 0, "catch_up_bytes_per_s": 0, "problem": None}
 MAINTENANCE = {
@@ -92,9 +92,9 @@ UNKNOWN = 404, {"error_code": 40406, "message": "there is no broker 9", "outcome
 
 
 @pytest.fixture(autouse=True)
-def _quickly(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def _quickly(scripted: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operating, "LOOK_SECONDS", 0.01)
-    told.answers["/v1/brokers"] = 200, []
+    scripted.answers["/v1/brokers"] = 200, []
 
 
 def cells(text: str) -> list[list[str]]:
@@ -104,8 +104,8 @@ def cells(text: str) -> list[list[str]]:
 # brokers
 
 
-def test_brokers_are_listed(ask: Any, told: Told) -> None:
-    told.answers["/v1/brokers"] = 200, [DOWN, BROKER]
+def test_brokers_are_listed(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["/v1/brokers"] = 200, [DOWN, BROKER]
     header, first, second = cells(ask("broker", "list").out)
     assert header[:3] == ["node", "alive", "status"]
     assert first[:4] == ["1", "yes", "active", "127.0.0.1:8082"]
@@ -114,42 +114,42 @@ def test_brokers_are_listed(ask: Any, told: Told) -> None:
     assert json.loads(ask("broker", "list", "--json").out) == [BROKER, DOWN]
 
 
-def test_a_broker_is_shown(ask: Any, told: Told) -> None:
-    told.answers["/v1/brokers/1"] = 200, BROKER
+def test_a_broker_is_shown(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["/v1/brokers/1"] = 200, BROKER
     shown = dict(line.strip().split("  ", 1) for line in ask("broker", "show", "1").out.splitlines())
     stripped = {name: value.strip() for name, value in shown.items()}
     assert (stripped["disk"], stripped["starts"], stripped["rack"]) == ("d15c", "7", "-")
     assert json.loads(ask("broker", "show", "1", "--json").out) == BROKER
 
 
-def test_an_unknown_broker_names_the_next_command(ask: Any, told: Told) -> None:
-    told.answers["/v1/brokers/9"] = UNKNOWN
+def test_an_unknown_broker_names_the_next_command(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["/v1/brokers/9"] = UNKNOWN
     assert ask("broker", "show", "9", expect=1).err == (
         "error: there is no broker 9; `raftlog broker list` shows the brokers\n"
     )
 
 
-def test_a_decommission_is_ordered_and_shows_where_to_look(ask: Any, told: Told) -> None:
-    told.answers["PUT /v1/brokers/3/decommission"] = 200, {"node_id": 3}
-    told.answers["/v1/brokers/3/decommission"] = 200, LEAVING
+def test_a_decommission_is_ordered_and_shows_where_to_look(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["PUT /v1/brokers/3/decommission"] = 200, {"node_id": 3}
+    scripted.answers["/v1/brokers/3/decommission"] = 200, LEAVING
     done = ask("broker", "decommission", "3")
     assert "2 replicas left; `raftlog broker decommission-status 3 --watch`" in done.out
     assert "no host is left for orders/1" in done.out
-    assert told.ordered == [("PUT /v1/brokers/3/decommission", None)]
+    assert scripted.ordered == [("PUT /v1/brokers/3/decommission", None)]
 
 
-def test_a_decommission_is_waited_for(ask: Any, told: Told) -> None:
-    told.answers["PUT /v1/brokers/3/decommission"] = 200, {"node_id": 3}
-    told.answers["/v1/brokers/3/decommission"] = 200, Turns(LEAVING, LEAVING, GONE)
+def test_a_decommission_is_waited_for(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["PUT /v1/brokers/3/decommission"] = 200, {"node_id": 3}
+    scripted.answers["/v1/brokers/3/decommission"] = 200, Turns(LEAVING, LEAVING, GONE)
     assert "out of the cluster" in ask("broker", "decommission", "3", "--wait").out
-    told.answers["/v1/brokers/3/decommission"] = 200, Turns(LEAVING, LEAVING, GONE)
+    scripted.answers["/v1/brokers/3/decommission"] = 200, Turns(LEAVING, LEAVING, GONE)
     lines = ask("broker", "decommission", "3", "--watch", "--json").out.splitlines()
     assert [json.loads(line) for line in lines] == [LEAVING, GONE]
 
 
-def test_a_wait_that_takes_too_long_says_how_far_it_is(ask: Any, told: Told) -> None:
-    told.answers["PUT /v1/brokers/3/decommission"] = 200, {"node_id": 3}
-    told.answers["/v1/brokers/3/decommission"] = 200, LEAVING
+def test_a_wait_that_takes_too_long_says_how_far_it_is(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["PUT /v1/brokers/3/decommission"] = 200, {"node_id": 3}
+    scripted.answers["/v1/brokers/3/decommission"] = 200, LEAVING
     done = ask("broker", "decommission", "3", "--wait", "--timeout", "0.03", expect=1)
     assert "2 replicas left, 700.0 kB left, 50.0 kB/s, no host is left for orders/1" in done.err
     assert "it goes on, and `raftlog broker decommission-status 3` shows how far" in done.err
@@ -220,24 +220,26 @@ async def test_words_of_any_length_leave_the_bar_and_are_whole(
     assert reason in " ".join(lines)
 
 
-def test_how_far_a_decommission_is(ask: Any, told: Told) -> None:
-    told.answers["/v1/brokers/3/decommission"] = 200, LEAVING
+def test_how_far_a_decommission_is(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["/v1/brokers/3/decommission"] = 200, LEAVING
     text = ask("broker", "decommission-status", "3").out
     assert "no place elsewhere for 1 partition: orders/1" in text
     stuck = LEAVING["partitions"][0] | {"partition": 1, "moving_to": None, "reason": "needs 3 hosts, and 2 are left"}
-    told.answers["/v1/brokers/3/decommission"] = 200, LEAVING | {"partitions": [*LEAVING["partitions"], stuck]}
+    scripted.answers["/v1/brokers/3/decommission"] = 200, LEAVING | {"partitions": [*LEAVING["partitions"], stuck]}
     assert "no place elsewhere" not in ask("broker", "decommission-status", "3").out, "the table says it"
     assert ["orders/0", "4", "700.0", "kB", "1.0", "MB", "50.0", "kB/s", "-"] in cells(text)
-    told.answers["/v1/brokers/3/decommission"] = 200, Turns(LEAVING, GONE)
+    scripted.answers["/v1/brokers/3/decommission"] = 200, Turns(LEAVING, GONE)
     assert ask("broker", "decommission-status", "3", "--watch").out.endswith("finished\n")
 
 
-def test_an_order_that_was_taken_is_not_called_failed(ask: Any, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_that_was_taken_is_not_called_failed(
+    ask: Any, scripted: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(operating, "FIRST_LOOK_SECONDS", 0.02)
     away = 503, {"error_code": 50302, "message": "the controller has no leader", "outcome": "failed"}
-    told.answers["PUT /v1/brokers/3/decommission"] = 200, {"node_id": 3}
-    told.answers["PUT /v1/brokers/3/maintenance"] = 200, {"node_id": 3, "draining": True, "version": 4}
-    told.answers["/v1/brokers/3/decommission"] = told.answers["/v1/brokers/3/maintenance"] = away
+    scripted.answers["PUT /v1/brokers/3/decommission"] = 200, {"node_id": 3}
+    scripted.answers["PUT /v1/brokers/3/maintenance"] = 200, {"node_id": 3, "draining": True, "version": 4}
+    scripted.answers["/v1/brokers/3/decommission"] = scripted.answers["/v1/brokers/3/maintenance"] = away
     for verb, ordered in ((("decommission",), "is on its way out"), (("maintenance", "enable"), "is in maintenance")):
         done = ask("broker", *verb, "3", expect=1)
         assert f"node 3 {ordered}; how far it is nobody says now (the controller has no leader): `raftlog" in done.err
@@ -251,24 +253,27 @@ async def test_a_wait_without_answers_says_that_the_order_goes_on() -> None:
         await operating.wait(later, "decommission of node 3", 0.02, "raftlog broker decommission-status 3")
 
 
-def test_recommission(ask: Any, told: Told) -> None:
-    told.answers["PUT /v1/brokers/3/recommission"] = 200, {"node_id": 3}
+def test_recommission(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["PUT /v1/brokers/3/recommission"] = 200, {"node_id": 3}
     assert json.loads(ask("broker", "recommission", "3", "--json").out) == {"node_id": 3}
     assert "node 3 stays" in ask("broker", "recommission", "3").out
 
 
-def test_maintenance(ask: Any, told: Told) -> None:
-    told.answers["PUT /v1/brokers/3/maintenance"] = 200, {"node_id": 3, "draining": True, "version": 4}
-    told.answers["DELETE /v1/brokers/3/maintenance"] = 200, {"node_id": 3, "draining": False, "version": 5}
+def test_maintenance(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["PUT /v1/brokers/3/maintenance"] = 200, {"node_id": 3, "draining": True, "version": 4}
+    scripted.answers["DELETE /v1/brokers/3/maintenance"] = 200, {"node_id": 3, "draining": False, "version": 5}
     over = MAINTENANCE | {"finished": True, "partitions": 0, "eligible": 0, "reasons": []}
-    told.answers["/v1/brokers/3/maintenance"] = 200, Turns(*({"node_id": 3, **each} for each in (MAINTENANCE, over)))
+    scripted.answers["/v1/brokers/3/maintenance"] = (
+        200,
+        Turns(*({"node_id": 3, **each} for each in (MAINTENANCE, over))),
+    )
     assert "still leads 5 partitions" in ask("broker", "maintenance", "enable", "3", "--expected-version", "3").out
     assert "leads nothing" in ask("broker", "maintenance", "enable", "3", "--wait").out
     away = MAINTENANCE | {"node_id": 3, "partitions": 0, "eligible": 0, "reasons": ["node 3 does not answer"]}
-    told.answers["/v1/brokers/3/maintenance"] = 200, away
+    scripted.answers["/v1/brokers/3/maintenance"] = 200, away
     assert "maintenance, but node 3 does not answer; `raftlog" in ask("broker", "maintenance", "enable", "3").out
     assert json.loads(ask("broker", "maintenance", "disable", "3", "--json").out)["version"] == 5
-    assert [each for each, _ in told.ordered] == [
+    assert [each for each, _ in scripted.ordered] == [
         "PUT /v1/brokers/3/maintenance?expected_version=3",
         "PUT /v1/brokers/3/maintenance",
         "PUT /v1/brokers/3/maintenance",
@@ -276,26 +281,26 @@ def test_maintenance(ask: Any, told: Told) -> None:
     ]
 
 
-def test_what_is_in_maintenance(ask: Any, told: Told) -> None:
-    told.answers["/v1/brokers"] = 200, [BROKER, DOWN]
+def test_what_is_in_maintenance(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["/v1/brokers"] = 200, [BROKER, DOWN]
     _, first, second = cells(ask("broker", "maintenance", "status").out)
     assert first == ["1", "no", *["-"] * 6]
     assert second[:6] == ["3", "yes", "no", "5", "4", "2"]
     row = {"node_id": 3, **MAINTENANCE, "version": 4}
-    told.answers["/v1/brokers/3/maintenance"] = 200, row
+    scripted.answers["/v1/brokers/3/maintenance"] = 200, row
     assert json.loads(ask("broker", "maintenance", "status", "3", "--json").out) == [row]
 
 
 # partitions
 
 
-def test_partitions_are_listed_and_shown(ask: Any, told: Told) -> None:
+def test_partitions_are_listed_and_shown(ask: Any, scripted: ScriptedBroker) -> None:
     row = {"topic": "orders", "partition_id": 0, "leader_id": -1, "replicas": [{"node_id": 2}, {"node_id": 1}]}
-    told.answers["/v1/cluster/partitions"] = 200, [row | {"version": 9}]
+    scripted.answers["/v1/cluster/partitions"] = 200, [row | {"version": 9}]
     assert cells(ask("partition", "list", "--topic", "orders").out)[1] == ["orders/0", "-", "2,", "1", "9"]
     offsets = {"leader_epoch": 1, "high_watermark": 5, "log_start_offset": 0, "version": 9, "problem": None}
     replicas = [{"node_id": 2, **REPLICA}, {"node_id": 1, **REPLICA, "in_sync": False, "bytes_behind": 2_000}]
-    told.answers["/v1/partitions/kafka/orders/0"] = 200, row | offsets | {"leader_id": 2, "replicas": replicas}
+    scripted.answers["/v1/partitions/kafka/orders/0"] = 200, row | offsets | {"leader_id": 2, "replicas": replicas}
     shown = cells(ask("partition", "show", "orders/0").out)
     assert ["high", "watermark", "5"] in shown
     assert ["1", "no", "0", "2.0", "kB", "-", "-"] in shown
@@ -304,67 +309,67 @@ def test_partitions_are_listed_and_shown(ask: Any, told: Told) -> None:
 REPLICAS = "POST /v1/partitions/kafka/orders/0/replicas"
 
 
-def test_a_move_is_ordered(ask: Any, told: Told) -> None:
-    told.answers[REPLICAS] = 200, {"version": 21}
+def test_a_move_is_ordered(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers[REPLICAS] = 200, {"version": 21}
     assert "moves to 1, 4; `raftlog partition moves`" in ask("partition", "move", "orders/0", "--to", "1,4").out
     ask("partition", "move", "orders/0", "--to", "4", "--expected-version", "21")
-    assert told.ordered == [
+    assert scripted.ordered == [
         (REPLICAS, [{"node_id": 1, "core": 0}, {"node_id": 4, "core": 0}]),
         (REPLICAS + "?expected_version=21", [{"node_id": 4, "core": 0}]),
     ]
 
 
-def test_a_move_is_waited_for(ask: Any, told: Told) -> None:
-    told.answers[REPLICAS] = 200, {"version": 21}
-    told.answers["/v1/partitions/reconfigurations"] = 200, Turns([MOVE], [MOVE | {"partition": 1}])
+def test_a_move_is_waited_for(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers[REPLICAS] = 200, {"version": 21}
+    scripted.answers["/v1/partitions/reconfigurations"] = 200, Turns([MOVE], [MOVE | {"partition": 1}])
     assert ask("partition", "move", "orders/0", "--to", "1,4", "--wait").out == "orders/0 is on 1, 4\n"
-    assert told.asked == ["/v1/partitions/reconfigurations"] * 2
-    told.answers["/v1/partitions/reconfigurations"] = 200, [MOVE | {"reason": "node 4 does not answer"}]
+    assert scripted.asked == ["/v1/partitions/reconfigurations"] * 2
+    scripted.answers["/v1/partitions/reconfigurations"] = 200, [MOVE | {"reason": "node 4 does not answer"}]
     done = ask("partition", "move", "orders/0", "--to", "1,4", "--wait", "--timeout", "0.02", expect=1)
     assert "700.0 kB left; node 4 does not answer" in done.err
 
 
-def test_two_operators_collide(ask: Any, told: Told) -> None:
-    told.answers[REPLICAS] = 409, {"error_code": 40904, "message": "it has version 22", "outcome": "failed"}
+def test_two_operators_collide(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers[REPLICAS] = 409, {"error_code": 40904, "message": "it has version 22", "outcome": "failed"}
     done = ask("partition", "move", "orders/0", "--to", "4", "--expected-version", "21", expect=1)
     assert done.err == "error: it has version 22; if it still makes sense, order it with the version of now\n"
 
 
-def test_an_unknown_outcome_is_exit_code_3(ask: Any, told: Told) -> None:
-    told.answers[REPLICAS] = 504, {"error_code": 50401, "message": "no answer in time", "outcome": "unknown"}
+def test_an_unknown_outcome_is_exit_code_3(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers[REPLICAS] = 504, {"error_code": 50401, "message": "no answer in time", "outcome": "unknown"}
     assert "can be given again" in ask("partition", "move", "orders/0", "--to", "4", expect=3).err
 
 
-def test_what_moves(ask: Any, told: Told) -> None:
-    told.answers["/v1/partitions/reconfigurations"] = 200, [MOVE]
+def test_what_moves(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["/v1/partitions/reconfigurations"] = 200, [MOVE]
     row = ["orders/0", "1,", "3", "1,", "4", "700.0", "kB", "1.0", "MB", "50.0", "kB/s", "-"]
     assert cells(ask("partition", "moves").out)[1] == row
-    told.answers["/v1/partitions/reconfigurations"] = 200, []
+    scripted.answers["/v1/partitions/reconfigurations"] = 200, []
     assert ask("partition", "moves").out == "nothing moves\n"
 
 
-def test_moves_are_called_off(ask: Any, told: Told) -> None:
-    told.answers["POST /v1/partitions/kafka/orders/0/cancel_reconfiguration"] = 200, {"version": 22}
-    told.answers["POST /v1/cluster/cancel_reconfigurations"] = 200, [MOVE, MOVE]
-    told.answers["POST /v1/brokers/3/cancel_partition_moves"] = 200, [MOVE]
+def test_moves_are_called_off(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["POST /v1/partitions/kafka/orders/0/cancel_reconfiguration"] = 200, {"version": 22}
+    scripted.answers["POST /v1/cluster/cancel_reconfigurations"] = 200, [MOVE, MOVE]
+    scripted.answers["POST /v1/brokers/3/cancel_partition_moves"] = 200, [MOVE]
     assert ask("partition", "cancel-move", "orders/0").out == "orders/0 stays where it is\n"
     assert ask("partition", "cancel-move", "--all").out == "2 moves called off\n"
     assert ask("partition", "cancel-move", "--node", "3").out == "1 move called off\n"
 
 
-def test_leadership_is_handed_over(ask: Any, told: Told) -> None:
-    told.answers["POST /v1/partitions/kafka/orders/0/transfer_leadership"] = 200, {"leader_id": 2}
+def test_leadership_is_handed_over(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["POST /v1/partitions/kafka/orders/0/transfer_leadership"] = 200, {"leader_id": 2}
     assert ask("partition", "transfer-leadership", "orders/0", "--to", "2").out == "node 2 leads orders/0\n"
     ask("partition", "transfer-leadership", "orders/0")
     path = "POST /v1/partitions/kafka/orders/0/transfer_leadership"
-    assert told.ordered == [(path + "?target=2", None), (path, None)]
+    assert scripted.ordered == [(path + "?target=2", None), (path, None)]
 
 
 # the cluster
 
 
-def test_the_balancer(ask: Any, told: Told) -> None:
-    told.answers["/v1/cluster/partition_balancer/status"] = (
+def test_the_balancer(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["/v1/cluster/partition_balancer/status"] = (
         200,
         {
             "status": "stalled",
@@ -378,14 +383,14 @@ def test_the_balancer(ask: Any, told: Told) -> None:
     shown = cells(ask("cluster", "balancer", "status").out)
     assert ["status", "stalled"] in shown
     assert ["brokers", "away", "3"] in shown
-    told.answers["POST /v1/partitions/rebalance"] = 200, {"partitions_to_move": 7}
+    scripted.answers["POST /v1/partitions/rebalance"] = 200, {"partitions_to_move": 7}
     assert "7 partitions will move" in ask("cluster", "balance").out
-    told.answers["POST /v1/partitions/rebalance"] = 200, {"partitions_to_move": 0}
+    scripted.answers["POST /v1/partitions/rebalance"] = 200, {"partitions_to_move": 0}
     assert ask("cluster", "balance").out == "nothing is to be moved\n"
 
 
 @pytest.fixture
-def settings(told: Told) -> Told:
+def settings(scripted: ScriptedBroker) -> ScriptedBroker:
     described = {"description": "…", "allowed": "…", "nullable": False, "needs_restart": False}
     schema = {
         "balancer.mode": {"type": "string", "default": "continuous", **described},
@@ -393,13 +398,13 @@ def settings(told: Told) -> Told:
         "leaders.balance": {"type": "boolean", "default": True, **described},
     }
     values = {"balancer.mode": "off", "balancer.moves.max": 16, "leaders.balance": True}
-    told.answers["/v1/cluster_config"] = 200, values
-    told.answers["/v1/cluster_config/schema"] = 200, {"properties": schema}
-    told.answers["PUT /v1/cluster_config"] = 200, {"config_version": 32}
-    return told
+    scripted.answers["/v1/cluster_config"] = 200, values
+    scripted.answers["/v1/cluster_config/schema"] = 200, {"properties": schema}
+    scripted.answers["PUT /v1/cluster_config"] = 200, {"config_version": 32}
+    return scripted
 
 
-def test_settings_are_shown(ask: Any, settings: Told) -> None:
+def test_settings_are_shown(ask: Any, settings: ScriptedBroker) -> None:
     assert cells(ask("cluster", "config", "list").out)[1:] == [
         ["balancer.mode", "off", "continuous"],
         ["balancer.moves.max", "16", "16"],
@@ -410,7 +415,7 @@ def test_settings_are_shown(ask: Any, settings: Told) -> None:
     assert "leaders.balance: boolean, …; default true\n    …\n" in ask("cluster", "config", "schema").out
 
 
-def test_settings_are_set_with_their_types(ask: Any, settings: Told) -> None:
+def test_settings_are_set_with_their_types(ask: Any, settings: ScriptedBroker) -> None:
     given = ["balancer.mode=off", "balancer.moves.max=4", "leaders.balance=false", "none=1"]
     assert "version 32" in ask("cluster", "config", "set", *given).out
     ask("cluster", "config", "unset", "balancer.mode", "--expected-version", "32")
@@ -424,23 +429,23 @@ def test_settings_are_set_with_their_types(ask: Any, settings: Told) -> None:
 
 
 @pytest.mark.parametrize("given", ["balancer.moves.max=many", "balancer.moves.max=1.5", "leaders.balance=yes"])
-def test_a_value_of_another_type_is_not_sent(ask: Any, settings: Told, given: str) -> None:
+def test_a_value_of_another_type_is_not_sent(ask: Any, settings: ScriptedBroker, given: str) -> None:
     assert "cannot be" in ask("cluster", "config", "set", given, expect=1).err
 
 
-def test_a_number_of_many_digits_is_told_the_range(ask: Any, settings: Told) -> None:
+def test_a_number_of_many_digits_is_told_the_range(ask: Any, settings: ScriptedBroker) -> None:
     said = ask("cluster", "config", "set", f"balancer.moves.max={'9' * 30}", expect=1).err
     assert said.rstrip().endswith("it is a whole number: 1 to 10000")
     assert not settings.ordered
     assert settings.ordered == []
 
 
-def test_a_log_level_at_another_broker(ask: Any, told: Told) -> None:
-    told.answers["PUT /v1/config/log_level/raftlog"] = 200, {"name": "raftlog", "level": "debug", "expires": 60}
-    told.answers["/v1/brokers/1"] = 200, BROKER | {"http_address": told.address}
+def test_a_log_level_at_another_broker(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["PUT /v1/config/log_level/raftlog"] = 200, {"name": "raftlog", "level": "debug", "expires": 60}
+    scripted.answers["/v1/brokers/1"] = 200, BROKER | {"http_address": scripted.address}
     done = ask("cluster", "log-level", "raftlog", "debug", "--expires", "60", "--node", "1")
     assert done.out == "raftlog is logged from debug up, for 60 s\n"
-    assert told.ordered == [("PUT /v1/config/log_level/raftlog?level=debug&expires=60", None)]
+    assert scripted.ordered == [("PUT /v1/config/log_level/raftlog?level=debug&expires=60", None)]
 
 
 @pytest.mark.parametrize(
@@ -462,18 +467,18 @@ def test_a_log_level_at_another_broker(ask: Any, told: Told) -> None:
         ("cluster", "log-level", "raftlog", "loud"),
     ],
 )
-def test_wrong_usage_asks_nobody(ask: Any, told: Told, args: tuple[str, ...]) -> None:
+def test_wrong_usage_asks_nobody(ask: Any, scripted: ScriptedBroker, args: tuple[str, ...]) -> None:
     assert "--help" in ask(*args, expect=2).err
-    assert (told.asked, told.ordered) == ([], [])
+    assert (scripted.asked, scripted.ordered) == ([], [])
 
 
-def test_a_broker_of_an_older_release(ask: Any, told: Told) -> None:
+def test_a_broker_of_an_older_release(ask: Any, scripted: ScriptedBroker) -> None:
     gone = {"error_code": 404, "message": "there is nothing at /v1/cluster/partitions", "outcome": "failed"}
-    told.answers["/v1/cluster/partitions"] = 404, gone
+    scripted.answers["/v1/cluster/partitions"] = 404, gone
     assert "older release" in ask("partition", "list", expect=1).err
 
 
-def test_levels_without_a_leader_of_the_controller(ask: Any, told: Told) -> None:
-    told.answers["/v1/features"] = 503, {"error_code": 50302, "message": "no leader", "outcome": "failed"}
+def test_levels_without_a_leader_of_the_controller(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["/v1/features"] = 503, {"error_code": 50302, "message": "no leader", "outcome": "failed"}
     done = ask("cluster", "upgrade", expect=1)
     assert "no leader" in done.err

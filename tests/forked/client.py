@@ -83,14 +83,14 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
     def _code(self, timeout: float | None) -> int | None:
-        if self.returncode is None and self._is_told(timeout):
+        if self.returncode is None and self._has_number(timeout):
             with self._lock:
                 if self.returncode is None:
                     self.returncode = self._number()
                     self._told.close()
         return self.returncode
 
-    def _is_told(self, timeout: float | None) -> bool:
+    def _has_number(self, timeout: float | None) -> bool:
         told = select.poll()
         try:
             told.register(self._told, select.POLLIN)

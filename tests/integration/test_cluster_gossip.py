@@ -38,18 +38,18 @@ def all_alive(cluster: Cluster) -> None:
     wait_states(cluster, dict.fromkeys(cluster.nodes, "alive"), cluster.nodes)
 
 
-def wait_said(cluster: Cluster, node: int, at: dict[int, int], expected: list[str]) -> None:
+def wait_logged(cluster: Cluster, node: int, at: dict[int, int], expected: list[str]) -> None:
     """Wait until brokers logged exactly these events of a member, in this order, after positions in their logs.
 
     Events that the member is alive may come in addition."""
     until = time.monotonic() + WAIT_S
     for other, since in at.items():
-        while (said := _said_of(cluster, other, node, since)) != expected:
+        while (said := _logged_of(cluster, other, node, since)) != expected:
             assert time.monotonic() < until, f"node {other} said {said} of node {node}"
             time.sleep(POLL_SECONDS)
 
 
-def _said_of(cluster: Cluster, at: int, node: int, since: int) -> list[str]:
+def _logged_of(cluster: Cluster, at: int, node: int, since: int) -> list[str]:
     lines = [orjson.loads(line) for line in cluster.nodes[at].log_text()[since:].splitlines()]
     names = [line["event"] for line in lines if line.get("node") == node and line["event"].startswith("member_")]
     return [name for name in names if name != "member_alive"]
@@ -60,7 +60,7 @@ def test_a_killed_broker_is_suspected_then_dead_everywhere_and_alive_again_when_
     log_sizes = {node: len(cluster.nodes[node].log_text()) for node in (1, 2)}
     cluster.nodes[3].kill()
     wait_states(cluster, {1: "alive", 2: "alive", 3: "dead"}, (1, 2))
-    wait_said(cluster, 3, log_sizes, ["member_suspected", "member_dead"])
+    wait_logged(cluster, 3, log_sizes, ["member_suspected", "member_dead"])
     cluster.nodes[3].start()
     all_alive(cluster)
 
@@ -70,7 +70,7 @@ def test_a_broker_that_stops_in_an_orderly_way_has_left_and_was_never_suspected(
     log_sizes = {node: len(cluster.nodes[node].log_text()) for node in (1, 2)}
     cluster.nodes[3].stop()
     wait_states(cluster, {3: "left"}, (1, 2))
-    wait_said(cluster, 3, log_sizes, ["member_left"])
+    wait_logged(cluster, 3, log_sizes, ["member_left"])
     cluster.nodes[3].start()
     all_alive(cluster)
 

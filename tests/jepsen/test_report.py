@@ -17,7 +17,7 @@ from jepsen.report.fate_plots import LOOKS
 from jepsen.report.frame import Band, Frame, label_of, lanes
 from jepsen.runner.verdict import judge
 from raftlog.errors import InvalidArgument
-from tests.checkers.story import Story
+from tests.checkers.written_history import WrittenHistory
 
 SCRIPT = "<script>alert('1')</script>"
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -69,9 +69,9 @@ def page_of(folder: Path) -> Page:
     return Page((folder / INDEX).read_text())
 
 
-def planted() -> Story:
+def planted() -> WrittenHistory:
     """Return a history with a lost write, a duplicate, a refusal, two unknown outcomes, a fault, a lagging consumer."""
-    story = Story()
+    story = WrittenHistory()
     story.assign(9, 0)
     for number in range(4):
         story.send(1, 70 + number, number)

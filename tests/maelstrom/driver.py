@@ -2,7 +2,7 @@
 
     async with Network(tmp_path, 3, seed=1) as network:      starts `raftlog maelstrom` and initializes every node
         client = network.client()
-        await client.ask("n1", "echo", echo=5)               the answer's body; raises `Told` for an error
+        await client.ask("n1", "echo", echo=5)               the answer's body; raises `ErrorAnswer` for an error
 
 Every message between two nodes is delayed, and lost with some probability; `cut` keeps messages between sets of nodes
 from passing until `heal`. Clients' messages are delayed only. Everything random comes from the seed. A message that
@@ -39,7 +39,7 @@ _LIMIT: Final = 64 << 20
 Body = dict[str, Any]
 
 
-class Told(Exception):
+class ErrorAnswer(Exception):
     """A node answered with an error."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -127,7 +127,7 @@ class Client:
         self.waiting: dict[int, asyncio.Future[Body]] = {}
 
     async def ask(self, node: str, kind: str, timeout_s: float = ASK_TIMEOUT_S, **fields: Any) -> Body:
-        """Return the answer; raise `Told` for an error, and (as Maelstrom does) when none comes in time."""
+        """Return the answer; raise `ErrorAnswer` for an error, and (as Maelstrom does) when none comes in time."""
         self._last_id += 1
         asked = self._last_id
         future = self.waiting[asked] = asyncio.get_running_loop().create_future()
@@ -136,11 +136,11 @@ class Client:
             async with asyncio.timeout(timeout_s):
                 body = await future
         except TimeoutError:
-            raise Told(TIMEOUT, f"{node} did not answer {kind}") from None
+            raise ErrorAnswer(TIMEOUT, f"{node} did not answer {kind}") from None
         finally:
             del self.waiting[asked]
         if body["type"] == "error":
-            raise Told(body["code"], body.get("text", ""))
+            raise ErrorAnswer(body["code"], body.get("text", ""))
         assert body["type"] == f"{kind}_ok", body
         return body
 
@@ -150,7 +150,7 @@ class Client:
             while True:
                 try:
                     return await self.ask(node, kind, **fields)
-                except Told:
+                except ErrorAnswer:
                     continue
 
 

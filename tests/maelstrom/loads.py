@@ -12,7 +12,7 @@ from typing import Any
 from jepsen.checkers import Assign, Fetched, GroupOffsets, Op, Poll, Recorder, Send
 from jepsen.checkers.history import ASSIGN, CAS, COMMIT, COMMITTED, POLL, READ, SEND, WRITE, Kind, Payload, Register
 from raftlog.types import Offset, TopicPartition
-from tests.maelstrom.driver import Body, Client, Network, Told
+from tests.maelstrom.driver import Body, Client, ErrorAnswer, Network
 from tests.waiting import WITHIN_S
 
 GROUP = "maelstrom"
@@ -72,13 +72,13 @@ class Worker:
 
     async def operate(
         self, kind: Kind, asked: Payload, ask: Awaitable[Body], told: Callable[[Body], Payload]
-    ) -> Body | Told:
+    ) -> Body | ErrorAnswer:
         """Ask, and record it."""
         recorder = self.load.recorder
         invocation = recorder.invoke(self.process, kind, asked)
         try:
             body = await ask
-        except Told as error:
+        except ErrorAnswer as error:
             (recorder.fail if error.is_definite else recorder.info)(invocation, str(error))
             return error
         recorder.ok(invocation, told(body))
@@ -109,7 +109,7 @@ class Worker:
         body = await self.operate(
             POLL, Poll(), self.client.ask(self.node(), "poll", offsets=asked), lambda body: _polled(asked, body)
         )
-        if isinstance(body, Told) or not body["msgs"]:
+        if isinstance(body, ErrorAnswer) or not body["msgs"]:
             return
         last = {key: messages[-1][0] for key, messages in body["msgs"].items()}
         self.positions.update({key: offset + 1 for key, offset in last.items()})
@@ -160,7 +160,7 @@ class Worker:
         async def ask() -> Body:
             try:
                 return await self.client.ask(self.node(), "read", key=key)
-            except Told as error:
+            except ErrorAnswer as error:
                 if error.code != 20:
                     raise
                 return {"value": None}

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.maelstrom.driver import Client, Network, Told
+from tests.maelstrom.driver import Client, ErrorAnswer, Network
 from tests.waiting import WITHIN_S
 
 
-async def _told(client: Client, node: str, kind: str, **fields: object) -> Told:
-    with pytest.raises(Told) as told:
+async def _error_of(client: Client, node: str, kind: str, **fields: object) -> ErrorAnswer:
+    with pytest.raises(ErrorAnswer) as told:
         await client.ask(node, kind, **fields)
     return told.value
 
@@ -33,17 +33,18 @@ async def test_what_was_cut_off_from_its_majority_ends_unknown_and_what_was_neve
                 alive = next(name for name in network.names if name != leader)
                 network.cut([leader])
                 appended, forwarded = await asyncio.gather(
-                    _told(client, leader, "write", key="k", value=2), _told(other, alive, "send", key="k", msg=3)
+                    _error_of(client, leader, "write", key="k", value=2),
+                    _error_of(other, alive, "send", key="k", msg=3),
                 )
                 codes.add((appended.code, forwarded.code))
         assert codes <= {(0, 0), (11, 0), (0, 11), (11, 11)}
         await other.ask_again(alive, "write", key="k", value=5)
         told = await asyncio.gather(
-            _told(client, leader, "write", key="k", value=4),
-            _told(client, leader, "commit_offsets", offsets={"k": 0}),
-            _told(client, leader, "read", key="k"),
-            _told(client, leader, "read"),
-            _told(client, leader, "list_committed_offsets", keys=["k"]),
+            _error_of(client, leader, "write", key="k", value=4),
+            _error_of(client, leader, "commit_offsets", offsets={"k": 0}),
+            _error_of(client, leader, "read", key="k"),
+            _error_of(client, leader, "read"),
+            _error_of(client, leader, "list_committed_offsets", keys=["k"]),
         )
         assert [each.code for each in told] == [11] * 5, "nobody leads on its side"
         network.heal()
@@ -78,10 +79,10 @@ async def test_requests_that_cannot_be_served_say_why(tmp_path: Path) -> None:
             (20, "read", {"key": 1}),
             (20, "cas", {"key": 1, "from": 1, "to": 2}),
         ):
-            told = await _told(client, "n1", kind, **fields)
+            told = await _error_of(client, "n1", kind, **fields)
             assert told.code == code, (kind, fields, told)
         network.nodes["n2"] = network.nodes["n1"]  # what is for another node comes here
-        assert (await _told(client, "n2", "echo", echo=1)).code == 1
+        assert (await _error_of(client, "n2", "echo", echo=1)).code == 1
         del network.nodes["n2"]
         assert not (tmp_path / "n1").exists()
 
@@ -164,7 +165,7 @@ async def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None
     network = Network(tmp_path, 2, seed=12)
     async with network:
         client = network.client()
-        told = await _told(client, "n1", "send", key="k", msg=1)
+        told = await _error_of(client, "n1", "send", key="k", msg=1)
         assert "belongs to cluster" in str(told)
         code, words = await network.nodes.pop("n1").ended()
         assert code == 1
@@ -190,7 +191,7 @@ async def test_what_was_sent_on_without_an_answer_stays_unknown_whatever_follows
                 await client.ask_again(name, "write", key="k", value=1)
             asked = next(name for name in network.names if name != network.leader)
             network.silence(to=asked)
-            with pytest.raises(Told) as told:
+            with pytest.raises(ErrorAnswer) as told:
                 await client.ask(asked, "commit_offsets", offsets={"k": offset})
             network.heal()
             found = await client.ask_again(asked, "list_committed_offsets", keys=["k"])

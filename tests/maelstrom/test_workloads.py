@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from jepsen.checkers import judge_history
-from tests.maelstrom.driver import Network, Told
+from tests.maelstrom.driver import ErrorAnswer, Network
 from tests.maelstrom.loads import Load, Worker, report_of
 from tests.waiting import until
 
@@ -31,7 +31,7 @@ async def _some_succeed(load: Load, count: int) -> None:
     await until(lambda: load.successes >= wanted, lambda: f"{load.successes} of {wanted}: {load.history[-20:]}")
 
 
-async def _judge(load: Load, work: Callable[[Worker], Awaitable[None]]) -> None:
+async def _check(load: Load, work: Callable[[Worker], Awaitable[None]]) -> None:
     if work is Worker.kafka:
         await Worker(load).drain()
     verdict = judge_history(load.history)
@@ -43,7 +43,7 @@ async def test_kafka_under_cuts_and_loss(tmp_path: Path) -> None:
     async with Network(tmp_path, 3, seed=1, loss=0.02) as network:
         load = Load(network, 1, keys=4)
         await load.run(Worker.kafka, CLIENTS, _cut_everybody_once(load))
-        await _judge(load, Worker.kafka)
+        await _check(load, Worker.kafka)
         assert all(map(load.count, ("send", "poll", "commit", "committed")))
         assert network.lost > 0
 
@@ -52,7 +52,7 @@ async def test_registers_under_cuts_and_loss(tmp_path: Path) -> None:
     async with Network(tmp_path, 3, seed=2, loss=0.02) as network:
         load = Load(network, 2, keys=4)
         await load.run(Worker.registers, CLIENTS, _cut_everybody_once(load))
-        await _judge(load, Worker.registers)
+        await _check(load, Worker.registers)
         assert all(map(load.count, ("read", "write", "cas")))
         assert load.count("cas", "fail")
         assert network.lost > 0
@@ -77,7 +77,7 @@ async def test_many_clients_under_any_cuts(
     async with network:
         load = Load(network, seed, keys=random.choice((2, 5)))
         await load.run(work, 20, _cut_somehow(load, random))
-        await _judge(load, work)
+        await _check(load, work)
 
 
 async def _cut_somehow(load: Load, random: Random) -> None:
@@ -107,7 +107,7 @@ async def test_a_set_keeps_what_was_acknowledged_and_every_node_reads_it(tmp_pat
                 found = (await worker.client.ask(worker.node(), "read"))["value"]
                 assert before <= set(found)
                 load.successes += 1
-            except Told as error:
+            except ErrorAnswer as error:
                 errors.add(error.code)
 
         await load.run(add_and_read, CLIENTS, _cut_everybody_once(load, 3))
@@ -139,7 +139,7 @@ async def test_a_broadcast_reaches_every_node(tmp_path: Path, topology: str) -> 
             found = [sorted(answer["messages"]) for answer in answers]
             return all(messages == values for messages in found)
 
-        await until_told_everywhere(is_everywhere)
+        await until_true(is_everywhere)
         assert set(network.messages) == {"gossip"}, "groups that nobody asked for"
         reports = await network.stop()
         assert report_of(reports) == (
@@ -148,7 +148,7 @@ async def test_a_broadcast_reaches_every_node(tmp_path: Path, topology: str) -> 
         )
 
 
-async def until_told_everywhere(condition: Callable[[], Awaitable[bool]]) -> None:
+async def until_true(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(60):
         while not await condition():
             await asyncio.sleep(0.05)
@@ -169,7 +169,7 @@ async def test_one_node_alone_does_all_of_it(tmp_path: Path) -> None:
         answer = await client.ask("n1", "list_committed_offsets", keys=["k", "none"])
         assert answer["offsets"] == {"k": 2}
         await client.ask("n1", "write", key=[1], value=1)
-        with pytest.raises(Told, match="22"):
+        with pytest.raises(ErrorAnswer, match="22"):
             await client.ask("n1", "cas", key=[1], to=3, **{"from": True})
         await client.ask("n1", "cas", key=[1], to=nested, **{"from": 1})
         assert (await client.ask("n1", "read", key=[1]))["value"] == nested

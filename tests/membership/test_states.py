@@ -78,29 +78,29 @@ def view(me: int = 1) -> MembershipView:
     return new
 
 
-def believed(by: MembershipView) -> tuple[int, MemberState, int]:
+def state_in(by: MembershipView) -> tuple[int, MemberState, int]:
     known = by.roster.get(NodeId(7))
     assert known is not None
     return known.incarnation, known.state, known.about.incarnation
 
 
-def heard(claims: list[Claim]) -> tuple[int, MemberState, int]:
+def state_after(claims: list[Claim]) -> tuple[int, MemberState, int]:
     one = view()
     for each in claims:
         one.hear(each, 0.0)
-    return believed(one)
+    return state_in(one)
 
 
 @given(st.lists(CLAIMS, max_size=12), st.randoms(use_true_random=False))
 def test_swim_4_2_claims_commute_and_repeat_without_effect(claims: list[Claim], random: Random) -> None:
     shuffled = [*claims, *random.sample(claims, len(claims) // 2)]
     random.shuffle(shuffled)
-    assert heard(shuffled) == heard(claims)
+    assert state_after(shuffled) == state_after(claims)
 
 
 @given(st.lists(CLAIMS, max_size=8), st.lists(CLAIMS, max_size=8), st.lists(CLAIMS, max_size=8))
 def test_it_does_not_matter_in_which_groups_claims_come(one: list[Claim], two: list[Claim], three: list[Claim]) -> None:
-    def told_by(claims: list[Claim]) -> Claim:
+    def claim_after(claims: list[Claim]) -> Claim:
         speaker = view(2)
         for each in claims:
             speaker.hear(each, 0.0)
@@ -108,15 +108,15 @@ def test_it_does_not_matter_in_which_groups_claims_come(one: list[Claim], two: l
         assert known is not None
         return speaker.claim_about(known, 0.0, with_about=True)
 
-    left = heard([told_by([told_by(one), *two]), *three])
-    right = heard([*one, told_by([*two, told_by(three)])])
-    assert left == right == heard([*one, *two, *three])
+    left = state_after([claim_after([claim_after(one), *two]), *three])
+    right = state_after([*one, claim_after([*two, claim_after(three)])])
+    assert left == right == state_after([*one, *two, *three])
 
 
 @given(st.lists(CLAIMS, min_size=1, max_size=12))
 def test_the_newest_claim_holds(claims: list[Claim]) -> None:
     newest = max([(1, ALIVE), *((each.incarnation, each.state) for each in claims)])
-    assert heard(claims)[:2] == newest
+    assert state_after(claims)[:2] == newest
 
 
 @given(st.lists(CLAIMS, max_size=12))
@@ -124,16 +124,16 @@ def test_a_suspicion_runs_exactly_while_a_member_is_suspected(claims: list[Claim
     one = view()
     for each in claims:
         one.hear(each, 0.0)
-        assert (NodeId(7) in one.suspicions) == (believed(one)[1] is SUSPECT)
+        assert (NodeId(7) in one.suspicions) == (state_in(one)[1] is SUSPECT)
 
 
 @given(st.lists(CLAIMS, max_size=12))
 def test_what_is_believed_never_gets_older(claims: list[Claim]) -> None:
     one = view()
-    before = believed(one)
+    before = state_in(one)
     for each in claims:
         one.hear(each, 0.0)
-        now = believed(one)
+        now = state_in(one)
         assert now[:2] >= before[:2]
         assert now[2] >= before[2]
         before = now

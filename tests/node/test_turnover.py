@@ -30,12 +30,12 @@ def note(turnover: Turnover, what: RoleState) -> None:
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Any:
+def logged(caplog: pytest.LogCaptureFixture) -> Any:
     caplog.set_level(logging.INFO, "raftlog")
     return lambda: [record.getMessage() for record in caplog.records]
 
 
-def test_an_election_that_is_won_and_a_leadership_that_is_lost(told: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_election_that_is_won_and_a_leadership_that_is_lost(logged: Any, caplog: pytest.LogCaptureFixture) -> None:
     turnover = Turnover(time)
     note(turnover, state(Role.PRE_CANDIDATE, 1))
     note(turnover, state(Role.CANDIDATE, 2))
@@ -44,19 +44,19 @@ def test_an_election_that_is_won_and_a_leadership_that_is_lost(told: Any, caplog
     note(turnover, state(Role.FOLLOWER, 3, OTHER))
     assert (turnover.elections_started, turnover.elections_won, turnover.elections_lost) == (1, 1, 0)
     assert turnover.leader_changes == 1
-    assert told() == ["leader_elected", "leadership_lost"]
+    assert logged() == ["leader_elected", "leadership_lost"]
     elected, lost = caplog.records
     assert (elected.group, elected.term, elected.why) == ("t/0", 2, "because")  # type: ignore[attr-defined]
     assert (lost.group, lost.term, lost.leader) == ("t/0", 3, 2)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("after", [Role.FOLLOWER, Role.PRE_CANDIDATE])
-def test_an_election_that_is_lost(told: Any, after: Role) -> None:
+def test_an_election_that_is_lost(logged: Any, after: Role) -> None:
     turnover = Turnover(time)
     note(turnover, state(Role.CANDIDATE, 2))
     note(turnover, state(after, 2))
     assert (turnover.elections_started, turnover.elections_won, turnover.elections_lost) == (1, 0, 1)
-    assert told() == []
+    assert logged() == []
 
 
 def test_two_elections_in_one_turn_and_one_after_the_other() -> None:
@@ -69,7 +69,7 @@ def test_two_elections_in_one_turn_and_one_after_the_other() -> None:
     assert (alone.elections_started, alone.elections_won) == (1, 1)
 
 
-def test_a_leader_that_is_met_again_is_no_change(told: Any) -> None:
+def test_a_leader_that_is_met_again_is_no_change(logged: Any) -> None:
     turnover = Turnover(time)
     for term, leader in ((1, OTHER), (2, None), (3, OTHER)):
         note(turnover, state(Role.FOLLOWER, term, leader))
@@ -79,12 +79,12 @@ def test_a_leader_that_is_met_again_is_no_change(told: Any) -> None:
     assert turnover.leader_changes == 0, "a group that begins anew had no leader"
 
 
-def test_another_leader_of_the_controller_is_told_by_everybody(told: Any) -> None:
+def test_another_leader_of_the_controller_is_told_by_everybody(logged: Any) -> None:
     turnover = Turnover(time)
     group: Any = SimpleNamespace(key=b"0", name=CONTROLLER)
     for term, leader in ((1, OTHER), (2, None), (3, OTHER), (4, ME)):
         turnover.note(group, state(Role.FOLLOWER, term, leader), is_handed_over=False)
-    assert told() == ["controller_leader_changed"] * 2
+    assert logged() == ["controller_leader_changed"] * 2
 
 
 def test_the_time_without_a_leader() -> None:

@@ -9,7 +9,7 @@ from raftlog.partitions.operations import cluster
 from raftlog.partitions.operations.cluster_settings import SETTINGS, current
 from tests.brokers.conftest import Brokers
 from tests.operations.conftest import soon
-from tests.waiting import until, until_told
+from tests.waiting import until, until_async
 
 
 async def test_settings_hold_everywhere_and_defaults_come_back(three: Brokers) -> None:
@@ -31,7 +31,7 @@ async def test_settings_hold_everywhere_and_defaults_come_back(three: Brokers) -
         told = await three[1].operations.cluster_config_status(deadline=soon())
         return [each.config_version for each in told] == [version] * 3
 
-    await until_told(is_applied)
+    await until_async(is_applied)
     later = await three[1].operations.alter_cluster_config(
         {"balancer.moves.max": 4}, ["balancer.mode", "leaders.balance"], expected_version=version, deadline=soon()
     )

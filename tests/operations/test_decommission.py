@@ -9,7 +9,7 @@ from raftlog.errors import IdentityRefused, InvalidArgument, StorageError, Unava
 from raftlog.values.brokers import Decommission
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.operations.conftest import assigned, soon, voters, write
-from tests.waiting import until, until_told
+from tests.waiting import until, until_async
 
 
 async def status(brokers: Brokers, asked: int, node: int) -> Decommission:
@@ -30,7 +30,7 @@ async def test_it_is_emptied_and_removed(four: Brokers) -> None:
     async def is_finished() -> bool:
         return (await status(four, 4, 2)).finished
 
-    await until_told(is_finished)
+    await until_async(is_finished)
     assert all(2 not in assigned(four[1], "t", partition) for partition in range(4))
     for partition in range(4):
         await write(four[3], "t", b"y", partition)
@@ -63,7 +63,7 @@ async def test_who_is_needed_to_vote_for_the_controller_stays_until_others_are_b
     async def is_waiting() -> bool:
         return "votes for the controller" in ((await status(three, 1, 3)).reason or "")
 
-    await until_told(is_waiting)
+    await until_async(is_waiting)
     await three[1].create_topic("t", 1, 1, deadline=soon())
     await three.start(2)
     await until(lambda: 3 not in three[1].metadata.state.brokers)
@@ -128,8 +128,8 @@ async def test_the_controllers_leader_dies_meanwhile(four: Brokers) -> None:
             return (await status(four, asked, goes)).finished
         return False
 
-    await until_told(is_finished)
-    await until_told(lambda: _is_healthy(four, asked))
+    await until_async(is_finished)
+    await until_async(lambda: _is_healthy(four, asked))
     for partition in range(4):
         assert goes not in assigned(four[asked], "t", partition)
         found = await four[asked].offsets("t", partition, linearizable=True, deadline=soon())

@@ -5,7 +5,7 @@ import pytest
 from raftlog.errors import ChangeRefused, InvalidArgument, UnknownBroker, VersionConflict
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.operations.conftest import assigned, led, soon, write
-from tests.waiting import until, until_told
+from tests.waiting import until, until_async
 
 
 async def finished(brokers: Brokers, asked: int, node: int) -> bool:
@@ -18,7 +18,7 @@ async def test_it_hands_over_what_it_leads_and_gets_it_back(three: Brokers) -> N
     assert not (await three[1].operations.maintenance(2, deadline=soon())).draining
     version = await three[1].operations.set_maintenance(2, True, deadline=soon())
     assert await three[3].operations.set_maintenance(2, True, deadline=soon()) == version, "twice is once"
-    await until_told(lambda: finished(three, 3, 2))
+    await until_async(lambda: finished(three, 3, 2))
     assert led(three[2]) == 0
     told = await three[1].operations.maintenance(2, deadline=soon())
     assert (told.draining, told.errors, told.partitions, told.reasons, told.version) == (True, False, 0, [], version)
@@ -71,13 +71,13 @@ async def test_what_nobody_else_can_lead_is_told(three: Brokers) -> None:
     await three[1].operations.set_replicas("alone", 0, [1], deadline=soon())
     await until(lambda: led(three[1]) and assigned(three[1], "alone") == [1])
     await three[1].operations.set_maintenance(1, True, deadline=soon())
-    await until_told(lambda: finished(three, 2, 1))
+    await until_async(lambda: finished(three, 2, 1))
 
-    async def says_so() -> bool:
+    async def reports_partition() -> bool:
         told = await three[2].operations.maintenance(1, deadline=soon())
         return told.partitions == 1 and "only replica" in told.reasons[0]
 
-    await until_told(says_so)
+    await until_async(reports_partition)
     await three.stop(1)
     told = await three[2].operations.maintenance(1, deadline=soon())
     assert (told.draining, told.finished) == (True, False)

@@ -21,7 +21,7 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.values.placement import Cancelled, LocalSummary
 from tests.brokers.conftest import Brokers
 from tests.operations.conftest import assigned, soon, voters, write
-from tests.waiting import until, until_told
+from tests.waiting import until, until_async
 
 
 @pytest.fixture
@@ -72,18 +72,18 @@ async def test_a_move_to_a_broker_that_is_away_is_told_and_cancelled(unplanned: 
     await until(lambda: not asked.node.is_alive(new))
     await asked.operations.set_replicas("t", 0, [*at[1:], new], deadline=soon())
 
-    async def says_why() -> bool:
+    async def reports_reason() -> bool:
         moves = await asked.operations.reconfigurations(deadline=soon())
         return bool(moves) and moves[0].reason == f"node {new} is to get a replica and does not answer"
 
-    await until_told(says_why)
+    await until_async(reports_reason)
     [move] = await asked.operations.reconfigurations(deadline=soon())
     assert (move.topic, move.partition, {*move.from_nodes}, list(move.to_nodes)) == ("t", 0, {*at}, [*at[1:], new])
     others = unplanned[at[1]].operations
     assert await others.cancel_moves(at[1], deadline=soon()) == []
     assert await others.cancel_moves(new, deadline=soon()) == [Cancelled(topic="t", partition=0)]
     assert sorted(assigned(unplanned[at[1]], "t")) == sorted(at)
-    await until_told(lambda: _nothing_moves_for(unplanned[at[1]]))
+    await until_async(lambda: _nothing_moves_for(unplanned[at[1]]))
     version = await others.cancel_reconfiguration("t", 0, deadline=soon())
     assert await others.cancel_reconfiguration("t", 0, deadline=soon()) == version
     assert await others.cancel_moves(deadline=soon()) == []
@@ -99,7 +99,7 @@ async def test_what_cannot_be_cancelled_keeps_nothing_else_from_it(unplanned: Br
     operations = unplanned[1].operations
     kept = [node for node in assigned(unplanned[1], "t") if node != away]
     await operations.set_replicas("t", 0, kept, deadline=soon())
-    await until_told(lambda: _nothing_moves_for(unplanned[1]))
+    await until_async(lambda: _nothing_moves_for(unplanned[1]))
     await operations.set_replicas("t", 0, [*kept, away], deadline=soon())
     await operations.set_replicas("alone", 0, [at, away], deadline=soon())
     await unplanned[1].alter_topic_config("alone", {"min.insync.replicas": "2"}, deadline=soon())
@@ -124,7 +124,7 @@ async def test_leadership_goes_where_it_is_ordered_and_stays(unplanned: Brokers)
             moved.append(await unplanned[at[0]].operations.transfer_leadership("t", 0, deadline=soon()))
         return bool(moved)
 
-    await until_told(has_moved)
+    await until_async(has_moved)
     [other] = moved
     assert other in {at[0], at[1]}
     assert assigned(unplanned[at[0]], "t")[0] == other
@@ -186,7 +186,7 @@ async def test_what_is_not_named_is_where_it_shall_be(unplanned: Brokers) -> Non
     for turn, nodes in enumerate(([4, 1, 2], [3, 4, 1], [2, 3, 4], [1, 2, 3]), 1):
         await unplanned[turn].operations.set_replicas("t", 0, nodes, deadline=soon())
         asked = unplanned[turn % 4 + 1]
-        await until_told(lambda asked=asked: _nothing_moves_for(asked))
+        await until_async(lambda asked=asked: _nothing_moves_for(asked))
         leader = await unplanned.leader("t")
         assert voters(unplanned[leader], "t") == {*nodes}
 
@@ -202,7 +202,7 @@ async def test_replicas_here(unplanned: Brokers) -> None:
         found = await broker.operations.local_replicas(deadline=soon())
         assert [(each.topic, each.partition) for each in found] == ([("t", 0)] if number in at else [])
         summary = (int(number in at), 0, 0)
-        await until_told(lambda broker=broker, summary=summary: _summary_is(broker, summary))
+        await until_async(lambda broker=broker, summary=summary: _summary_is(broker, summary))
     leader = await unplanned.leader("t")
     [found] = await unplanned[leader].operations.local_replicas(deadline=soon())
     assert (found.is_leader, found.status, found.leader_id) == (True, "leads", leader)

@@ -11,7 +11,7 @@ async def test_a_disk_without_room(disk: PumpedDisk, open_broker, caplog):
     broker = await open_broker(storage_min_free_bytes=1_000_000)
     used = sum(len(inode.content) for _, inode in disk._files())
 
-    def told():
+    def logged():
         names = ("disk_full", "disk_has_room")
         return [(each.getMessage(), each.free_bytes) for each in caplog.records if each.getMessage() in names]
 
@@ -23,9 +23,9 @@ async def test_a_disk_without_room(disk: PumpedDisk, open_broker, caplog):
 
     disk.capacity_bytes = used + 500_000
     await ticks(3)
-    assert [name for name, _ in told()] == ["disk_full"]
-    assert told()[0][1] <= 500_000
+    assert [name for name, _ in logged()] == ["disk_full"]
+    assert logged()[0][1] <= 500_000
     disk.capacity_bytes = used + 5_000_000
     await ticks(3)
-    assert [name for name, _ in told()] == ["disk_full", "disk_has_room"]
-    assert told()[1][1] > 1_000_000
+    assert [name for name, _ in logged()] == ["disk_full", "disk_has_room"]
+    assert logged()[1][1] > 1_000_000

@@ -79,7 +79,7 @@ def test_of_two_that_write_a_step_down_the_first_ones_word_stands(tmp_path: Path
         brokers.topic("orders")
         brokers.topic("others")
 
-        async def told() -> None:
+        async def use_record() -> None:
             async with BrokerClient(brokers.bootstrap.split(",")) as client:
                 record = ReplayRecord("write", "orders", "how")
                 assert await record.read(client) is None
@@ -102,5 +102,5 @@ def test_of_two_that_write_a_step_down_the_first_ones_word_stands(tmp_path: Path
                 with pytest.raises(WriteForgotten, match=r"raftlog-replay\.mine"):
                     await ReplayRecord("mine", "orders", "how").read(client)
 
-        brokers.run(told())
+        brokers.run(use_record())
         brokers.run(spoiled())

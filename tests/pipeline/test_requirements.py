@@ -20,7 +20,7 @@ sys.modules["pyspark"] = sys.modules["pyarrow"] = sys.modules["py4j"] = None
 """
 
 
-def java_that_says(directory: Path, text: str) -> Path:
+def java_that_prints(directory: Path, text: str) -> Path:
     java = directory / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\necho '{text}' >&2\n")
@@ -42,8 +42,8 @@ def test_the_version_is_read_as_java_prints_it(told: str, major: int | None) -> 
 
 
 def test_java_is_that_of_java_home_before_that_of_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = java_that_says(tmp_path / "home", 'openjdk version "21.0.1"')
-    path = java_that_says(tmp_path / "path", 'openjdk version "17.0.1"')
+    home = java_that_prints(tmp_path / "home", 'openjdk version "21.0.1"')
+    path = java_that_prints(tmp_path / "path", 'openjdk version "17.0.1"')
     monkeypatch.setenv("PATH", f"{path}/bin:/bin")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert check_java() == 17
@@ -55,7 +55,7 @@ def test_java_is_that_of_java_home_before_that_of_the_path(tmp_path: Path, monke
 
 
 def test_a_java_that_spark_cannot_use_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(java_that_says(tmp_path / "old", 'openjdk version "11.0.2" 2019-01-15')))
+    monkeypatch.setenv("JAVA_HOME", str(java_that_prints(tmp_path / "old", 'openjdk version "11.0.2" 2019-01-15')))
     with pytest.raises(MissingRequirement, match="java is Java 11, too old for Spark: install Java 17 or 21"):
         check_java()
     monkeypatch.delenv("JAVA_HOME")

@@ -73,7 +73,7 @@ def test_what_was_archived_is_in_the_archive_as_it_was(both: Path) -> None:
     assert report.as_json()["archive"] == [archived._asdict()]
 
 
-def told(report: VerifyReport) -> list[str]:
+def log_problems(report: VerifyReport) -> list[str]:
     """But for what the archive says itself: its file has another size."""
     assert not report.is_sound
     assert len(report.problems) == report.problem_count
@@ -101,7 +101,7 @@ def test_a_row_that_is_missing_and_one_that_is_doubled(both: Path) -> None:
     report = compared(both)
     [archived] = report.archive
     assert (archived.missing, archived.doubled, archived.different, archived.unknown) == (1, 1, 0, 0)
-    assert told(report) == [
+    assert log_problems(report) == [
         "orders/0: 1 records are in the archive more than once: offset 1",
         "orders/0: 1 records are in the log, and not in the archive: offset 301",
     ]
@@ -113,7 +113,7 @@ def test_a_row_that_is_missing_and_one_that_is_doubled(both: Path) -> None:
 def test_a_row_that_was_changed(both: Path, column: str, value: object) -> None:
     rewrite(both, 325, changed(column, value))
     report = compared(both)
-    assert told(report) == ["orders/0: 1 records are not the same in log and archive: offset 325"]
+    assert log_problems(report) == ["orders/0: 1 records are not the same in log and archive: offset 325"]
     assert report.archive[0].different == 1
 
 

@@ -200,7 +200,7 @@ class Node:
         if role is not None:
             follows = role.role is Role.FOLLOWER and role.leader is not None
             why = f"follows {role.leader.node_id}" if follows and role.leader else role.why
-            self.cluster.tell(self.me, f"{role.role.value} of term {role.term}: {why}")
+            self.cluster.record_role(self.me, f"{role.role.value} of term {role.term}: {why}")
             if role.role is Role.LEADER:
                 invariants.lead(self.me, role.term, self.log)
         if self.core.role is Role.LEADER and ready.committed_index > max(invariants.committed, default=0):
@@ -271,7 +271,7 @@ class Cluster:
         self.nodes[me] = Node(self, me, first, self.settings)
         return self.nodes[me]
 
-    def tell(self, me: ReplicaId, what: str) -> None:
+    def record_role(self, me: ReplicaId, what: str) -> None:
         self.events.append(f"{me.node_id} {what}")
 
     def send(self, messages: Iterable[Message]) -> None:

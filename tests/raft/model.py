@@ -185,12 +185,12 @@ class Model:
             node.append(term, configuration)
         node.verified = max(node.verified, previous[0] + len(entries))
         self._check_log(node, line)
-        self._believe(node, line)
+        self._follow_commit(node, line)
 
     def _handle_heartbeat(self, node: ModelNode, line: Line) -> None:
         if line["message"]["term"] == node.term:
             self._follow(node, line)
-            self._believe(node, line)
+            self._follow_commit(node, line)
 
     def _handle_install_offer(self, node: ModelNode, line: Line) -> None:
         message = line["message"]
@@ -207,7 +207,7 @@ class Model:
         )
         node.role = "follower"
 
-    def _believe(self, node: ModelNode, line: Line) -> None:
+    def _follow_commit(self, node: ModelNode, line: Line) -> None:
         """Check that a follower commits only entries that are known to agree with the leader's log."""
         most = min(line["message"]["committed"], node.verified)
         self._require(node.commit <= line["commit"] <= max(node.commit, most), line, f"commit may rise to {most}")

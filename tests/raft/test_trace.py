@@ -14,7 +14,7 @@ from tests.raft.trace import Line
 _ONE, _TWO, _THREE, _FOUR = (f"{number}/00000000" for number in (1, 2, 3, 4))
 
 
-def _judge(lines: list[Line]) -> Model:
+def _check(lines: list[Line]) -> Model:
     model = Model()
     for line in lines:
         model.take(line)
@@ -29,7 +29,7 @@ def test_schedules_keep_to_the_rules(seed: int) -> None:
     # A lost last entry is a disk that breaks its word, which the specification knows nothing of.
     schedule.actions[schedule.damage] = 0
     schedule.run(800)
-    _judge([json.loads(line) for line in lines])
+    _check([json.loads(line) for line in lines])
 
 
 def _recorded() -> list[Line]:
@@ -72,7 +72,7 @@ def _find(lines: list[Line], action: str, node: str, nth: int, /, **wanted: Any)
     return found[nth]
 
 
-def _says(action: str, node: str, nth: int = 0, /, *, of: dict[str, Any] | None = None, **changes: Any) -> Edit:
+def _with_state(action: str, node: str, nth: int = 0, /, *, of: dict[str, Any] | None = None, **changes: Any) -> Edit:
     """Change the state in that line."""
 
     def edit(lines: list[Line]) -> None:
@@ -81,7 +81,7 @@ def _says(action: str, node: str, nth: int = 0, /, *, of: dict[str, Any] | None 
     return edit
 
 
-def _tells(action: str, node: str, nth: int = 0, /, *, of: dict[str, Any] | None = None, **changes: Any) -> Edit:
+def _with_message(action: str, node: str, nth: int = 0, /, *, of: dict[str, Any] | None = None, **changes: Any) -> Edit:
     """Change the message in that line."""
 
     def edit(lines: list[Line]) -> None:
@@ -125,7 +125,7 @@ def _both(*edits: Edit) -> Edit:
     return edit
 
 
-def _twice(action: str, node: str, nth: int = 0, /, **changes: Any) -> Edit:
+def _repeated(action: str, node: str, nth: int = 0, /, **changes: Any) -> Edit:
     """Repeat that line at once, with changes."""
 
     def edit(lines: list[Line]) -> None:
@@ -139,87 +139,96 @@ def _twice(action: str, node: str, nth: int = 0, /, **changes: Any) -> Edit:
 _JOINT = {"index": 5, "voters": [_ONE, _TWO, _FOUR], "learners": [_THREE], "outgoing": [_ONE, _TWO, _THREE]}
 _LEFT = {**_JOINT, "index": 6, "outgoing": []}
 _PLANTED: dict[str, tuple[Edit, str]] = {
-    "a vote for another one": (_says("HandleRequestVoteRequest", _TWO, vote=_THREE), "did not ask"),
-    "a second vote in the term": (_twice("HandleRequestVoteRequest", _TWO, vote=_THREE), "is given to"),
+    "a vote for another one": (_with_state("HandleRequestVoteRequest", _TWO, vote=_THREE), "did not ask"),
+    "a second vote in the term": (_repeated("HandleRequestVoteRequest", _TWO, vote=_THREE), "is given to"),
     "a vote for a shorter log": (
         _both(
-            _tells("RequestVote", _TWO, of={"to": _THREE}, last=[1, 1]),
-            _tells("HandleRequestVoteRequest", _THREE, 1, last=[1, 1]),
+            _with_message("RequestVote", _TWO, of={"to": _THREE}, last=[1, 1]),
+            _with_message("HandleRequestVoteRequest", _THREE, 1, last=[1, 1]),
         ),
         "not where its log ends",
     ),
     "a vote that is told before it is durable": (
-        _says("Send", _TWO, of={"kind": "RequestVoteResponse"}, awaits=None),
+        _with_state("Send", _TWO, of={"kind": "RequestVoteResponse"}, awaits=None),
         "is durable",
     ),
-    "a candidate that asks before its own vote is durable": (_says("RequestVote", _ONE, awaits=None), "is durable"),
+    "a candidate that asks before its own vote is durable": (
+        _with_state("RequestVote", _ONE, awaits=None),
+        "is durable",
+    ),
     "a leader without votes": (_without("HandleRequestVoteResponse", _ONE), "no quorum"),
     "a leader that was no candidate": (_without("Timeout", _ONE), "term"),
-    "a leader that campaigns": (_twice("BecomeLeader", _ONE, action="Timeout"), "does not campaign"),
-    "a term out of nowhere": (_tells("UpdateTerm", _TWO, term=7), "nobody sent"),
-    "a term that falls": (_says("HandleHeartbeat", _TWO, term=0), "by the rules term"),
-    "an action that does not exist": (_says("StepDown", _ONE, action="Abdicate"), "does not exist"),
+    "a leader that campaigns": (_repeated("BecomeLeader", _ONE, action="Timeout"), "does not campaign"),
+    "a term out of nowhere": (_with_message("UpdateTerm", _TWO, term=7), "nobody sent"),
+    "a term that falls": (_with_state("HandleHeartbeat", _TWO, term=0), "by the rules term"),
+    "an action that does not exist": (_with_state("StepDown", _ONE, action="Abdicate"), "does not exist"),
     "a follower that appends by itself": (
-        _twice("Synced", _TWO, action="ClientRequest", count=1),
+        _repeated("Synced", _TWO, action="ClientRequest", count=1),
         "only leaders append",
     ),
     "entries that the leader does not have": (
-        _tells("AppendEntries", _ONE, of={"entries": [[2, 1, None]]}, entries=[[2, 1, None], [3, 1, None]]),
+        _with_message("AppendEntries", _ONE, of={"entries": [[2, 1, None]]}, entries=[[2, 1, None], [3, 1, None]]),
         "not what the leader has",
     ),
-    "a predecessor that the leader does not have": (_tells("AppendEntries", _ONE, previous=[0, 1]), "is another one"),
-    "a message in another one's name": (_tells("AppendEntries", _ONE, sender=_TWO), "in another one's name"),
+    "a predecessor that the leader does not have": (
+        _with_message("AppendEntries", _ONE, previous=[0, 1]),
+        "is another one",
+    ),
+    "a message in another one's name": (_with_message("AppendEntries", _ONE, sender=_TWO), "in another one's name"),
     "a message that nobody sent": (_without("AppendEntries", _ONE), "nobody sent"),
-    "a message for somebody else": (_tells("HandleAppendEntriesRequest", _TWO, to=_THREE), "for somebody else"),
-    "entries that are not taken": (_says("HandleAppendEntriesRequest", _TWO, last=[0, 0]), "by the rules last"),
-    "matching entries that are cut": (_says("HandleHeartbeat", _TWO, last=[0, 0]), "by the rules last"),
+    "a message for somebody else": (_with_message("HandleAppendEntriesRequest", _TWO, to=_THREE), "for somebody else"),
+    "entries that are not taken": (_with_state("HandleAppendEntriesRequest", _TWO, last=[0, 0]), "by the rules last"),
+    "matching entries that are cut": (_with_state("HandleHeartbeat", _TWO, last=[0, 0]), "by the rules last"),
     "a commit without acknowledgements": (_without("HandleAppendEntriesResponse", _ONE), "hold entry 1"),
     "a commit that counts the leader before its sync": (
         _both(_without("HandleAppendEntriesResponse", _ONE, sender=_THREE), _unsynced("BecomeLeader", _ONE)),
         "hold entry 1",
     ),
-    "a commit beyond what a quorum holds": (_says("AdvanceCommitIndex", _ONE, commit=2), "beyond the log"),
-    "a commit that goes back": (_says("AdvanceCommitIndex", _ONE, 1, commit=0), "not forward"),
-    "a follower that believes too much": (_says("HandleHeartbeat", _TWO, commit=2), "commit may rise to"),
+    "a commit beyond what a quorum holds": (_with_state("AdvanceCommitIndex", _ONE, commit=2), "beyond the log"),
+    "a commit that goes back": (_with_state("AdvanceCommitIndex", _ONE, 1, commit=0), "not forward"),
+    "a follower that believes too much": (_with_state("HandleHeartbeat", _TWO, commit=2), "commit may rise to"),
     "a leader that tells more than it committed": (
-        _tells("Send", _ONE, of={"kind": "Heartbeat"}, committed=9),
+        _with_message("Send", _ONE, of={"kind": "Heartbeat"}, committed=9),
         "more than it committed",
     ),
     "an acknowledgement of what is not durable": (_unsynced("HandleAppendEntriesRequest", _TWO), "durable is 0"),
     "an acknowledgement of what is not there": (
-        _tells("Send", _TWO, of={"kind": "AppendEntriesResponse", "durable": 1}, durable=2, verified=2),
+        _with_message("Send", _TWO, of={"kind": "AppendEntriesResponse", "durable": 1}, durable=2, verified=2),
         "durable is 1",
     ),
     "more durable than verified": (
-        _tells("Send", _TWO, of={"kind": "AppendEntriesResponse", "durable": 1}, verified=0),
+        _with_message("Send", _TWO, of={"kind": "AppendEntriesResponse", "durable": 1}, verified=0),
         "more is durable than agrees",
     ),
     "a change without a joint configuration": (
-        _says("ClientRequest", _TWO, of={"configuration": _JOINT}, configuration={**_JOINT, "outgoing": []}),
+        _with_state("ClientRequest", _TWO, of={"configuration": _JOINT}, configuration={**_JOINT, "outgoing": []}),
         "without a joint",
     ),
     "a way back out of a joint configuration": (
-        _says(
+        _with_state(
             "ClientRequest", _TWO, of={"configuration": _LEFT}, configuration={**_LEFT, "voters": [_ONE, _TWO, _THREE]}
         ),
         "there is one way",
     ),
     "a joint configuration that is left before it is committed": (
-        _both(_without("AdvanceCommitIndex", _TWO, commit=5), _says("ClientRequest", _TWO, 3, commit=4)),
+        _both(_without("AdvanceCommitIndex", _TWO, commit=5), _with_state("ClientRequest", _TWO, 3, commit=4)),
         "another change is not committed",
     ),
     "a change before anything of the own term is committed": (
-        _says("ClientRequest", _TWO, configuration={**_JOINT, "index": 3}),
+        _with_state("ClientRequest", _TWO, configuration={**_JOINT, "index": 3}),
         "nothing of the own term",
     ),
-    "a vote that is forgotten over a restart": (_says("Restart", _THREE, 1, vote=None), "the durable vote"),
-    "a term that is forgotten over a restart": (_says("Restart", _THREE, 1, term=1, vote=None), "the durable term"),
+    "a vote that is forgotten over a restart": (_with_state("Restart", _THREE, 1, vote=None), "the durable vote"),
+    "a term that is forgotten over a restart": (
+        _with_state("Restart", _THREE, 1, term=1, vote=None),
+        "the durable term",
+    ),
     "an entry that is forgotten over a restart": (
-        _says("Restart", _THREE, 1, terms=[1, 1, 4, 4, 4], last=[5, 4]),
+        _with_state("Restart", _THREE, 1, terms=[1, 1, 4, 4, 4], last=[5, 4]),
         "entry 6 was durable",
     ),
     "an entry that is another one after a restart": (
-        _says("Restart", _THREE, 1, terms=[1, 2, 4, 4, 4, 4]),
+        _with_state("Restart", _THREE, 1, terms=[1, 2, 4, 4, 4, 4]),
         "entry 2 was durable",
     ),
 }
@@ -227,7 +236,7 @@ _PLANTED: dict[str, tuple[Edit, str]] = {
 
 def test_the_recorded_trace_passes() -> None:
     lines = _recorded()
-    model = _judge(lines)
+    model = _check(lines)
     assert model.leaders == {1: _ONE, 4: _TWO}
     changes = [line["configuration"] for line in lines if line["action"] == "ClientRequest" and line["configuration"]]
     assert changes[0] == _JOINT
@@ -240,4 +249,4 @@ def test_planted(name: str) -> None:
     lines = _recorded()
     edit(lines)
     with pytest.raises(TraceRefused, match=why):
-        _judge(lines)
+        _check(lines)

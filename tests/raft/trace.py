@@ -70,7 +70,7 @@ class TracedCore(RaftCore):
         self._me, self._emit = me, emit
         self._seen = self._look()
         self._synced = 0
-        self._tell("Restart", **_contents(log, restart.configurations))
+        self._emit_line("Restart", **_contents(log, restart.configurations))
 
     def propose(self, proposals: Sequence[Proposal]) -> Accepted | RefusedProposal:
         outcome = super().propose(proposals)
@@ -95,7 +95,7 @@ class TracedCore(RaftCore):
     def install(self, installed: Installed) -> None:
         super().install(installed)
         self._seen = self._look()
-        self._tell("Install", **_contents(self._replica.log.view, installed.configurations))
+        self._emit_line("Install", **_contents(self._replica.log.view, installed.configurations))
 
     def step(self, message: Message) -> None:
         refused = self.messages_refused
@@ -106,17 +106,17 @@ class TracedCore(RaftCore):
         if self._seen.term < message.term <= now.term:
             # The specification first takes the later term, as a step of its own, and then looks at the message.
             self._seen = self._seen._replace(term=message.term, vote=None, role=Role.FOLLOWER)
-            self._tell("UpdateTerm", message=plain_message(message))
+            self._emit_line("UpdateTerm", message=plain_message(message))
         is_campaign = now.role is Role.CANDIDATE and now.term > self._seen.term
         if not is_campaign:
             self._seen = now
-        self._tell(f"Handle{_name(message)}", message=plain_message(message))
+        self._emit_line(f"Handle{_name(message)}", message=plain_message(message))
         self._observe()
 
     def supply(self, wanted: SupplyRequest) -> AppendRequest | Unsupplied:
         supplied = super().supply(wanted)
         if not isinstance(supplied, Unsupplied):
-            self._tell(_SENDS[_name(supplied)], message=plain_message(supplied), awaits=None)
+            self._emit_line(_SENDS[_name(supplied)], message=plain_message(supplied), awaits=None)
         return supplied
 
     def tick(self) -> bool:
@@ -130,17 +130,17 @@ class TracedCore(RaftCore):
         if ready is None:
             return None
         if ready.must_sync:
-            self._tell("Persist", number=ready.number)
+            self._emit_line("Persist", number=ready.number)
         for messages, awaits in ((ready.messages_now, None), (ready.messages_once_durable, ready.number)):
             for message in messages:
-                self._tell(_SENDS.get(_name(message), "Send"), message=plain_message(message), awaits=awaits)
+                self._emit_line(_SENDS.get(_name(message), "Send"), message=plain_message(message), awaits=awaits)
         return ready
 
     def advance(self, *, written: int = 0, durable: int = 0, applied: Index | None = None) -> None:
         super().advance(written=written, durable=durable, applied=applied)
         if durable > self._synced:
             self._synced = durable
-            self._tell("Synced", number=durable)
+            self._emit_line("Synced", number=durable)
         self._observe()
 
     def _look(self) -> _State:
@@ -173,13 +173,13 @@ class TracedCore(RaftCore):
         is_changed = now.configuration != self._seen.configuration
         configuration = plain(now.configuration) if is_changed else None
         self._seen = self._seen._replace(last=now.last, configuration=now.configuration)
-        self._tell("ClientRequest", count=count, configuration=configuration)
+        self._emit_line("ClientRequest", count=count, configuration=configuration)
 
     def _move(self, action: str, **changes: Any) -> None:
         self._seen = self._seen._replace(**changes)
-        self._tell(action)
+        self._emit_line(action)
 
-    def _tell(self, action: str, **details: Any) -> None:
+    def _emit_line(self, action: str, **details: Any) -> None:
         seen = self._seen
         self._emit(
             {

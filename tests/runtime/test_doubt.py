@@ -9,19 +9,19 @@ from tests.runtime.drivers import SMALL, World
 SLEEPY = replace(SMALL, raft=RaftSettings(sleep_after_ticks=20))
 
 
-def asleep(world: World) -> list[bool]:
+def quiesced(world: World) -> list[bool]:
     return [world.group(number).core.is_asleep for number in (1, 2, 3)]
 
 
 def test_a_doubted_leader_that_is_there_stays_one_and_the_group_sleeps_again() -> None:
     with World(config=SLEEPY) as world:
         leader = world.leader()
-        world.run_until(lambda: all(asleep(world)), 60)
+        world.run_until(lambda: all(quiesced(world)), 60)
         term = world.group(leader).core.term
         doubting = next(number for number in (1, 2, 3) if number != leader)
         world.do(doubting, lambda: world.drivers[doubting].doubt(NodeId(leader)))
-        assert not asleep(world)[doubting - 1]
-        world.run_until(lambda: all(asleep(world)), 60)
+        assert not quiesced(world)[doubting - 1]
+        world.run_until(lambda: all(quiesced(world)), 60)
         assert world.leader() == leader
         assert {world.group(number).core.term for number in (1, 2, 3)} == {term}
 
@@ -29,17 +29,17 @@ def test_a_doubted_leader_that_is_there_stays_one_and_the_group_sleeps_again() -
 def test_a_leader_whose_follower_is_doubted_looks_for_it() -> None:
     with World(config=SLEEPY) as world:
         leader = world.leader()
-        world.run_until(lambda: all(asleep(world)), 60)
+        world.run_until(lambda: all(quiesced(world)), 60)
         follower = next(number for number in (1, 2, 3) if number != leader)
         world.do(leader, lambda: world.drivers[leader].doubt(NodeId(follower)))
-        assert not asleep(world)[leader - 1]
-        world.run_until(lambda: all(asleep(world)), 60)
+        assert not quiesced(world)[leader - 1]
+        world.run_until(lambda: all(quiesced(world)), 60)
 
 
 def test_a_node_that_is_known_to_be_gone_is_not_doubted() -> None:
     with World(config=SLEEPY) as world:
         leader = world.leader()
-        world.run_until(lambda: all(asleep(world)), 60)
+        world.run_until(lambda: all(quiesced(world)), 60)
         world.crash(leader)
         world.run_until(lambda: world.leader() != leader)
         successor = world.leader()

@@ -91,9 +91,9 @@ def test_a_lost_executor_costs_no_record_and_doubles_none(bootstrap: str, new_to
         watchdog.start()
         try:
             assert driver.stdout is not None
-            kill_whoever_tells(tmp_path / "read")
+            kill_announced_process(tmp_path / "read")
             assert json.loads(driver.stdout.readline()) == [COUNT, COUNT, 1, COUNT * (COUNT - 1) // 2]
-            kill_whoever_tells(tmp_path / "write")
+            kill_announced_process(tmp_path / "write")
             assert driver.stdout.readline() == "written\n"
         finally:
             watchdog.cancel()
@@ -112,7 +112,7 @@ def a_home(directory: Path) -> Path:
     return home
 
 
-def kill_whoever_tells(fifo: Path) -> None:
+def kill_announced_process(fifo: Path) -> None:
     """Kill the process whose id arrives through the pipe."""
     told = os.open(fifo, os.O_RDWR)  # for writing too, so that it opens before anybody writes
     try:

@@ -46,7 +46,7 @@ def walk_through() -> Iterator[tuple[str, str]]:
         yield ("stop", "") if match[3] else (match[1], match[2])
 
 
-def said_and_expected(block: str) -> Iterator[tuple[str, str]]:
+def commands_and_outputs(block: str) -> Iterator[tuple[str, str]]:
     """Each command of a console block, and what it prints."""
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
@@ -66,7 +66,7 @@ class Walker:
         self.output = self._capsys.readouterr().out
 
     def console(self, block: str) -> None:
-        for command, expected in said_and_expected(self._here(block)):
+        for command, expected in commands_and_outputs(self._here(block)):
             is_job = command.startswith("raftlog pipeline ")
             said = self._job(command) if is_job else self._shell(command)
             assert RATE.sub("", said) == RATE.sub("", expected), command

@@ -23,7 +23,7 @@ FIRST, SECOND = Name(TOPIC, 0), Name(TOPIC, 1)
 SETTINGS = BalancerSettings()
 
 
-def told(
+def holding(
     held: int = 0, moving: dict[Name, Way] | None = None, arrived: tuple[Name, ...] = (), led: bytes = b""
 ) -> HeldReplicas:
     found = {name.group_id.bytes: way for name, way in (moving or {}).items()}
@@ -72,12 +72,12 @@ def test_a_pause_of_who_looks_makes_nobody_longer_away() -> None:
 def test_a_partition_is_on_its_way_until_a_leader_says_that_it_has_arrived() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     tenure.note_leaving(FIRST, [NodeId(4)], 0.0)
-    tenure.note_told({NodeId(1): told(), NodeId(2): None}, controller.state, 1.0)
+    tenure.note_told({NodeId(1): holding(), NodeId(2): None}, controller.state, 1.0)
     assert list(tenure.ways) == [FIRST]
     assert tenure.unanswered == [2]
-    tenure.note_told({NodeId(1): told(moving={SECOND: Way((NodeId(4),), ())})}, controller.state, 2.0)
+    tenure.note_told({NodeId(1): holding(moving={SECOND: Way((NodeId(4),), ())})}, controller.state, 2.0)
     assert list(tenure.ways) == [FIRST, SECOND]
-    tenure.note_told({NodeId(2): told(arrived=(FIRST,))}, controller.state, 3.0)
+    tenure.note_told({NodeId(2): holding(arrived=(FIRST,))}, controller.state, 3.0)
     assert list(tenure.ways) == [SECOND]
 
 
@@ -85,7 +85,7 @@ def test_what_can_only_wait_keeps_no_other_from_setting_out() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     heard = {1: True, 2: True, 3: True, 4: True}
     tenure.availability.look(heard, 0.0)
-    tenure.note_told({NodeId(1): told(moving={FIRST: Way((NodeId(4),), ())})}, controller.state, 0.0)
+    tenure.note_told({NodeId(1): holding(moving={FIRST: Way((NodeId(4),), ())})}, controller.state, 0.0)
     assert tenure.under_way(0.0) == 1
     assert not tenure.waits(controller.state, 0.0)
     tenure.availability.look({**heard, 4: False}, 1.0)
@@ -123,7 +123,7 @@ def test_who_is_in_maintenance_is_not_lost() -> None:
 def test_a_target_that_went_away_is_given_up_after_a_time() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     controller.assign(FIRST, 1, 2, 4)
-    way = {NodeId(1): told(moving={FIRST: Way((NodeId(4),), (NodeId(3),))})}
+    way = {NodeId(1): holding(moving={FIRST: Way((NodeId(4),), (NodeId(3),))})}
     for at in range(int(STUCK_S) + 1):
         tenure.availability.look({1: True, 2: True, 3: True, 4: False}, float(at))
         tenure.note_told(way, controller.state, float(at))
@@ -180,9 +180,9 @@ def emptied() -> tuple[Controller, RegisteredBroker]:
 
 def test_a_broker_goes_when_its_process_says_that_it_has_nothing(emptied: tuple[Controller, RegisteredBroker]) -> None:
     controller, broker = emptied
-    there = {NodeId(1): told(3), NodeId(4): told(0)}
+    there = {NodeId(1): holding(3), NodeId(4): holding(0)}
     assert may_remove(broker, controller.state, there, [replica(1)], is_settled=True)
-    assert not may_remove(broker, controller.state, {**there, NodeId(4): told(1)}, [replica(1)], is_settled=True)
+    assert not may_remove(broker, controller.state, {**there, NodeId(4): holding(1)}, [replica(1)], is_settled=True)
     assert not may_remove(broker, controller.state, {**there, NodeId(1): None}, [replica(1)], is_settled=True)
     assert not may_remove(broker, controller.state, there, [replica(1), replica(4)], is_settled=True), (
         "it votes in group 0"
@@ -199,7 +199,7 @@ def test_a_broker_that_is_away_goes_when_all_partitions_do_without_it(
     first, second = FIRST.group_id.bytes, SECOND.group_id.bytes
 
     def may(*led: bytes, is_settled: bool = True) -> bool:
-        there = {NodeId(node): told(2, led=each) for node, each in enumerate(led, 1)}
+        there = {NodeId(node): holding(2, led=each) for node, each in enumerate(led, 1)}
         return may_remove(broker, controller.state, there, [replica(1)], is_settled=is_settled)
 
     assert may(summed([first]), summed([second]))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.told import Told
+from tests.cli.scripted_broker import ScriptedBroker
 
 GROUPS = "/v3/clusters/-/consumer-groups"
 GROUP = {
@@ -41,15 +41,15 @@ CLAMPED = {"topic": "orders", "partition": 1, "before": None, "after": 3, "clamp
 
 
 @pytest.fixture
-def groups(told: Told) -> Told:
-    told.answers[GROUPS] = (200, {"data": [GROUP, SIMPLE]})
-    told.answers[f"{GROUPS}/billing"] = (200, GROUP)
-    told.answers[f"{GROUPS}/billing/consumers"] = (200, {"data": [CONSUMER]})
-    told.answers[f"{GROUPS}/billing/lags"] = (200, {"data": [LAG, UNREAD, NOT_LED]})
-    return told
+def groups(scripted: ScriptedBroker) -> ScriptedBroker:
+    scripted.answers[GROUPS] = (200, {"data": [GROUP, SIMPLE]})
+    scripted.answers[f"{GROUPS}/billing"] = (200, GROUP)
+    scripted.answers[f"{GROUPS}/billing/consumers"] = (200, {"data": [CONSUMER]})
+    scripted.answers[f"{GROUPS}/billing/lags"] = (200, {"data": [LAG, UNREAD, NOT_LED]})
+    return scripted
 
 
-def test_list(groups: Told, ask: Any) -> None:
+def test_list(groups: ScriptedBroker, ask: Any) -> None:
     _, billing, old = ask("group", "list").out.splitlines()
     assert billing.split() == ["billing", "preparing", "rebalance", "range", "2"]
     assert old.split() == ["old", "offsets", "only", "-", "2"]
@@ -62,7 +62,7 @@ def test_list(groups: Told, ask: Any) -> None:
     )
 
 
-def test_describe(groups: Told, ask: Any) -> None:
+def test_describe(groups: ScriptedBroker, ask: Any) -> None:
     out = ask("group", "describe", "billing").out
     for text in ("preparing rebalance", "1,207 records behind in 3 partitions, not known of 1 of them", "10.0.0.1"):
         assert text in out
@@ -70,12 +70,12 @@ def test_describe(groups: Told, ask: Any) -> None:
     assert ["orders/0", "5", "12", "7", "c-1"] in rows
     assert ["orders/1", "-", "12", "1200", "-"] in rows
     assert ["orders/2", "-", "-", "-", "-"] in rows
-    told = json.loads(ask("group", "describe", "billing", "--json").out)
-    assert told["members"][0]["partitions"] == [{"topic": "orders", "partition": 0}]
-    assert (told["total_lag"], told["partitions"][2]["lag"]) == (1_207, None)
+    printed = json.loads(ask("group", "describe", "billing", "--json").out)
+    assert printed["members"][0]["partitions"] == [{"topic": "orders", "partition": 0}]
+    assert (printed["total_lag"], printed["partitions"][2]["lag"]) == (1_207, None)
 
 
-def test_names_of_strangers_are_shown_as_they_are(groups: Told, ask: Any) -> None:
+def test_names_of_strangers_are_shown_as_they_are(groups: ScriptedBroker, ask: Any) -> None:
     name = "a[/]b\x1b[31m"
     groups.answers[f"{GROUPS}/billing/consumers"] = (200, {"data": [CONSUMER | {"client_id": name}]})
     groups.answers[GROUPS] = (200, {"data": [GROUP | {"consumer_group_id": "[red]"}]})
@@ -83,15 +83,15 @@ def test_names_of_strangers_are_shown_as_they_are(groups: Told, ask: Any) -> Non
     assert "[red]" in ask("group", "list").out
 
 
-def test_lag(groups: Told, ask: Any) -> None:
+def test_lag(groups: ScriptedBroker, ask: Any) -> None:
     assert "1,207 records behind" in ask("group", "lag", "billing").out
-    told = json.loads(ask("group", "lag", "billing", "--json").out)
-    assert (told["group"], told["total_lag"], len(told["partitions"])) == ("billing", 1_207, 3)
+    printed = json.loads(ask("group", "lag", "billing", "--json").out)
+    assert (printed["group"], printed["total_lag"], len(printed["partitions"])) == ("billing", 1_207, 3)
 
 
-def test_a_group_that_there_is_not(told: Told, ask: Any) -> None:
+def test_a_group_that_there_is_not(scripted: ScriptedBroker, ask: Any) -> None:
     error = {"error_code": 40405, "message": "there is no group 'x'", "outcome": "failed"}
-    told.answers[f"{GROUPS}/x"] = told.answers[f"DELETE {GROUPS}/x"] = (404, error)
+    scripted.answers[f"{GROUPS}/x"] = scripted.answers[f"DELETE {GROUPS}/x"] = (404, error)
     for done in (ask("group", "describe", "x", expect=1), ask("group", "delete", "x", "--yes", expect=1)):
         assert "no group 'x'; `raftlog group list` shows" in done.err
 
@@ -108,14 +108,14 @@ def test_a_group_that_there_is_not(told: Told, ask: Any) -> None:
         ("5", {"offset": 5}),
     ],
 )
-def test_where_a_reset_goes(told: Told, ask: Any, text: str, to: Any) -> None:
-    told.answers["POST /groups/g/offsets/reset"] = (200, {"offsets": [RESET], "dry_run": False})
+def test_where_a_reset_goes(scripted: ScriptedBroker, ask: Any, text: str, to: Any) -> None:
+    scripted.answers["POST /groups/g/offsets/reset"] = (200, {"offsets": [RESET], "dry_run": False})
     ask("group", "reset-offsets", "g", "--to", text, "--yes")
-    assert told.ordered == [("POST /groups/g/offsets/reset", {"to": to, "dry_run": False})]
+    assert scripted.ordered == [("POST /groups/g/offsets/reset", {"to": to, "dry_run": False})]
 
 
-def test_a_reset_is_shown_before_it_is_done(told: Told, ask: Any, run: Any) -> None:
-    told.answers["POST /groups/g/offsets/reset"] = (200, {"offsets": [RESET, CLAMPED], "dry_run": True})
+def test_a_reset_is_shown_before_it_is_done(scripted: ScriptedBroker, ask: Any, run: Any) -> None:
+    scripted.answers["POST /groups/g/offsets/reset"] = (200, {"offsets": [RESET, CLAMPED], "dry_run": True})
     reset = ("group", "reset-offsets", "g", "--to", "-4", "--topic", "orders:0,1", "--topic", "t")
     out = ask(*reset, "--dry-run").out
     assert ["orders/0", "9", "5"] in [line.split() for line in out.splitlines()]
@@ -126,14 +126,14 @@ def test_a_reset_is_shown_before_it_is_done(told: Told, ask: Any, run: Any) -> N
         "topics": ["t"],
         "partitions": [{"topic": "orders", "partition": 0}, {"topic": "orders", "partition": 1}],
     }
-    assert [body for _, body in told.ordered] == [wanted | {"dry_run": True}]
-    del told.ordered[:]
-    at = ("--bootstrap", told.address)
+    assert [body for _, body in scripted.ordered] == [wanted | {"dry_run": True}]
+    del scripted.ordered[:]
+    at = ("--bootstrap", scripted.address)
     assert b"nothing was changed" in run(*reset, *at, stdin=b"n\n", expect=1).stderr
     assert b"--yes" in run(*reset, *at, expect=2).stderr
-    assert [body["dry_run"] for _, body in told.ordered] == [True, True]
+    assert [body["dry_run"] for _, body in scripted.ordered] == [True, True]
     run(*reset, *at, stdin=b"y\n")
-    assert [body["dry_run"] for _, body in told.ordered] == [True, True, True, False]
+    assert [body["dry_run"] for _, body in scripted.ordered] == [True, True, True, False]
 
 
 def test_resets_that_are_not_understood(ask: Any) -> None:
@@ -145,40 +145,40 @@ def test_resets_that_are_not_understood(ask: Any) -> None:
     assert "--dry-run" in ask("group", "reset-offsets", "g", "--to", "1", "--json", expect=2).err
 
 
-def test_a_group_with_members_is_not_reset(told: Told, ask: Any) -> None:
+def test_a_group_with_members_is_not_reset(scripted: ScriptedBroker, ask: Any) -> None:
     error = {"error_code": 40908, "message": "group g has 2 members", "outcome": "failed"}
-    told.answers["POST /groups/g/offsets/reset"] = (409, error)
+    scripted.answers["POST /groups/g/offsets/reset"] = (409, error)
     done = ask("group", "reset-offsets", "g", "--to", "earliest", "--yes", expect=1)
     assert "2 members; `raftlog group describe` shows them" in done.err
 
 
-def test_deleting(told: Told, ask: Any) -> None:
-    told.answers["DELETE /groups/g/offsets"] = (200, {})
-    told.answers[f"DELETE {GROUPS}/g"] = (200, {})
+def test_deleting(scripted: ScriptedBroker, ask: Any) -> None:
+    scripted.answers["DELETE /groups/g/offsets"] = (200, {})
+    scripted.answers[f"DELETE {GROUPS}/g"] = (200, {})
     assert "nothing in orders" in ask("group", "delete-offsets", "g", "orders", "--yes").out
     assert ask("group", "delete", "g", "--yes").out == "deleted g\n"
-    assert [name for name, _ in told.ordered] == ["DELETE /groups/g/offsets?topic=orders", f"DELETE {GROUPS}/g"]
+    assert [name for name, _ in scripted.ordered] == ["DELETE /groups/g/offsets?topic=orders", f"DELETE {GROUPS}/g"]
 
 
 @pytest.fixture
-def orders(told: Told) -> Told:
+def orders(scripted: ScriptedBroker) -> ScriptedBroker:
     replicas = {"leader": 1, "replicas": []}
-    told.answers["/topics/orders"] = (
+    scripted.answers["/topics/orders"] = (
         200,
         {"name": "orders", "configs": {}, "partitions": [{"partition": number, **replicas} for number in (0, 1)]},
     )
     for number, first, end in ((0, 2, 10), (1, 0, 7)):
         path = f"/topics/orders/partitions/{number}"
-        told.answers[f"{path}/offsets"] = (200, {"beginning_offset": first, "end_offset": end})
-        told.answers[f"DELETE {path}/records"] = (200, {"log_start_offset": 6})
-    return told
+        scripted.answers[f"{path}/offsets"] = (200, {"beginning_offset": first, "end_offset": end})
+        scripted.answers[f"DELETE {path}/records"] = (200, {"log_start_offset": 6})
+    return scripted
 
 
-def test_trim(orders: Told, ask: Any) -> None:
+def test_trim(orders: ScriptedBroker, ask: Any) -> None:
     out = ask("topic", "trim", "orders", "--before", "6", "--all", "--yes").out
     assert out == "orders/0 begins at 6, 4 records fewer\norders/1 begins at 6, 6 records fewer\n"
-    told = json.loads(ask("topic", "trim", "orders", "--before", "6", "-p", "1", "--yes", "--json").out)
-    assert told == {"topic": "orders", "partitions": [{"partition": 1, "log_start_offset": 6, "deleted": 6}]}
+    printed = json.loads(ask("topic", "trim", "orders", "--before", "6", "-p", "1", "--yes", "--json").out)
+    assert printed == {"topic": "orders", "partitions": [{"partition": 1, "log_start_offset": 6, "deleted": 6}]}
     del orders.ordered[:]
     ask("topic", "trim", "orders", "--before", "-1", "--all", "--yes")
     ask("topic", "trim", "orders", "--before", "end", "-p", "0", "--yes")
@@ -191,7 +191,7 @@ def test_trim(orders: Told, ask: Any) -> None:
     ], "nothing lies before the first offset"
 
 
-def test_trims_that_cannot_be(orders: Told, ask: Any) -> None:
+def test_trims_that_cannot_be(orders: ScriptedBroker, ask: Any) -> None:
     assert "--all" in ask("topic", "trim", "orders", "--before", "1", expect=2).err
     assert "--all" in ask("topic", "trim", "orders", "--before", "1", "-p", "0", "--all", expect=2).err
     assert "start" in ask("topic", "trim", "orders", "--before", "start", "--all", expect=2).err
@@ -202,14 +202,14 @@ def test_trims_that_cannot_be(orders: Told, ask: Any) -> None:
     assert orders.ordered == []
 
 
-def test_a_trim_that_ends_half_way_says_so(orders: Told, ask: Any) -> None:
+def test_a_trim_that_ends_half_way_says_so(orders: ScriptedBroker, ask: Any) -> None:
     error = {"error_code": 50401, "message": "no answer in time", "outcome": "unknown"}
     orders.answers["DELETE /topics/orders/partitions/1/records"] = (504, error)
     done = ask("topic", "trim", "orders", "--before", "6", "--all", "--yes", expect=3)
     assert "orders/1: no answer in time; before that, orders/0 begins at 6" in done.err
 
 
-def test_a_trim_asks(orders: Told, run: Any) -> None:
+def test_a_trim_asks(orders: ScriptedBroker, run: Any) -> None:
     trim = ("topic", "trim", "orders", "--before", "6", "--all", "--bootstrap", orders.address)
     done = run(*trim, stdin=b"n\n", expect=1)
     assert b"Delete 10 records of orders, for good?" in done.stderr

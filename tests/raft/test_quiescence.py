@@ -26,16 +26,16 @@ from tests.raft.cluster import Cluster, configuration, replica_id
 _ONE, _TWO, _THREE = (replica_id(number) for number in (1, 2, 3))
 
 
-def _sleeping(voters: int = 3, learners: tuple[int, ...] = (), seed: int = 0) -> Cluster:
+def _quiesced_cluster(voters: int = 3, learners: tuple[int, ...] = (), seed: int = 0) -> Cluster:
     """Return a quiesced Raft group with node 1 as its leader."""
     cluster = Cluster(range(1, voters + 1), learners, settings=RaftSettings(sleep_after_ticks=4), seed=seed)
     cluster.processes(alive=True)
     cluster.elect(1)
-    _fall_asleep(cluster)
+    _quiesce(cluster)
     return cluster
 
 
-def _fall_asleep(cluster: Cluster, ticks: int = 40) -> None:
+def _quiesce(cluster: Cluster, ticks: int = 40) -> None:
     for _ in range(ticks):
         if all(node.core.is_asleep for node in cluster.nodes.values()):
             return
@@ -43,12 +43,12 @@ def _fall_asleep(cluster: Cluster, ticks: int = 40) -> None:
     raise AssertionError(f"awake after {ticks} ticks")
 
 
-def _sleepers(cluster: Cluster) -> list[int]:
+def _quiesced(cluster: Cluster) -> list[int]:
     return [me.node_id for me, node in cluster.nodes.items() if node.core.is_asleep]
 
 
 def test_a_sleeping_group_says_nothing_however_long() -> None:
-    cluster = _sleeping()
+    cluster = _quiesced_cluster()
     for node in cluster.nodes.values():
         assert not any(node.core.tick() for _ in range(1000))
     assert cluster.network == []
@@ -56,7 +56,7 @@ def test_a_sleeping_group_says_nothing_however_long() -> None:
 
 @pytest.mark.parametrize("wakes_lost", [0, 1, 2])
 def test_a_request_to_a_sleeping_follower_wakes_the_leader_and_elects_nobody(wakes_lost: int) -> None:
-    cluster = _sleeping()
+    cluster = _quiesced_cluster()
     outcome = cluster.propose(2, "x")
     assert outcome == RefusedProposal(RefusalReason.NOT_LEADER, _ONE)
     for _ in range(wakes_lost):
@@ -67,11 +67,11 @@ def test_a_request_to_a_sleeping_follower_wakes_the_leader_and_elects_nobody(wak
     assert cluster.core(2).leader == _ONE
     cluster.tick(40)
     assert [node.core.term for node in cluster.nodes.values()] == [1, 1, 1]
-    assert _sleepers(cluster) == [1, 2, 3]
+    assert _quiesced(cluster) == [1, 2, 3]
 
 
 def test_a_wake_is_sent_again_until_it_is_answered() -> None:
-    cluster = _sleeping()
+    cluster = _quiesced_cluster()
     cluster.core(1).step_down("the disk stalls")
     cluster[1].work()
     for _ in range(3):
@@ -91,7 +91,7 @@ def test_a_wake_is_sent_again_until_it_is_answered() -> None:
 
 
 def test_whoever_was_heard_awake_since_the_last_lullaby_is_not_told_to_wake() -> None:
-    cluster = _sleeping()
+    cluster = _quiesced_cluster()
     cluster.propose(1, "x")
     cluster.settle()
     cluster.core(1).step_down("the disk stalls")
@@ -101,7 +101,7 @@ def test_whoever_was_heard_awake_since_the_last_lullaby_is_not_told_to_wake() ->
 
 
 def test_a_sleeping_follower_called_to_the_polls_gives_its_leader_time_while_that_process_lives() -> None:
-    cluster = _sleeping()
+    cluster = _quiesced_cluster()
     last = cluster.core(3).status().last
     request = PreVoteRequest(_TWO, _THREE, Term(1), 1, Term(2), last)
     cluster.core(3).step(request)
@@ -119,7 +119,7 @@ def test_a_sleeping_follower_called_to_the_polls_gives_its_leader_time_while_tha
 
 
 def test_a_sleeping_follower_votes_at_once_when_its_leaders_process_is_gone() -> None:
-    cluster = _sleeping()
+    cluster = _quiesced_cluster()
     cluster.isolate(1)
     cluster.processes(alive=False, nodes=[1], seen_by=[3])
     cluster.core(3).step(PreVoteRequest(_TWO, _THREE, Term(1), 1, Term(2), cluster.core(3).status().last))
@@ -128,7 +128,7 @@ def test_a_sleeping_follower_votes_at_once_when_its_leaders_process_is_gone() ->
 
 
 def test_a_leader_that_was_missed_gets_time_when_its_process_returns() -> None:
-    cluster = _sleeping()
+    cluster = _quiesced_cluster()
     cluster.isolate(2)
     cluster.processes(alive=False, nodes=[1], seen_by=[2])
     cluster.tick_one(2, 9)
@@ -140,7 +140,7 @@ def test_a_leader_that_was_missed_gets_time_when_its_process_returns() -> None:
 
 
 def test_a_follower_with_a_read_on_its_way_does_not_sleep_before_that_is_answered_or_given_up() -> None:
-    cluster = _sleeping()
+    cluster = _quiesced_cluster()
     assert cluster.core(2).read_index("r") is None
     cluster[2].work()
     assert cluster.take(ReadIndexRequest)
@@ -150,7 +150,7 @@ def test_a_follower_with_a_read_on_its_way_does_not_sleep_before_that_is_answere
             break
         assert not cluster.core(2).is_asleep
     assert cluster[2].reads_failed == ["r"]
-    _fall_asleep(cluster)
+    _quiesce(cluster)
 
 
 def test_a_late_lullaby_puts_nobody_to_sleep_and_a_late_heartbeat_wakes_nobody() -> None:
@@ -180,7 +180,7 @@ def test_a_late_lullaby_puts_nobody_to_sleep_and_a_late_heartbeat_wakes_nobody()
 
 
 def test_a_lullaby_is_for_a_log_that_ends_there_durable_and_committed() -> None:
-    cluster = _sleeping()
+    cluster = _quiesced_cluster()
     cluster.core(1).read_index("r")
     cluster[1].work()
     cluster.settle()
@@ -196,19 +196,19 @@ def test_a_lullaby_is_for_a_log_that_ends_there_durable_and_committed() -> None:
 
 @pytest.mark.parametrize("is_behind", [False, True])
 def test_a_learner_that_was_away_wakes_its_leader_when_it_returns(is_behind: bool) -> None:
-    cluster = _sleeping(3, (4,))
+    cluster = _quiesced_cluster(3, (4,))
     cluster.isolate(4)
     cluster.processes(alive=False, nodes=[4])
     cluster.processes(alive=False, seen_by=[4])
     if is_behind:
         cluster.propose(1, "x")
     cluster.tick(60)
-    assert _sleepers(cluster) == [1, 2, 3], "nobody waits for a learner that is away"
+    assert _quiesced(cluster) == [1, 2, 3], "nobody waits for a learner that is away"
     cluster.isolate()
     cluster.processes(alive=True, seen_by=[4])
     cluster.processes(alive=True, nodes=[4])
-    assert _sleepers(cluster) == [2, 3]
-    _fall_asleep(cluster)
+    assert _quiesced(cluster) == [2, 3]
+    _quiesce(cluster)
     assert cluster.data(4) == (["x"] if is_behind else [])
 
 
@@ -222,23 +222,23 @@ def test_a_learner_whose_replica_is_not_made_yet_keeps_the_group_awake() -> None
     cluster.tick(100)
     assert not cluster.core(1).is_asleep
     cluster.isolate()
-    _fall_asleep(cluster, 100)
+    _quiesce(cluster, 100)
     assert cluster.data(4) == ["x"]
 
 
 def test_a_voter_that_is_away_keeps_the_group_awake() -> None:
-    cluster = _sleeping()
+    cluster = _quiesced_cluster()
     cluster.isolate(3)
     cluster.processes(alive=False, nodes=[3], seen_by=[1, 2])
     assert not cluster.core(1).is_asleep
     cluster.tick(100)
-    assert _sleepers(cluster) == [3]
+    assert _quiesced(cluster) == [3]
     assert cluster.core(1).role is Role.LEADER
 
 
 def test_a_woken_leader_has_a_whole_period_to_hear_from_a_quorum() -> None:
     """It was quiesced for long without any answers; after the wake-up that must not count against it."""
-    cluster = _sleeping()
+    cluster = _quiesced_cluster()
     for _ in range(1000):
         cluster.core(1).tick()
     cluster.core(1).read_index("r")
@@ -254,16 +254,16 @@ def test_a_woken_leader_has_a_whole_period_to_hear_from_a_quorum() -> None:
 def test_a_group_of_one_sleeps_too() -> None:
     cluster = Cluster([1], settings=RaftSettings(sleep_after_ticks=4))
     cluster.elect(1)
-    _fall_asleep(cluster)
+    _quiesce(cluster)
     cluster.propose(1, "x")
     cluster.settle()
     assert cluster.data(1) == ["x"]
-    _fall_asleep(cluster)
+    _quiesce(cluster)
 
 
 def test_a_leader_that_does_not_see_a_voters_process_stays_awake() -> None:
     """No failure detector would report the voter's crash to it. Here the voter sees the leader all the same."""
-    cluster = _sleeping()
+    cluster = _quiesced_cluster()
     cluster.processes(alive=False, nodes=[3], seen_by=[1])
     cluster.tick(100)
     assert not cluster.core(1).is_asleep
@@ -274,7 +274,7 @@ def test_a_sleeping_leader_is_woken_by_whoever_is_awake() -> None:
         HeartbeatResponse(_TWO, _ONE, Term(1), 1, Index(1), Index(1)),
         ReadIndexRequest(_TWO, _ONE, Term(1), 1),
     ):
-        cluster = _sleeping()
+        cluster = _quiesced_cluster()
         cluster.core(1).step(message._replace(is_asleep=True) if isinstance(message, HeartbeatResponse) else message)
         assert cluster.core(1).is_asleep == isinstance(message, HeartbeatResponse)
         cluster.core(1).step(message)
@@ -294,16 +294,16 @@ def test_a_late_answer_from_before_the_lullaby_does_not_end_it() -> None:
             break
     cluster.core(1).step(HeartbeatResponse(_TWO, _ONE, Term(1), 1, Index(1), Index(1)))
     cluster.settle()
-    assert _sleepers(cluster) == [1, 2, 3]
+    assert _quiesced(cluster) == [1, 2, 3]
 
 
 def test_a_group_that_is_written_to_now_and_then_stays_awake() -> None:
-    cluster = _sleeping()
+    cluster = _quiesced_cluster()
     for _ in range(20):
         cluster.propose(1, "x")
         cluster.tick(3)
         assert not cluster.core(1).is_asleep
-    _fall_asleep(cluster)
+    _quiesce(cluster)
 
 
 def test_a_leader_that_has_not_applied_everything_stays_awake() -> None:
@@ -332,7 +332,7 @@ def test_a_sleeping_group_elects_within_its_bound(seed: int) -> None:
     The bound: four times the longest election timeout (two without loss, see `bench`), after the last has noticed.
     """
     random = Random(seed)
-    cluster = _sleeping(random.choice([3, 5]), seed=seed)
+    cluster = _quiesced_cluster(random.choice([3, 5]), seed=seed)
     cluster[1].crash()
     notices = {number: random.randint(0, 6) for number in range(2, len(cluster.nodes) + 1)}
     cluster.cut = lambda message: random.random() < 0.2

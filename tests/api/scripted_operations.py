@@ -95,7 +95,7 @@ ANSWERS: dict[str, Any] = {
 LOCAL = ()
 
 
-class ToldOperations:
+class ScriptedOperations:
     """In place of `broker.operations`. An answer that is an error is raised."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 
-class Told:
+class ScriptedBroker:
     """Answers by path, or by method and path; `"PUT /v1/…"` goes before `"/v1/…"`."""
 
     def __init__(self) -> None:
@@ -14,13 +14,13 @@ class Told:
         self.asked: list[str] = []
         self.ordered: list[tuple[str, Any]] = []
         """Method, path and query without the timeout, and body, of whatever was no GET."""
-        told = self
+        broker = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 path = self.path.partition("?")[0]
-                told.asked.append(path)
-                status, fields = told.answers[path]
+                broker.asked.append(path)
+                status, fields = broker.answers[path]
                 self._answer(status, fields)
 
             def do_PUT(self) -> None:
@@ -28,8 +28,8 @@ class Told:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 kept = "&".join(part for part in query.split("&") if not part.startswith("timeout="))
                 named = f"{self.command} {path}"
-                told.ordered.append((named + (f"?{kept}" if kept else ""), json.loads(body) if body else None))
-                status, fields = told.answers[named]
+                broker.ordered.append((named + (f"?{kept}" if kept else ""), json.loads(body) if body else None))
+                status, fields = broker.answers[named]
                 self._answer(status, fields)
 
             do_DELETE = do_POST = do_PUT  # noqa: N815 - the library's names

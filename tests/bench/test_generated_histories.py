@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from bench.told_histories import tell_history
+from bench.generated_histories import generate_history
 from jepsen.runner.verdict import judge
 
 
 def test_a_told_history_is_clean_and_holds_every_kind_and_outcome(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
-    tell_history(path, 6_000)
+    generate_history(path, 6_000)
     judged = judge(path, drained=True)
     assert not judged.findings.counts, judged.findings.shown[:3]
     assert 6_000 <= judged.operations <= 6_200

@@ -53,7 +53,7 @@ class _Log:
         return Fetched(self.place, tuple(map(Offset, range(offset, end))), tuple(self.values[offset:end])), epochs
 
 
-class Teller:
+class HistoryGenerator:
     """Operations begin one after another, take effect and end later: a heap holds what is due."""
 
     def __init__(self, path: Path, seed: int) -> None:
@@ -75,7 +75,7 @@ class Teller:
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
 
-    def tell(self, operations: int) -> None:
+    def write(self, operations: int) -> None:
         for reader in range(READERS):
             self._assign(reader)
         kinds, weights = zip(*_KINDS, strict=True)
@@ -213,6 +213,6 @@ class Teller:
                 self._history.ok(invocation, Poll((fetched,)), leader_epochs=epochs)
 
 
-def tell_history(path: Path, operations: int, seed: int = 1) -> None:
+def generate_history(path: Path, operations: int, seed: int = 1) -> None:
     """Write a history of about so many operations that no judge condemns."""
-    Teller(path, seed).tell(operations)
+    HistoryGenerator(path, seed).write(operations)

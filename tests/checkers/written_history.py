@@ -20,7 +20,7 @@ T0 = TopicPartition("t", 0)
 SECOND = 1_000_000_000
 
 
-class Story:
+class WrittenHistory:
     """History built operation by operation; one second passes between entries."""
 
     def __init__(self) -> None:
