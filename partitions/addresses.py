@@ -33,6 +33,14 @@ def parse_address(text: str) -> Address:
     return address
 
 
+def maybe_address(text: str) -> Address | None:
+    """The same; None for an empty text, and for one that is no address."""
+    try:
+        return parse_address(text) if text else None
+    except InvalidArgument:
+        return None
+
+
 def canonical(addresses: Iterable[Address]) -> tuple[str, ...]:
     """A list of seeds as it is compared: without order and repetition."""
     return tuple(sorted({address_text(address) for address in addresses}))

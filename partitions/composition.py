@@ -23,6 +23,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.gossip.cluster_map import ClusterMap
 from raftlog.partitions.gossip.load import LoadMeter
 from raftlog.partitions.gossip.service import Gossip
+from raftlog.partitions.groups.places import TopicPlaces
 from raftlog.partitions.groups.service import Groups
 from raftlog.partitions.groups.surroundings import GroupSurroundings
 from raftlog.partitions.housekeeping import Housekeeping
@@ -109,7 +110,18 @@ class BrokerParts:
             node, metadata, self.topics, self.router, self.moves, self.balancer, self.view.brokers
         )
         # consumer groups and instances, producers
-        around = GroupSurroundings.of(settings, metadata, self.topics, self.finder, self.counters, surroundings)
+        topics = self.topics
+        around = GroupSurroundings(
+            settings.group_settings(),
+            random,
+            wall_ms,
+            self.counters,
+            partitions_of=lambda name: len(topics.find(name).partitions) if name in topics else None,
+            places=TopicPlaces(self.finder, topics),
+            is_deleted=lambda topic_id: topic_id in metadata.state.deleted,
+            offsets_retention_ms=settings.offsets_retention_ms,
+            feature_level=lambda: metadata.state.feature_level,
+        )
         cluster = ClusterParts(node, metadata, self.topics, self.finder, self.router, self.changes, gate.check_ready)
         self.groups = Groups(cluster, self.reader, around, settings.offsets_partitions)
         self.opener = BatchOpener(settings.opened_bytes_max)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from raftlog.errors import RaftlogError
 from raftlog.partitions.coordinator.maintenance import CoordinatorMaintenance
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.node import Node
+from raftlog.partitions.node import BackgroundLoop, Node
 from raftlog.partitions.placement.assignments.assignments import Assignments
 
 _logger = logging.getLogger(__name__)
@@ -19,8 +19,10 @@ _SLICE = 64
 """Replicas looked at in one turn of the loop."""
 
 
-class Housekeeping:
+class Housekeeping(BackgroundLoop):
     """Runs from `start` to `stop`."""
+
+    purpose = "housekeeping"
 
     def __init__(
         self,
@@ -32,15 +34,9 @@ class Housekeeping:
     ) -> None:
         self._node, self._assignments, self._coordinators = node, assignments, coordinators
         self._interval_s, self._wall_ms = interval_s, wall_ms
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._task = self._node.keep_up(self._run(), "housekeeping")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await super().stop()
         await self._coordinators.stop()
 
     async def _run(self) -> None:

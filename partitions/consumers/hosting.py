@@ -9,21 +9,29 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.coordinator import GroupCoordinator
 from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
+from raftlog.partitions.routing.finding import Finder
+from raftlog.partitions.routing.topics import Topics
 from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.types import TopicPartition
 
 
-class Catalogue(Protocol):
+class Catalogue:
     """The topics, as this node knows them."""
+
+    def __init__(self, topics: Topics, finder: Finder) -> None:
+        self._topics, self._finder = topics, finder
 
     def topic_id(self, name: str) -> UUID | None:
         """None for one that is not known here."""
+        return self._topics.find(name).row.topic_id if name in self._topics else None
 
     def names(self) -> Iterator[str]:
         """Of those that are not internal."""
+        return (topic.name for topic in self._topics if not topic.row.creation.is_internal)
 
     async def check(self, partition: TopicPartition, deadline: Deadline) -> None:
         """Raises `UnknownTopic` and `UnknownPartition`; what is not known here is asked for first."""
+        (await self._finder.topic(partition.topic, deadline)).partition(partition.partition)
 
 
 class OffsetRecords(Protocol):

@@ -6,13 +6,6 @@ from typing import Any, NamedTuple
 from raftlog.types import Buffer, Offset, TopicPartition
 
 
-class InstanceCreated(NamedTuple):
-    """Where an instance was made: group and name."""
-
-    group: str
-    name: str
-
-
 class Subscribed(NamedTuple):
     """The topics that an instance reads, sorted; with a pattern those that match it now."""
 

@@ -8,15 +8,14 @@ the same records. `broker.consumers` is the one instance of a process. Called by
 """
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar
-from uuid import UUID
 
 from raftlog.config import MIB
 from raftlog.errors import UnknownConsumer, UnknownGroup
 from raftlog.partitions.consumers import operations
-from raftlog.partitions.consumers.hosting import InstanceHost, ReadBounds
+from raftlog.partitions.consumers.hosting import Catalogue, InstanceHost, ReadBounds
 from raftlog.partitions.consumers.patterns import TopicPattern
 from raftlog.partitions.consumers.polling import RecordReader
 from raftlog.partitions.consumers.registry import Registry
@@ -75,7 +74,7 @@ class Consumers:
         self._node_id, self._polls = settings.node_id, count(1)
         stored_bytes_max = min(settings.fetch_bytes_max, _STORED_BYTES_MAX)
         self._bounds = ReadBounds(settings.fetch_wait_ms_max, stored_bytes_max, opener)
-        self._catalogue = _Catalogue(topics, finder)
+        self._catalogue = Catalogue(topics, finder)
         self._registry = Registry(self._host_of, settings.consumer_instances_max, settings.consumer_instance_timeout_ms)
         self._following: asyncio.Task[None] | None = None
         self._has_news = False
@@ -218,19 +217,3 @@ class Consumers:
             return await self._router.call(operation, group, asked, deadline)
         except UnknownGroup:
             raise UnknownConsumer(f"there is no consumer instance {name!r} in group {group!r}; create it") from None
-
-
-class _Catalogue:
-    """See `hosting.Catalogue`."""
-
-    def __init__(self, topics: Topics, finder: Finder) -> None:
-        self._topics, self._finder = topics, finder
-
-    def topic_id(self, name: str) -> UUID | None:
-        return self._topics.find(name).row.topic_id if name in self._topics else None
-
-    def names(self) -> Iterator[str]:
-        return (topic.name for topic in self._topics if not topic.row.creation.is_internal)
-
-    async def check(self, partition: TopicPartition, deadline: Deadline) -> None:
-        (await self._finder.topic(partition.topic, deadline)).partition(partition.partition)

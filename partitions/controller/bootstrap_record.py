@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import FormatError, InvalidArgument, SmallFileDamaged
-from raftlog.partitions.addresses import Address, parse_address
 from raftlog.partitions.controller.machine import Bootstrap, ControllerState
 from raftlog.raft import ReplicaId
 from raftlog.runtime.log.replica_directory import holds_replicas
@@ -168,11 +167,6 @@ class BootstrapFile:
         fields = {**record.packed(), "members": [member.packed() for member in members]}
         write_sealed(self._disk, self._path, BOOTSTRAP, fields)
         self.record, self.members, self.is_lost = record, tuple(members), False
-
-
-def address_of(member: BootstrapMember) -> Address | None:
-    """Where it is reached."""
-    return parse_address(member.address) if member.address else None
 
 
 def _uuid(text: str) -> UUID:

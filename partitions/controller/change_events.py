@@ -7,20 +7,8 @@ committed in its last moment may stay untold. Called by the local copy.
 import logging
 
 from raftlog.events import event
-from raftlog.partitions.controller.machine import ControllerState
-from raftlog.partitions.controller.machine.commands import (
-    AlterClusterConfig,
-    AlterTopicConfigs,
-    Command,
-    CreateTopic,
-    DeleteTopic,
-    RegisterBroker,
-    RemoveBroker,
-    SetAssignment,
-    SetFeatureLevel,
-    SetMaintenance,
-    UpdateBroker,
-)
+from raftlog.partitions.controller.machine import ControllerState, commands
+from raftlog.partitions.controller.machine.commands import Command, RegisterBroker
 
 _logger = logging.getLogger(__name__)
 
@@ -28,28 +16,28 @@ _logger = logging.getLogger(__name__)
 def tell(command: Command, state: ControllerState) -> None:
     """The command changed the state, which is this one now."""
     match command:
-        case RegisterBroker():
+        case commands.RegisterBroker():
             _tell_broker(command)
-        case UpdateBroker():
+        case commands.UpdateBroker():
             event(_logger, "broker_draining", node=command.node_id, is_draining=command.is_draining)
-        case SetMaintenance():
+        case commands.SetMaintenance():
             event(_logger, "broker_maintenance", node=command.node_id, is_on=command.is_on)
-        case RemoveBroker():
+        case commands.RemoveBroker():
             event(_logger, "broker_removed", node=command.node_id, disk=str(command.disk_uuid))
-        case CreateTopic():
+        case commands.CreateTopic():
             count, factor = len(command.partitions), command.replication_factor
             event(_logger, "topic_created", topic=command.name, partitions=count, replication_factor=factor)
-        case AlterTopicConfigs():
+        case commands.AlterTopicConfigs():
             event(_logger, "topic_altered", topic=command.name, set=dict(command.configs), unset=list(command.unset))
-        case DeleteTopic():
+        case commands.DeleteTopic():
             event(_logger, "topic_deleted", topic=command.name)
-        case SetAssignment():
+        case commands.SetAssignment():
             name = state.topic_by_id(command.topic_id).name
             nodes = [replica.node_id for replica in command.replicas]
             event(_logger, "partition_assigned", topic=name, partition=command.partition, replicas=nodes)
-        case AlterClusterConfig():
+        case commands.AlterClusterConfig():
             event(_logger, "cluster_config_changed", set=dict(command.configs), unset=list(command.unset))
-        case SetFeatureLevel():
+        case commands.SetFeatureLevel():
             event(_logger, "feature_level_raised", feature_level=command.level)
 
 

@@ -58,7 +58,6 @@ class Freshness(NamedTuple):
     age_ms: float | None
     leader: NodeId | None
     is_member: bool
-    diverged: bool
     problem: str | None
 
 
@@ -173,7 +172,7 @@ class ControllerHost:
         """How far the copy is, and when it last heard of a leader."""
         group, replica = self._copy.group, self._node.identity.replica
         if group is None:
-            return Freshness(Index(0), None, None, False, False, self._copy.problem)
+            return Freshness(Index(0), None, None, False, self._copy.problem)
         core = group.core
         leader = None if core.leader is None else core.leader.node_id
         now = self._node.loop.time()
@@ -183,7 +182,6 @@ class ControllerHost:
             None if heard_at is None else max(0.0, (now - heard_at) * 1000),
             leader,
             core.configuration.has_member(replica),
-            self._copy.is_diverged,
             self._copy.problem,
         )
 

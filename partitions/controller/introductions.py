@@ -27,7 +27,7 @@ from raftlog.partitions.controller.bootstrap_record import BootstrapMember
 from raftlog.partitions.controller.first_start import JOIN, Phase, met_at, view_of
 from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.node import Node
+from raftlog.partitions.node import BackgroundLoop, Node
 from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc import PeerIdentity
 from raftlog.types import NodeId
@@ -53,9 +53,11 @@ class _Heard(NamedTuple):
 _NOBODY = _Heard((), False)
 
 
-class Introductions:
+class Introductions(BackgroundLoop):
     """Runs from `start` to `stop`. `away` gives the members that are not connected, with what is known of their nodes
     apart from `known`; `learned` is called when there is something new in `known`."""
+
+    purpose = "looking for nodes that are away"
 
     def __init__(
         self,
@@ -69,15 +71,6 @@ class Introductions:
         """Where a member may be as others whisper: one more address to look at."""
         self._node, self._settings = node, settings
         self._away, self._learned = away, learned
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._task = self._node.keep_up(self._run(), "looking for nodes that are away")
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
 
     async def _run(self) -> None:
         pause_ms = self._settings.look_ms_max

@@ -21,7 +21,7 @@ from raftlog.partitions.controller.proposals import CommandProposals
 from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.controller.snapshots import is_due, write_snapshot
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.node import Node, Request
+from raftlog.partitions.node import BackgroundLoop, Node, Request
 from raftlog.runtime.replica.group import Group
 from raftlog.runtime.rpc import Answer
 from raftlog.types import Index, NodeId
@@ -32,8 +32,10 @@ _SNAPSHOT_MS = 60_000
 _READ_PAUSE_S = 0.02
 
 
-class Leading:
+class Leading(BackgroundLoop):
     """Works from `start` to `stop`."""
+
+    purpose = "the controller's leader"
 
     def __init__(
         self, node: Node, copy: LocalCopy, file: BootstrapFile, proposals: CommandProposals, settings: MetadataSettings
@@ -41,19 +43,10 @@ class Leading:
         self._node, self._copy, self._file, self._proposals = node, copy, file, proposals
         self._settings = settings
         self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
         self._hashed_at = node.loop.time()
         self._hashed_index = Index(0)
         self._told: str | None = None
         node.on_request(HASH, self._serve_hash)
-
-    def start(self) -> None:
-        self._task = self._node.keep_up(self._run(), "the controller's leader")
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
 
     def look_soon(self) -> None:
         """Something changed."""

@@ -69,7 +69,6 @@ class LocalCopy:
         """Of the newest whole snapshot that was met."""
         self.problem: str | None = None
         """Why the copy does not go on, or that it is not what the others have."""
-        self.is_diverged = False
         self._next = Index(1)
         self._chunk: deque[CommittedEntry] = deque()
         self._reader: SnapshotReader | None = None
@@ -286,7 +285,6 @@ class LocalCopy:
     def _compare(self, index: Index, state_hash: bytes) -> bool:
         if self.state.state_hash() == state_hash:
             return True
-        self.is_diverged = True
         self.problem = f"the controller's state here differs from the leader's at index {index}: report it as a bug"
         _logger.error("%s", self.problem)
         return False

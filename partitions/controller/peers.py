@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from raftlog.errors import InvalidArgument
-from raftlog.partitions.addresses import Address, address_text, parse_address
+from raftlog.partitions.addresses import Address, address_text, maybe_address
 from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapMember
 from raftlog.partitions.controller.introductions import NodeIntroduction
 from raftlog.partitions.controller.machine import ControllerState
@@ -57,12 +56,5 @@ def peers_of(
         is_other_disk = before is not None and before.disk_uuid != member.disk_uuid
         if (is_other_disk or before == instead_of) and member.disk_uuid not in state.retired:
             known[node] = member
-    addresses = {node: address for node, member in sorted(known.items()) if (address := _address(member))}
+    addresses = {node: address for node, member in sorted(known.items()) if (address := maybe_address(member.address))}
     return PeerAddresses(addresses, {node: known[node].disk_uuid for node in addresses})
-
-
-def _address(member: BootstrapMember) -> Address | None:
-    try:
-        return parse_address(member.address) if member.address else None
-    except InvalidArgument:
-        return None

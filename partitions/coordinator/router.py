@@ -177,12 +177,6 @@ class CoordinatorRouter(Generic[C]):
         """Return the node that coordinates a key, as far as known here."""
         return self._router.leader_of(self.partition_of(key)) if self._topic.name in self._topics else None
 
-    def coordinator_of(self, key: str) -> C:
-        """Of a key that is coordinated here. Raises `NotLeader` and `CoordinatorLoading`."""
-        coordinator = self._coordinators.of(self.partition_of(key))
-        coordinator.check()
-        return coordinator
-
 
 def _partition_of(topic: Topic, key: str) -> Partition:
     return topic.partitions[(murmur2(key.encode()) & 0x7FFFFFFF) % len(topic.partitions)]

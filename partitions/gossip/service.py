@@ -26,7 +26,7 @@ from raftlog.membership.keys import GossipKeys
 from raftlog.membership.member import GossipMember, MemberState
 from raftlog.membership.swim import Conflict, MemberChange
 from raftlog.membership.wire import Wire
-from raftlog.partitions.addresses import Address
+from raftlog.partitions.addresses import Address, maybe_address
 from raftlog.partitions.controller import ControllerHost, address_text, parse_address
 from raftlog.partitions.controller.machine import Addresses
 from raftlog.partitions.gossip.description import Description, differs, encode
@@ -115,7 +115,7 @@ class Gossip:
     def _rpc_ports(self) -> set[int]:
         """Of registered brokers, which may be on this machine, and be started after this one."""
         texts = (row.addresses.rpc for row in self._metadata.state.all_brokers())
-        return {address[1] for text in texts if (address := _address(text)) is not None}
+        return {address[1] for text in texts if (address := maybe_address(text)) is not None}
 
     def start(self, at: Addresses) -> None:
         """Take part, unless that is so already, or the cluster is not known yet, or gossip is off."""
@@ -149,7 +149,7 @@ class Gossip:
     def _registered(self) -> list[Address]:
         me = self._node.identity.node_id
         texts = [row.addresses.gossip for row in self._metadata.state.all_brokers() if row.node_id != me]
-        return [address for text in texts if (address := _address(text)) is not None]
+        return [address for text in texts if (address := maybe_address(text)) is not None]
 
     def leave(self) -> None:
         """Begin to say goodbye at an orderly stop; after a failure the others shall look for this broker."""
@@ -210,7 +210,7 @@ class Gossip:
         if member is None or member.disk_uuid != replica.disk_uuid.bytes or not member.state.is_up:
             return None
         told = description_of(member)
-        return None if told is None else _address(told.rpc)
+        return None if told is None else maybe_address(told.rpc)
 
     def _member(self, node: NodeId) -> GossipMember | None:
         return None if self._agent is None else self._agent.member(node)
@@ -261,10 +261,3 @@ class Gossip:
         if now - self._hinted_at.get(node, float("-inf")) >= HINT_INTERVAL_S:
             self._hinted_at[node] = now
             self._node.driver.doubt(node)
-
-
-def _address(text: str) -> Address | None:
-    try:
-        return parse_address(text) if text else None
-    except InvalidArgument:
-        return None

@@ -5,7 +5,7 @@ and one transport; what the groups are for (topics, the controller) and who asks
 """
 
 from raftlog.partitions.node.leadership import Leadership
-from raftlog.partitions.node.node import Node
+from raftlog.partitions.node.node import BackgroundLoop, Node
 from raftlog.partitions.node.requests import Handler, Request
 from raftlog.partitions.node.settings import NodeSettings
 from raftlog.partitions.node.surroundings import NodeTransport, Surroundings, real_surroundings
@@ -14,6 +14,7 @@ from raftlog.runtime.node_identity import NodeIdentity
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.node"
 
 __all__ = [
+    "BackgroundLoop",
     "Handler",
     "Leadership",
     "Node",

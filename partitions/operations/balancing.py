@@ -1,4 +1,4 @@
-"""State of the balancer for operators, and their orders to it. Called by the operations."""
+"""State of the balancer for operators, and their orders to it. Called by faces, as `operations.balancing`."""
 
 from typing import cast
 
@@ -13,8 +13,8 @@ class BalancingOrders:
     def __init__(self, balancer: Balancer) -> None:
         self._balancer = balancer
 
-    async def status(self, deadline: Deadline) -> BalancerStatus:
-        """Raises `NoLeader`."""
+    async def balancer_status(self, *, deadline: Deadline) -> BalancerStatus:
+        """Return what the balancer does. Raises `NoLeader`."""
         report = await self._balancer.report(deadline)
         return BalancerStatus(
             cast(BalancerState, report.status),
@@ -25,6 +25,6 @@ class BalancingOrders:
             report.reasons,
         )
 
-    async def rebalance(self, deadline: Deadline) -> int:
-        """How many partitions are to move."""
+    async def rebalance(self, *, deadline: Deadline) -> int:
+        """Plan at once, also in mode off; return how many partitions will move."""
         return await self._balancer.rebalance(deadline)

@@ -1,4 +1,4 @@
-"""Orders about brokers: maintenance and decommission, and how far they are. Called by the façade `Operations`.
+"""Orders about brokers: maintenance and decommission, and how far they are. Called by faces, as `operations.brokers`.
 
 maintenance    a row of the controller; the broker itself hands over what it leads (`multiraft.leaders`)
 decommission   draining; the balancer moves its replicas, and the controller's leader removes it once it is empty
@@ -34,12 +34,20 @@ class BrokerOrders:
 
     # maintenance
 
-    async def set_maintenance(self, node_id: int, is_on: bool, expected: int | None, deadline: Deadline) -> int:
+    async def set_maintenance(
+        self, node_id: int, is_on: bool, *, expected_version: int | None = None, deadline: Deadline
+    ) -> int:
+        """Begin or end the maintenance of a broker, which leads nothing then and gets nothing new; return its version.
+
+        Refused in a cluster of one broker (`InvalidArgument`), and (`ChangeRefused`) for a second one at a time when
+        some partition would not have a majority of its replicas outside.
+        """
         row = await self._row(node_id, deadline)
-        version = None if expected is None else Index(expected)
+        version = None if expected_version is None else Index(expected_version)
         return await self._metadata.submit(SetMaintenance(row.node_id, row.disk_uuid, is_on, version), deadline)
 
-    async def maintenance(self, node_id: int, deadline: Deadline) -> Maintenance:
+    async def maintenance(self, node_id: int, *, deadline: Deadline) -> Maintenance:
+        """Return the progress of a maintenance."""
         row = await self._row(node_id, deadline)
         kept = self._metadata.state.maintenance.get(row.node_id)
         version = 0 if kept is None else kept.version
@@ -65,7 +73,11 @@ class BrokerOrders:
 
     # decommission
 
-    async def decommission(self, node_id: int, deadline: Deadline) -> None:
+    async def decommission(self, node_id: int, *, deadline: Deadline) -> None:
+        """Move the broker's replicas to others, and remove it from the cluster for good once it holds nothing.
+
+        A broker that was removed by it already is done. `InvalidArgument` for the last broker that is not draining.
+        """
         await self._metadata.barrier(deadline)
         state = self._metadata.state
         row = state.brokers.get(node_id)
@@ -89,12 +101,14 @@ class BrokerOrders:
         elif not _was_removed(state, node_id):
             raise UnknownBroker(f"there is no broker {node_id}")
 
-    async def recommission(self, node_id: int, deadline: Deadline) -> None:
+    async def recommission(self, node_id: int, *, deadline: Deadline) -> None:
+        """Keep the broker after all; what has moved away stays where it is. A broker that was removed is unknown."""
         row = await self._row(node_id, deadline)
         if row.is_draining:
             await self._metadata.submit(UpdateBroker(row.node_id, row.disk_uuid, False), deadline)
 
-    async def decommission_status(self, node_id: int, deadline: Deadline) -> Decommission:
+    async def decommission_status(self, node_id: int, *, deadline: Deadline) -> Decommission:
+        """Return the progress. `InvalidArgument` for a broker that is not being decommissioned."""
         await self._metadata.barrier(deadline)
         state = self._metadata.state
         row = state.brokers.get(node_id)

@@ -1,4 +1,4 @@
-"""Orders about the whole cluster: its settings and its feature level. Called by the façade `Operations`."""
+"""Orders about the whole cluster: its settings and its feature level. Called by faces, as `operations.cluster`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,24 +32,29 @@ class ClusterOrders:
 
     # settings
 
-    async def config(self, deadline: Deadline) -> cluster_settings.ClusterConfig:
+    async def cluster_config(self, *, deadline: Deadline) -> cluster_settings.ClusterConfig:
+        """Return all settings, those that were never set with their defaults."""
         await self._metadata.barrier(deadline)
         return cluster_settings.described(self._metadata.state)
 
-    async def alter_config(
+    async def alter_cluster_config(
         self,
         upsert: Mapping[str, object],
-        remove: Sequence[str],
-        expected: int | None,
-        deadline: Deadline,
+        remove: Sequence[str] = (),
         *,
-        dry_run: bool,
+        expected_version: int | None = None,
+        dry_run: bool = False,
+        deadline: Deadline,
     ) -> int:
+        """Set some settings, and give others their defaults again; all or nothing. Return the version afterwards.
+
+        `dry_run`: only check whether it could be done. Brokers apply it as they hear of it, without a restart.
+        """
         texts = cluster_settings.checked(upsert)
         cluster_settings.check_names(tuple(remove))
         if not texts and not remove:
             raise InvalidArgument("no setting is named that shall change")
-        version = None if expected is None else Index(expected)
+        version = None if expected_version is None else Index(expected_version)
         command = AlterClusterConfig(settings_of(texts), tuple(sorted({*remove})), version)
         await self._metadata.barrier(deadline)
         state = self._metadata.state
@@ -57,11 +62,12 @@ class ClusterOrders:
         if not dry_run:
             return await self._metadata.submit(command, deadline)
         now = cluster_settings.described(state).version
-        if expected not in (None, now):
-            raise VersionConflict(f"the cluster's settings have version {now}, not {expected}: read them again")
+        if expected_version not in (None, now):
+            raise VersionConflict(f"the cluster's settings have version {now}, not {expected_version}: read them again")
         return now
 
-    async def config_status(self, deadline: Deadline) -> list[ClusterSettingsStatus]:
+    async def cluster_config_status(self, *, deadline: Deadline) -> list[ClusterSettingsStatus]:
+        """Return which version each broker has applied."""
         await self._metadata.barrier(deadline)
         nodes = [broker.node_id for broker in self._metadata.state.all_brokers()]
         told = await asyncio.gather(*(self._telling.ask(node, deadline) for node in nodes))
@@ -72,7 +78,8 @@ class ClusterOrders:
 
     # feature level
 
-    async def levels(self, deadline: Deadline) -> Features:
+    async def levels(self, *, deadline: Deadline) -> Features:
+        """Return the cluster's feature level, and which levels the brokers know."""
         await self._metadata.barrier(deadline)
         brokers = await self._brokers(deadline)
         state = self._metadata.state
@@ -88,7 +95,11 @@ class ClusterOrders:
             sorted(seed.node_id for seed in state.absent_seeds()),
         )
 
-    async def finish_upgrade(self, deadline: Deadline) -> int:
+    async def finish_upgrade(self, *, deadline: Deadline) -> int:
+        """Raise the feature level to the highest that all registered brokers know; return the level afterwards.
+
+        There is no way back to a release that does not know it.
+        """
         await self._metadata.barrier(deadline)
         state = self._metadata.state
         behind = [broker.node_id for broker in state.all_brokers() if broker.feature_level_max < FEATURE_LEVEL_KNOWN]

@@ -7,7 +7,7 @@
 
 Only a voter that holds everything that its leader has is asked to campaign (`raft.transfer`), so one that was promoted
 just now and lacks something waits, or is refused. A hand-over that is given up costs the partition's writes no more
-than an election timeout. Called by the operations.
+than an election timeout. Called by faces, as `operations.leadership`.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import Node, Request
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.router import PartitionRouter
+from raftlog.partitions.routing.topics import Topics
 from raftlog.raft import ReplicaId, Role
 from raftlog.runtime.replica.group import Group
 from raftlog.runtime.rpc import Answer, NotConnected
@@ -48,13 +49,21 @@ _ATTEMPTS_MAX: Final = 5
 class LeadershipOrders:
     """Both sides of one process."""
 
-    def __init__(self, node: Node, metadata: ControllerHost, router: PartitionRouter) -> None:
-        self._node, self._metadata, self._router = node, metadata, router
+    def __init__(self, node: Node, metadata: ControllerHost, topics: Topics, router: PartitionRouter) -> None:
+        self._node, self._metadata, self._topics, self._router = node, metadata, topics, router
         self._me = node.identity.node_id
         node.on_request(_TRANSFER, self._serve)
 
-    async def transfer(self, partition: Partition, target: int | None, deadline: Deadline) -> int:
-        """The node id that leads now; raises `InvalidArgument`, `ChangeRefused`, `NoLeader`, `OutcomeUnknown`."""
+    async def transfer_leadership(
+        self, topic: str, number: int, target: int | None = None, *, deadline: Deadline
+    ) -> int:
+        """Let another voter lead, for good: it becomes the preferred one. Return the node id that leads now.
+
+        `target` None: any other one that is fit. Raises `InvalidArgument` for one that is no voter, `ChangeRefused`
+        when the target did not take over in time (then the one that led goes on), `NoLeader`, `OutcomeUnknown`.
+        """
+        await self._metadata.barrier(deadline)
+        partition = self._topics.find(topic).partition(number)
         if target is not None and target not in self._metadata.state.brokers:
             raise InvalidArgument(f"there is no broker {target} that could lead {partition.name}")
         wanted = NodeId(_ANYBODY if target is None else target)

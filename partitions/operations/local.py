@@ -1,9 +1,10 @@
-"""The replicas on this broker, for whoever asks just this one. Called by the façade `Operations`."""
+"""The replicas on this broker, for operators who ask just this one. Called by faces, as `operations.replicas`."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
+from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topics
@@ -14,18 +15,22 @@ _SLICE: Final = 64
 """Replicas described in one turn of the loop."""
 
 
-async def local_replicas(topics: Topics) -> list[LocalReplica]:
-    """All of them, by topic and number."""
-    found = [_described(topic, partition, replica) async for topic, partition, replica in _here(topics)]
-    return sorted(found, key=lambda each: (each.topic, each.partition))
+class LocalReplicas:
+    """One for each process. Nobody else is asked, so the deadlines do not matter."""
 
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
 
-async def local_summary(topics: Topics) -> LocalSummary:
-    """How many there are, and how they are."""
-    found = [_described(topic, partition, replica) async for topic, partition, replica in _here(topics)]
-    return LocalSummary(
-        len(found), sum(each.leader_id == NO_LEADER for each in found), sum(each.is_under_replicated for each in found)
-    )
+    async def local_replicas(self, *, deadline: Deadline) -> list[LocalReplica]:
+        """Return all of them, by topic and number."""
+        found = [_described(topic, partition, replica) async for topic, partition, replica in _here(self._topics)]
+        return sorted(found, key=lambda each: (each.topic, each.partition))
+
+    async def local_summary(self, *, deadline: Deadline) -> LocalSummary:
+        """Return their number, and how many have no leader or lack replicas."""
+        found = await self.local_replicas(deadline=deadline)
+        leaderless = sum(each.leader_id == NO_LEADER for each in found)
+        return LocalSummary(len(found), leaderless, sum(each.is_under_replicated for each in found))
 
 
 async def _here(topics: Topics) -> AsyncIterator[tuple[str, Partition, Replica]]:

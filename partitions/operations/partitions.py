@@ -1,4 +1,4 @@
-"""Orders about where the replicas of partitions shall be. Called by the façade `Operations`.
+"""Orders about where the replicas of partitions shall be. Called by faces, as `operations.partitions`.
 
 An order is an assignment of the controller, compared and set; the partitions' leaders follow it (`moves`). To cancel is
 to assign a partition to its voters of now.
@@ -14,7 +14,7 @@ from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import ControllerState, GroupName, ReplicaAssignment, SetAssignment
 from raftlog.partitions.controller.machine.schema import REPLICAS_MAX
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.operations.move_reports import Watching, concerning
+from raftlog.partitions.operations.move_reports import Watching, bounded, concerning
 from raftlog.raft import ReplicaId
 from raftlog.types import Index, NodeId
 from raftlog.values.placement import Cancelled, Reconfiguration
@@ -33,18 +33,29 @@ class PartitionOrders:
         self._metadata, self._watching = metadata, watching
 
     async def set_replicas(
-        self, topic: str, partition: int, node_ids: Sequence[int], expected: int | None, deadline: Deadline
+        self,
+        topic: str,
+        partition: int,
+        node_ids: Sequence[int],
+        *,
+        expected_version: int | None = None,
+        deadline: Deadline,
     ) -> int:
+        """Assign a partition to brokers, the preferred leader first; return the assignment's version.
+
+        To 1 to 15 brokers on distinct hosts, none of them draining or in maintenance unless it has a replica already.
+        Another order for the same partition replaces it.
+        """
         await self._metadata.barrier(deadline)
         for attempt in range(_ATTEMPTS_MAX):
             state = self._metadata.state
             current = _assignment(state, topic, partition)
-            _check_version(topic, current, expected)
+            _check_version(topic, current, expected_version)
             replicas = _replicas(state, topic, current, node_ids)
             try:
                 return await self._assign(current, replicas, deadline)
             except VersionConflict:
-                if expected is not None or attempt == _ATTEMPTS_MAX - 1:
+                if expected_version is not None or attempt == _ATTEMPTS_MAX - 1:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
@@ -53,9 +64,15 @@ class PartitionOrders:
             return current.version
         return await self._metadata.submit(SetAssignment(*current.group, replicas, current.version), deadline)
 
+    async def reconfigurations(self, *, deadline: Deadline) -> list[Reconfiguration]:
+        """Return the partitions with a pending reassignment, by topic and number; at most `MOVES_MAX`."""
+        await self._metadata.barrier(deadline)
+        return bounded((await self._watching.settled(deadline)).moves)
+
     # cancelling
 
-    async def cancel(self, topic: str, partition: int, deadline: Deadline) -> int:
+    async def cancel_reconfiguration(self, topic: str, partition: int, *, deadline: Deadline) -> int:
+        """Assign a partition to its voters of now; return the assignment's version, unchanged when nothing moves."""
         await self._metadata.barrier(deadline)
         current = _assignment(self._metadata.state, topic, partition)
         for move in (await self._watching.settled(deadline)).moves:
@@ -63,7 +80,8 @@ class PartitionOrders:
                 return await self._cancel(move, deadline)
         return current.version
 
-    async def cancel_all(self, node_id: int | None, deadline: Deadline) -> list[Cancelled]:
+    async def cancel_moves(self, node_id: int | None = None, *, deadline: Deadline) -> list[Cancelled]:
+        """Do so for all that move, or that move from or to this broker; return those whose moves are cancelled."""
         await self._metadata.barrier(deadline)
         if node_id is not None:
             self._metadata.state.broker(NodeId(node_id))

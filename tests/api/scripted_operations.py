@@ -102,6 +102,7 @@ class ScriptedOperations:
         self.answers = dict(ANSWERS)
         self.ordered: list[tuple[Any, ...]] = []
         """Name, arguments, and keyword arguments but the deadline, of each call."""
+        self.brokers = self.partitions = self.leadership = self.replicas = self.balancing = self.cluster = self
 
     def __getattr__(self, name: str) -> Any:
         async def answered(*args: Any, **options: Any) -> Any:

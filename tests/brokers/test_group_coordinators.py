@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from raftlog.errors import FormatError, InvalidArgument, UnknownGroup
+from raftlog.partitions.broker import Broker
 from raftlog.partitions.coordinator.operation import CoordinatorOperation
 from raftlog.partitions.groups.coordinator import GroupCoordinator
 from raftlog.partitions.groups.service import OFFSETS_TOPIC
@@ -31,9 +32,16 @@ async def brokers(tmp_path) -> AsyncIterator[Brokers]:
         yield three
 
 
+def coordinator_at(broker: Broker) -> GroupCoordinator:
+    """Return the coordinator of the group, which is coordinated there; raise `CoordinatorLoading` while it loads."""
+    found = broker.groups.coordinators.of(broker.groups.router.partition_of(G))
+    found.check()
+    return found
+
+
 async def coordinator(brokers: Brokers) -> GroupCoordinator:
     broker = brokers[await coordinator_node(brokers)]
-    return broker.groups.router.coordinator_of(G)
+    return coordinator_at(broker)
 
 
 async def run_maintenance(brokers: Brokers) -> None:
@@ -77,7 +85,7 @@ async def test_instances_are_there_for_whoever_coordinates_next(brokers):
     assert followers[gone].ended == [first]
     ((began, instances),) = followers[second].began
     assert instances == {(G, "i"): {"format": "binary", "raw": b"\0"}}
-    assert began is brokers[second].groups.router.coordinator_of(G)
+    assert began is coordinator_at(brokers[second])
 
 
 class Asked(NamedTuple):

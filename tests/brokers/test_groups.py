@@ -99,7 +99,8 @@ async def test_heartbeats_that_are_more_than_may_wait_are_answered_soon(topic, m
     monkeypatch.setattr(topic[1].node, "pause", pause)
     await member.heartbeat(wait_ms=5_000)
     assert len(paused) == 1
-    coordinator = topic[await coordinator_node(topic)].groups.router.coordinator_of(G)
+    groups = topic[await coordinator_node(topic)].groups
+    coordinator = groups.coordinators.of(groups.router.partition_of(G))
     assert not coordinator._waiting
 
 

@@ -34,7 +34,7 @@ async def four(tmp_path: Path) -> AsyncIterator[Brokers]:
     """Start four brokers with balancing switched off; only the tests change configurations."""
     async with brokers_in(tmp_path, 4) as brokers:
         await brokers.start()
-        await brokers[1].operations.alter_cluster_config(
+        await brokers[1].operations.cluster.alter_cluster_config(
             {"balancer.mode": "off", "leaders.balance": False}, deadline=deadline_in(10_000)
         )
         await brokers[1].create_topic("t", 1, 3, deadline=deadline_in(10_000))
@@ -44,7 +44,7 @@ async def four(tmp_path: Path) -> AsyncIterator[Brokers]:
 
 
 async def lead(brokers: Brokers, node: int) -> None:
-    await brokers[4].operations.transfer_leadership("t", 0, node, deadline=deadline_in(10_000))
+    await brokers[4].operations.leadership.transfer_leadership("t", 0, node, deadline=deadline_in(10_000))
 
 
 def role(broker: Broker) -> Role:
@@ -132,7 +132,7 @@ async def test_f34_a_learner_is_promoted_and_the_leader_dies_at_once(four: Broke
         await until(lambda: len(acknowledged) > seen + 20)
     await until(lambda: role(four[4]) is Role.LEADER or role(four[3]) is Role.LEADER)
     if role(four[4]) is not Role.LEADER:
-        await four[3].operations.transfer_leadership("t", 0, 4, deadline=deadline_in(10_000))
+        await four[3].operations.leadership.transfer_leadership("t", 0, 4, deadline=deadline_in(10_000))
     found = await read(four[4], "t")
     assert [value for value in found if value in {*acknowledged}] == acknowledged, "in their order, each once"
     assert {*found} <= {*tried}
@@ -164,7 +164,7 @@ async def test_two_moves_of_one_partition_end_with_the_later_one(four: Brokers) 
         return group is not None and bool(group.core.configuration.learners or group.core.configuration.is_joint)
 
     await until(lambda: has_begun() or is_member_everywhere(four, "t", {1, 2, 4}))
-    await four[2].operations.set_replicas("t", 0, [3, 4, 2], deadline=deadline_in(10_000))
+    await four[2].operations.partitions.set_replicas("t", 0, [3, 4, 2], deadline=deadline_in(10_000))
     await until(lambda: is_member_everywhere(four, "t", {2, 3, 4}))
     assert len(await read(four[3], "t")) == 100
 

@@ -13,7 +13,7 @@ from tests.waiting import WITHIN_S, until
 
 async def removed(brokers: Brokers, node: int, asked: int) -> None:
     """Empty a broker, let the cluster remove it, and end its process."""
-    await brokers[asked].operations.decommission(node, deadline=deadline_in(30_000))
+    await brokers[asked].operations.brokers.decommission(node, deadline=deadline_in(30_000))
     await until(lambda: NodeId(node) not in brokers[asked].metadata.state.brokers)
     await brokers.stop(node)
 

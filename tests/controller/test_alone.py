@@ -34,7 +34,7 @@ async def test_it_is_registered_and_takes_commands_at_once(tmp_path: Path) -> No
             await metadata.submit(cluster.topic("t", 2), soon())
         await metadata.barrier(soon())
         fresh = metadata.freshness()
-        assert (fresh.age_ms, fresh.leader, fresh.is_member, fresh.diverged) == (0, 1, True, False)
+        assert (fresh.age_ms, fresh.leader, fresh.is_member, fresh.problem) == (0, 1, True, None)
 
 
 async def test_what_it_knew_is_there_before_it_starts_again(tmp_path: Path) -> None:

@@ -13,59 +13,60 @@ from tests.waiting import until, until_async
 
 
 async def test_settings_hold_everywhere_and_defaults_come_back(three: Brokers) -> None:
-    config = await three[1].operations.cluster_config(deadline=soon())
+    config = await three[1].operations.cluster.cluster_config(deadline=soon())
     assert config.version == 0
     assert list(config.values) == sorted(SETTINGS)
     assert not config.changed
     assert config.values == {name: each.default for name, each in config.properties.items()}
     wanted = {"balancer.mode": "off", "balancer.moves.max": "3", "leaders.balance": False}
-    version = await three[2].operations.alter_cluster_config(wanted, deadline=soon())
-    assert await three[3].operations.alter_cluster_config(wanted, deadline=soon()) == version
-    config = await three[1].operations.cluster_config(deadline=soon())
+    version = await three[2].operations.cluster.alter_cluster_config(wanted, deadline=soon())
+    assert await three[3].operations.cluster.alter_cluster_config(wanted, deadline=soon()) == version
+    config = await three[1].operations.cluster.cluster_config(deadline=soon())
     assert (config.version, config.values["balancer.moves.max"]) == (version, 3)
     for broker in three.running.values():
         await until(lambda broker=broker: current(broker.metadata.state).balancer_mode == "off")
         assert not broker.node.leaders.gives_back()
 
     async def is_applied() -> bool:
-        told = await three[1].operations.cluster_config_status(deadline=soon())
+        told = await three[1].operations.cluster.cluster_config_status(deadline=soon())
         return [each.config_version for each in told] == [version] * 3
 
     await until_async(is_applied)
-    later = await three[1].operations.alter_cluster_config(
+    later = await three[1].operations.cluster.alter_cluster_config(
         {"balancer.moves.max": 4}, ["balancer.mode", "leaders.balance"], expected_version=version, deadline=soon()
     )
-    config = await three[1].operations.cluster_config(deadline=soon())
+    config = await three[1].operations.cluster.cluster_config(deadline=soon())
     assert {*config.changed} == {"balancer.moves.max"}
+    order = three[1].operations.cluster.alter_cluster_config
     with pytest.raises(VersionConflict):
-        await three[1].operations.alter_cluster_config({}, ["balancer.mode"], expected_version=version, deadline=soon())
+        await order({}, ["balancer.mode"], expected_version=version, deadline=soon())
     await three.stop(3)
-    told = await three[1].operations.cluster_config_status(deadline=soon())
+    told = await three[1].operations.cluster.cluster_config_status(deadline=soon())
     assert [each.config_version for each in told] == [later, later, None]
 
 
 async def test_a_dry_run_changes_nothing(three: Brokers) -> None:
-    order = three[1].operations.alter_cluster_config
+    order = three[1].operations.cluster.alter_cluster_config
     assert await order({"balancer.mode": "off"}, dry_run=True, deadline=soon()) == 0
     with pytest.raises(VersionConflict):
         await order({"balancer.mode": "off"}, dry_run=True, expected_version=7, deadline=soon())
-    assert (await three[1].operations.cluster_config(deadline=soon())).version == 0
+    assert (await three[1].operations.cluster.cluster_config(deadline=soon())).version == 0
 
 
 async def test_an_upgrade_is_finished_when_all_know_the_level(three: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a release that knows one level more; brokers that do not know it keep the level where it is."""
-    levels = await three[3].operations.levels(deadline=soon())
+    levels = await three[3].operations.cluster.levels(deadline=soon())
     assert (levels.feature_level, levels.highest_known_by_all, len(levels.brokers)) == (1, 1, 3)
     for module in (broker_rules, cluster, host):
         monkeypatch.setattr(module, "FEATURE_LEVEL_KNOWN", 2)
     with pytest.raises(InvalidArgument, match=r"the brokers \[1, 2, 3\] do not know feature level 2"):
-        await three[2].operations.finish_upgrade(deadline=soon())
+        await three[2].operations.cluster.finish_upgrade(deadline=soon())
     with pytest.raises(InvalidArgument, match=r"not known to the brokers \[1, 2, 3\]"):
         await three[2].metadata.submit(SetFeatureLevel(2), soon())
     for number in (1, 2, 3):
         await three.stop(number)
         await three.start(number)
-    levels = await three[3].operations.levels(deadline=soon())
+    levels = await three[3].operations.cluster.levels(deadline=soon())
     assert (levels.feature_level, levels.highest_known_by_all) == (1, 2)
-    assert await three[2].operations.finish_upgrade(deadline=soon()) == 2
-    assert await three[3].operations.finish_upgrade(deadline=soon()) == 2
+    assert await three[2].operations.cluster.finish_upgrade(deadline=soon()) == 2
+    assert await three[3].operations.cluster.finish_upgrade(deadline=soon()) == 2

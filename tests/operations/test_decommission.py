@@ -13,7 +13,7 @@ from tests.waiting import until, until_async
 
 
 async def status(brokers: Brokers, asked: int, node: int) -> Decommission:
-    return await brokers[asked].operations.decommission_status(node, deadline=soon())
+    return await brokers[asked].operations.brokers.decommission_status(node, deadline=soon())
 
 
 async def test_it_is_emptied_and_removed(four: Brokers) -> None:
@@ -22,8 +22,8 @@ async def test_it_is_emptied_and_removed(four: Brokers) -> None:
         await write(four[1], "t", b"x", partition)
     with pytest.raises(InvalidArgument, match="is not being decommissioned"):
         await status(four, 1, 2)
-    await four[3].operations.decommission(2, deadline=soon())
-    await four[1].operations.decommission(2, deadline=soon())
+    await four[3].operations.brokers.decommission(2, deadline=soon())
+    await four[1].operations.brokers.decommission(2, deadline=soon())
     told = await status(four, 4, 2)
     assert not told.allocation_failures
 
@@ -34,17 +34,17 @@ async def test_it_is_emptied_and_removed(four: Brokers) -> None:
     assert all(2 not in assigned(four[1], "t", partition) for partition in range(4))
     for partition in range(4):
         await write(four[3], "t", b"y", partition)
-    await four[1].operations.decommission(2, deadline=soon())
+    await four[1].operations.brokers.decommission(2, deadline=soon())
     assert await status(four, 1, 2) == Decommission(True, 0, 0)
     with pytest.raises(UnknownBroker):
-        await four[1].operations.recommission(2, deadline=soon())
-    for ask in (four[1].operations.decommission, four[1].operations.decommission_status):
+        await four[1].operations.brokers.recommission(2, deadline=soon())
+    for ask in (four[1].operations.brokers.decommission, four[1].operations.brokers.decommission_status):
         with pytest.raises(UnknownBroker):
             await ask(9, deadline=soon())
 
 
 async def test_a_removed_brokers_process_ends_and_says_why(four: Brokers) -> None:
-    await four[1].operations.decommission(2, deadline=soon())
+    await four[1].operations.brokers.decommission(2, deadline=soon())
     await until(four[2].node.ended.done)
     assert isinstance(four[2].node.ended.result(), IdentityRefused)
     for _ in range(2):
@@ -58,7 +58,7 @@ async def test_a_removed_brokers_process_ends_and_says_why(four: Brokers) -> Non
 async def test_who_is_needed_to_vote_for_the_controller_stays_until_others_are_back(three: Brokers) -> None:
     """Of the two that would be left one is away, and the other alone could decide nothing any more."""
     await three.stop(2)
-    await three[1].operations.decommission(3, deadline=soon())
+    await three[1].operations.brokers.decommission(3, deadline=soon())
 
     async def is_waiting() -> bool:
         return "votes for the controller" in ((await status(three, 1, 3)).reason or "")
@@ -72,7 +72,7 @@ async def test_who_is_needed_to_vote_for_the_controller_stays_until_others_are_b
 
 async def test_too_few_hosts_are_told_at_once(three: Brokers) -> None:
     await three[1].create_topic("t", 2, 3, deadline=soon())
-    await three[1].operations.decommission(3, deadline=soon())
+    await three[1].operations.brokers.decommission(3, deadline=soon())
     told = await status(three, 2, 3)
     assert (told.finished, told.replicas_left) == (False, 2)
     assert list(told.allocation_failures) == ["t/0", "t/1"]
@@ -81,8 +81,8 @@ async def test_too_few_hosts_are_told_at_once(three: Brokers) -> None:
     assert [(move.topic, move.partition) for move in told.partitions] == [("t", 0), ("t", 1)]
     assert all(move.reason == "needs 3 hosts, and 2 are left" for move in told.partitions)
     await write(three[1], "t", b"x")
-    await three[2].operations.recommission(3, deadline=soon())
-    await three[2].operations.recommission(3, deadline=soon())
+    await three[2].operations.brokers.recommission(3, deadline=soon())
+    await three[2].operations.brokers.recommission(3, deadline=soon())
     assert not three[2].metadata.state.is_reluctant(three[3].node_id)
     with pytest.raises(InvalidArgument, match="is not being decommissioned"):
         await status(three, 2, 3)
@@ -91,10 +91,10 @@ async def test_too_few_hosts_are_told_at_once(three: Brokers) -> None:
 async def test_who_stays_after_all_keeps_what_it_has(four: Brokers) -> None:
     await four[1].create_topic("t", 1, 3, deadline=soon())
     at = assigned(four[1], "t")
-    await four[1].operations.alter_cluster_config({"balancer.mode": "off"}, deadline=soon())
-    await four[1].operations.decommission(at[0], deadline=soon())
+    await four[1].operations.cluster.alter_cluster_config({"balancer.mode": "off"}, deadline=soon())
+    await four[1].operations.brokers.decommission(at[0], deadline=soon())
     await until(lambda: at[0] not in assigned(four[1], "t"))
-    await four[1].operations.recommission(at[0], deadline=soon())
+    await four[1].operations.brokers.recommission(at[0], deadline=soon())
     now = set(assigned(four[1], "t"))
     await until(lambda: all(voters(four[node], "t") == now for node in now))
     await write(four[1], "t", b"x")
@@ -104,9 +104,9 @@ async def test_who_stays_after_all_keeps_what_it_has(four: Brokers) -> None:
 async def test_the_last_one_stays(tmp_path) -> None:
     async with brokers_in(tmp_path, 2) as brokers:
         await brokers.start()
-        await brokers[1].operations.decommission(2, deadline=soon())
+        await brokers[1].operations.brokers.decommission(2, deadline=soon())
         with pytest.raises(InvalidArgument, match="the only one that is not being decommissioned"):
-            await brokers[1].operations.decommission(1, deadline=soon())
+            await brokers[1].operations.brokers.decommission(1, deadline=soon())
 
 
 async def test_the_controllers_leader_dies_meanwhile(four: Brokers) -> None:
@@ -117,7 +117,7 @@ async def test_the_controllers_leader_dies_meanwhile(four: Brokers) -> None:
     goes, asked = [node for node in four.running if node != leader][:2]
     for partition in range(4):
         await write(four[asked], "t", b"x", partition)
-    order = asyncio.create_task(four[asked].operations.decommission(goes, deadline=soon()))
+    order = asyncio.create_task(four[asked].operations.brokers.decommission(goes, deadline=soon()))
     four[leader].node.fail(StorageError("it dies here"))
     await order
     await four.stop(leader)

@@ -9,76 +9,76 @@ from tests.waiting import until, until_async
 
 
 async def finished(brokers: Brokers, asked: int, node: int) -> bool:
-    return (await brokers[asked].operations.maintenance(node, deadline=soon())).finished
+    return (await brokers[asked].operations.brokers.maintenance(node, deadline=soon())).finished
 
 
 async def test_it_hands_over_what_it_leads_and_gets_it_back(three: Brokers) -> None:
     await three[1].create_topic("t", 6, 3, deadline=soon())
     await until(lambda: all(led(broker) >= 2 for broker in three.running.values()))
-    assert not (await three[1].operations.maintenance(2, deadline=soon())).draining
-    version = await three[1].operations.set_maintenance(2, True, deadline=soon())
-    assert await three[3].operations.set_maintenance(2, True, deadline=soon()) == version, "twice is once"
+    assert not (await three[1].operations.brokers.maintenance(2, deadline=soon())).draining
+    version = await three[1].operations.brokers.set_maintenance(2, True, deadline=soon())
+    assert await three[3].operations.brokers.set_maintenance(2, True, deadline=soon()) == version, "twice is once"
     await until_async(lambda: finished(three, 3, 2))
     assert led(three[2]) == 0
-    told = await three[1].operations.maintenance(2, deadline=soon())
+    told = await three[1].operations.brokers.maintenance(2, deadline=soon())
     assert (told.draining, told.errors, told.partitions, told.reasons, told.version) == (True, False, 0, [], version)
     for partition in range(6):
         await write(three[2], "t", b"x", partition)
-    await three[2].operations.set_maintenance(2, False, deadline=soon())
+    await three[2].operations.brokers.set_maintenance(2, False, deadline=soon())
     await until(lambda: led(three[2]) >= 2)
 
 
 async def test_the_controllers_leader_hands_over_too(three: Brokers) -> None:
     leader = three[1].controller_id
     assert leader is not None
-    await three[1].operations.set_maintenance(leader, True, deadline=soon())
+    await three[1].operations.brokers.set_maintenance(leader, True, deadline=soon())
     await until(lambda: {broker.controller_id for broker in three.running.values()} < {1, 2, 3} - {leader})
 
 
 async def test_nothing_new_is_put_on_it(four: Brokers) -> None:
-    await four[1].operations.set_maintenance(2, True, deadline=soon())
+    await four[1].operations.brokers.set_maintenance(2, True, deadline=soon())
     await four[3].create_topic("t", 4, 3, deadline=soon())
     assert all(sorted(assigned(four[3], "t", partition)) == [1, 3, 4] for partition in range(4))
     with pytest.raises(InvalidArgument, match="in maintenance or draining"):
-        await four[1].operations.set_replicas("t", 0, [1, 2, 3], deadline=soon())
+        await four[1].operations.partitions.set_replicas("t", 0, [1, 2, 3], deadline=soon())
 
 
 async def test_one_at_a_time_and_not_the_only_one(three: Brokers) -> None:
     operations = three[1].operations
-    version = await operations.set_maintenance(1, True, deadline=soon())
+    version = await operations.brokers.set_maintenance(1, True, deadline=soon())
     with pytest.raises(ChangeRefused, match="has to wait"):
-        await three[2].operations.set_maintenance(2, True, deadline=soon())
+        await three[2].operations.brokers.set_maintenance(2, True, deadline=soon())
     with pytest.raises(UnknownBroker):
-        await operations.set_maintenance(9, True, deadline=soon())
+        await operations.brokers.set_maintenance(9, True, deadline=soon())
     with pytest.raises(UnknownBroker):
-        await operations.maintenance(9, deadline=soon())
+        await operations.brokers.maintenance(9, deadline=soon())
     with pytest.raises(VersionConflict):
-        await operations.set_maintenance(1, False, expected_version=version - 1, deadline=soon())
-    await operations.set_maintenance(1, False, expected_version=version, deadline=soon())
-    await three[2].operations.set_maintenance(2, True, deadline=soon())
+        await operations.brokers.set_maintenance(1, False, expected_version=version - 1, deadline=soon())
+    await operations.brokers.set_maintenance(1, False, expected_version=version, deadline=soon())
+    await three[2].operations.brokers.set_maintenance(2, True, deadline=soon())
 
 
 async def test_a_lone_broker_cannot_be_in_maintenance(tmp_path) -> None:
     async with brokers_in(tmp_path, 1) as brokers:
         await brokers.start()
         with pytest.raises(InvalidArgument, match="the only one"):
-            await brokers[1].operations.set_maintenance(1, True, deadline=soon())
+            await brokers[1].operations.brokers.set_maintenance(1, True, deadline=soon())
 
 
 async def test_what_nobody_else_can_lead_is_told(three: Brokers) -> None:
     """A partition with one replica stays; one whose other voters are away is named."""
     await three[1].create_topic("alone", 1, 1, deadline=soon())
-    await three[1].operations.set_replicas("alone", 0, [1], deadline=soon())
+    await three[1].operations.partitions.set_replicas("alone", 0, [1], deadline=soon())
     await until(lambda: led(three[1]) and assigned(three[1], "alone") == [1])
-    await three[1].operations.set_maintenance(1, True, deadline=soon())
+    await three[1].operations.brokers.set_maintenance(1, True, deadline=soon())
     await until_async(lambda: finished(three, 2, 1))
 
     async def reports_partition() -> bool:
-        told = await three[2].operations.maintenance(1, deadline=soon())
+        told = await three[2].operations.brokers.maintenance(1, deadline=soon())
         return told.partitions == 1 and "only replica" in told.reasons[0]
 
     await until_async(reports_partition)
     await three.stop(1)
-    told = await three[2].operations.maintenance(1, deadline=soon())
+    told = await three[2].operations.brokers.maintenance(1, deadline=soon())
     assert (told.draining, told.finished) == (True, False)
     assert "does not answer" in told.reasons[0]

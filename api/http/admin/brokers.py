@@ -49,16 +49,18 @@ class BrokerHandlers:
 
     async def decommission_status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         node = node_of(target)
-        return value_answer(await self._broker.operations.decommission_status(node, deadline=deadline_of(target)))
+        return value_answer(
+            await self._broker.operations.brokers.decommission_status(node, deadline=deadline_of(target))
+        )
 
     async def decommission(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         node = node_of(target)
-        await self._broker.operations.decommission(node, deadline=deadline_of(target))
+        await self._broker.operations.brokers.decommission(node, deadline=deadline_of(target))
         return value_answer(BrokerNamed(node))
 
     async def recommission(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         node = node_of(target)
-        await self._broker.operations.recommission(node, deadline=deadline_of(target))
+        await self._broker.operations.brokers.recommission(node, deadline=deadline_of(target))
         return value_answer(BrokerNamed(node))
 
     async def _shown(self, one: BrokerDescription, deadline: Deadline) -> BrokerDescription:
@@ -67,7 +69,7 @@ class BrokerHandlers:
             return one
         deadline = Deadline(min(deadline, deadline_in(_ASK_MS)))
         try:
-            status = (await self._broker.operations.maintenance(one.node_id, deadline=deadline)).status
+            status = (await self._broker.operations.brokers.maintenance(one.node_id, deadline=deadline)).status
         except RaftlogError as error:
             status = MaintenanceStatus(draining=True, errors=True, reasons=[str(error)])
         return one.replaced(maintenance_status=status)

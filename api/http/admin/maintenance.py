@@ -25,7 +25,7 @@ class MaintenanceHandlers:
         return node_of(target) if target.args else self._broker.node_id
 
     async def status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        found = await self._broker.operations.maintenance(self._node(target), deadline=deadline_of(target))
+        found = await self._broker.operations.brokers.maintenance(self._node(target), deadline=deadline_of(target))
         return value_answer(found, version=found.version)
 
     async def begin(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -36,7 +36,7 @@ class MaintenanceHandlers:
 
     async def _set(self, request: web.BaseRequest, target: Target, *, is_on: bool) -> web.StreamResponse:
         node = self._node(target)
-        version = await self._broker.operations.set_maintenance(
+        version = await self._broker.operations.brokers.set_maintenance(
             node, is_on, expected_version=expected_version(request, target), deadline=deadline_of(target)
         )
         return value_answer(MaintenanceOrdered(node, is_on, version), version=version)

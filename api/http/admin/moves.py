@@ -53,22 +53,24 @@ class MoveHandlers:
         router.add("GET", "/v1/cluster/partition_balancer/status", self.balancer, query=("timeout",))
 
     async def local_replicas(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(await self._broker.operations.local_replicas(deadline=deadline_of(target)))
+        return value_answer(await self._broker.operations.replicas.local_replicas(deadline=deadline_of(target)))
 
     async def local_summary(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(await self._broker.operations.local_summary(deadline=deadline_of(target)))
+        return value_answer(await self._broker.operations.replicas.local_summary(deadline=deadline_of(target)))
 
     async def reconfigurations(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(await self._broker.operations.reconfigurations(deadline=deadline_of(target)))
+        return value_answer(await self._broker.operations.partitions.reconfigurations(deadline=deadline_of(target)))
 
     async def rebalance(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(MovesPlanned(await self._broker.operations.rebalance(deadline=deadline_of(target))))
+        return value_answer(
+            MovesPlanned(await self._broker.operations.balancing.rebalance(deadline=deadline_of(target)))
+        )
 
     async def set_replicas(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic, partition = place_of(target)
         expected, deadline = expected_version(request, target), deadline_of(target)
         rows = await self._bodies.read(request, ReplicasBody, beyond=INVALID_JSON)
-        version = await self._broker.operations.set_replicas(
+        version = await self._broker.operations.partitions.set_replicas(
             topic, partition, [each.node_id for each in rows], expected_version=expected, deadline=deadline
         )
         return value_answer(Ordered(version), version=version)
@@ -77,19 +79,25 @@ class MoveHandlers:
         topic, partition = place_of(target)
         text = target.query.get("target")
         heir = None if text is None else node_id(text)
-        leader = await self._broker.operations.transfer_leadership(topic, partition, heir, deadline=deadline_of(target))
+        leader = await self._broker.operations.leadership.transfer_leadership(
+            topic, partition, heir, deadline=deadline_of(target)
+        )
         return value_answer(LeaderNow(leader))
 
     async def cancel_one(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic, partition = place_of(target)
-        version = await self._broker.operations.cancel_reconfiguration(topic, partition, deadline=deadline_of(target))
+        version = await self._broker.operations.partitions.cancel_reconfiguration(
+            topic, partition, deadline=deadline_of(target)
+        )
         return value_answer(Ordered(version), version=version)
 
     async def cancel_of_broker(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(await self._broker.operations.cancel_moves(node_of(target), deadline=deadline_of(target)))
+        return value_answer(
+            await self._broker.operations.partitions.cancel_moves(node_of(target), deadline=deadline_of(target))
+        )
 
     async def cancel_all(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(await self._broker.operations.cancel_moves(deadline=deadline_of(target)))
+        return value_answer(await self._broker.operations.partitions.cancel_moves(deadline=deadline_of(target)))
 
     async def balancer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(await self._broker.operations.balancer_status(deadline=deadline_of(target)))
+        return value_answer(await self._broker.operations.balancing.balancer_status(deadline=deadline_of(target)))

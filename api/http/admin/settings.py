@@ -35,7 +35,7 @@ class SettingHandlers:
         router.add("PUT", "/v1/features", self.finish_upgrade, query=("timeout",))
 
     async def config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        found = await self._broker.operations.cluster_config(deadline=deadline_of(target))
+        found = await self._broker.operations.cluster.cluster_config(deadline=deadline_of(target))
         key, with_defaults = target.query.get("key"), flag(target, "include_defaults", default=True)
         if key is not None and key not in found.values:
             known = ", ".join(found.values)
@@ -52,36 +52,36 @@ class SettingHandlers:
         dry_run, expected = flag(target, "dry_run"), expected_version(request, target)
         deadline = deadline_of(target)
         upsert, remove = _changes(await self._bodies.read(request, ClusterSettingsBody))
-        version = await self._broker.operations.alter_cluster_config(
+        version = await self._broker.operations.cluster.alter_cluster_config(
             upsert, remove, expected_version=expected, dry_run=dry_run, deadline=deadline
         )
         return value_answer(ClusterSettingsChanged(version), version=version)
 
     async def schema(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        found = await self._broker.operations.cluster_config(deadline=deadline_of(target))
+        found = await self._broker.operations.cluster.cluster_config(deadline=deadline_of(target))
         return value_answer(ClusterSettingsSchema(found.properties))
 
     async def status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(await self._broker.operations.cluster_config_status(deadline=deadline_of(target)))
+        return value_answer(await self._broker.operations.cluster.cluster_config_status(deadline=deadline_of(target)))
 
     async def features(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(await self._broker.operations.levels(deadline=deadline_of(target)))
+        return value_answer(await self._broker.operations.cluster.levels(deadline=deadline_of(target)))
 
     async def finish_upgrade(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"feature_level": 3}`; without one, the highest that all brokers know."""
         deadline = deadline_of(target)
         wanted = (await self._bodies.read(request, FeatureLevelBody)).feature_level
         await self._raise_level(None if wanted is UNSET else wanted, deadline)
-        return value_answer(await self._broker.operations.levels(deadline=deadline))
+        return value_answer(await self._broker.operations.cluster.levels(deadline=deadline))
 
     async def _raise_level(self, wanted: int | None, deadline: Deadline) -> None:
         """To the only level that can be asked for. One that is reached already is done."""
-        levels = await self._broker.operations.levels(deadline=deadline)
+        levels = await self._broker.operations.cluster.levels(deadline=deadline)
         if wanted is not None and 1 <= wanted <= levels.feature_level:
             return
         if wanted not in (None, levels.highest_known_by_all):
             raise InvalidArgument(_why_not(wanted, levels))
-        await self._broker.operations.finish_upgrade(deadline=deadline)
+        await self._broker.operations.cluster.finish_upgrade(deadline=deadline)
 
 
 def _why_not(wanted: int, levels: Features) -> str:

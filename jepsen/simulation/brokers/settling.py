@@ -90,13 +90,13 @@ class Settling:
 
     async def _calm_settings(self, broker: Broker) -> None:
         wanted = {"balancer.mode": "continuous", "replicas.repair.after.ms": -1, "balancer.moves.max": 16}
-        await broker.operations.alter_cluster_config(wanted, deadline=deadline_in(PATIENCE_MS))
+        await broker.operations.cluster.alter_cluster_config(wanted, deadline=deadline_in(PATIENCE_MS))
 
     async def _rebalance(self, broker: Broker) -> None:
-        await broker.operations.rebalance(deadline=deadline_in(PATIENCE_MS))
+        await broker.operations.balancing.rebalance(deadline=deadline_in(PATIENCE_MS))
 
     async def _end_maintenance(self, node: NodeId, broker: Broker) -> None:
-        await broker.operations.set_maintenance(node, False, deadline=deadline_in(PATIENCE_MS))
+        await broker.operations.brokers.set_maintenance(node, False, deadline=deadline_in(PATIENCE_MS))
 
     def _draining(self) -> list[NodeId]:
         return [broker.node_id for broker in self.cluster.newest_state().all_brokers() if broker.is_draining]
@@ -106,10 +106,10 @@ class Settling:
         state = broker.metadata.state
         if self._can_be_spared(node, state):
             return
-        status = await broker.operations.decommission_status(node, deadline=deadline_in(PATIENCE_MS))
+        status = await broker.operations.brokers.decommission_status(node, deadline=deadline_in(PATIENCE_MS))
         if not status.finished and status.reason is None and not status.allocation_failures:
             raise PropertyBroken("stuck-in-silence", {"broker": node, "status": status})
-        await broker.operations.recommission(node, deadline=deadline_in(PATIENCE_MS))
+        await broker.operations.brokers.recommission(node, deadline=deadline_in(PATIENCE_MS))
 
     def _can_be_spared(self, node: NodeId, state: ControllerState) -> bool:
         """Whether others are enough for every partition."""

@@ -11,7 +11,7 @@ the group's own log.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -62,7 +62,9 @@ class ClusterState:
         )
         self.settings: Table[int, ClusterSettings] = Table("cluster_config", ClusterSettings, lambda row: 0)
         """At most one row."""
-        self.answered: Table[UUID, AnsweredRequest] = Table("requests", AnsweredRequest, lambda row: row.request_id)
+        self.answered: Table[UUID, AnsweredRequest] = Table(
+            "requests", AnsweredRequest, lambda row: row.request_id, order=lambda row: row.version
+        )
         self._ids_by_name: dict[str, UUID] = {}
         self._groups: dict[bytes, GroupName] = {}
         self._replica_counts: Counter[ReplicaId] = Counter()
@@ -205,19 +207,10 @@ class ClusterState:
 
     def groups_of(self, replica: ReplicaId) -> list[GroupName]:
         """The groups that shall have this replica; looks through all assignments."""
-        return self._groups_in(replica, self.replicas_of)
-
-    def groups_created_on(self, replica: ReplicaId) -> list[GroupName]:
-        """The groups whose creation names this replica: those that it makes itself, from `first_roll`."""
-        return self._groups_in(replica, lambda topic: topic.creation.partitions)
-
-    def _groups_in(
-        self, replica: ReplicaId, placed: Callable[[TopicRow], Sequence[tuple[ReplicaId, ...]]]
-    ) -> list[GroupName]:
         return [
             GroupName(topic.topic_id, partition)
             for topic in sorted(self.topics, key=lambda topic: topic.topic_id)
-            for partition, replicas in enumerate(placed(topic))
+            for partition, replicas in enumerate(self.replicas_of(topic))
             if replica in replicas
         ]
 

@@ -15,22 +15,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import FormatError, InvalidArgument
-from raftlog.partitions.controller.machine.commands import (
-    AllocateProducerIds,
-    AlterClusterConfig,
-    AlterTopicConfigs,
-    Bootstrap,
-    Command,
-    CreateTopic,
-    DeleteTopic,
-    RegisterBroker,
-    RemoveBroker,
-    SetAssignment,
-    SetFeatureLevel,
-    SetMaintenance,
-    UpdateBroker,
-    check_configs,
-)
+from raftlog.partitions.controller.machine import commands
+from raftlog.partitions.controller.machine.commands import AlterTopicConfigs, Command, CreateTopic, check_configs
 from raftlog.partitions.controller.machine.schema import NUMBER_MAX, PARTITIONS_MAX, UUID_BYTES, pack, unpack
 from raftlog.types import FEATURE_LEVEL_FIRST, FEATURE_LEVEL_KNOWN, Buffer, Index
 
@@ -45,18 +31,18 @@ class CommandKind(NamedTuple):
 
 
 KINDS: Final[Mapping[type[Command], CommandKind]] = {
-    Bootstrap: CommandKind(1),
-    RegisterBroker: CommandKind(2),
-    UpdateBroker: CommandKind(3),
-    RemoveBroker: CommandKind(4),
-    CreateTopic: CommandKind(5),
-    DeleteTopic: CommandKind(6),
-    AlterTopicConfigs: CommandKind(7),
-    SetAssignment: CommandKind(8),
-    AllocateProducerIds: CommandKind(9),
-    SetFeatureLevel: CommandKind(10),
-    SetMaintenance: CommandKind(11),
-    AlterClusterConfig: CommandKind(12),
+    commands.Bootstrap: CommandKind(1),
+    commands.RegisterBroker: CommandKind(2),
+    commands.UpdateBroker: CommandKind(3),
+    commands.RemoveBroker: CommandKind(4),
+    commands.CreateTopic: CommandKind(5),
+    commands.DeleteTopic: CommandKind(6),
+    commands.AlterTopicConfigs: CommandKind(7),
+    commands.SetAssignment: CommandKind(8),
+    commands.AllocateProducerIds: CommandKind(9),
+    commands.SetFeatureLevel: CommandKind(10),
+    commands.SetMaintenance: CommandKind(11),
+    commands.AlterClusterConfig: CommandKind(12),
 }
 _BY_NUMBER: Final = {kind.number: command for command, kind in KINDS.items()}
 _ENVELOPE: Final = (int, int, bytes, int, list)

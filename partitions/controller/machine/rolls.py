@@ -4,9 +4,11 @@ It has term 0 and index 1 and counts as committed. Altered settings and later as
 """
 
 from typing import Final
+from uuid import UUID
 
 from raftlog.partitions.controller.machine.commands import Bootstrap, CreateTopic
 from raftlog.partitions.controller.machine.naming import GroupName, controller_group_id
+from raftlog.partitions.controller.machine.schema import Replicas, Settings
 from raftlog.raft import ReplicaId
 from raftlog.runtime.log.control_entries import member_of
 from raftlog.storage.roll import Roll, RollMember
@@ -19,31 +21,31 @@ _NOWHERE: Final = -1
 def first_roll(creation: CreateTopic, partition: int) -> Roll:
     """The roll at index 1 of a topic's partition, as its `CreateTopic` says (`Topic.creation` in the state)."""
     assert 0 <= partition < len(creation.partitions), f"{creation.name} has no partition {partition}"
-    return Roll(
-        group_id=GroupName(creation.topic_id, partition).group_id,
-        base_index=1,
-        previous_term=0,
-        log_start_offset=0,
-        compacted_to=_NOWHERE,
-        created_ms=creation.created_ms,
-        configuration_index=1,
-        voters=_members(creation.partitions[partition]),
-        settings=creation.configs,
-    )
+    group_id, voters = GroupName(creation.topic_id, partition).group_id, creation.partitions[partition]
+    return _first_roll(group_id, creation.created_ms, voters, settings=creation.configs)
 
 
 def first_controller_roll(bootstrap: Bootstrap) -> Roll:
     """The roll at index 1 of group 0: the seeds with the lowest node ids vote, others learn."""
+    group_id, seeds = controller_group_id(bootstrap.cluster_id), bootstrap.seeds
+    voters, learners = seeds[:CONTROLLER_VOTERS_MAX], seeds[CONTROLLER_VOTERS_MAX:]
+    return _first_roll(group_id, bootstrap.created_ms, voters, learners)
+
+
+def _first_roll(
+    group_id: UUID, created_ms: int, voters: Replicas, learners: Replicas = (), settings: Settings = ()
+) -> Roll:
     return Roll(
-        group_id=controller_group_id(bootstrap.cluster_id),
+        group_id=group_id,
         base_index=1,
         previous_term=0,
         log_start_offset=0,
         compacted_to=_NOWHERE,
-        created_ms=bootstrap.created_ms,
+        created_ms=created_ms,
         configuration_index=1,
-        voters=_members(bootstrap.seeds[:CONTROLLER_VOTERS_MAX]),
-        learners=_members(bootstrap.seeds[CONTROLLER_VOTERS_MAX:]),
+        voters=_members(voters),
+        learners=_members(learners),
+        settings=settings,
     )
 
 

@@ -9,22 +9,13 @@ whoever writes and reads the log of group 0.
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any, Final
 
 from raftlog.errors import FormatError
 from raftlog.partitions.controller.machine.commands import Bootstrap
-from raftlog.partitions.controller.machine.rows import (
-    AnsweredRequest,
-    BrokerMaintenance,
-    ClusterSettings,
-    DeletedTopic,
-    RegisteredBroker,
-    ReplicaAssignment,
-    RetiredDisk,
-    TopicRow,
-)
+from raftlog.partitions.controller.machine.rows import ReplicaAssignment, TopicRow
 from raftlog.partitions.controller.machine.schema import NUMBER_MAX, SchemaRecord, pack, unpack
 from raftlog.partitions.controller.machine.state import STATE_NUMBERS, ControllerState
 from raftlog.partitions.controller.machine.table import Table
@@ -43,17 +34,6 @@ _MAP_OF_NONE: Final = 0x80
 _SMALL_MAP_MAX: Final = 15
 _MAP_HEADER: Final = struct.Struct(">BH")
 _MAP_16: Final = 0xDE
-_ROWS: Final[dict[str, tuple[type[SchemaRecord], Callable[[Any], Any]]]] = {
-    "brokers": (RegisteredBroker, lambda row: row.node_id),
-    "retired_disks": (RetiredDisk, lambda row: row.disk_uuid),
-    "topics": (TopicRow, lambda row: row.topic_id),
-    "assignments": (ReplicaAssignment, lambda row: row.group),
-    "deleted_topics": (DeletedTopic, lambda row: row.topic_id),
-    "maintenance": (BrokerMaintenance, lambda row: row.node_id),
-    "cluster_config": (ClusterSettings, lambda row: 0),
-    "requests": (AnsweredRequest, lambda row: row.version),
-}
-"""The lists of the map: what a row is, and by what rows are sorted."""
 
 
 def snapshot_payloads(state: ControllerState, roll_index: Index, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
@@ -64,7 +44,7 @@ def snapshot_payloads(state: ControllerState, roll_index: Index, piece_bytes: in
 
 def _frozen(state: ControllerState) -> dict[str, Any]:
     """The map, with rows that are still records: copying references is all that has to be done at once."""
-    rows = {table.name: list(table) for table in state.tables() if len(table)}
+    rows = {table.name: (list(table), table.order) for table in state.tables() if len(table)}
     return {"version": MAP_VERSION, **state.scalars(), **rows, "state_hash": state.state_hash()}
 
 
@@ -72,11 +52,12 @@ def _parts(frozen: dict[str, Any]) -> Iterator[bytes]:
     yield _map_header(len(frozen))
     for name, value in frozen.items():
         yield pack(name)
-        if name not in _ROWS:
+        if not isinstance(value, tuple):
             yield pack(value)
             continue
-        yield _LIST_HEADER.pack(_LIST_32, len(value))
-        for row in sorted(value, key=_ROWS[name][1]):
+        rows, order = value
+        yield _LIST_HEADER.pack(_LIST_32, len(rows))
+        for row in sorted(rows, key=order):
             yield pack(row.packed())
 
 
@@ -148,8 +129,14 @@ class Restoration:
             raise FormatError(f"the controller's snapshot is not a map of version {MAP_VERSION}")
         self._state = ControllerState()
         _set_numbers(self._state, fields)
-        lists = [table.name for table in self._state.tables()]
-        unknown = fields.keys() - {"version", *STATE_NUMBERS, "bootstrap", *lists, "state_hash"}
+        tables = self._state.tables()
+        unknown = fields.keys() - {
+            "version",
+            *STATE_NUMBERS,
+            "bootstrap",
+            "state_hash",
+            *(each.name for each in tables),
+        }
         if unknown:
             raise FormatError(
                 f"the controller's snapshot has the unknown fields {sorted(map(str, unknown))}: run a newer release"
@@ -157,7 +144,7 @@ class Restoration:
         self._state_hash = fields.get("state_hash")
         if "bootstrap" in fields:
             self._state.bootstrap = Bootstrap.unpacked(fields["bootstrap"])
-        self._rows = chain.from_iterable(_entered(self._state, name, fields.get(name, [])) for name in lists)
+        self._rows = chain.from_iterable(_entered(self._state, table, fields.get(table.name, [])) for table in tables)
 
     def step(self, rows: int = ROWS_PER_STEP) -> ControllerState | None:
         """Take so many rows; the state, once that was all of them. Raises `FormatError`."""
@@ -191,18 +178,16 @@ def _set_numbers(state: ControllerState, fields: dict[str, Any]) -> None:
         )
 
 
-def _entered(state: ControllerState, name: str, raw: Any) -> Iterator[None]:
+def _entered(state: ControllerState, table: Table[Any, Any], raw: Any) -> Iterator[None]:
     """Put the rows of one list into the state, one with every step."""
-    row_type, key_of = _ROWS[name]
     if type(raw) is not list:
-        raise FormatError(f"the controller's snapshot has no list {name}")
-    table = next(table for table in state.tables() if table.name == name)
+        raise FormatError(f"the controller's snapshot has no list {table.name}")
     before = None
     for packed in raw:
-        row = row_type.unpacked(packed)
-        key = key_of(row)
+        row = table.row_type.unpacked(packed)
+        key = table.order(row)
         if before is not None and not before < key:
-            raise FormatError(f"the controller's snapshot has {name} that are not in ascending order")
+            raise FormatError(f"the controller's snapshot has {table.name} that are not in ascending order")
         before = key
         _enter(state, table, row)
         yield

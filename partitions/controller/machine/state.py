@@ -16,23 +16,9 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from raftlog.errors import FormatError, InvalidArgument, OutcomeUnknown, RaftlogError, Unavailable
-from raftlog.partitions.controller.machine import broker_rules, cluster_rules, maintenance_rules, topic_rules
+from raftlog.partitions.controller.machine import broker_rules, cluster_rules, commands, maintenance_rules, topic_rules
 from raftlog.partitions.controller.machine.cluster import ClusterState
-from raftlog.partitions.controller.machine.commands import (
-    AllocateProducerIds,
-    AlterClusterConfig,
-    AlterTopicConfigs,
-    Bootstrap,
-    Command,
-    CreateTopic,
-    DeleteTopic,
-    RegisterBroker,
-    RemoveBroker,
-    SetAssignment,
-    SetFeatureLevel,
-    SetMaintenance,
-    UpdateBroker,
-)
+from raftlog.partitions.controller.machine.commands import Bootstrap, Command
 from raftlog.partitions.controller.machine.errors import MESSAGE_CHARACTERS_MAX, as_number
 from raftlog.partitions.controller.machine.request import CommandRequest, check_level
 from raftlog.partitions.controller.machine.rows import AnsweredRequest
@@ -46,18 +32,18 @@ ANSWERS_MAX: Final = 4096
 """Requests whose answers are remembered. The same in all replicas: another number needs another feature level."""
 
 _RULES: Final[dict[type[Command], Callable[[ClusterState, Any, Index], int]]] = {
-    Bootstrap: broker_rules.bootstrap,
-    RegisterBroker: broker_rules.register,
-    UpdateBroker: broker_rules.update,
-    RemoveBroker: broker_rules.remove,
-    CreateTopic: topic_rules.create,
-    DeleteTopic: topic_rules.delete,
-    AlterTopicConfigs: topic_rules.alter,
-    SetAssignment: topic_rules.set_assignment,
-    AllocateProducerIds: broker_rules.allocate_producer_ids,
-    SetFeatureLevel: broker_rules.set_feature_level,
-    SetMaintenance: maintenance_rules.set_maintenance,
-    AlterClusterConfig: cluster_rules.alter,
+    commands.Bootstrap: broker_rules.bootstrap,
+    commands.RegisterBroker: broker_rules.register,
+    commands.UpdateBroker: broker_rules.update,
+    commands.RemoveBroker: broker_rules.remove,
+    commands.CreateTopic: topic_rules.create,
+    commands.DeleteTopic: topic_rules.delete,
+    commands.AlterTopicConfigs: topic_rules.alter,
+    commands.SetAssignment: topic_rules.set_assignment,
+    commands.AllocateProducerIds: broker_rules.allocate_producer_ids,
+    commands.SetFeatureLevel: broker_rules.set_feature_level,
+    commands.SetMaintenance: maintenance_rules.set_maintenance,
+    commands.AlterClusterConfig: cluster_rules.alter,
 }
 
 

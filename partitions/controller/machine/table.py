@@ -20,11 +20,14 @@ _MODULUS = 1 << (8 * DIGEST_BYTES)
 class Table(Generic[K, R]):
     """Rows by key. Iteration is in the order of insertion, which is not part of the state: sort before it matters."""
 
-    __slots__ = ("_digests", "_key_of", "_rows", "_sum", "name", "row_type")
+    __slots__ = ("_digests", "_key_of", "_rows", "_sum", "name", "order", "row_type")
 
-    def __init__(self, name: str, row_type: type[R], key_of: Callable[[R], K]) -> None:
+    def __init__(
+        self, name: str, row_type: type[R], key_of: Callable[[R], K], order: Callable[[R], Any] | None = None
+    ) -> None:
+        """`order`: what rows in a snapshot ascend by; None: their keys."""
         self.name, self.row_type = name, row_type
-        self._key_of = key_of
+        self._key_of, self.order = key_of, order or key_of
         self._rows: dict[K, R] = {}
         self._digests: dict[K, int] = {}
         self._sum = 0

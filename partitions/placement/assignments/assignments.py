@@ -23,7 +23,7 @@ from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import first_roll
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.node import Node
+from raftlog.partitions.node import BackgroundLoop, Node
 from raftlog.partitions.replica import Loading, Replica
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic, Topics
@@ -54,8 +54,10 @@ class _Missing(NamedTuple):
     was_here: bool
 
 
-class Assignments:
+class Assignments(BackgroundLoop):
     """Runs from `start` to `stop`."""
+
+    purpose = "following the controller's assignments"
 
     def __init__(
         self,
@@ -77,7 +79,6 @@ class Assignments:
         self._producers_max = producers_max
         self._changed = asyncio.Event()
         self._settled = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
         self._leaving: dict[str, GroupKey] = {}
         """Paths of groups whose removal was begun."""
         self._empty: dict[GroupKey, Partition] = {}
@@ -93,12 +94,7 @@ class Assignments:
         self._node.standing.fitness.is_unwanted = self._is_unwanted
         self._node.driver.on_gone = self._changed.set
         self.state_changed()
-        self._task = self._node.keep_up(self._run(), "following the controller's assignments")
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        super().start()
 
     def state_changed(self) -> None:
         """The controller's state is another one."""

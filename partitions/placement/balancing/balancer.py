@@ -20,7 +20,7 @@ from raftlog.errors import NoLeader, NotLeader, RaftlogError, RequestError
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import RemoveBroker, SetAssignment
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.node import Node, Request
+from raftlog.partitions.node import BackgroundLoop, Node, Request
 from raftlog.partitions.placement.balancing.plan import Change, Why
 from raftlog.partitions.placement.balancing.planning import Planning
 from raftlog.partitions.placement.balancing.progress import BrokerProgress, HeldReplicas
@@ -46,8 +46,10 @@ _LEADERS_A_LOOK: Final = 64
 _RETRY_S: Final = 0.1
 
 
-class Balancer:
+class Balancer(BackgroundLoop):
     """Runs from `start` to `stop`."""
+
+    purpose = "balancing"
 
     def __init__(
         self,
@@ -65,17 +67,8 @@ class Balancer:
         """Of the tenure."""
         self._asked: bytes = b""
         """Digest of the assignments by which all have answered."""
-        self._task: asyncio.Task[None] | None = None
         node.on_request(REPORT, self._serve_report)
         node.on_request(REBALANCE, self._serve_rebalance)
-
-    def start(self) -> None:
-        self._task = self._node.keep_up(self._run(), "balancing")
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
 
     def state_changed(self) -> None:
         """The controller's state is another one."""

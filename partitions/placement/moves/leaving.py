@@ -17,7 +17,7 @@ from uuid import UUID
 from raftlog.errors import InvalidArgument, NotLeader, RaftlogError
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.node import Node, Request
+from raftlog.partitions.node import BackgroundLoop, Node, Request
 from raftlog.raft import ReplicaId, Role
 from raftlog.runtime.replica.group import Group
 from raftlog.runtime.rpc import Answer
@@ -34,23 +34,16 @@ _SLICE: Final = 256
 UUID_BYTES: Final = 16
 
 
-class Leaving:
+class Leaving(BackgroundLoop):
     """Runs from `start` to `stop`; `remove` takes a replica away for good."""
+
+    purpose = "leaving groups"
 
     def __init__(self, node: Node, metadata: ControllerHost, remove: Callable[[Group, str], None]) -> None:
         self._node, self._metadata, self._remove = node, metadata, remove
         self._changed = asyncio.Event()
         self._compared = b""
-        self._task: asyncio.Task[None] | None = None
         node.on_request(MEMBERSHIP, self._serve)
-
-    def start(self) -> None:
-        self._task = self._node.keep_up(self._run(), "leaving groups")
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
 
     def state_changed(self) -> None:
         """The controller's state is another one."""

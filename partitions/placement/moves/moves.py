@@ -16,7 +16,7 @@ from typing import Final
 from raftlog.errors import RaftlogError
 from raftlog.events import event
 from raftlog.partitions.controller import ControllerHost
-from raftlog.partitions.node import Node
+from raftlog.partitions.node import BackgroundLoop, Node
 from raftlog.partitions.placement.moves.plan import is_carried, is_reached, next_change
 from raftlog.partitions.placement.moves.waiting import why_waiting
 from raftlog.raft import Configuration, ConfigurationChange, Ready, ReplicaId, Role
@@ -40,8 +40,10 @@ _SLICE: Final = 256
 """Groups compared in one turn of the loop."""
 
 
-class Moves:
+class Moves(BackgroundLoop):
     """Runs from `start` to `stop`."""
+
+    purpose = "moving replicas"
 
     def __init__(self, node: Node, metadata: ControllerHost) -> None:
         self._node, self._metadata = node, metadata
@@ -60,15 +62,6 @@ class Moves:
         self._compared = b""
         """Digest of the assignments that the groups were compared with last."""
         self._is_comparing = False
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._task = self._node.keep_up(self._run(), "moving replicas")
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
 
     @property
     def moving_count(self) -> int:

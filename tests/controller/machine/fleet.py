@@ -11,6 +11,7 @@ from raftlog.partitions.controller.machine import (
     CommandRequest,
     ControllerState,
     CreateTopic,
+    GroupName,
     RegisterBroker,
     decode_request,
     encode_request,
@@ -130,3 +131,13 @@ def replay(log: list[tuple[Index, bytes]], state: ControllerState | None = None)
         if index > state.applied_index:
             state.apply(decode_request(body), index)
     return state
+
+
+def created_on(state: ControllerState, wanted: ReplicaId) -> list[GroupName]:
+    """Return the groups whose creation names this replica, which it makes itself from their first rolls."""
+    return [
+        GroupName(topic.topic_id, partition)
+        for topic in sorted(state.topics, key=lambda topic: topic.topic_id)
+        for partition, replicas in enumerate(topic.creation.partitions)
+        if wanted in replicas
+    ]

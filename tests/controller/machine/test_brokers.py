@@ -27,7 +27,18 @@ from raftlog.partitions.controller.machine import (
 )
 from raftlog.partitions.controller.machine.schema import NUMBER_MAX
 from raftlog.types import Index, NodeId
-from tests.controller.machine.fleet import BOOTSTRAP, SEEDS, Scribe, cluster, create, disk, register, replica, topic_id
+from tests.controller.machine.fleet import (
+    BOOTSTRAP,
+    SEEDS,
+    Scribe,
+    cluster,
+    create,
+    created_on,
+    disk,
+    register,
+    replica,
+    topic_id,
+)
 
 ONE = NodeId(1)
 
@@ -99,7 +110,7 @@ def test_a_replaced_disk_never_comes_back_and_the_new_one_has_its_replicas() -> 
         (replica(2), replica(3), replica(4)),
         (replica(4), replica(5), replica(1, 71)),
     ]
-    assert scribe.state.groups_created_on(replica(1, 71)) == [], "it begins empty, and its leaders fill it"
+    assert created_on(scribe.state, replica(1, 71)) == [], "it begins empty, and its leaders fill it"
     assert [row.version for row in scribe.state.moved] == [replaced] * 2
     assert isinstance(scribe.refused(create("u", 2, (1, 2))), UnknownBroker)
     moved = (replica(4), replica(2), replica(1, 71))

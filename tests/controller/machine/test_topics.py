@@ -25,7 +25,7 @@ from raftlog.partitions.controller.machine import (
 )
 from raftlog.partitions.controller.machine.naming import group_keys
 from raftlog.types import Index
-from tests.controller.machine.fleet import CLUSTER_ID, cluster, create, disk, register, replica, topic_id
+from tests.controller.machine.fleet import CLUSTER_ID, cluster, create, created_on, disk, register, replica, topic_id
 
 
 def test_a_topic_is_created_and_told_by_name_and_uuid() -> None:
@@ -137,7 +137,7 @@ def test_an_assignment_changes_by_compare_and_set() -> None:
     assert scribe.state.load(replica(1)) == ReplicaLoad(replicas=1, leaders=1)
     assert scribe.state.load(replica(4)) == ReplicaLoad(replicas=1, leaders=1)
     assert scribe.state.groups_of(replica(1)) == [GroupName(topic_id(1), 1)]
-    assert scribe.state.groups_created_on(replica(1)) == [GroupName(topic_id(1), 0), GroupName(topic_id(1), 1)]
+    assert created_on(scribe.state, replica(1)) == [GroupName(topic_id(1), 0), GroupName(topic_id(1), 1)]
     scribe.tell(register(6, host="host-2"))
     shared = (replica(6), replica(2), replica(3))
     assert isinstance(scribe.refused(SetAssignment(topic_id(1), 0, shared, moved)), InvalidArgument)

@@ -181,7 +181,7 @@ async def test_of_fewer_replicas_one_that_stays_away_is_not_waited_for(three: Br
     writing = Writing(three, "t", 1)
     writing.avoided.add(3)
     await three.stop(3)
-    await three[1].operations.set_replicas("t", 0, [1, 3], deadline=deadline_in(10_000))
+    await three[1].operations.partitions.set_replicas("t", 0, [1, 3], deadline=deadline_in(10_000))
     await until(lambda: sorted(nodes_of(three[1].metadata.state, group)) == [1, 2])
     await writing.end()
 

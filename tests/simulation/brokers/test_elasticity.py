@@ -51,7 +51,7 @@ def removed(world: World, number: int) -> Machine:
     """Decommission that broker, wait until it has stopped, and return its machine."""
     machine = world.machine(number)
     world.cluster.loop.run_for(25)  # the latecomer is there
-    order(world, lambda broker: broker.operations.decommission(number, deadline=deadline_in(5_000)))
+    order(world, lambda broker: broker.operations.brokers.decommission(number, deadline=deadline_in(5_000)))
     assert world.cluster.loop.run_until(lambda: world.cluster.is_removed(machine), within_s=60), world.timeline()
     return machine
 
@@ -92,7 +92,7 @@ def test_a_broker_that_is_removed_before_it_ever_serves_is_not_waited_for(begin:
     if machine.node.process is not None:
         machine.crash()
     assert not world.cluster.is_removed(machine)
-    order(world, lambda broker: broker.operations.decommission(2, deadline=deadline_in(5_000)))
+    order(world, lambda broker: broker.operations.brokers.decommission(2, deadline=deadline_in(5_000)))
     assert world.cluster.loop.run_until(lambda: world.cluster.is_removed(machine), within_s=60), world.timeline()
     world.converge()
     assert [each.node_id for each in world.cluster.newest_state().all_brokers()] == [1, 3, 4]
@@ -102,7 +102,7 @@ def test_who_cannot_be_spared_stays_and_is_told_why(
     begin: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = begin()
-    order(world, lambda broker: broker.operations.decommission(3, deadline=deadline_in(5_000)))
+    order(world, lambda broker: broker.operations.brokers.decommission(3, deadline=deadline_in(5_000)))
     status = Operations.decommission_status
 
     async def say_nothing(self: Operations, *args: Any, **options: Any) -> Any:

@@ -152,7 +152,7 @@ class Operator(Client):
         nodes = self._elsewhere(broker, target)
         expected = target.version if self.random.random() < 0.5 else None
         self._maybe_kill([node for node in nodes if node not in target.nodes])
-        version = await broker.operations.set_replicas(
+        version = await broker.operations.partitions.set_replicas(
             target.topic, target.name.partition, nodes, expected_version=expected, deadline=deadline
         )
         self.taken.assigned(target.name, version)
@@ -180,12 +180,14 @@ class Operator(Client):
         said = await self._move_one(target, broker, deadline)
         await asyncio.sleep(self.random.uniform(0, 0.3))
         if self.random.random() < 0.5:
-            version = await broker.operations.cancel_reconfiguration(
+            version = await broker.operations.partitions.cancel_reconfiguration(
                 target.topic, target.name.partition, deadline=deadline
             )
             self.taken.assigned(target.name, version)
         else:
-            await broker.operations.cancel_moves(self.random.choice((None, *target.nodes)), deadline=deadline)
+            await broker.operations.partitions.cancel_moves(
+                self.random.choice((None, *target.nodes)), deadline=deadline
+            )
         return f"{said}, cancelled"
 
     async def _transfer(self, broker: Broker, deadline: Deadline) -> str:
@@ -193,7 +195,7 @@ class Operator(Client):
         if target is None:
             return "nothing to lead"
         heir = self.random.choice((None, *target.nodes))
-        leads = await broker.operations.transfer_leadership(
+        leads = await broker.operations.leadership.transfer_leadership(
             target.topic, target.name.partition, heir, deadline=deadline
         )
         return f"{target.topic}/{target.name.partition} to {heir}: {leads} leads"
@@ -207,9 +209,9 @@ class Operator(Client):
             node, is_on = self.random.choice(resting), False
         else:
             node, is_on = self.random.choice([each.node_id for each in state.all_brokers()]), True
-        await operations.set_maintenance(node, is_on, deadline=deadline)
+        await operations.brokers.set_maintenance(node, is_on, deadline=deadline)
         self.taken.count += 1
-        return f"{node} {'on' if is_on else 'off'}: {await operations.maintenance(node, deadline=deadline)}"
+        return f"{node} {'on' if is_on else 'off'}: {await operations.brokers.maintenance(node, deadline=deadline)}"
 
     async def _decommission(self, broker: Broker, deadline: Deadline) -> str:
         state, operations = broker.metadata.state, broker.operations
@@ -217,16 +219,16 @@ class Operator(Client):
         draining = [each.node_id for each in brokers if each.is_draining]
         if draining and self.random.random() < 0.4:
             node = self.random.choice(draining)
-            await operations.recommission(node, deadline=deadline)
+            await operations.brokers.recommission(node, deadline=deadline)
             self.taken.count += 1
             return f"{node} stays after all"
         if draining:
-            return str(await operations.decommission_status(self.random.choice(draining), deadline=deadline))
+            return str(await operations.brokers.decommission_status(self.random.choice(draining), deadline=deadline))
         needed = max((len(replicas) for topic in state.topics for replicas in state.replicas_of(topic)), default=1)
         if len(brokers) <= max(needed, self.cluster.options.least_brokers) and self.random.random() > SPARED:
             return "nobody can be spared"
         node = self.random.choice(brokers).node_id
-        await operations.decommission(node, deadline=deadline)
+        await operations.brokers.decommission(node, deadline=deadline)
         self.taken.count += 1
         self._maybe_kill([node])
         return f"{node} shall go"
@@ -235,9 +237,9 @@ class Operator(Client):
 
     async def _balance(self, broker: Broker, deadline: Deadline) -> str:
         operations = broker.operations
-        count = await operations.rebalance(deadline=deadline)
-        moves = await operations.reconfigurations(deadline=deadline)
-        return f"{count} shall move, {len(moves)} move; {await operations.balancer_status(deadline=deadline)}"
+        count = await operations.balancing.rebalance(deadline=deadline)
+        moves = await operations.partitions.reconfigurations(deadline=deadline)
+        return f"{count} shall move, {len(moves)} move; {await operations.balancing.balancer_status(deadline=deadline)}"
 
     async def _settings(self, broker: Broker, deadline: Deadline) -> str:
         wanted = {
@@ -245,5 +247,5 @@ class Operator(Client):
             "replicas.repair.after.ms": self.elasticity.repair_after_ms,
             "balancer.moves.max": self.random.choice((1, 16)),
         }
-        version = await broker.operations.alter_cluster_config(wanted, deadline=deadline)
+        version = await broker.operations.cluster.alter_cluster_config(wanted, deadline=deadline)
         return f"version {version}: {wanted}"
