@@ -9,9 +9,9 @@ from typing import Any
 
 from bench.cluster_life import dev_process
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
+from bench.steady import SteadyLoad, SteadyReport
 from bench.stored import require_read_back
 from raftlog.client import BrokerClient
-from raftlog.loadgen.steady import SteadyLoad, SteadyReport
 from raftlog.types import TopicPartition
 
 TOPIC = "bench"

@@ -6,8 +6,8 @@ from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of
 from bench.cluster_life import WRITERS, Clients
 from bench.measure import Figure, Measure, NotMeasured, Values, Workspace, require
 from bench.stored import require_read_back
+from jepsen.system_calls import injected, slow_syncs, why_not
 from raftlog.testing import Cluster
-from raftlog.testing.system_calls import injected, slow_syncs, why_not
 
 SYNC_S = 2.0
 SLOW_FOR_S = 8.0

@@ -4,15 +4,16 @@ An order that was taken goes on by itself, so waiting for its end may break off 
 """
 
 import asyncio
+import functools
 import importlib
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import click
 
-from raftlog.cli.options import F, option
+from raftlog.cli.options import F, bootstrap_option, json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.client import BrokerClient, NotListening
 from raftlog.client.failures import is_passing
@@ -28,6 +29,7 @@ from raftlog.errors import (
     UnknownTopic,
     VersionConflict,
 )
+from raftlog.values.value import to_json
 
 T = TypeVar("T")
 
@@ -90,6 +92,64 @@ def _hint(error: RaftlogError) -> str | None:
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), None)
 
 
+class OperatorVerb(NamedTuple):
+    """What every operators' verb is given: which brokers it asks, and whether it prints JSON."""
+
+    bootstrap: Sequence[str]
+    as_json: bool
+
+    def ask(self, work: Callable[[BrokerClient], Awaitable[T]]) -> T:
+        """Run `work` with a client, as `operate`."""
+        return operate(self.bootstrap, work)
+
+    def say(self, value: T, words: str | Callable[[T], object]) -> None:
+        """Print a value as JSON, or for people: in these words, or by this function."""
+        if self.as_json:
+            click.echo(to_json(value))
+        elif isinstance(words, str):
+            click.echo(words)
+        else:
+            words(value)
+
+    def look(self, watches: bool, ask: Callable[[BrokerClient], Awaitable[T]], show: Callable[[T], object]) -> None:
+        """Show what is there; with `watches` again whenever it has changed, until Ctrl-C."""
+
+        async def shown(client: BrokerClient) -> None:
+            if watches:
+                await watch(lambda: ask(client), show)
+            show(await ask(client))
+
+        with until_ctrl_c(watches):
+            self.ask(shown)
+
+
+def operator_verb(json_help: str | None = None) -> Callable[[F], F]:
+    """`--json`, where there is help for it, and `--bootstrap`, as one argument `verb`. Put it next to the function."""
+
+    def decorated(function: F) -> F:
+        @functools.wraps(function)
+        def call(*, bootstrap: list[str], as_json: bool = False, **options: Any) -> Any:
+            return function(verb=OperatorVerb(bootstrap, as_json), **options)
+
+        with_brokers = bootstrap_option(cast(F, call))
+        return with_brokers if json_help is None else json_option(json_help)(with_brokers)
+
+    return decorated
+
+
+node_argument = click.argument("node", metavar="NODE", type=click.IntRange(min=0))
+
+
+def watch_option(help_text: str, name: str = "watches") -> Callable[[F], F]:
+    """`--watch`; its variable is called by the argument's name, too."""
+    return option("--watch", "-w", name, is_flag=True, help=help_text)
+
+
+def expected_version_option(help_text: str) -> Callable[[F], F]:
+    """`--expected-version`."""
+    return option("--expected-version", type=click.IntRange(min=0), metavar="N", help=help_text)
+
+
 def wait_options(what: str) -> Callable[[F], F]:
     """`--wait/--no-wait` and `--timeout`."""
 
@@ -141,17 +201,24 @@ async def once_ordered(ask: Callable[[], Awaitable[T]], ordered: str, look: str)
 
 
 async def watch(
-    ask: Callable[[], Awaitable[T]], show: Callable[[T], object], is_over: Callable[[T], bool] | None = None
+    ask: Callable[[], Awaitable[T]],
+    show: Callable[[T], object],
+    is_over: Callable[[T], bool] | None = None,
+    *,
+    steady: Callable[[T], object] = lambda found: found,
+    patience_s: float = PATIENCE_SECONDS,
 ) -> T:
-    """Ask again and again, and show what is another than before, until it is over; without `is_over` until Ctrl-C."""
-    last: T | None = None
+    """Ask again and again, and show what is another than before, until it is over; without `is_over` until Ctrl-C.
+    `steady` leaves out what changes all the time."""
+    last: object = None
     while True:
-        found = await _outage(PATIENCE_SECONDS).repeat(ask)
-        if found != last:
+        found = await _outage(patience_s).repeat(ask)
+        now = steady(found)
+        if now != last:
             show(found)
         if is_over is not None and is_over(found):
             return found
-        last = found
+        last = now
         await asyncio.sleep(LOOK_SECONDS)
 
 

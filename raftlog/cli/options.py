@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any, TypeVar
 
 import click
@@ -14,6 +14,16 @@ option = partial(click.option, show_default=True, show_envvar=True)
 
 BOOTSTRAP_DEFAULT = "127.0.0.1:8082"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
+
+
+def broker_option(flag: str, *names: str, **settings: Any) -> Callable[[F], F]:
+    """An option of a broker. Its variable is named after the flag alone: `RAFTLOG_NODE_ID` for `--node-id`."""
+    return option(flag, *names, envvar=f"RAFTLOG_{flag.removeprefix('--').replace('-', '_').upper()}", **settings)
+
+
+def all_of(*decorators: Callable[[F], F]) -> Callable[[F], F]:
+    """These decorators, the first one outermost, as one."""
+    return lambda function: reduce(lambda inner, decorate: decorate(inner), reversed(decorators), function)
 
 
 def bootstrap_option(function: F) -> F:

@@ -1,11 +1,16 @@
 """Tables for people; on a terminal what is wrong is red, unless `NO_COLOR` is set."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeAlias, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
+
+T = TypeVar("T")
+Columns: TypeAlias = dict[str, Callable[[T], object]]
+"""Titles of columns, and the functions that give their cells."""
 
 
 def show(table: Table) -> None:
@@ -70,6 +75,19 @@ def size(count: int | None) -> str:
 def nodes(numbers: Iterable[int]) -> str:
     """Node ids in the order in which they come."""
     return ", ".join(map(str, numbers)) or "-"
+
+
+def table_of(rows: Iterable[T], columns: Columns[T]) -> Table:
+    """A table with a line for each value. A cell that is None is a dash."""
+    table = Table(*columns, box=None, header_style="bold")
+    for row in rows:
+        table.add_row(*(or_dash(cell(row)) for cell in columns.values()))
+    return table
+
+
+def rate(bytes_per_s: float | None) -> str:
+    """Bytes a second, in the unit that fits; of nothing a dash."""
+    return f"{size(int(bytes_per_s))}/s" if bytes_per_s else "-"
 
 
 def properties(rows: Iterable[tuple[str, object]]) -> Table:

@@ -1,13 +1,14 @@
 """`raftlog cluster` and `topic describe` against a scripted broker."""
 
 import json
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 
+from raftlog.cli import operating
 from raftlog.cli.cluster import health as health_command
-from raftlog.client import BrokerClient, ClusterHealth
+from raftlog.client import ClusterHealth
 from tests.cli.scripted_broker import ScriptedBroker
 
 HEALTHY = {
@@ -86,9 +87,14 @@ async def test_what_lags_from_commit_to_commit_is_no_change(monkeypatch: pytest.
         async def health(self) -> ClusterHealth:
             return next(looks)
 
-    monkeypatch.setattr(health_command, "WATCH_SECONDS", 0)
-    changes = health_command._changes(cast(BrokerClient, Client()))
-    assert [(await anext(changes)).is_healthy for _ in range(2)] == [True, False]
+    monkeypatch.setattr(operating, "LOOK_SECONDS", 0)
+    shown: list[ClusterHealth] = []
+
+    def is_over(found: ClusterHealth) -> bool:
+        return not found.is_healthy
+
+    await operating.watch(Client().health, shown.append, is_over, steady=health_command._steady)
+    assert [found.is_healthy for found in shown] == [True, False]
 
 
 def test_info(ask: Any, scripted: ScriptedBroker) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from raftlog.cli import operating
 from raftlog.cli.cluster import members as cluster_members
 from raftlog.values.brokers import ClusterMembers
 from tests.cli.scripted_broker import ScriptedBroker
@@ -60,7 +61,7 @@ def value(scripted: dict[str, Any]) -> ClusterMembers:
 
 
 async def test_watching_tells_of_states_and_not_of_ages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_members, "WATCH_SECONDS", 0)
+    monkeypatch.setattr(operating, "LOOK_SECONDS", 0)
     later = TOLD | {"members": [MEMBER | {"state_s": 99.0}, STRANGER]}
     died = TOLD | {"members": [MEMBER | {"state": "dead"}, STRANGER]}
 
@@ -70,9 +71,6 @@ async def test_watching_tells_of_states_and_not_of_ages(monkeypatch: pytest.Monk
         async def members(self) -> ClusterMembers:
             return next(self.answers)
 
-    class Client:
-        admin = Admin()
-
-    changes = cluster_members._changes(Client())  # type: ignore[arg-type]
-    assert [await anext(changes), await anext(changes)] == [value(TOLD), value(died)]
-    await changes.aclose()
+    shown: list[ClusterMembers] = []
+    await operating.watch(Admin().members, shown.append, value(died).__eq__, steady=cluster_members._standing)
+    assert shown == [value(TOLD), value(died)]

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from jepsen.system_calls import FULL, injected, one_failing_sync, slow_syncs, why_not
 from raftlog.testing import Cluster, ClusterNode
-from raftlog.testing.system_calls import FULL, injected, one_failing_sync, slow_syncs, why_not
 from tests.integration.cluster_load import Load, check, create_topic
 
 ENOUGH = 50

@@ -8,9 +8,9 @@ from pathlib import Path
 import orjson
 import pytest
 
+from jepsen.system_calls import injected, slow_syncs, why_not
 from raftlog.testing import BrokerProcess, Cluster
 from raftlog.testing.http import ask
-from raftlog.testing.system_calls import injected, slow_syncs, why_not
 from tests.integration.cluster_load import Load, create_topic, stored
 
 ANSWER_S = 60.0

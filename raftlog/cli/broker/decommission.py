@@ -1,103 +1,97 @@
 """`raftlog broker decommission`, `decommission-status` and `recommission`."""
 
-from collections.abc import Sequence
+from functools import partial
+from typing import Final
 
 import click
-from rich.table import Table
 
-from raftlog.cli.operating import HowFar, once_ordered, operate, wait, wait_options, watch
-from raftlog.cli.options import bootstrap_option, json_option, option
-from raftlog.cli.tables import show, size, times
+from raftlog.cli.operating import (
+    HowFar,
+    OperatorVerb,
+    node_argument,
+    once_ordered,
+    operator_verb,
+    wait,
+    wait_options,
+    watch,
+    watch_option,
+)
+from raftlog.cli.tables import Columns, rate, show, size, table_of, times
 from raftlog.client import BrokerClient
 from raftlog.values.brokers import Decommission
 from raftlog.values.placement import LeavingPartition
-from raftlog.values.value import to_json
 
-MOVES_SHOWN = 20
-
-_node = click.argument("node", metavar="NODE", type=click.IntRange(min=0))
+MOVES_SHOWN: Final = 20
 
 
 @click.command()
-@_node
+@node_argument
 @wait_options("the broker holds nothing any more and is removed")
-@option("--watch", "-w", "watches", is_flag=True, help="Print how far it is whenever that changes, until it is over.")
-@json_option("Print how far it is as JSON, with --watch a line each time.")
-@bootstrap_option
-def decommission(node: int, waits: bool, timeout_s: float, watches: bool, as_json: bool, bootstrap: list[str]) -> None:
+@watch_option("Print how far it is whenever that changes, until it is over.")
+@operator_verb("Print how far it is as JSON, with --watch a line each time.")
+def decommission(node: int, waits: bool, timeout_s: float, watches: bool, verb: OperatorVerb) -> None:
     """Move all replicas of the broker NODE to others, and then remove it from the cluster for good.
 
     Nothing is lost and writing goes on; NODE must run meanwhile where a partition has its only sound replica on it.
     It can be ordered again at any time, and called off by `raftlog broker recommission NODE` until it is over.
     """
-    last = operate(bootstrap, lambda client: _decommission(client, node, waits, timeout_s, watches, as_json))
-    if as_json:
-        if not watches:
-            click.echo(to_json(last))
-    elif last.finished:
-        click.echo(f"node {node} is out of the cluster: stop its process, and delete its directory")
-    else:
-        click.echo(
-            f"node {node} is on its way out, with {times(last.replicas_left, 'replica')} left; "
-            f"`{_look(node)} --watch` shows how far it is"
-        )
-        if last.reason:
-            click.echo(f"it waits: {last.reason}")
+    last = verb.ask(lambda client: _decommission(client, node, waits, timeout_s, watches, verb))
+    if watches and verb.as_json:
+        return  # it is the last line
+    if last.finished:
+        verb.say(last, f"node {node} is out of the cluster: stop its process, and delete its directory")
+        return
+    left = f"with {times(last.replicas_left, 'replica')} left; `{_look(node)} --watch` shows how far it is"
+    waits_for = f"\nit waits: {last.reason}" if last.reason else ""
+    verb.say(last, f"node {node} is on its way out, {left}{waits_for}")
 
 
 async def _decommission(
-    client: BrokerClient, node: int, waits: bool, timeout_s: float, watches: bool, as_json: bool
+    client: BrokerClient, node: int, waits: bool, timeout_s: float, watches: bool, verb: OperatorVerb
 ) -> Decommission:
     await client.know_all()  # the one that is asked may be the one that goes
     await client.admin.decommission(node)
+    ask = partial(client.admin.decommission_status, node)
     if watches:
-        return await watch(
-            lambda: client.admin.decommission_status(node), lambda found: _show(found, as_json), _is_over
-        )
-    first = await once_ordered(
-        lambda: client.admin.decommission_status(node), f"node {node} is on its way out", _look(node)
-    )
+        return await watch(ask, lambda found: verb.say(found, _show), _is_over)
+    first = await once_ordered(ask, f"node {node} is on its way out", _look(node))
     if not waits or _is_over(first):
         return first
     total = max(1, first.replicas_left)
 
     async def how_far() -> HowFar:
-        found = await client.admin.decommission_status(node)
+        found = await ask()
         return HowFar(_is_over(found), _summary(found), total - found.replicas_left, total)
 
     await wait(how_far, f"decommission of node {node}", timeout_s, _look(node))
-    return await client.admin.decommission_status(node)
+    return await ask()
 
 
 @click.command()
-@_node
-@option("--watch", "-w", "watches", is_flag=True, help="Print it again whenever it has changed, until it is over.")
-@json_option("Print it as JSON, with --watch a line each time.")
-@bootstrap_option
-def decommission_status(node: int, watches: bool, as_json: bool, bootstrap: list[str]) -> None:
+@node_argument
+@watch_option("Print it again whenever it has changed, until it is over.")
+@operator_verb("Print it as JSON, with --watch a line each time.")
+def decommission_status(node: int, watches: bool, verb: OperatorVerb) -> None:
     """Show how far the decommission of the broker NODE is: replicas and bytes left, what moves, what it waits for."""
 
     async def look(client: BrokerClient) -> None:
+        ask = partial(client.admin.decommission_status, node)
         if watches:
             await client.know_all()
-            await watch(lambda: client.admin.decommission_status(node), lambda found: _show(found, as_json), _is_over)
+            await watch(ask, lambda found: verb.say(found, _show), _is_over)
         else:
-            _show(await client.admin.decommission_status(node), as_json)
+            verb.say(await ask(), _show)
 
-    operate(bootstrap, look)
+    verb.ask(look)
 
 
 @click.command()
-@_node
-@json_option("Print the node id as JSON.")
-@bootstrap_option
-def recommission(node: int, as_json: bool, bootstrap: list[str]) -> None:
+@node_argument
+@operator_verb("Print the node id as JSON.")
+def recommission(node: int, verb: OperatorVerb) -> None:
     """Keep the broker NODE, which was to be decommissioned. What has moved away stays where it is."""
-    told = operate(bootstrap, lambda client: client.admin.recommission(node))
-    if as_json:
-        click.echo(to_json(told))
-    else:
-        click.echo(f"node {node} stays; `raftlog cluster balance` gives it replicas again")
+    told = verb.ask(lambda client: client.admin.recommission(node))
+    verb.say(told, f"node {node} stays; `raftlog cluster balance` gives it replicas again")
 
 
 def _look(node: int) -> str:
@@ -109,21 +103,18 @@ def _is_over(found: Decommission) -> bool:
 
 
 def _summary(found: Decommission) -> str:
-    rate = sum(move.bytes_per_s for move in found.partitions)
+    bytes_per_s = sum(move.bytes_per_s for move in found.partitions)
     parts = [f"{times(found.replicas_left, 'replica')} left"]
     if found.bytes_left is not None:
         parts.append(f"{size(found.bytes_left)} left")
-    if rate:
-        parts.append(f"{size(rate)}/s")
+    if bytes_per_s:
+        parts.append(rate(bytes_per_s))
     if found.reason:
         parts.append(found.reason)
     return ", ".join(parts)
 
 
-def _show(found: Decommission, as_json: bool) -> None:
-    if as_json:
-        click.echo(to_json(found))
-        return
+def _show(found: Decommission) -> None:
     click.echo("finished" if found.finished else _summary(found))
     told = {f"{row.topic}/{row.partition}" for row in found.partitions[:MOVES_SHOWN] if row.reason}
     failures = [name for name in found.allocation_failures if name not in told]
@@ -131,24 +122,21 @@ def _show(found: Decommission, as_json: bool) -> None:
         click.echo(f"no place elsewhere for {times(len(failures), 'partition')}: {_some(failures)}")
     if found.partitions:
         click.echo()
-        show(_moves(found.partitions))
+        table = table_of(found.partitions[:MOVES_SHOWN], _MOVE)
+        if len(found.partitions) > MOVES_SHOWN:
+            table.add_row(f"… {len(found.partitions) - MOVES_SHOWN:,} more")
+        show(table)
 
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:MOVES_SHOWN]) + (", …" if len(names) > MOVES_SHOWN else "")
 
 
-def _moves(rows: Sequence[LeavingPartition]) -> Table:
-    table = Table("partition", "to node", "left", "of", "rate", "waits for", box=None, header_style="bold")
-    for row in rows[:MOVES_SHOWN]:
-        table.add_row(
-            f"{row.topic}/{row.partition}",
-            "-" if row.moving_to is None else str(row.moving_to.node_id),
-            size(row.bytes_left_to_move),
-            size(row.partition_size),
-            f"{size(row.bytes_per_s)}/s" if row.bytes_per_s else "-",
-            row.reason or "-",
-        )
-    if len(rows) > MOVES_SHOWN:
-        table.add_row(f"… {len(rows) - MOVES_SHOWN:,} more")
-    return table
+_MOVE: Columns[LeavingPartition] = {
+    "partition": lambda row: f"{row.topic}/{row.partition}",
+    "to node": lambda row: row.moving_to and row.moving_to.node_id,
+    "left": lambda row: size(row.bytes_left_to_move),
+    "of": lambda row: size(row.partition_size),
+    "rate": lambda row: rate(row.bytes_per_s),
+    "waits for": lambda row: row.reason or None,
+}

@@ -3,45 +3,21 @@
 from collections.abc import Sequence
 
 import click
-from rich.table import Table
 
-from raftlog.cli.operating import operate
-from raftlog.cli.options import bootstrap_option, json_option
-from raftlog.cli.tables import age, bad, or_dash, properties, show, size, yes_no
+from raftlog.cli.operating import OperatorVerb, node_argument, operator_verb
+from raftlog.cli.tables import Columns, age, bad, properties, show, size, table_of, yes_no
 from raftlog.values.brokers import BrokerDescription
-from raftlog.values.value import to_json
 
 
 @click.command()
-@json_option("Print the brokers as a JSON array, as /v1/brokers has them.")
-@bootstrap_option
-def list_brokers(as_json: bool, bootstrap: list[str]) -> None:
+@operator_verb("Print the brokers as a JSON array, as /v1/brokers has them.")
+def list_brokers(verb: OperatorVerb) -> None:
     """List the brokers of the cluster: whether they answer, drain or are in maintenance, addresses, disks, releases."""
-    rows = operate(bootstrap, lambda client: client.admin.brokers())
-    if as_json:
-        click.echo(to_json(rows))
-        return
-    show(_table(rows))
+    verb.say(verb.ask(lambda client: client.admin.brokers()), _show_all)
 
 
-def _table(rows: Sequence[BrokerDescription]) -> Table:
-    columns = ["node", "alive", "status", "HTTP", "RPC", "host", "version", "disk free", "up for"]
-    has_problems = any(row.problem for row in rows)
-    table = Table(*columns, *(["problem"] if has_problems else []), box=None, header_style="bold")
-    for row in rows:
-        cells = [
-            str(row.node_id),
-            yes_no(row.is_alive),
-            status_of(row),
-            or_dash(row.http_address),
-            or_dash(row.rpc),
-            or_dash(row.host),
-            or_dash(row.version),
-            _free(row),
-            _uptime(row),
-        ]
-        table.add_row(*cells, *([bad(row.problem or "")] if has_problems else []))
-    return table
+def _show_all(rows: Sequence[BrokerDescription]) -> None:
+    show(table_of(rows, _BROKER | _PROBLEM if any(row.problem for row in rows) else _BROKER))
 
 
 def status_of(row: BrokerDescription) -> str:
@@ -53,15 +29,14 @@ def status_of(row: BrokerDescription) -> str:
 
 
 @click.command()
-@click.argument("node", metavar="NODE", type=click.IntRange(min=0))
-@json_option("Print the broker as JSON, as /v1/brokers/{id} has it.")
-@bootstrap_option
-def show_broker(node: int, as_json: bool, bootstrap: list[str]) -> None:
+@node_argument
+@operator_verb("Print the broker as JSON, as /v1/brokers/{id} has it.")
+def show_broker(node: int, verb: OperatorVerb) -> None:
     """Show everything that is known of the broker NODE."""
-    row = operate(bootstrap, lambda client: client.admin.broker(node))
-    if as_json:
-        click.echo(to_json(row))
-        return
+    verb.say(verb.ask(lambda client: client.admin.broker(node)), _show)
+
+
+def _show(row: BrokerDescription) -> None:
     show(
         properties(
             (
@@ -98,3 +73,17 @@ def _free(row: BrokerDescription) -> str:
 
 def _uptime(row: BrokerDescription) -> str:
     return "-" if row.uptime_s is None else age(row.uptime_s)
+
+
+_BROKER: Columns[BrokerDescription] = {
+    "node": lambda row: row.node_id,
+    "alive": lambda row: yes_no(row.is_alive),
+    "status": status_of,
+    "HTTP": lambda row: row.http_address,
+    "RPC": lambda row: row.rpc,
+    "host": lambda row: row.host,
+    "version": lambda row: row.version,
+    "disk free": _free,
+    "up for": _uptime,
+}
+_PROBLEM: Columns[BrokerDescription] = {"problem": lambda row: bad(row.problem or "")}

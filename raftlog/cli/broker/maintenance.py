@@ -1,15 +1,23 @@
 """`raftlog broker maintenance enable|disable|status`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import click
 from msgspec import to_builtins
-from rich.table import Table
 
-from raftlog.cli.operating import HowFar, once_ordered, operate, until_ctrl_c, wait, wait_options, watch
-from raftlog.cli.options import bootstrap_option, json_option, option
-from raftlog.cli.tables import show, times
+from raftlog.cli.operating import (
+    HowFar,
+    OperatorVerb,
+    expected_version_option,
+    node_argument,
+    once_ordered,
+    operator_verb,
+    wait,
+    wait_options,
+    watch_option,
+)
+from raftlog.cli.tables import Columns, show, table_of, times
 from raftlog.client import BrokerClient
 from raftlog.values.brokers import Maintenance, MaintenanceStatus
 from raftlog.values.value import to_json
@@ -17,13 +25,7 @@ from raftlog.values.value import to_json
 Row: TypeAlias = tuple[int, MaintenanceStatus]
 """Node id of a broker, and its maintenance."""
 
-_node = click.argument("node", metavar="NODE", type=click.IntRange(min=0))
-_expected = option(
-    "--expected-version",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Do nothing when its maintenance has another one.",
-)
+_expected = expected_version_option("Do nothing when its maintenance has another one.")
 
 
 @click.group()
@@ -32,25 +34,20 @@ def maintenance() -> None:
 
 
 @maintenance.command()
-@_node
+@node_argument
 @_expected
 @wait_options("it leads nothing any more that others can lead")
-@json_option("Print how far it is as JSON.")
-@bootstrap_option
-def enable(
-    node: int, expected_version: int | None, waits: bool, timeout_s: float, as_json: bool, bootstrap: list[str]
-) -> None:
+@operator_verb("Print how far it is as JSON.")
+def enable(node: int, expected_version: int | None, waits: bool, timeout_s: float, verb: OperatorVerb) -> None:
     """Begin the maintenance of the broker NODE. It lasts until `disable`, over restarts of NODE, too."""
-    found = operate(bootstrap, lambda client: _enable(client, node, expected_version, waits, timeout_s))
-    if as_json:
-        click.echo(to_json(found))
-    elif found.finished:
-        click.echo(f"node {node} is in maintenance, and leads {_led(found)}")
-    else:
-        left = f"and still leads {times(found.partitions, 'partition')}"
-        if not found.partitions and found.reasons:
-            left = f"but {'; '.join(found.reasons)}"
-        click.echo(f"node {node} is in maintenance, {left}; `{_look(node)}` shows how far it is")
+    found = verb.ask(lambda client: _enable(client, node, expected_version, waits, timeout_s))
+    if found.finished:
+        verb.say(found, f"node {node} is in maintenance, and leads {_led(found)}")
+        return
+    left = f"and still leads {times(found.partitions, 'partition')}"
+    if not found.partitions and found.reasons:
+        left = f"but {'; '.join(found.reasons)}"
+    verb.say(found, f"node {node} is in maintenance, {left}; `{_look(node)}` shows how far it is")
 
 
 async def _enable(client: BrokerClient, node: int, expected: int | None, waits: bool, timeout_s: float) -> Maintenance:
@@ -69,36 +66,22 @@ async def _enable(client: BrokerClient, node: int, expected: int | None, waits: 
 
 
 @maintenance.command()
-@_node
+@node_argument
 @_expected
-@json_option("Print the node id and the version as JSON.")
-@bootstrap_option
-def disable(node: int, expected_version: int | None, as_json: bool, bootstrap: list[str]) -> None:
+@operator_verb("Print the node id and the version as JSON.")
+def disable(node: int, expected_version: int | None, verb: OperatorVerb) -> None:
     """End the maintenance of the broker NODE. It leads again what it is the first replica of, some seconds later."""
-    told = operate(
-        bootstrap, lambda client: client.admin.set_maintenance(node, False, expected_version=expected_version)
-    )
-    if as_json:
-        click.echo(to_json(told))
-    else:
-        click.echo(f"node {node} is not in maintenance; `raftlog cluster health` shows when all is well")
+    told = verb.ask(lambda client: client.admin.set_maintenance(node, False, expected_version=expected_version))
+    verb.say(told, f"node {node} is not in maintenance; `raftlog cluster health` shows when all is well")
 
 
 @maintenance.command()
 @click.argument("node", metavar="[NODE]", type=click.IntRange(min=0), required=False)
-@option("--watch", "-w", "watches", is_flag=True, help="Print it again whenever it has changed; Ctrl-C ends it.")
-@json_option("Print a JSON array with a row for each broker, with --watch a line each time.")
-@bootstrap_option
-def status(node: int | None, watches: bool, as_json: bool, bootstrap: list[str]) -> None:
+@watch_option("Print it again whenever it has changed; Ctrl-C ends it.")
+@operator_verb("Print a JSON array with a row for each broker, with --watch a line each time.")
+def status(node: int | None, watches: bool, verb: OperatorVerb) -> None:
     """Show which brokers are in maintenance, and how far: all of them, or only NODE."""
-
-    async def look(client: BrokerClient) -> None:
-        if watches:
-            await watch(lambda: _statuses(client, node), lambda rows: _show(rows, as_json))
-        _show(await _statuses(client, node), as_json)
-
-    with until_ctrl_c(watches):
-        operate(bootstrap, look)
+    verb.look(watches, lambda client: _statuses(client, node), lambda rows: _show(rows, verb.as_json))
 
 
 async def _statuses(client: BrokerClient, node: int | None) -> list[Row]:
@@ -111,21 +94,24 @@ def _show(rows: Sequence[Row], as_json: bool) -> None:
     if as_json:
         click.echo(to_json([{"node_id": node} | to_builtins(found) for node, found in rows]))
         return
-    table = Table(
-        "node", "maintenance", "finished", "leads", "others can lead", "on their way", "failed", "waits for",
-        box=None, header_style="bold",
-    )  # fmt: skip
-    for node, row in rows:
-        is_on = row.draining
-        numbers = [f"{each:,}" for each in (row.partitions, row.eligible, row.transferring, row.failed)]
-        table.add_row(
-            str(node),
-            "yes" if is_on else "no",
-            ("yes" if row.finished else "no") if is_on else "-",
-            *(numbers if is_on else ["-"] * 4),
-            "; ".join(row.reasons) or "-",
-        )
-    show(table)
+    show(table_of(rows, _MAINTENANCE))
+
+
+def _if_on(cell: Callable[[MaintenanceStatus], str]) -> Callable[[Row], str]:
+    """A cell that says nothing of a broker without maintenance."""
+    return lambda row: cell(row[1]) if row[1].draining else "-"
+
+
+_MAINTENANCE: Columns[Row] = {
+    "node": lambda row: row[0],
+    "maintenance": lambda row: "yes" if row[1].draining else "no",
+    "finished": _if_on(lambda found: "yes" if found.finished else "no"),
+    "leads": _if_on(lambda found: f"{found.partitions:,}"),
+    "others can lead": _if_on(lambda found: f"{found.eligible:,}"),
+    "on their way": _if_on(lambda found: f"{found.transferring:,}"),
+    "failed": _if_on(lambda found: f"{found.failed:,}"),
+    "waits for": lambda row: "; ".join(row[1].reasons) or None,
+}
 
 
 def _look(node: int) -> str:

@@ -2,12 +2,10 @@
 
 import click
 
-from raftlog.cli.operating import operate, until_ctrl_c, watch
-from raftlog.cli.options import bootstrap_option, json_option, option
+from raftlog.cli.operating import OperatorVerb, operator_verb, watch_option
 from raftlog.cli.tables import nodes, properties, show, times
 from raftlog.client import BrokerClient
 from raftlog.values.placement import BalancerStatus
-from raftlog.values.value import to_json
 
 
 @click.group()
@@ -16,30 +14,20 @@ def balancer() -> None:
 
 
 @balancer.command()
-@option("--watch", "-w", "watches", is_flag=True, help="Print it again whenever it has changed; Ctrl-C ends it.")
-@json_option("Print it as JSON, with --watch a line each time.")
-@bootstrap_option
-def status(watches: bool, as_json: bool, bootstrap: list[str]) -> None:
+@watch_option("Print it again whenever it has changed; Ctrl-C ends it.")
+@operator_verb("Print it as JSON, with --watch a line each time.")
+def status(watches: bool, verb: OperatorVerb) -> None:
     """Show what the balancer does, and what keeps it from it."""
 
-    async def look(client: BrokerClient) -> None:
-        if watches:
-            await watch(lambda: _asked(client), lambda found: _show(found, as_json))
-        _show(await client.admin.balancer_status(), as_json)
+    async def ask(client: BrokerClient) -> BalancerStatus:
+        """Where it is watched without what is another one every time."""
+        found = await client.admin.balancer_status()
+        return found.replaced(seconds_since_last_tick=None) if watches else found
 
-    with until_ctrl_c(watches):
-        operate(bootstrap, look)
-
-
-async def _asked(client: BrokerClient) -> BalancerStatus:
-    """Without what is another one every time."""
-    return (await client.admin.balancer_status()).replaced(seconds_since_last_tick=None)
+    verb.look(watches, ask, lambda found: verb.say(found, _show))
 
 
-def _show(found: BalancerStatus, as_json: bool) -> None:
-    if as_json:
-        click.echo(to_json(found))
-        return
+def _show(found: BalancerStatus) -> None:
     last = found.seconds_since_last_tick
     show(
         properties(
@@ -57,15 +45,10 @@ def _show(found: BalancerStatus, as_json: bool) -> None:
 
 
 @click.command()
-@json_option("Print how many partitions will move as JSON.")
-@bootstrap_option
-def balance(as_json: bool, bootstrap: list[str]) -> None:
+@operator_verb("Print how many partitions will move as JSON.")
+def balance(verb: OperatorVerb) -> None:
     """Spread replicas and leaders evenly now, also while balancer.mode is off."""
-    told = operate(bootstrap, lambda client: client.admin.rebalance())
-    if as_json:
-        click.echo(to_json(told))
-    elif told.partitions_to_move:
-        count = times(told.partitions_to_move, "partition")
-        click.echo(f"{count} will move; `raftlog partition moves --watch` shows them")
-    else:
-        click.echo("nothing is to be moved")
+    told = verb.ask(lambda client: client.admin.rebalance())
+    count = times(told.partitions_to_move, "partition")
+    moves = f"{count} will move; `raftlog partition moves --watch` shows them"
+    verb.say(told, moves if told.partitions_to_move else "nothing is to be moved")

@@ -1,28 +1,21 @@
 """`raftlog cluster config list|get|set|unset|schema`: settings that all brokers follow, without a restart."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import click
-from rich.table import Table
 
-from raftlog.cli.operating import operate
-from raftlog.cli.options import bootstrap_option, json_option, option
+from raftlog.cli.operating import OperatorVerb, expected_version_option, operator_verb
+from raftlog.cli.options import option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.tables import show
+from raftlog.cli.tables import Columns, show, table_of
 from raftlog.client import BrokerClient
 from raftlog.values.cluster import ClusterSettingsChanged, SettingDescription, SettingValue
-from raftlog.values.value import to_json
 
 WIDTH: Final = 100
 
 _dry_run = option("--dry-run", is_flag=True, help="Only look whether it could be done; nothing is changed.")
-_expected = option(
-    "--expected-version",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Do nothing when somebody else changed one meanwhile.",
-)
+_expected = expected_version_option("Do nothing when somebody else changed one meanwhile.")
 
 
 @click.group()
@@ -31,19 +24,13 @@ def config() -> None:
 
 
 @config.command(name="list")
-@json_option("Print the settings as a JSON object.")
-@bootstrap_option
-def list_settings(as_json: bool, bootstrap: list[str]) -> None:
+@operator_verb("Print the settings as a JSON object.")
+def list_settings(verb: OperatorVerb) -> None:
     """List all settings with their values and defaults."""
-    values, schema = operate(bootstrap, _values_and_schema)
-    if as_json:
-        click.echo(to_json(values))
-        return
-    table = Table("setting", "value", "default", box=None, header_style="bold")
-    for name, value in sorted(values.items()):
-        default = schema[name].default if name in schema else None
-        table.add_row(name, _text(value), "-" if default is None else _text(default))
-    show(table)
+    values, schema = verb.ask(_values_and_schema)
+    defaults = {name: _text(each.default) for name, each in schema.items() if each.default is not None}
+    columns: Columns[str] = {"setting": str, "value": lambda name: _text(values[name]), "default": defaults.get}
+    verb.say(values, lambda _: show(table_of(sorted(values), columns)))
 
 
 async def _values_and_schema(
@@ -54,25 +41,21 @@ async def _values_and_schema(
 
 @config.command()
 @click.argument("name")
-@json_option("Print the value as JSON.")
-@bootstrap_option
-def get(name: str, as_json: bool, bootstrap: list[str]) -> None:
+@operator_verb("Print the value as JSON.")
+def get(name: str, verb: OperatorVerb) -> None:
     """Print the value of the setting NAME."""
-    values = operate(bootstrap, lambda client: client.admin.cluster_config())
+    values = verb.ask(lambda client: client.admin.cluster_config())
     if name not in values:
         raise CommandFailed(f"there is no setting {name!r}; `raftlog cluster config list` shows those that there are")
-    click.echo(to_json(values[name]) if as_json else _text(values[name]))
+    verb.say(values[name], _text(values[name]))
 
 
 @config.command(name="set")
 @click.argument("settings", metavar="NAME=VALUE…", nargs=-1, required=True)
 @_dry_run
 @_expected
-@json_option("Print the version of the settings as JSON.")
-@bootstrap_option
-def set_settings(
-    settings: tuple[str, ...], dry_run: bool, expected_version: int | None, as_json: bool, bootstrap: list[str]
-) -> None:
+@operator_verb("Print the version of the settings as JSON.")
+def set_settings(settings: tuple[str, ...], dry_run: bool, expected_version: int | None, verb: OperatorVerb) -> None:
     """Set settings of the cluster, all or none of them."""
     texts = _read(settings)
 
@@ -81,45 +64,41 @@ def set_settings(
         values = {name: _value(name, text, schema.get(name)) for name, text in texts.items()}
         return await client.admin.alter_cluster_config(values, expected_version=expected_version, dry_run=dry_run)
 
-    _say(operate(bootstrap, change), f"set {', '.join(settings)}", dry_run, as_json)
+    _say(verb, change, f"set {', '.join(settings)}", dry_run)
 
 
 @config.command()
 @click.argument("names", metavar="NAME…", nargs=-1, required=True)
 @_dry_run
 @_expected
-@json_option("Print the version of the settings as JSON.")
-@bootstrap_option
-def unset(
-    names: tuple[str, ...], dry_run: bool, expected_version: int | None, as_json: bool, bootstrap: list[str]
-) -> None:
+@operator_verb("Print the version of the settings as JSON.")
+def unset(names: tuple[str, ...], dry_run: bool, expected_version: int | None, verb: OperatorVerb) -> None:
     """Let settings of the cluster have their defaults again."""
-    told = operate(
-        bootstrap,
-        lambda client: client.admin.alter_cluster_config({}, names, expected_version=expected_version, dry_run=dry_run),
-    )
-    _say(told, f"unset {', '.join(names)}", dry_run, as_json)
+
+    async def change(client: BrokerClient) -> ClusterSettingsChanged:
+        return await client.admin.alter_cluster_config({}, names, expected_version=expected_version, dry_run=dry_run)
+
+    _say(verb, change, f"unset {', '.join(names)}", dry_run)
 
 
 @config.command()
-@json_option("Print it as a JSON object, as /v1/cluster_config/schema has it.")
-@bootstrap_option
-def schema(as_json: bool, bootstrap: list[str]) -> None:
+@operator_verb("Print it as a JSON object, as /v1/cluster_config/schema has it.")
+def schema(verb: OperatorVerb) -> None:
     """Show what each setting does, its default, and the values that it can have."""
-    found = operate(bootstrap, lambda client: client.admin.cluster_config_schema())
-    if as_json:
-        click.echo(to_json(found))
-        return
+    verb.say(verb.ask(lambda client: client.admin.cluster_config_schema()), _show_schema)
+
+
+def _show_schema(found: Mapping[str, SettingDescription]) -> None:
     for name, each in sorted(found.items()):
         click.echo(f"{name}: {each.type}, {each.allowed}; default {_text(each.default)}")
         click.echo(click.wrap_text(each.description, WIDTH, "    ", "    ") + "\n")
 
 
-def _say(told: ClusterSettingsChanged, done: str, dry_run: bool, as_json: bool) -> None:
-    if as_json:
-        click.echo(to_json(told))
-    else:
-        click.echo(f"could be done: {done}" if dry_run else f"{done}; version {told.config_version}")
+def _say(
+    verb: OperatorVerb, change: Callable[[BrokerClient], Awaitable[ClusterSettingsChanged]], done: str, dry_run: bool
+) -> None:
+    told = verb.ask(change)
+    verb.say(told, f"could be done: {done}" if dry_run else f"{done}; version {told.config_version}")
 
 
 def _read(settings: Sequence[str]) -> dict[str, str]:

@@ -2,12 +2,11 @@
 
 import click
 
-from raftlog.cli.operating import operate
-from raftlog.cli.options import bootstrap_option, json_option, option
+from raftlog.cli.operating import OperatorVerb, operator_verb
+from raftlog.cli.options import option
 from raftlog.client import BrokerClient
 from raftlog.errors import Unavailable
 from raftlog.values.brokers import LogLevel
-from raftlog.values.value import to_json
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -24,16 +23,12 @@ LEVELS = ("debug", "info", "warning", "error")
     help="Then it is as before; 0: never, until the broker is started again.",
 )
 @option("--node", type=click.IntRange(min=0), help="At which broker; without it, at the one that is asked.")
-@json_option("Print what it is now as JSON.")
-@bootstrap_option
-def log_level(name: str, level: str, expires_s: int, node: int | None, as_json: bool, bootstrap: list[str]) -> None:
+@operator_verb("Print what it is now as JSON.")
+def log_level(name: str, level: str, expires_s: int, node: int | None, verb: OperatorVerb) -> None:
     """Let a broker log LOGGER from LEVEL up for a while. Loggers are `raftlog` and those below it, by module."""
-    told = operate(bootstrap, lambda client: _set(client, name, level, expires_s, node))
-    if as_json:
-        click.echo(to_json(told))
-        return
+    told = verb.ask(lambda client: _set(client, name, level, expires_s, node))
     until = f"for {expires_s} s" if expires_s else "until the broker is started again"
-    click.echo(f"{told.name} is logged from {told.level} up, {until}")
+    verb.say(told, f"{told.name} is logged from {told.level} up, {until}")
 
 
 async def _set(client: BrokerClient, name: str, level: str, expires_s: int, node: int | None) -> LogLevel:

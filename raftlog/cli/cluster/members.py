@@ -1,90 +1,63 @@
 """`raftlog cluster members`: the brokers as gossip has them at the one that is asked."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final
 
 import click
-from rich.table import Table
 
-from raftlog.cli.operating import until_ctrl_c
-from raftlog.cli.options import bootstrap_option, json_option, option
-from raftlog.cli.tables import age, bad, good, or_dash, show, size
+from raftlog.cli.operating import OperatorVerb, operator_verb, until_ctrl_c, watch, watch_option
+from raftlog.cli.tables import Columns, age, bad, good, show, size, table_of
 from raftlog.client import BrokerClient
 from raftlog.values.brokers import BrokerLoad, ClusterMember, ClusterMembers
-from raftlog.values.value import to_json
-
-WATCH_SECONDS: Final = 1.0
 
 
 @click.command()
-@option("--watch", "-w", is_flag=True, help="Go on, and print again whenever a state has changed; Ctrl-C ends it.")
-@json_option("Print the members as JSON, with --watch a line each time.")
-@bootstrap_option
-def members(watch: bool, as_json: bool, bootstrap: list[str]) -> None:
+@watch_option("Go on, and print again whenever a state has changed; Ctrl-C ends it.", "watch")
+@operator_verb("Print the members as JSON, with --watch a line each time.")
+def members(watch: bool, verb: OperatorVerb) -> None:
     """Show who is up as gossip has it: a hint, which no leader and no replica follows from.
 
     States are alive, suspect (it did not answer; a few seconds later it is dead), dead, left (it stopped in an orderly
     way) and unknown (it does not gossip). `raftlog cluster health` asks the brokers themselves.
     """
     with until_ctrl_c(watch):
-        asyncio.run(_members(bootstrap, watch, as_json))
+        asyncio.run(_members(verb, watch))
 
 
-async def _members(bootstrap: Sequence[str], watch: bool, as_json: bool) -> None:
-    async with BrokerClient(bootstrap) as client:
-        if not watch:
-            _print(await client.admin.members(), as_json)
-            return
-        async for told in _changes(client):
-            _print(told, as_json)
+async def _members(verb: OperatorVerb, watches: bool) -> None:
+    async with BrokerClient(verb.bootstrap) as client:
+        if watches:
+            await watch(client.admin.members, lambda told: verb.say(told, _show), steady=_standing, patience_s=0.0)
+        verb.say(await client.admin.members(), _show)
 
 
-async def _changes(client: BrokerClient) -> AsyncIterator[ClusterMembers]:
+def _standing(told: ClusterMembers) -> list[object]:
     """Ages and loads change all the time; what counts is who is there, and how."""
-    last: list[Any] | None = None
-    while True:
-        told = await client.admin.members()
-        now = [(one.node_id, one.state, one.is_registered, one.disk_uuid) for one in told.members]
-        if now != last:
-            yield told
-        last = now
-        await asyncio.sleep(WATCH_SECONDS)
+    return [(one.node_id, one.state, one.is_registered, one.disk_uuid) for one in told.members]
 
 
-def _print(told: ClusterMembers, as_json: bool) -> None:
-    if as_json:
-        click.echo(to_json(told))
-        return
+def _show(told: ClusterMembers) -> None:
     click.echo(f"as node {told.node_id} has them, gossip {told.gossip_address or 'off'}\n")
-    table = Table(
-        "node", "state", "since", "HTTP", "gossip", "host", "rack", "version", "replicas", "leads", "disk free",
-        box=None, header_style="bold",
-    )  # fmt: skip
-    for one in told.members:
-        table.add_row(*_row(one))
-    show(table)
-
-
-def _row(one: ClusterMember) -> list[str]:
-    load = one.load
-    replicas, leaders, free = ("-", "-", "-") if load is None else _load(load)
-    return [
-        str(one.node_id) if one.is_registered else f"{one.node_id} (not registered)",
-        _state(one.state),
-        "-" if one.state_s is None else age(one.state_s),
-        *map(or_dash, (one.http_address, one.gossip_address, one.host, one.rack, one.version)),
-        replicas,
-        leaders,
-        free,
-    ]
+    show(table_of(told.members, _MEMBER))
 
 
 def _state(state: str) -> str:
     return good(state) if state == "alive" else bad(state) if state in ("suspect", "dead") else state
 
 
-def _load(load: BrokerLoad) -> tuple[str, str, str]:
-    free, total = load.disk_free, load.disk_total
-    room = f"{size(free)} of {size(total)}" if total > 0 else "-"
-    return f"{load.replicas:,}", f"{load.leaders:,}", room
+def _disk_free(load: BrokerLoad) -> str | None:
+    return f"{size(load.disk_free)} of {size(load.disk_total)}" if load.disk_total > 0 else None
+
+
+_MEMBER: Columns[ClusterMember] = {
+    "node": lambda one: one.node_id if one.is_registered else f"{one.node_id} (not registered)",
+    "state": lambda one: _state(one.state),
+    "since": lambda one: None if one.state_s is None else age(one.state_s),
+    "HTTP": lambda one: one.http_address,
+    "gossip": lambda one: one.gossip_address,
+    "host": lambda one: one.host,
+    "rack": lambda one: one.rack,
+    "version": lambda one: one.version,
+    "replicas": lambda one: one.load and f"{one.load.replicas:,}",
+    "leads": lambda one: one.load and f"{one.load.leaders:,}",
+    "disk free": lambda one: one.load and _disk_free(one.load),
+}

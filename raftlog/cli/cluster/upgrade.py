@@ -4,35 +4,35 @@ import asyncio
 from collections.abc import Sequence
 
 import click
-from rich.table import Table
 
-from raftlog.cli.options import bootstrap_option, json_option, option
+from raftlog.cli.operating import OperatorVerb, operator_verb
+from raftlog.cli.options import option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.tables import or_dash, show
+from raftlog.cli.tables import Columns, show, table_of
 from raftlog.client import BrokerClient
 from raftlog.values.brokers import BrokerLevels, Features
-from raftlog.values.value import to_json
+
+_BROKER: Columns[BrokerLevels] = {
+    "node": lambda broker: broker.node_id,
+    "version": lambda broker: broker.version,
+    "knows levels": lambda broker: f"{broker.level_min} – {broker.level_max}",
+}
 
 
 @click.command()
 @option("--finish", is_flag=True, help="Raise the feature level: there is no way back to the release before.")
-@json_option("Print the levels as JSON.")
-@bootstrap_option
-def upgrade(finish: bool, as_json: bool, bootstrap: list[str]) -> None:
+@operator_verb("Print the levels as JSON.")
+def upgrade(finish: bool, verb: OperatorVerb) -> None:
     """Show how far an upgrade is, and finish it once all brokers run the new release.
 
     Brokers of two releases work together, and any broker can go back to the one before, until the feature level is
     raised. What the new release does with files and between brokers that the old one cannot read begins only then.
     """
-    levels = asyncio.run(_finished(bootstrap) if finish else _levels(bootstrap))
-    if as_json:
-        click.echo(to_json(levels))
-        return
-    table = Table("node", "version", "knows levels", box=None, header_style="bold")
-    for broker in levels.brokers:
-        known = f"{broker.level_min} – {broker.level_max}"
-        table.add_row(str(broker.node_id), or_dash(broker.version), known)
-    show(table)
+    verb.say(asyncio.run(_finished(verb.bootstrap) if finish else _levels(verb.bootstrap)), _show)
+
+
+def _show(levels: Features) -> None:
+    show(table_of(levels.brokers, _BROKER))
     click.echo(f"\nfeature level {levels.feature_level}: {next_step(levels)}")
 
 

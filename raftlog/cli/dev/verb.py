@@ -20,7 +20,6 @@ import click
 import orjson
 from rich.console import Console
 from rich.status import Status
-from rich.table import Table
 
 from raftlog.cli.children import Child
 from raftlog.cli.dev.control import DevControl, give_order
@@ -29,7 +28,7 @@ from raftlog.cli.dev.supervisor import DevNode, Supervisor
 from raftlog.cli.options import json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve.workers import PORT_STEP, WORKERS_MAX
-from raftlog.cli.tables import show, times
+from raftlog.cli.tables import Columns, show, table_of, times
 from raftlog.client import BrokerClient
 from raftlog.cluster_secret import ensure_secret
 from raftlog.errors import Unavailable
@@ -224,12 +223,7 @@ class _Dev:
             sys.stdout.flush()
             return
         click.echo(f"{times(len(self._nodes), 'node')} of cluster {cluster_id}, ready after {seconds:.1f} s\n")
-        table = Table("node", "HTTP", "RPC", "gossip", "pid", "data", box=None, header_style="bold")
-        for node in self._nodes:
-            table.add_row(
-                str(node.node_id), node.http, node.rpc, node.gossip, str(node.child.pid), _short(node.data_dir)
-            )
-        show(table)
+        show(table_of(self._nodes, _NODE))
         click.echo(
             f"\nexport RAFTLOG_BOOTSTRAP={','.join(node.http for node in self._nodes)}\n"
             f"To start a killed node again: {_restart_command(self._directory, 'NODE')}\nCtrl-C stops all."
@@ -243,3 +237,13 @@ class _Dev:
 def _short(path: str) -> str:
     relative = os.path.relpath(path)
     return relative if not relative.startswith("..") else path
+
+
+_NODE: Columns[DevNode] = {
+    "node": lambda node: node.node_id,
+    "HTTP": lambda node: node.http,
+    "RPC": lambda node: node.rpc,
+    "gossip": lambda node: node.gossip,
+    "pid": lambda node: node.child.pid,
+    "data": lambda node: _short(node.data_dir),
+}

@@ -5,11 +5,9 @@ from typing import Final, NamedTuple
 
 import click
 import orjson
-from rich.table import Table
 
-from raftlog.cli.operating import operate, until_ctrl_c, watch
-from raftlog.cli.options import bootstrap_option, json_option, option
-from raftlog.cli.tables import foreign, or_dash, properties, show, times
+from raftlog.cli.operating import OperatorVerb, operator_verb, watch_option
+from raftlog.cli.tables import Columns, foreign, properties, show, table_of, times
 from raftlog.client import BrokerClient, ConsumerDescription, GroupDescription, PartitionLag
 from raftlog.errors import UnknownGroup
 
@@ -17,49 +15,35 @@ Json = dict[str, object]
 
 
 @click.command(name="list")
-@json_option("Print a JSON array with an object for each group.")
-@bootstrap_option
-def list_groups(as_json: bool, bootstrap: list[str]) -> None:
+@operator_verb("Print a JSON array with an object for each group.")
+def list_groups(verb: OperatorVerb) -> None:
     """List all groups: those that have members, and those that have committed something."""
-    groups = operate(bootstrap, lambda client: client.groups.describe_all())
-    if as_json:
+    groups = verb.ask(lambda client: client.groups.describe_all())
+    if verb.as_json:
         click.echo(orjson.dumps([_named(found, _GROUP) for found in groups]))
     elif groups:
-        table = Table("group", "state", "assignor", "coordinator", box=None, header_style="bold")
-        for found in groups:
-            row = (foreign(found.group), _state(found), foreign(found.partition_assignor), or_dash(found.coordinator))
-            table.add_row(*row)
-        show(table)
+        show(table_of(groups, _LISTED))
 
 
 @click.command()
 @click.argument("name", metavar="GROUP")
-@option("--watch", "-w", "watches", is_flag=True, help="Print it again whenever it has changed; Ctrl-C ends it.")
-@json_option("Print it as a JSON object, with --watch a line each time.")
-@bootstrap_option
-def describe(name: str, watches: bool, as_json: bool, bootstrap: list[str]) -> None:
+@watch_option("Print it again whenever it has changed; Ctrl-C ends it.")
+@operator_verb("Print it as a JSON object, with --watch a line each time.")
+def describe(name: str, watches: bool, verb: OperatorVerb) -> None:
     """Show the state of GROUP, its members, and for each partition what is committed, the end and the lag."""
-
-    async def look(client: BrokerClient) -> None:
-        if watches:
-            await watch(lambda: _looked(client, name), lambda found: _show(found, as_json))
-        _show(await _looked(client, name), as_json)
-
-    with until_ctrl_c(watches):
-        operate(bootstrap, look)
+    verb.look(watches, lambda client: _looked(client, name), lambda found: _show(found, verb.as_json))
 
 
 @click.command()
 @click.argument("name", metavar="GROUP")
-@json_option("Print it as a JSON object.")
-@bootstrap_option
-def lag(name: str, as_json: bool, bootstrap: list[str]) -> None:
+@operator_verb("Print it as a JSON object.")
+def lag(name: str, verb: OperatorVerb) -> None:
     """Show how many records GROUP has still to read, by partition and in all."""
-    lags = operate(bootstrap, lambda client: client.groups.lag(name))
-    if as_json:
+    lags = verb.ask(lambda client: client.groups.lag(name))
+    if verb.as_json:
         click.echo(orjson.dumps({"group": name, **_lags_as_json(lags)}))
         return
-    show(_partitions(lags))
+    show(table_of(lags, _PARTITION))
     click.echo(f"\n{_total(lags)}")
 
 
@@ -103,31 +87,10 @@ def _show(found: _Looked, as_json: bool) -> None:
     show(properties(rows))
     if consumers:
         click.echo()
-        show(_members(consumers))
+        show(table_of(consumers, _MEMBER))
     if lags:
         click.echo()
-        show(_partitions(lags))
-
-
-def _members(consumers: Sequence[ConsumerDescription]) -> Table:
-    table = Table("member", "instance", "client", "host", "partitions", box=None, header_style="bold")
-    for consumer in consumers:
-        table.add_row(
-            foreign(consumer.member_id),
-            foreign(consumer.instance_id),
-            foreign(consumer.client_id),
-            foreign(consumer.client_host),
-            ", ".join(map(str, consumer.partitions)) or "-",
-        )
-    return table
-
-
-def _partitions(lags: Sequence[PartitionLag]) -> Table:
-    table = Table("partition", "committed", "end", "lag", "member", box=None, header_style="bold")
-    for found in lags:
-        numbers = (found.current_offset, found.log_end_offset, found.lag)
-        table.add_row(str(found.place), *map(or_dash, numbers), foreign(found.member_id))
-    return table
+        show(table_of(lags, _PARTITION))
 
 
 def _lags_as_json(lags: Sequence[PartitionLag]) -> Json:
@@ -148,3 +111,25 @@ def _total(lags: Sequence[PartitionLag]) -> str:
 def _state(group: GroupDescription) -> str:
     """As people write it; a group that only committed offsets has no members to speak of."""
     return "offsets only" if group.is_simple else group.state.lower().replace("_", " ")
+
+
+_LISTED: Columns[GroupDescription] = {
+    "group": lambda found: foreign(found.group),
+    "state": _state,
+    "assignor": lambda found: foreign(found.partition_assignor),
+    "coordinator": lambda found: found.coordinator,
+}
+_MEMBER: Columns[ConsumerDescription] = {
+    "member": lambda consumer: foreign(consumer.member_id),
+    "instance": lambda consumer: foreign(consumer.instance_id),
+    "client": lambda consumer: foreign(consumer.client_id),
+    "host": lambda consumer: foreign(consumer.client_host),
+    "partitions": lambda consumer: ", ".join(map(str, consumer.partitions)) or None,
+}
+_PARTITION: Columns[PartitionLag] = {
+    "partition": lambda found: found.place,
+    "committed": lambda found: found.current_offset,
+    "end": lambda found: found.log_end_offset,
+    "lag": lambda found: found.lag,
+    "member": lambda found: foreign(found.member_id),
+}

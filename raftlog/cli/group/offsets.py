@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import click
 import orjson
 
-from raftlog.cli.operating import agree, operate, yes_option
-from raftlog.cli.options import bootstrap_option, json_option, option, partition_place
+from raftlog.cli.operating import OperatorVerb, agree, operator_verb, yes_option
+from raftlog.cli.options import option, partition_place
 from raftlog.client import BrokerClient, CommittedOffset
 from raftlog.types import TopicPartition
 
@@ -21,14 +21,13 @@ from raftlog.types import TopicPartition
     help="Commit this offset first; an offset below the committed one changes nothing (`reset-offsets` goes back). "
     "May be repeated.",
 )
-@json_option("Print the offsets as JSON.")
-@bootstrap_option
-def offsets(name: str, commits: tuple[str, ...], as_json: bool, bootstrap: list[str]) -> None:
+@operator_verb("Print the offsets as JSON.")
+def offsets(name: str, commits: tuple[str, ...], verb: OperatorVerb) -> None:
     """Show what GROUP has committed."""
     wanted = _read_commits(commits)
-    committed = operate(bootstrap, lambda client: _offsets(client, name, wanted))
+    committed = verb.ask(lambda client: _offsets(client, name, wanted))
     rows = sorted(committed.items())
-    if as_json:
+    if verb.as_json:
         click.echo(orjson.dumps({"offsets": [{**place._asdict(), **found._asdict()} for place, found in rows]}))
     else:
         for place, found in rows:
@@ -57,20 +56,20 @@ def _read_commits(texts: Sequence[str]) -> dict[TopicPartition, int]:
 @click.argument("name", metavar="GROUP")
 @click.argument("topic")
 @yes_option
-@bootstrap_option
-def delete_offsets(name: str, topic: str, yes: bool, bootstrap: list[str]) -> None:
+@operator_verb()
+def delete_offsets(name: str, topic: str, yes: bool, verb: OperatorVerb) -> None:
     """Forget what GROUP has committed in TOPIC. Members that come later begin where their reset policy says."""
     agree(f"Forget all that {name} has committed in {topic}?", yes)
-    operate(bootstrap, lambda client: client.groups.delete_offsets(name, topic))
+    verb.ask(lambda client: client.groups.delete_offsets(name, topic))
     click.echo(f"{name} has committed nothing in {topic} any more")
 
 
 @click.command()
 @click.argument("name", metavar="GROUP")
 @yes_option
-@bootstrap_option
-def delete(name: str, yes: bool, bootstrap: list[str]) -> None:
+@operator_verb()
+def delete(name: str, yes: bool, verb: OperatorVerb) -> None:
     """Delete GROUP, which must have no members, and all that it has committed."""
     agree(f"Delete {name} and all that it has committed?", yes)
-    operate(bootstrap, lambda client: client.groups.delete(name))
+    verb.ask(lambda client: client.groups.delete(name))
     click.echo(f"deleted {name}")

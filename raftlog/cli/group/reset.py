@@ -7,9 +7,9 @@ import click
 from rich.table import Table
 
 from raftlog.cli.json_lines import milliseconds
-from raftlog.cli.operating import agree, operate, yes_option
-from raftlog.cli.options import bootstrap_option, json_option, option
-from raftlog.cli.tables import or_dash, show, times
+from raftlog.cli.operating import OperatorVerb, agree, operator_verb, yes_option
+from raftlog.cli.options import option
+from raftlog.cli.tables import Columns, show, table_of, times
 from raftlog.client import OffsetReset
 from raftlog.types import TopicPartition
 from raftlog.values.groups import OffsetsReset
@@ -75,21 +75,17 @@ def read_where(_context: click.Context, _parameter: click.Parameter, texts: Sequ
 )
 @option("--dry-run", is_flag=True, help="Show what it would do, and change nothing.")
 @yes_option
-@json_option("Print the offsets as JSON; needs --yes or --dry-run.")
-@bootstrap_option
-def reset_offsets(
-    name: str, to: To, where: Where, dry_run: bool, yes: bool, as_json: bool, bootstrap: list[str]
-) -> None:
+@operator_verb("Print the offsets as JSON; needs --yes or --dry-run.")
+def reset_offsets(name: str, to: To, where: Where, dry_run: bool, yes: bool, verb: OperatorVerb) -> None:
     """Move what GROUP has committed, back or forth. It must have no members: stop them first."""
-    if as_json and not (yes or dry_run):
+    if verb.as_json and not (yes or dry_run):
         raise click.UsageError("with --json nobody is asked: give --yes or --dry-run")
 
     def reset(*, dry_run: bool) -> list[OffsetReset]:
-        return operate(
-            bootstrap,
+        return verb.ask(
             lambda client: client.groups.reset(
                 name, to, topics=where.topics or None, partitions=where.partitions or None, dry_run=dry_run
-            ),
+            )
         )
 
     if not (yes or dry_run):
@@ -97,7 +93,7 @@ def reset_offsets(
         show(_table(planned))
         agree(f"Let {name} go on there, in {times(len(planned), 'partition')}?", yes)
     done = reset(dry_run=dry_run)
-    if as_json:
+    if verb.as_json:
         click.echo(to_json(OffsetsReset(done, dry_run)))
         return
     if yes or dry_run:
@@ -106,11 +102,13 @@ def reset_offsets(
     click.echo(f"{name} would go on {where_all}; nothing was changed" if dry_run else f"{name} goes on {where_all}")
 
 
+_OFFSET: Columns[OffsetReset] = {
+    "partition": lambda row: row.place,
+    "committed": lambda row: row.before,
+    "new": lambda row: row.after,
+}
+_REMARK: Columns[OffsetReset] = {"remark": lambda row: "outside the partition: its nearest end" if row.clamped else ""}
+
+
 def _table(rows: Sequence[OffsetReset]) -> Table:
-    has_clamped = any(row.clamped for row in rows)
-    columns = ["partition", "committed", "new", *(["remark"] if has_clamped else [])]
-    table = Table(*columns, box=None, header_style="bold")
-    for row in rows:
-        remark = ["outside the partition: its nearest end"] if row.clamped else [""] if has_clamped else []
-        table.add_row(str(row.place), or_dash(row.before), str(row.after), *remark)
-    return table
+    return table_of(rows, _OFFSET | _REMARK if any(row.clamped for row in rows) else _OFFSET)

@@ -7,9 +7,8 @@ a log by itself, with the group id that its roll says. Nothing is changed.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.table import Table
-
 from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.tables import Columns
 from raftlog.runtime.log.offline import Comparison, OfflineReplica, compare_replicas, replicas_of
 from raftlog.runtime.log.replica_directory import group_in_rolls
 from raftlog.runtime.node_identity import read_identity
@@ -60,12 +59,10 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def comparison_table(comparisons: Sequence[Comparison]) -> Table:
-    """For people."""
-    table = Table("compared", "replicas", "entries", "up to offset", "state", box=None, header_style="bold")
-    for each in comparisons:
-        name = "/".join(each.paths[0].rsplit("/", 2)[1:])
-        entries = f"{each.first} … {each.last}" if each.last >= each.first else "none"
-        state = each.difference or "identical"
-        table.add_row(name, str(len(each.paths)), entries, f"{each.end_offset:,}", state)
-    return table
+COMPARISON: Columns[Comparison] = {
+    "compared": lambda each: "/".join(each.paths[0].rsplit("/", 2)[1:]),
+    "replicas": lambda each: len(each.paths),
+    "entries": lambda each: f"{each.first} … {each.last}" if each.last >= each.first else "none",
+    "up to offset": lambda each: f"{each.end_offset:,}",
+    "state": lambda each: each.difference or "identical",
+}

@@ -6,13 +6,12 @@ from typing import Any
 
 import click
 import orjson
-from rich.table import Table
 
 from raftlog.cli.json_lines import print_json_line
-from raftlog.cli.log.compare import compare_logs, comparison_json, comparison_table
+from raftlog.cli.log.compare import COMPARISON, compare_logs, comparison_json
 from raftlog.cli.options import json_option, option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.tables import show, times
+from raftlog.cli.tables import Columns, show, table_of, times
 from raftlog.errors import InvalidBatch
 from raftlog.records import read_records
 from raftlog.storage.disk import Disk
@@ -95,9 +94,9 @@ def verify(directories: tuple[str, ...], compares: bool, as_json: bool) -> None:
             found["comparisons"] = [comparison_json(each) for each in comparisons]
         click.echo(orjson.dumps(found))
     else:
-        show(_verified_table(reports))
+        show(table_of(reports.items(), _VERIFIED))
         if compares:
-            show(comparison_table(comparisons))
+            show(table_of(comparisons, COMPARISON))
     problems = [problem for report in reports.values() for problem in report.problems]
     empty = [path for path, report in reports.items() if not report.segments]
     if not as_json:
@@ -127,21 +126,20 @@ def _verified_json(path: str, report: LogCheck) -> dict[str, Any]:
     }
 
 
-def _verified_table(reports: dict[str, LogCheck]) -> Table:
-    table = Table("log", "segments", "batches", "records", "bytes", "offsets", "state", box=None, header_style="bold")
-    for path, report in reports.items():
-        state = times(len(report.problems), "problem") if report.problems else "sound"
-        tail = f", {report.tail_bytes:,} bytes of tail" if report.tail_bytes else ""
-        table.add_row(
-            path,
-            f"{report.segments:,}",
-            f"{report.batches:,}",
-            f"{report.records:,}",
-            f"{report.bytes_read:,}",
-            f"{report.first_offset} … {report.end_offset}",
-            state + tail,
-        )
-    return table
+def _state(report: LogCheck) -> str:
+    state = times(len(report.problems), "problem") if report.problems else "sound"
+    return state + (f", {report.tail_bytes:,} bytes of tail" if report.tail_bytes else "")
+
+
+_VERIFIED: Columns[tuple[str, LogCheck]] = {
+    "log": lambda row: row[0],
+    "segments": lambda row: f"{row[1].segments:,}",
+    "batches": lambda row: f"{row[1].batches:,}",
+    "records": lambda row: f"{row[1].records:,}",
+    "bytes": lambda row: f"{row[1].bytes_read:,}",
+    "offsets": lambda row: f"{row[1].first_offset} … {row[1].end_offset}",
+    "state": lambda row: _state(row[1]),
+}
 
 
 @log.command()

@@ -3,14 +3,20 @@
 from collections.abc import Sequence
 
 import click
-from rich.table import Table
 
-from raftlog.cli.operating import HowFar, operate, until_ctrl_c, wait, wait_options, watch
-from raftlog.cli.options import bootstrap_option, json_option, option, partition_place
-from raftlog.cli.tables import nodes, show, size, times
+from raftlog.cli.operating import (
+    HowFar,
+    OperatorVerb,
+    expected_version_option,
+    operator_verb,
+    wait,
+    wait_options,
+    watch_option,
+)
+from raftlog.cli.options import option, partition_place
+from raftlog.cli.tables import Columns, nodes, rate, show, size, table_of, times
 from raftlog.client import BrokerClient
 from raftlog.values.placement import Ordered, Reconfiguration
-from raftlog.values.value import to_json
 
 _LOOK = "raftlog partition moves"
 _NODE_DIGITS_MAX = len(str((1 << 31) - 1))
@@ -26,23 +32,18 @@ _NODE_DIGITS_MAX = len(str((1 << 31) - 1))
     callback=lambda _context, _parameter, text: _read_nodes(text),
     help="On which brokers its replicas shall be, the preferred leader first; more or fewer than now are possible.",
 )
-@option(
-    "--expected-version",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Do nothing when somebody else has moved it meanwhile; `raftlog partition show` has the version.",
+@expected_version_option(
+    "Do nothing when somebody else has moved it meanwhile; `raftlog partition show` has the version."
 )
 @wait_options("its replicas are there")
-@json_option("Print the version of the order as JSON.")
-@bootstrap_option
+@operator_verb("Print the version of the order as JSON.")
 def move(
     partition: str,
     targets: list[int],
     expected_version: int | None,
     waits: bool,
     timeout_s: float,
-    as_json: bool,
-    bootstrap: list[str],
+    verb: OperatorVerb,
 ) -> None:
     """Say on which brokers the replicas of TOPIC/PARTITION shall be.
 
@@ -50,13 +51,9 @@ def move(
     replaces this one.
     """
     topic, number = partition_place(partition)
-    told = operate(bootstrap, lambda client: _move(client, topic, number, targets, expected_version, waits, timeout_s))
-    if as_json:
-        click.echo(to_json(told))
-    elif waits:
-        click.echo(f"{partition} is on {nodes(targets)}")
-    else:
-        click.echo(f"{partition} moves to {nodes(targets)}; `{_LOOK}` shows how far it is")
+    told = verb.ask(lambda client: _move(client, topic, number, targets, expected_version, waits, timeout_s))
+    moves = f"{partition} moves to {nodes(targets)}; `{_LOOK}` shows how far it is"
+    verb.say(told, f"{partition} is on {nodes(targets)}" if waits else moves)
 
 
 async def _move(
@@ -89,53 +86,37 @@ def _how_far(move: Reconfiguration) -> HowFar:
 
 
 @click.command()
-@option(
-    "--watch", "-w", "watches", is_flag=True, help="Print them again whenever something has changed; Ctrl-C ends it."
-)
-@json_option("Print them as a JSON array, with --watch a line each time.")
-@bootstrap_option
-def moves(watches: bool, as_json: bool, bootstrap: list[str]) -> None:
+@watch_option("Print them again whenever something has changed; Ctrl-C ends it.")
+@operator_verb("Print them as a JSON array, with --watch a line each time.")
+def moves(watches: bool, verb: OperatorVerb) -> None:
     """Show the partitions whose replicas are on their way: from and to where, bytes left, and what is waited for."""
-
-    async def look(client: BrokerClient) -> None:
-        if watches:
-            await watch(client.admin.reconfigurations, lambda rows: _show(rows, as_json))
-        _show(await client.admin.reconfigurations(), as_json)
-
-    with until_ctrl_c(watches):
-        operate(bootstrap, look)
+    verb.look(watches, lambda client: client.admin.reconfigurations(), lambda rows: verb.say(rows, _show))
 
 
-def _show(rows: Sequence[Reconfiguration], as_json: bool) -> None:
-    if as_json:
-        click.echo(to_json(rows))
-        return
-    if not rows:
+def _show(rows: Sequence[Reconfiguration]) -> None:
+    if rows:
+        show(table_of(rows, _MOVE))
+    else:
         click.echo("nothing moves")
-        return
-    table = Table("partition", "from", "to", "left", "of", "rate", "waits for", box=None, header_style="bold")
-    for row in rows:
-        table.add_row(
-            f"{row.topic}/{row.partition}",
-            nodes(each.node_id for each in row.previous_replicas),
-            nodes(each.node_id for each in row.current_replicas),
-            size(row.bytes_left_to_move),
-            size(row.partition_size),
-            f"{size(row.bytes_per_s)}/s" if row.bytes_per_s else "-",
-            row.reason or "-",
-        )
-    show(table)
+
+
+_MOVE: Columns[Reconfiguration] = {
+    "partition": lambda row: f"{row.topic}/{row.partition}",
+    "from": lambda row: nodes(each.node_id for each in row.previous_replicas),
+    "to": lambda row: nodes(each.node_id for each in row.current_replicas),
+    "left": lambda row: size(row.bytes_left_to_move),
+    "of": lambda row: size(row.partition_size),
+    "rate": lambda row: rate(row.bytes_per_s),
+    "waits for": lambda row: row.reason or None,
+}
 
 
 @click.command()
 @click.argument("partition", metavar="[TOPIC/PARTITION]", required=False)
 @option("--all", "all_of_them", is_flag=True, help="Everything that moves.")
 @option("--node", type=click.IntRange(min=0), help="Everything that moves from or to this broker.")
-@json_option("Print what was called off as JSON.")
-@bootstrap_option
-def cancel_move(
-    partition: str | None, all_of_them: bool, node: int | None, as_json: bool, bootstrap: list[str]
-) -> None:
+@operator_verb("Print what was called off as JSON.")
+def cancel_move(partition: str | None, all_of_them: bool, node: int | None, verb: OperatorVerb) -> None:
     """Let the replicas of TOPIC/PARTITION stay where they vote now; or those of all partitions that move.
 
     The balancer may move them again: `raftlog cluster config set balancer.mode=off` keeps it from that.
@@ -144,11 +125,11 @@ def cancel_move(
         raise click.UsageError("name a TOPIC/PARTITION, or give --all or --node NODE")
     if partition is not None:
         topic, number = partition_place(partition)
-        told = operate(bootstrap, lambda client: client.admin.cancel_reconfiguration(topic, number))
-        click.echo(to_json(told) if as_json else f"{partition} stays where it is")
+        told = verb.ask(lambda client: client.admin.cancel_reconfiguration(topic, number))
+        verb.say(told, f"{partition} stays where it is")
         return
-    rows = operate(bootstrap, lambda client: client.admin.cancel_reconfigurations(node))
-    click.echo(to_json(rows) if as_json else f"{times(len(rows), 'move')} called off")
+    rows = verb.ask(lambda client: client.admin.cancel_reconfigurations(node))
+    verb.say(rows, f"{times(len(rows), 'move')} called off")
 
 
 def _read_nodes(text: str) -> list[int]:

@@ -1,18 +1,16 @@
 """`raftlog partition recover`: a partition that cannot go on by itself, and what going on costs."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 import click
-from rich.table import Table
 
-from raftlog.cli.options import bootstrap_option, json_option, option, partition_place
+from raftlog.cli.operating import OperatorVerb, operator_verb
+from raftlog.cli.options import option, partition_place
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.tables import show
+from raftlog.cli.tables import Columns, show, table_of
 from raftlog.client import BrokerClient
 from raftlog.values.placement import PartitionRecovery, RecoveryReplica
-from raftlog.values.value import to_json
 
 LOOK_MS: Final = 10_000
 RECOVERY_MS: Final = 600_000
@@ -28,21 +26,16 @@ RECOVERY_MS: Final = 600_000
     "Without it nothing is changed.",
 )
 @option("--survivor", type=int, metavar="NODE", help="Whose replica is to go on, where it shall not be the best one.")
-@json_option("Print the result as JSON.")
-@bootstrap_option
-def recover(partition: str, accept_loss: bool, survivor: int | None, as_json: bool, bootstrap: list[str]) -> None:
+@operator_verb("Print the result as JSON.")
+def recover(partition: str, accept_loss: bool, survivor: int | None, verb: OperatorVerb) -> None:
     """Say how the replicas of TOPIC/PARTITION stand, and what going on would lose; with --accept-loss do it.
 
     Only for a partition that no majority of its replicas can lead any more: all of them are damaged in the same place,
     or the disks of a majority are lost. Exit code 1 when it was refused, or was not asked for.
     """
     topic, number = partition_place(partition)
-    found = asyncio.run(_recover(bootstrap, topic, number, accept_loss, survivor))
-    if as_json:
-        click.echo(to_json(found))
-    else:
-        show(_table(found.replicas))
-        click.echo(_summary(found))
+    found = asyncio.run(_recover(verb, topic, number, accept_loss, survivor))
+    verb.say(found, _show)
     if found.refusal is not None:
         raise CommandFailed(f"{partition} was not recovered: {found.refusal}")
     if not found.done:
@@ -50,31 +43,39 @@ def recover(partition: str, accept_loss: bool, survivor: int | None, as_json: bo
 
 
 async def _recover(
-    bootstrap: Sequence[str], topic: str, number: int, accept_loss: bool, survivor: int | None
+    verb: OperatorVerb, topic: str, number: int, accept_loss: bool, survivor: int | None
 ) -> PartitionRecovery:
     timeout_ms = RECOVERY_MS if accept_loss else LOOK_MS
-    async with BrokerClient(bootstrap) as client:
+    async with BrokerClient(verb.bootstrap) as client:
         return await client.recover_partition(
             topic, number, accept_loss=accept_loss, survivor=survivor, timeout_ms=timeout_ms
         )
 
 
-def _table(replicas: Sequence[RecoveryReplica]) -> Table:
-    table = Table("node", "replica", "offsets", "last entry", "problem", box=None, header_style="bold")
-    for each in replicas:
-        if not each.reachable:
-            table.add_row(str(each.node_id), "does not answer", "-", "-", "-")
-        elif not each.has_replica:
-            table.add_row(str(each.node_id), "none", "-", "-", "-")
-        else:
-            table.add_row(
-                str(each.node_id),
-                "leads" if each.is_leader else "there" if each.last_index else "empty",
-                f"{each.log_start_offset} … {each.log_end_offset}",
-                f"{each.last_index} of term {each.last_term}",
-                each.problem or "-",
-            )
-    return table
+def _show(found: PartitionRecovery) -> None:
+    show(table_of(found.replicas, _REPLICA))
+    click.echo(_summary(found))
+
+
+def _state(each: RecoveryReplica) -> str:
+    if not each.reachable:
+        return "does not answer"
+    if not each.has_replica:
+        return "none"
+    return "leads" if each.is_leader else "there" if each.last_index else "empty"
+
+
+def _is_there(each: RecoveryReplica) -> bool:
+    return bool(each.reachable and each.has_replica)
+
+
+_REPLICA: Columns[RecoveryReplica] = {
+    "node": lambda each: each.node_id,
+    "replica": _state,
+    "offsets": lambda each: f"{each.log_start_offset} … {each.log_end_offset}" if _is_there(each) else None,
+    "last entry": lambda each: f"{each.last_index} of term {each.last_term}" if _is_there(each) else None,
+    "problem": lambda each: (each.problem or None) if _is_there(each) else None,
+}
 
 
 def _summary(found: PartitionRecovery) -> str:

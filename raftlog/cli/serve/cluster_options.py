@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from raftlog.cli.options import option, split_address
+from raftlog.cli.options import all_of, broker_option, split_address
 from raftlog.cluster_secret import ClusterSecret, read_secret
 from raftlog.runtime.rpc.tcp_transport import NO_PROOF
 from raftlog.runtime.rpc.tls import TlsContexts, TlsFiles, check_host, load_tls
@@ -17,66 +17,53 @@ _EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to listen on; others connect 
 _TLS = ("rpc_certificate", "rpc_key", "rpc_authority")
 
 
-def cluster_options(function: Any) -> Any:
-    """They become keyword arguments, which `cluster_settings_from` takes."""
-    for decorate in reversed(
-        (
-            option(
-                "--rpc",
-                envvar="RAFTLOG_RPC",
-                metavar="HOST:PORT",
-                help="Where other brokers reach this one; without it the broker is alone. Port 0 takes a free one.",
-            ),
-            option(
-                "--advertise-rpc",
-                envvar="RAFTLOG_ADVERTISE_RPC",
-                metavar="HOST:PORT",
-                help="The address that other brokers are told, where it is another one than this broker listens on.",
-            ),
-            option(
-                "--seeds",
-                envvar="RAFTLOG_SEEDS",
-                default="",
-                metavar="HOST:PORT,…",
-                help="RPC addresses of the first brokers, the same list for each of them; or any brokers of a cluster "
-                "that this one shall join.",
-            ),
-            option(
-                "--cluster-id",
-                envvar="RAFTLOG_CLUSTER_ID",
-                metavar="UUID",
-                help="The cluster to found or to belong to; without it a new one is named, or the seeds say.",
-            ),
-            option(
-                "--host-label",
-                envvar="RAFTLOG_HOST_LABEL",
-                default="",
-                help="The machine or rack: replicas of a partition are never on the same one. Default: node-{node id}.",
-            ),
-            option(
-                "--cluster-secret-file",
-                envvar="RAFTLOG_CLUSTER_SECRET_FILE",
-                type=click.Path(),
-                help="The secret that all brokers of the cluster share, from `raftlog cluster secret create`; needed "
-                "with --rpc unless the certificate names the node (URI name raftlog:node:<node id>).",
-            ),
-            option(
-                "--rpc-certificate",
-                envvar="RAFTLOG_RPC_CERTIFICATE",
-                type=click.Path(),
-                help="This broker's certificate (PEM) for connections between brokers.",
-            ),
-            option("--rpc-key", envvar="RAFTLOG_RPC_KEY", type=click.Path(), help="Its private key (PEM)."),
-            option(
-                "--rpc-authority",
-                envvar="RAFTLOG_RPC_AUTHORITY",
-                type=click.Path(),
-                help="The authority (PEM) that signed the certificates of all brokers.",
-            ),
-        )
-    ):
-        function = decorate(function)
-    return function
+cluster_options = all_of(
+    broker_option(
+        "--rpc",
+        metavar="HOST:PORT",
+        help="Where other brokers reach this one; without it the broker is alone. Port 0 takes a free one.",
+    ),
+    broker_option(
+        "--advertise-rpc",
+        metavar="HOST:PORT",
+        help="The address that other brokers are told, where it is another one than this broker listens on.",
+    ),
+    broker_option(
+        "--seeds",
+        default="",
+        metavar="HOST:PORT,…",
+        help="RPC addresses of the first brokers, the same list for each of them; or any brokers of a cluster "
+        "that this one shall join.",
+    ),
+    broker_option(
+        "--cluster-id",
+        metavar="UUID",
+        help="The cluster to found or to belong to; without it a new one is named, or the seeds say.",
+    ),
+    broker_option(
+        "--host-label",
+        default="",
+        help="The machine or rack: replicas of a partition are never on the same one. Default: node-{node id}.",
+    ),
+    broker_option(
+        "--cluster-secret-file",
+        type=click.Path(),
+        help="The secret that all brokers of the cluster share, from `raftlog cluster secret create`; needed "
+        "with --rpc unless the certificate names the node (URI name raftlog:node:<node id>).",
+    ),
+    broker_option(
+        "--rpc-certificate",
+        type=click.Path(),
+        help="This broker's certificate (PEM) for connections between brokers.",
+    ),
+    broker_option("--rpc-key", type=click.Path(), help="Its private key (PEM)."),
+    broker_option(
+        "--rpc-authority",
+        type=click.Path(),
+        help="The authority (PEM) that signed the certificates of all brokers.",
+    ),
+)
+"""They become keyword arguments, which `cluster_settings_from` takes."""
 
 
 def cluster_settings_from(arguments: dict[str, Any], insecure: bool) -> dict[str, Any]:

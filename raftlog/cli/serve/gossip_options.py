@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from raftlog.cli.options import option, split_address
+from raftlog.cli.options import all_of, broker_option, split_address
 from raftlog.cli.serve.workers import GOSSIP_OFF
 from raftlog.cluster_secret import ClusterSecret
 from raftlog.partitions.gossip.settings import GossipSettings
@@ -18,35 +18,27 @@ GOSSIP_PORT_STEP: Final = 1
 _PORT_MAX: Final = 65_535
 
 
-def gossip_options(function: Any) -> Any:
-    """They become keyword arguments, which `gossip_settings_from` takes."""
-    for decorate in reversed(
-        (
-            option(
-                "--gossip",
-                envvar="RAFTLOG_GOSSIP",
-                metavar="HOST:PORT|off",
-                help="Where brokers gossip about who is there, UDP and TCP; port 0 takes a free one. "
-                "Default: the host of --rpc and the port above it, or any other; off without --rpc, and without "
-                "--cluster-secret-file, which signs it.",
-            ),
-            option(
-                "--advertise-gossip",
-                envvar="RAFTLOG_ADVERTISE_GOSSIP",
-                metavar="HOST:PORT",
-                help="The gossip address that other brokers are told, where it is another one than this broker "
-                "listens on. Default: the host of --advertise-rpc, the port that it listens on.",
-            ),
-            option(
-                "--rack",
-                envvar="RAFTLOG_RACK",
-                default="",
-                help="Where the machine stands, for people and for placement; at most 64 bytes.",
-            ),
-        )
-    ):
-        function = decorate(function)
-    return function
+gossip_options = all_of(
+    broker_option(
+        "--gossip",
+        metavar="HOST:PORT|off",
+        help="Where brokers gossip about who is there, UDP and TCP; port 0 takes a free one. "
+        "Default: the host of --rpc and the port above it, or any other; off without --rpc, and without "
+        "--cluster-secret-file, which signs it.",
+    ),
+    broker_option(
+        "--advertise-gossip",
+        metavar="HOST:PORT",
+        help="The gossip address that other brokers are told, where it is another one than this broker "
+        "listens on. Default: the host of --advertise-rpc, the port that it listens on.",
+    ),
+    broker_option(
+        "--rack",
+        default="",
+        help="Where the machine stands, for people and for placement; at most 64 bytes.",
+    ),
+)
+"""They become keyword arguments, which `gossip_settings_from` takes."""
 
 
 def gossip_settings_from(

@@ -22,7 +22,7 @@ from raftlog.api.http.listener import HttpListener
 from raftlog.api.http.server import server as http_server
 from raftlog.api.http.server.origins import allowed_host
 from raftlog.api.http.server.server import requests_budget
-from raftlog.cli.options import option, settings_option, split_address
+from raftlog.cli.options import all_of, broker_option, settings_option, split_address
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import logs
 from raftlog.cli.serve.cluster_options import cluster_options, cluster_settings_from, is_loopback
@@ -110,72 +110,60 @@ def _allowed_host(text: str) -> str:
         raise click.BadParameter(str(error)) from None
 
 
-def _tuning_options(function: Any) -> Any:
-    """An option for each bound of the broker and of its HTTP server, with the default that they have there."""
-    defaults = {field.name: field.default for field in fields(BrokerSettings)}
-    table = {name: (defaults[name], text) for name, text in _TUNING.items()} | _HTTP_TUNING
-    for name, (default, text) in reversed(table.items()):
-        function = option(
-            f"--{name.replace('_', '-')}",
-            name,
-            envvar=f"RAFTLOG_{name.upper()}",
-            type=type(default),
-            default=default,
-            help=text,
-        )(function)
-    return function
+_DEFAULTS = {field.name: field.default for field in fields(BrokerSettings)}
+_BOUNDS = {name: (_DEFAULTS[name], text) for name, text in _TUNING.items()} | _HTTP_TUNING
+_tuning_options = all_of(
+    *(
+        broker_option(f"--{name.replace('_', '-')}", name, type=type(default), default=default, help=text)
+        for name, (default, text) in _BOUNDS.items()
+    )
+)
+"""An option for each bound of the broker and of its HTTP server, with the default that they have there."""
 
 
 @click.command()
-@option(
+@broker_option(
     "--data-dir",
-    envvar="RAFTLOG_DATA_DIR",
     type=click.Path(),
     default=DATA_DIR_DEFAULT,
     help="Where everything is kept; made when it is missing.",
 )
-@option(
+@broker_option(
     "--http",
-    envvar="RAFTLOG_HTTP",
     default=HTTP_DEFAULT,
     metavar="HOST:PORT",
     help="Where to listen; port 0 takes a free one.",
 )
-@option(
+@broker_option(
     "--advertise-http",
-    envvar="RAFTLOG_ADVERTISE_HTTP",
     metavar="HOST:PORT",
     help="The address that the ready line names, where clients reach this broker by another one than it listens on.",
 )
-@option(
+@broker_option(
     "--allowed-host",
     "allowed_hosts",
-    envvar="RAFTLOG_ALLOWED_HOST",
     metavar="HOST",
     multiple=True,
     callback=lambda _context, _parameter, names: [_allowed_host(name) for name in names],
     help="A host that clients may name beside loopback and advertised addresses; may be repeated. With one, others are "
     "refused on every address; without, only where --http is a loopback address.",
 )
-@option(
+@broker_option(
     "--node-id",
-    envvar="RAFTLOG_NODE_ID",
     type=click.IntRange(0, (1 << 31) - 1),
     default=1,
     help="The number of this broker; a data directory belongs to one number.",
 )
-@option(
+@broker_option(
     "--insecure",
-    envvar="RAFTLOG_INSECURE",
     is_flag=True,
     help="Allow addresses that other machines can reach: anyone there can read and write everything.",
 )
 @cluster_options
 @gossip_options
 @workers_option
-@option(
+@broker_option(
     "--partitioner",
-    envvar="RAFTLOG_PARTITIONER",
     type=click.Choice(list(PARTITIONERS)),
     default="murmur2",
     help="How a key chooses its partition when the producer leaves it to the broker.",
@@ -185,16 +173,14 @@ def _tuning_options(function: Any) -> Any:
     "--topic-config",
     envvar="RAFTLOG_TOPIC_CONFIG",
 )
-@option(
+@broker_option(
     "--log-level",
-    envvar="RAFTLOG_LOG_LEVEL",
     type=click.Choice(logs.LEVELS),
     default="info",
     help="The least severe lines to log, to stderr.",
 )
-@option(
+@broker_option(
     "--log-format",
-    envvar="RAFTLOG_LOG_FORMAT",
     type=click.Choice(logs.FORMATS),
     default="text",
     help="Log and ready line as text or as JSON.",

@@ -19,7 +19,7 @@ import click
 import orjson
 
 from raftlog.cli.children import Child
-from raftlog.cli.options import option, split_address
+from raftlog.cli.options import broker_option, split_address
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cluster_secret import ensure_secret
 
@@ -34,15 +34,12 @@ RESTARTS_WITHIN_S: Final = 60.0
 READY_PREFIX: Final = "raftlog is ready: "
 
 
-def workers_option(function: Any) -> Any:
-    """`--workers N` as `workers`."""
-    return option(
-        "--workers",
-        envvar="RAFTLOG_WORKERS",
-        type=click.IntRange(1, WORKERS_MAX),
-        default=1,
-        help="Broker processes on this host, one for each core that is meant for it; ports + 10, node ids + 1000.",
-    )(function)
+workers_option = broker_option(
+    "--workers",
+    type=click.IntRange(1, WORKERS_MAX),
+    default=1,
+    help="Broker processes on this host, one for each core that is meant for it; ports + 10, node ids + 1000.",
+)
 
 
 def supervise(given: Mapping[str, Any]) -> None:

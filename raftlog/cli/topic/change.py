@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import click
 
-from raftlog.cli.operating import agree, operate, yes_option
-from raftlog.cli.options import bootstrap_option, option, settings_option
+from raftlog.cli.operating import OperatorVerb, agree, operator_verb, yes_option
+from raftlog.cli.options import option, settings_option
 from raftlog.cli.tables import times
 from raftlog.config import TopicConfig
 
@@ -15,8 +15,8 @@ from raftlog.config import TopicConfig
 @settings_option("A setting to change; may be repeated.", "--config", "-c", "config")
 @option("--reset", "resets", multiple=True, metavar="KEY", help="A setting to put back to its default.")
 @yes_option
-@bootstrap_option
-def alter(name: str, config: dict[str, str], resets: tuple[str, ...], yes: bool, bootstrap: list[str]) -> None:
+@operator_verb()
+def alter(name: str, config: dict[str, str], resets: tuple[str, ...], yes: bool, verb: OperatorVerb) -> None:
     """Change settings of the topic NAME.
 
     It asks first where records that are there now may be deleted: with less retention, and another cleanup.policy.
@@ -26,11 +26,11 @@ def alter(name: str, config: dict[str, str], resets: tuple[str, ...], yes: bool,
     TopicConfig.from_strings(config)
     changes: dict[str, str | None] = {**config, **dict.fromkeys(resets)}
     if not yes:
-        known = operate(bootstrap, lambda client: client.describe_topic(name)).configs
+        known = verb.ask(lambda client: client.describe_topic(name)).configs
         deleting = deleting_changes(known, changes)
         if deleting:
             agree(f"Change {name}, which deletes records within minutes: {', '.join(deleting)}?", yes)
-    operate(bootstrap, lambda client: client.alter_topic_config(name, changes))
+    verb.ask(lambda client: client.alter_topic_config(name, changes))
     click.echo(f"altered {name}: {', '.join(changes)}")
 
 
@@ -54,11 +54,11 @@ def _is_less(after: str, before: str) -> bool:
 @click.command()
 @click.argument("name")
 @yes_option
-@bootstrap_option
-def delete(name: str, yes: bool, bootstrap: list[str]) -> None:
+@operator_verb()
+def delete(name: str, yes: bool, verb: OperatorVerb) -> None:
     """Delete the topic NAME and all its records, on all replicas and for good."""
     if not yes:
-        found = operate(bootstrap, lambda client: client.describe_topic(name))
+        found = verb.ask(lambda client: client.describe_topic(name))
         agree(f"Delete {name}, {times(found.partitions, 'partition')}, and all its records, for good?", yes)
-    operate(bootstrap, lambda client: client.delete_topic(name))
+    verb.ask(lambda client: client.delete_topic(name))
     click.echo(f"deleted {name}")

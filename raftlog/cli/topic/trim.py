@@ -5,13 +5,12 @@ from typing import NamedTuple
 
 import click
 import orjson
-from rich.table import Table
 
 from raftlog.cli.consume.position import StartPosition, locate, read_position
-from raftlog.cli.operating import agree, operate, yes_option
-from raftlog.cli.options import bootstrap_option, json_option, option
+from raftlog.cli.operating import OperatorVerb, agree, operator_verb, yes_option
+from raftlog.cli.options import option
 from raftlog.cli.outcome import CommandFailed, exit_code_of
-from raftlog.cli.tables import show, times
+from raftlog.cli.tables import Columns, show, table_of, times
 from raftlog.client import BrokerClient
 from raftlog.errors import OffsetOutOfRange, RaftlogError
 from raftlog.types import Offset
@@ -48,16 +47,14 @@ def _read_before(context: click.Context, parameter: click.Parameter, text: str) 
 @option("--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True, help="Where; may be repeated.")
 @option("--all", "all_partitions", is_flag=True, help="In all partitions.")
 @yes_option
-@json_option("Print where each partition begins now as JSON; needs --yes.")
-@bootstrap_option
+@operator_verb("Print where each partition begins now as JSON; needs --yes.")
 def trim(
     name: str,
     before: StartPosition,
     partitions: tuple[int, ...],
     all_partitions: bool,
     yes: bool,
-    as_json: bool,
-    bootstrap: list[str],
+    verb: OperatorVerb,
 ) -> None:
     """Delete the records of TOPIC that lie before an offset, on all replicas and for good.
 
@@ -66,16 +63,16 @@ def trim(
     """
     if all_partitions == bool(partitions):
         raise click.UsageError("give --partition P, once or several times, or --all")
-    if as_json and not yes:
+    if verb.as_json and not yes:
         raise click.UsageError("with --json nobody is asked: give --yes")
 
-    cuts = operate(bootstrap, lambda client: _cuts(client, name, None if all_partitions else partitions, before))
+    cuts = verb.ask(lambda client: _cuts(client, name, None if all_partitions else partitions, before))
     records = sum(cut.records for cut in cuts)
     if records and not yes:
-        show(_table(cuts))
+        show(table_of(cuts, _CUT))
         agree(f"Delete {times(records, 'record')} of {name}, for good?", yes)
-    done = operate(bootstrap, lambda client: _trim(client, name, cuts))
-    if as_json:
+    done = verb.ask(lambda client: _trim(client, name, cuts))
+    if verb.as_json:
         rows = [{"partition": cut.partition, "log_start_offset": cut.before, "deleted": cut.records} for cut in done]
         click.echo(orjson.dumps({"topic": name, "partitions": rows}))
     else:
@@ -120,8 +117,9 @@ async def _trim(client: BrokerClient, topic: str, cuts: Sequence[_Cut]) -> list[
     return done
 
 
-def _table(cuts: Sequence[_Cut]) -> Table:
-    table = Table("partition", "begins at", "shall begin at", "records deleted", box=None, header_style="bold")
-    for cut in cuts:
-        table.add_row(str(cut.partition), str(cut.first), str(cut.before), f"{cut.records:,}")
-    return table
+_CUT: Columns[_Cut] = {
+    "partition": lambda cut: cut.partition,
+    "begins at": lambda cut: cut.first,
+    "shall begin at": lambda cut: cut.before,
+    "records deleted": lambda cut: f"{cut.records:,}",
+}

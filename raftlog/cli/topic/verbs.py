@@ -1,20 +1,20 @@
 """`raftlog topic …`: topics and their settings."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import click
 import orjson
-from rich.table import Table
 
-from raftlog.cli.operating import operate
-from raftlog.cli.options import bootstrap_option, json_option, option, settings_option
-from raftlog.cli.tables import bad, or_dash, show, times
+from raftlog.cli.operating import OperatorVerb, operator_verb
+from raftlog.cli.options import option, settings_option
+from raftlog.cli.tables import Columns, bad, nodes, show, table_of, times
 from raftlog.cli.topic.change import alter, delete
 from raftlog.cli.topic.trim import trim
 from raftlog.client import BrokerClient, OffsetRange, PartitionDescription, TopicDescription
 from raftlog.config import TopicConfig
 from raftlog.errors import RaftlogError, TopicExists, Unavailable
+from raftlog.values.v3 import TopicSummary
 
 OFFSETS_ASKED_MAX = 64
 """Partitions whose offsets are asked for at once."""
@@ -42,41 +42,31 @@ topic.add_command(trim)
 )
 @settings_option("A setting of the topic, such as retention.ms=3600000; may be repeated.", "--config", "-c", "config")
 @option("--if-not-exists", is_flag=True, help="A topic that exists already is no error; it stays as it is.")
-@json_option("Print the topic as JSON.")
-@bootstrap_option
+@operator_verb("Print the topic as JSON.")
 def create(
     name: str,
     partitions: int,
     replication_factor: int | None,
     config: dict[str, str],
     if_not_exists: bool,
-    as_json: bool,
-    bootstrap: list[str],
+    verb: OperatorVerb,
 ) -> None:
     """Create the topic NAME."""
     TopicConfig.from_strings(config)
-    asyncio.run(_create(bootstrap, name, partitions, replication_factor, config, if_not_exists, as_json))
 
+    async def create() -> tuple[bool, TopicDescription]:
+        async with BrokerClient(verb.bootstrap) as client:
+            created = True
+            try:
+                await client.create_topic(name, partitions, replication_factor, config)
+            except RaftlogError as error:
+                if not if_not_exists or not await _is_there(client, name, error):
+                    raise
+                created = False
+            return created, await client.describe_topic(name)
 
-async def _create(
-    bootstrap: Sequence[str],
-    name: str,
-    partitions: int,
-    replication_factor: int | None,
-    config: dict[str, str],
-    if_not_exists: bool,
-    as_json: bool,
-) -> None:
-    async with BrokerClient(bootstrap) as client:
-        created = True
-        try:
-            await client.create_topic(name, partitions, replication_factor, config)
-        except RaftlogError as error:
-            if not if_not_exists or not await _is_there(client, name, error):
-                raise
-            created = False
-        description = await client.describe_topic(name)
-    if as_json:
+    created, description = asyncio.run(create())
+    if verb.as_json:
         click.echo(orjson.dumps({**_as_json(description), "created": created}))
     else:
         click.echo(f"{'created' if created else 'exists:'} {name}, {times(description.partitions, 'partition')}")
@@ -88,42 +78,43 @@ async def _is_there(client: BrokerClient, name: str, error: RaftlogError) -> boo
 
 
 @topic.command(name="list")
-@json_option("Print a JSON array with an object for each topic.")
-@bootstrap_option
-def list_topics(as_json: bool, bootstrap: list[str]) -> None:
+@operator_verb("Print a JSON array with an object for each topic.")
+def list_topics(verb: OperatorVerb) -> None:
     """List all topics, with their numbers of partitions and replicas."""
-    topics = operate(bootstrap, lambda client: client.list_topics())
-    if as_json:
+    topics = verb.ask(lambda client: client.list_topics())
+    if verb.as_json:
         rows = [
             {"name": each.name, "partitions_count": each.partitions, "replication_factor": each.replication_factor}
             for each in topics
         ]
         click.echo(orjson.dumps(rows))
     elif topics:
-        table = Table("topic", "partitions", "replicas", box=None, header_style="bold")
-        for each in topics:
-            table.add_row(each.name, str(each.partitions), str(each.replication_factor))
-        show(table)
+        show(table_of(topics, _TOPIC))
 
 
 @topic.command()
 @click.argument("name")
-@json_option("Print the topic as JSON.")
-@bootstrap_option
-def describe(name: str, as_json: bool, bootstrap: list[str]) -> None:
+@operator_verb("Print the topic as JSON.")
+def describe(name: str, verb: OperatorVerb) -> None:
     """Show partitions with their leaders, replicas and offsets, and settings of the topic NAME."""
-    description, ranges, overrides = asyncio.run(_describe(bootstrap, name))
+    description, ranges, overrides = asyncio.run(_describe(verb.bootstrap, name))
     rows = list(zip(description.replicas, ranges, strict=True))
-    if as_json:
+    if verb.as_json:
         shown = [_partition_as_json(partition, offsets) for partition, offsets in rows]
         click.echo(orjson.dumps({**_as_json(description), "partitions": shown, "overrides": sorted(overrides)}))
         return
     click.echo(
         f"{name}: {times(description.partitions, 'partition')}, replication factor {description.replication_factor}\n"
     )
-    show(_partitions_table(rows))
+    has_problems = any(partition.problem for partition, _ in rows)
+    show(table_of(rows, _PARTITION_TABLE | _PROBLEM if has_problems else _PARTITION_TABLE))
     click.echo()
-    show(_settings_table(description.configs, overrides))
+    columns: Columns[tuple[str, str]] = {
+        "setting": lambda row: row[0],
+        "value": lambda row: row[1],
+        "from": lambda row: "topic" if row[0] in overrides else "default",
+    }
+    show(table_of(sorted(description.configs.items()), columns))
 
 
 async def _describe(bootstrap: Sequence[str], name: str) -> tuple[TopicDescription, list[OffsetRange | None], set[str]]:
@@ -165,26 +156,18 @@ def _partition_as_json(partition: PartitionDescription, offsets: OffsetRange | N
     return {**{name: getattr(partition, name) for name in _PARTITION}, "beginning_offset": beginning, "end_offset": end}
 
 
-def _partitions_table(rows: Sequence[tuple[PartitionDescription, OffsetRange | None]]) -> Table:
-    columns = ["partition", "leader", "replicas", "in sync", "first offset", "high watermark", "records"]
-    has_problems = any(partition.problem for partition, _ in rows)
-    table = Table(*columns, *(["problem"] if has_problems else []), box=None, header_style="bold")
-    for partition, offsets in rows:
-        cells = [
-            str(partition.partition),
-            or_dash(partition.leader),
-            ", ".join(map(str, partition.replicas)),
-            ", ".join(map(str, partition.in_sync)) or "-",
-            or_dash(offsets and offsets.beginning),
-            or_dash(offsets.end if offsets is not None else partition.high_watermark),
-            or_dash(offsets and f"{offsets.end - offsets.beginning:,}"),
-        ]
-        table.add_row(*cells, *([bad(partition.problem or "")] if has_problems else []))
-    return table
-
-
-def _settings_table(configs: Mapping[str, str], overrides: set[str]) -> Table:
-    table = Table("setting", "value", "from", box=None, header_style="bold")
-    for key, value in sorted(configs.items()):
-        table.add_row(key, value, "topic" if key in overrides else "default")
-    return table
+_TOPIC: Columns[TopicSummary] = {
+    "topic": lambda each: each.name,
+    "partitions": lambda each: each.partitions,
+    "replicas": lambda each: each.replication_factor,
+}
+_PARTITION_TABLE: Columns[tuple[PartitionDescription, OffsetRange | None]] = {
+    "partition": lambda row: row[0].partition,
+    "leader": lambda row: row[0].leader,
+    "replicas": lambda row: ", ".join(map(str, row[0].replicas)),
+    "in sync": lambda row: nodes(row[0].in_sync),
+    "first offset": lambda row: row[1] and row[1].beginning,
+    "high watermark": lambda row: row[1].end if row[1] is not None else row[0].high_watermark,
+    "records": lambda row: row[1] and f"{row[1].end - row[1].beginning:,}",
+}
+_PROBLEM: Columns[tuple[PartitionDescription, OffsetRange | None]] = {"problem": lambda row: bad(row[0].problem or "")}

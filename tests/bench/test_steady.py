@@ -5,10 +5,10 @@ from typing import ClassVar
 
 import pytest
 
+from bench import steady
+from bench.steady import SteadyLoad
 from raftlog.client import Produced
 from raftlog.errors import OutcomeUnknown, Unavailable
-from raftlog.loadgen import steady
-from raftlog.loadgen.steady import SteadyLoad
 from raftlog.types import Offset, TopicPartition
 
 PLACE = TopicPartition("t", 0)

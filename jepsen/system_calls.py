@@ -34,13 +34,8 @@ def slow_syncs(seconds: float) -> Fault:
     return (_SYNCS, f"delay_enter={round(seconds * 1e6)}")
 
 
-def one_slow_sync(seconds: float) -> Fault:
-    """The next sync of each thread takes so much longer, and no other one."""
-    return (_SYNCS, f"delay_enter={round(seconds * 1e6)}:when=1")
-
-
 def one_failing_sync() -> Fault:
-    """The next sync of each thread fails, and those after it succeed."""
+    """Fail the next sync of each thread, and none after it."""
     return (_SYNCS, "error=EIO:when=1")
 
 
