@@ -105,7 +105,7 @@ class SteadyLoad:
                 await self._acked.wait()
 
     def report(self) -> SteadyReport:
-        """What came of it so far."""
+        """Return the counts so far."""
         return SteadyReport(
             written=self.written,
             failed=self._failed,
