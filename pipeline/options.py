@@ -8,7 +8,7 @@ through. Pure.
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -161,11 +161,25 @@ class Options:
         }
 
 
+def several(names: Sequence[str]) -> tuple[str, ...]:
+    """A text by itself is one name."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 class TopicChoice(NamedTuple):
     """Topics by name, or all whose whole names match a pattern, or, with neither, all; internal ones never."""
 
     names: tuple[str, ...] | None = None
     pattern: str | None = None
+
+    @classmethod
+    def of(cls, topics: Sequence[str] | None, pattern: str | None = None) -> "TopicChoice":
+        """As callers of jobs name topics; raises `InvalidArgument`."""
+        if topics is not None and pattern is not None:
+            raise InvalidArgument("name topics or give a pattern, not both")
+        if topics is not None and not topics:
+            raise InvalidArgument("no topics are named; leave topics out for all of them")
+        return cls(None if topics is None else several(topics), pattern)
 
     def chosen(self, there: Collection[str]) -> list[str]:
         """Of the topics that are there, sorted; names that are not among them are the caller's to miss. Raises

@@ -24,7 +24,7 @@ def plain_errors(spark_class: C) -> C:
     """Let errors of raftlog that the class's methods raise be shown without their stack."""
     for name, method in list(vars(spark_class).items()):
         if inspect.isfunction(method) and not name.startswith("_"):
-            setattr(spark_class, name, _generator(method) if inspect.isgeneratorfunction(method) else _call(method))
+            setattr(spark_class, name, _plain(method))
     return spark_class
 
 
@@ -39,7 +39,7 @@ def _without_stack() -> Iterator[None]:
         raise
 
 
-def _call(method: Callable[..., Any]) -> Callable[..., Any]:
+def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def called(*args: Any, **named: Any) -> Any:
         with _without_stack():
@@ -47,14 +47,6 @@ def _call(method: Callable[..., Any]) -> Callable[..., Any]:
         return _each(found) if inspect.isgenerator(found) else found
 
     return called
-
-
-def _generator(method: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
-    @functools.wraps(method)
-    def generated(*args: Any, **named: Any) -> Iterator[Any]:
-        return _each(method(*args, **named))
-
-    return generated
 
 
 def _each(found: Iterator[Any]) -> Iterator[Any]:

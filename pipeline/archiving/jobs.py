@@ -10,7 +10,6 @@ from raftlog.pipeline.archiving.archive import ArchiveReport, archive_in_waves
 from raftlog.pipeline.archiving.compacting import TARGET_BYTES, CompactionReport, compact_in_waves
 from raftlog.pipeline.archiving.files import files_at
 from raftlog.pipeline.archiving.parquet import COMPRESSIONS
-from raftlog.pipeline.archiving.reading import named
 from raftlog.pipeline.archiving.sources import ArchiveSource
 from raftlog.pipeline.archiving.waves import Waves
 from raftlog.pipeline.jobs import run_splits
@@ -44,10 +43,8 @@ def archive(
     records were trimmed before they were archived, unless `fail_on_data_loss` is false; `PipelineFailed` when reading
     fails for good.
     """
-    if topics is not None and topics_pattern is not None:
-        raise InvalidArgument("name topics or give a pattern, not both")
     _require_known(compression)
-    choice = TopicChoice(named(topics), topics_pattern)
+    choice = TopicChoice.of(topics, topics_pattern)
     waves = _waves_on(spark, on_progress)
     return archive_in_waves(
         waves, source, files_at(path), choice, compression=compression, fail_on_data_loss=fail_on_data_loss

@@ -7,11 +7,12 @@ from typing import Final
 from uuid import UUID, uuid5
 
 from raftlog.pipeline.archiving.sources import ArchiveSplit, SourceLog
+from raftlog.pipeline.brokers.connection import addresses_in
 from raftlog.pipeline.brokers.plan import topics_there
 from raftlog.pipeline.brokers.reading import read_split
 from raftlog.pipeline.brokers.settings import REQUEST_MS_DEFAULT
 from raftlog.pipeline.brokers.split import BrokerSplit
-from raftlog.pipeline.options import TopicChoice
+from raftlog.pipeline.options import TopicChoice, several
 from raftlog.pipeline.segments.extent import LogExtent
 from raftlog.pipeline.segments.plan import SPLIT_BYTES, logs_in, splits_of
 from raftlog.pipeline.segments.reading import read_segment_split
@@ -35,7 +36,7 @@ class Brokers:
         request_timeout_ms: int = REQUEST_MS_DEFAULT,
         skip_undecodable: bool = False,
     ) -> None:
-        self._bootstrap = tuple(address.strip() for address in bootstrap.split(",") if address.strip())
+        self._bootstrap = addresses_in(bootstrap)
         self._split_rows, self._request_timeout_ms = split_rows, request_timeout_ms
         self._skip_undecodable = skip_undecodable
 
@@ -45,13 +46,8 @@ class Brokers:
         for log in there.logs:
             whole = BrokerSplit(
                 there.addresses,
-                log.topic,
-                log.topic_id,
-                log.partition,
-                log.start,
-                log.end,
-                log.leader,
-                fail_on_data_loss,
+                *log,
+                fail_on_data_loss=fail_on_data_loss,
                 request_timeout_ms=self._request_timeout_ms,
                 skips_undecodable=self._skip_undecodable,
             )
@@ -76,7 +72,7 @@ class Segments:
     may_lag: Final = True
 
     def __init__(self, paths: Sequence[str], *, split_bytes: int = SPLIT_BYTES, skip_undecodable: bool = False) -> None:
-        self._paths = (paths,) if isinstance(paths, str) else tuple(paths)  # a lone text is a path as well
+        self._paths = several(paths)
         self._split_bytes, self._skip_undecodable = split_bytes, skip_undecodable
 
     def logs(self, choice: TopicChoice, *, fail_on_data_loss: bool) -> list[SourceLog]:

@@ -9,10 +9,11 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from raftlog.errors import InvalidArgument, UnknownTopic
+from raftlog.errors import UnknownTopic
 from raftlog.pipeline.archiving.files import Files, files_at
 from raftlog.pipeline.archiving.manifest import ArchivedFile
 from raftlog.pipeline.archiving.state import ArchiveState, file_missing, read_settled
+from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.rows import ARROW_SCHEMA, SCHEMA
 
 _SCHEMA: Final = f"{SCHEMA}, date string"
@@ -26,21 +27,12 @@ def read_archive(spark: SparkSession, path: str, topics: Sequence[str] | None = 
     file is missing or has another size), and `UnknownTopic`.
     """
     files = files_at(path)
-    chosen = files_of(files, read_settled(files), named(topics))
+    chosen = files_of(files, read_settled(files), TopicChoice.of(topics).names)
     if not chosen:
         return spark.createDataFrame([], SCHEMA)
     paths = [f"{files.uri}/{file.path}" for file in chosen]
     rows = spark.read.schema(_SCHEMA).option("basePath", files.uri).parquet(*paths)
     return rows.select(*ARROW_SCHEMA.names)
-
-
-def named(topics: Sequence[str] | None) -> tuple[str, ...] | None:
-    """A lone text is a name as well. Raises `InvalidArgument` where none are named of those that shall be."""
-    if topics is None:
-        return None
-    if not topics:
-        raise InvalidArgument("no topics are named; leave topics out for all of them")
-    return (topics,) if isinstance(topics, str) else tuple(topics)
 
 
 def files_of(files: Files, state: ArchiveState, topics: Sequence[str] | None) -> list[ArchivedFile]:

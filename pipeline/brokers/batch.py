@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.brokers.connection import BrokerConnection
-from raftlog.pipeline.brokers.plan import layout, planned, times
+from raftlog.pipeline.brokers.plan import layout, planned
 from raftlog.pipeline.brokers.reading import read_split
 from raftlog.pipeline.brokers.settings import ReadSettings
 from raftlog.pipeline.brokers.split import BrokerSplit, divided
@@ -35,8 +35,7 @@ class BatchReader(DataSourceReader):
         there = await layout(client, settings.bootstrap, settings.topics, settings.patience_s)
         if not there.logs:
             raise InvalidArgument(f"there are no {settings.topics}; internal topics are none of them")
-        sought = await times(client, there.logs, settings.starting, settings.ending, settings.patience_s)
-        return planned(settings, there, sought)
+        return await planned(client, settings, there)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return rows_in(partition)

@@ -47,6 +47,11 @@ class BrokerConnection(ClosedAtExit):
             self._thread.close()
 
 
+def addresses_in(bootstrap: str) -> tuple[str, ...]:
+    """From `HOST:PORT,…`."""
+    return tuple(address.strip() for address in bootstrap.split(",") if address.strip())
+
+
 async def _made(bootstrap: Sequence[str]) -> BrokerClient:
     return BrokerClient(bootstrap)
 

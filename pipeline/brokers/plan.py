@@ -3,13 +3,14 @@
     start ≤ end of every partition;   start ≥ log start, or what lies between is lost
 
 Ends of batches are linearizable: nothing that was acknowledged before the question is missing, and none is ever lower
-than one that was told before. Asking is asynchronous and below `BrokerConnection.ask`; choosing is pure. Called by the
-readers and, for archives, by jobs.
+than one that was told before. Asking is asynchronous and below `BrokerConnection.ask`. Called by the readers and, for
+archives, by jobs.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 from raftlog.client import BrokerClient, ClusterView, TopicView
 from raftlog.errors import InvalidArgument, UnknownTopic
@@ -28,6 +29,9 @@ FIRST_ANSWER_S: Final = 15.0
 LOOKS_MAX: Final = 8
 LOOK_PAUSE_S: Final = 0.25
 """The cluster's picture is a second old at most, so a topic that was made just now is in one of these."""
+
+
+T = TypeVar("T")
 
 
 class PartitionLog(NamedTuple):
@@ -60,13 +64,6 @@ class EarlierOffsets(NamedTuple):
     offsets: Mapping[TopicPartition, int]
 
 
-class Times(NamedTuple):
-    """Offsets of the first records that are as late as options say, by partition; None where none is."""
-
-    starting: dict[TopicPartition, int | None]
-    ending: dict[TopicPartition, int | None]
-
-
 def topics_there(
     bootstrap: Sequence[str], choice: TopicChoice, *, request_timeout_ms: int = REQUEST_MS_DEFAULT
 ) -> ClusterLayout:
@@ -88,100 +85,95 @@ async def layout(
     """The same of a client at hand. With what was `seen` before, topics that are named and not there are left out, and
     ends that are not asked for as `linearizable` are so all the same when they would be below that."""
     view, topics = await _chosen(client, choice, patience_s, seen)
-    at_once = asyncio.Semaphore(ASKED_AT_ONCE)
 
-    async def one(topic: TopicView, number: int, leader: int | None) -> PartitionLog | None:
-        place = TopicPartition(topic.name, number)
+    async def one(topic: TopicView, number: int) -> PartitionLog | None:
+        place, leader = TopicPartition(topic.name, number), topic.leaders[number]
         address = None if leader is None else view.http.get(leader)
         if address is not None:
             client.learn_leader(place, address)
         try:
-            async with at_once:
-                start, end = await patiently(lambda: client.offsets(*place, linearizable=linearizable), patience_s)
-                if seen is not None and end < seen.offsets.get(place, 0):
-                    start, end = await patiently(lambda: client.offsets(*place, linearizable=True), patience_s)
+            start, end = await patiently(lambda: client.offsets(*place, linearizable=linearizable), patience_s)
+            if seen is not None and end < seen.offsets.get(place, 0):
+                start, end = await patiently(lambda: client.offsets(*place, linearizable=True), patience_s)
         except UnknownTopic:  # it went after the picture was made
             if topic.name in (choice.names or ()) and seen is None:
                 raise
             return None
         return PartitionLog(topic.name, topic.topic_id, number, start, end, address)
 
-    logs = await asyncio.gather(*(one(topic, *each) for topic in topics for each in enumerate(topic.leaders)))
+    logs = await _at_once(one, [(topic, number) for topic in topics for number in range(len(topic.leaders))])
     return ClusterLayout(
         [log for log in logs if log is not None], tuple(dict.fromkeys((*bootstrap, *view.http.values())))
     )
 
 
-async def times(
-    client: BrokerClient,
-    logs: Sequence[PartitionLog],
-    starting: OffsetPositions,
-    ending: OffsetPositions,
-    patience_s: float,
-) -> Times:
-    """What has to be looked up because options say a time."""
-    at_once = asyncio.Semaphore(ASKED_AT_ONCE)
+async def _at_once(ask: Callable[..., Awaitable[T]], places: Sequence[tuple[Any, ...]]) -> list[T]:
+    """Ask about all of them, so many together; the answers in their order."""
+    slots = asyncio.Semaphore(ASKED_AT_ONCE)
 
-    async def one(log: PartitionLog, positions: OffsetPositions) -> tuple[TopicPartition, int | None] | None:
-        position = positions.at(*log.place)
-        if position.kind is not PositionKind.TIMESTAMP:
-            return None
-        async with at_once:
-            found = await patiently(lambda: client.offset_for_timestamp(*log.place, position.value), patience_s)
-        return log.place, None if found is None else found[0]
+    async def one(place: tuple[Any, ...]) -> T:
+        async with slots:
+            return await ask(*place)
 
-    sides = [await asyncio.gather(*(one(log, side) for log in logs)) for side in (starting, ending)]
-    return Times(*(dict(each for each in side if each is not None) for side in sides))
+    return await asyncio.gather(*map(one, places))
 
 
-def planned(settings: ReadSettings, there: ClusterLayout, times: Times) -> list[BrokerSplit]:
+async def planned(client: BrokerClient, settings: ReadSettings, there: ClusterLayout) -> list[BrokerSplit]:
     """A split for each partition, the empty ones too. Raises `InvalidArgument` and `DataLost`."""
-    check_named(settings, there.logs)
-    return [split_of(settings, there.addresses, log, *_bounds(settings, log, times)) for log in there.logs]
+    _check_named(settings, there.logs)
+    bounded = await _at_once(_bounded, [(client, settings, log) for log in there.logs])
+    return [split_of(settings, there.addresses, log) for log in bounded]
 
 
-def check_named(settings: ReadSettings, logs: Sequence[PartitionLog]) -> None:
+async def starting_offsets(
+    client: BrokerClient, settings: ReadSettings, logs: Sequence[PartitionLog]
+) -> dict[TopicPartition, int]:
+    """Where options say that reading begins; raises `InvalidArgument` and `DataLost`."""
+    _check_named(settings, logs)
+    starts = await _at_once(_starting_offset, [(client, settings, log) for log in logs])
+    return {log.place: start for log, start in zip(logs, starts, strict=True)}
+
+
+def _check_named(settings: ReadSettings, logs: Sequence[PartitionLog]) -> None:
     """Partitions that options name are there; raises `InvalidArgument`."""
-    counts: dict[str, int] = {}
-    for log in logs:
-        counts[log.topic] = counts.get(log.topic, 0) + 1
+    counts = Counter(log.topic for log in logs)
     settings.starting.check(counts)
     settings.ending.check(counts)
 
 
-def starting_offset(settings: ReadSettings, log: PartitionLog, times: Times) -> int:
-    """Where options say that reading a partition begins; raises `InvalidArgument` and `DataLost`."""
-    offset = _resolved(settings.starting, log, times.starting)
+async def _starting_offset(client: BrokerClient, settings: ReadSettings, log: PartitionLog) -> int:
+    offset = await _resolved(client, settings, settings.starting, log)
     if offset < log.start:
         lost = f"{log.place}: records from offset {offset} to {log.start} (exclusive) were deleted"
         report_loss(f"{lost}, and {settings.starting.option} asks for them", settings.fail_on_data_loss)
     return max(offset, log.start)
 
 
-def _bounds(settings: ReadSettings, log: PartitionLog, times: Times) -> tuple[int, int]:
-    start = starting_offset(settings, log, times)
-    end = _resolved(settings.ending, log, times.ending)
+async def _bounded(client: BrokerClient, settings: ReadSettings, log: PartitionLog) -> PartitionLog:
+    """What of a partition options ask for."""
+    start = await _starting_offset(client, settings, log)
+    end = await _resolved(client, settings, settings.ending, log)
     if end < log.start:
         lost = f"{log.place}: all records below offset {log.start} were deleted"
         report_loss(f"{lost}, and {settings.ending.option} ends at {end}", settings.fail_on_data_loss)
-        return start, start
+        end = start
     if start > end:
         raise InvalidArgument(
             f"{log.place}: reading would begin at offset {start} ({settings.starting.option}), behind its end at {end} "
             f"({settings.ending.option})"
         )
-    return start, end
+    return log._replace(start=start, end=end)
 
 
-def _resolved(positions: OffsetPositions, log: PartitionLog, found: dict[TopicPartition, int | None]) -> int:
+async def _resolved(client: BrokerClient, settings: ReadSettings, positions: OffsetPositions, log: PartitionLog) -> int:
     position = positions.at(*log.place)
     if position.kind is PositionKind.EARLIEST:
         return log.start
     if position.kind is PositionKind.LATEST:
         return log.end
     if position.kind is PositionKind.TIMESTAMP:
-        offset = found[log.place]
-        return log.end if offset is None else min(max(offset, log.start), log.end)
+        found = await patiently(lambda: client.offset_for_timestamp(*log.place, position.value), settings.patience_s)
+        return log.end if found is None else min(max(found[0], log.start), log.end)
     if position.value > log.end:
         raise InvalidArgument(
             f"{positions.option} has offset {position.value} of {log.place}, which ends at {log.end}: was it that of "
@@ -190,18 +182,11 @@ def _resolved(positions: OffsetPositions, log: PartitionLog, found: dict[TopicPa
     return position.value
 
 
-def split_of(
-    settings: ReadSettings, addresses: tuple[str, ...], log: PartitionLog, start: int, end: int
-) -> BrokerSplit:
+def split_of(settings: ReadSettings, addresses: tuple[str, ...], log: PartitionLog) -> BrokerSplit:
     """With what the settings say of reading."""
     return BrokerSplit(
         addresses,
-        log.topic,
-        log.topic_id,
-        log.partition,
-        start,
-        end,
-        log.leader,
+        *log,
         settings.fail_on_data_loss,
         settings.fetch_max_bytes,
         settings.request_timeout_ms,

@@ -23,11 +23,9 @@ from raftlog.pipeline.brokers.plan import (
     ClusterLayout,
     EarlierOffsets,
     PartitionLog,
-    check_named,
     layout,
     split_of,
-    starting_offset,
-    times,
+    starting_offsets,
 )
 from raftlog.pipeline.brokers.settings import ReadSettings
 from raftlog.pipeline.brokers.split import BrokerSplit, divided
@@ -133,9 +131,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     async def _begin(self, client: BrokerClient) -> StreamOffset:
         settings = self._settings
         there = self._there = await layout(client, settings.bootstrap, settings.topics, settings.patience_s)
-        check_named(settings, there.logs)
-        sought = await times(client, there.logs, settings.starting, settings.ending, settings.patience_s)
-        offsets = {log.place: starting_offset(settings, log, sought) for log in there.logs}
+        offsets = await starting_offsets(client, settings, there.logs)
         return StreamOffset({log.topic: log.topic_id for log in there.logs}, offsets, is_initial=True)
 
     def _splits(self, begin: StreamOffset, until: StreamOffset) -> Iterator[BrokerSplit]:
@@ -143,10 +139,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = {log.place: log for log in there.logs}
         for place, first, end in ranges(begin, until):
             log = known.get(place)
-            range_ = PartitionLog(
-                place.topic, until.ids[place.topic], place.partition, first, end, None if log is None else log.leader
-            )
-            yield split_of(self._settings, there.addresses, range_, first, end)
+            leader = None if log is None else log.leader
+            wanted = PartitionLog(place.topic, until.ids[place.topic], place.partition, first, end, leader)
+            yield split_of(self._settings, there.addresses, wanted)
 
 
 def _rows_max(limit: ReadLimit) -> int:

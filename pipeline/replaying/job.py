@@ -20,9 +20,9 @@ from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument, UnknownTopic
 from raftlog.pipeline.archiving.files import Files, files_at
 from raftlog.pipeline.archiving.jobs import shifted
-from raftlog.pipeline.archiving.reading import files_of, named
+from raftlog.pipeline.archiving.reading import files_of
 from raftlog.pipeline.archiving.state import ArchiveState, read_at, read_settled
-from raftlog.pipeline.brokers.connection import BrokerConnection, know_all, patiently
+from raftlog.pipeline.brokers.connection import BrokerConnection, addresses_in, know_all, patiently
 from raftlog.pipeline.brokers.plan import topics_there
 from raftlog.pipeline.brokers.source import RaftlogDataSource
 from raftlog.pipeline.options import TopicChoice
@@ -108,7 +108,7 @@ def replay(
         raise InvalidArgument("a name says which replay to go on with; leave it out to write everything again")
     if name is not None and (not 0 < len(name) <= NAME_CHARS_MAX or not name.isprintable() or "/" in name):
         raise InvalidArgument(f"a name has 1 to {NAME_CHARS_MAX} printable characters, and no slash")
-    topics = named(topics)
+    topics = TopicChoice.of(topics).names
     files = files_at(path)
     state = read_settled(files)
     files_of(files, state, topics)
@@ -116,7 +116,7 @@ def replay(
     targets = _targets(wanted, to)
     if again:
         name = uuid.uuid4().hex
-    addresses = tuple(address.strip() for address in bootstrap.split(",") if address.strip())
+    addresses = addresses_in(bootstrap)
     ids = _target_ids(addresses, state, targets, keep_partitions=keep_partitions)
     spark.dataSource.register(RaftlogDataSource)
     with BrokerConnection(addresses) as brokers:

@@ -11,25 +11,28 @@
 refused, so that nothing is dropped in silence. Names are compared as Spark does, in any case.
 """
 
-from collections.abc import Callable
+import re
 from typing import Final
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType
 
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.sink.columns import Columns
 
 IGNORED: Final = frozenset({"offset", "timestamptype", "date"})
-_BYTES: Final = (BinaryType, StringType)
+_BYTES: Final = (("string", "binary"), "string or binary")
+_HEADERS: Final = "array<struct<key:string,value:binary>>"
+_ALLOWED: Final = {
+    "value": _BYTES,
+    "key": _BYTES,
+    "headers": ((_HEADERS,), _HEADERS),
+    "timestamp": (("timestamp", "bigint"), "timestamp, or bigint (milliseconds)"),
+    "topic": (("string",), "string"),
+    "partition": (("int",), "int"),
+}
+"""Types that a column may have, and how errors name them."""
+_COLLATION: Final = re.compile(r" collate \w+")
+"""Says how strings are compared, and nothing of their bytes."""
 
 
 def columns_of(schema: StructType, topic: str | None) -> Columns:
@@ -44,11 +47,10 @@ def columns_of(schema: StructType, topic: str | None) -> Columns:
                 f"the column {field.name} cannot be written, or stands there twice; records are made of the columns "
                 f"{', '.join(_ALLOWED)}, and offset, timestampType and date are left out: select these"
             )
-        is_fitting, wanted = _ALLOWED[name]
-        if not is_fitting(field.dataType):
-            raise InvalidArgument(
-                f"the column {field.name} has the type {field.dataType.simpleString()}; it can be {wanted}: cast it"
-            )
+        types, wanted = _ALLOWED[name]
+        kind = field.dataType.simpleString()
+        if _COLLATION.sub("", kind) not in types:
+            raise InvalidArgument(f"the column {field.name} has the type {kind}; it can be {wanted}: cast it")
         found[name] = number
     if "value" not in found:
         raise InvalidArgument("there is no column value, which is what is written; select one (string or binary)")
@@ -57,27 +59,3 @@ def columns_of(schema: StructType, topic: str | None) -> Columns:
     if topic is not None:
         found.pop("topic", None)
     return Columns(**found)
-
-
-def _is_headers(kind: DataType) -> bool:
-    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
-        return False
-    fields = kind.elementType.fields
-    return (
-        [field.name for field in fields] == ["key", "value"]
-        and isinstance(fields[0].dataType, StringType)
-        and isinstance(fields[1].dataType, BinaryType)
-    )
-
-
-_ALLOWED: Final[dict[str, tuple[Callable[[DataType], bool], str]]] = {
-    "value": (lambda kind: isinstance(kind, _BYTES), "string or binary"),
-    "key": (lambda kind: isinstance(kind, _BYTES), "string or binary"),
-    "headers": (_is_headers, "array<struct<key:string,value:binary>>"),
-    "timestamp": (
-        lambda kind: isinstance(kind, TimestampType | LongType),
-        "timestamp, or bigint (milliseconds)",
-    ),
-    "topic": (lambda kind: isinstance(kind, StringType), "string"),
-    "partition": (lambda kind: isinstance(kind, IntegerType), "int"),
-}

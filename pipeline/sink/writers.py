@@ -42,7 +42,7 @@ class WrittenTask(WriterCommitMessage):
     write_id: str
     epoch: int
     rows: int
-    ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,7 @@ class _Write:
 
     def task(self, batches: Iterator[pa.RecordBatch], identity: WriteIdentity) -> WrittenTask:
         outcome = write_rows(batches, self.columns, self.settings, identity, self.run)
-        ends = {(place.topic, place.partition): int(end) for place, end in outcome.ends.items()}
-        return WrittenTask(identity.write_id, identity.epoch, outcome.rows, ends)
+        return WrittenTask(identity.write_id, identity.epoch, outcome.rows, outcome.ends)
 
     def record(self, messages: Sequence[WrittenTask], *, keep: bool) -> None:
         """Every task is done: that is recorded, or what was recorded is forgotten where nobody can repeat the write."""
@@ -65,8 +64,7 @@ class _Write:
     async def _record(self, write_id: str, epoch: int, messages: Sequence[WrittenTask], keep: bool) -> None:
         ends: dict[TopicPartition, int] = {}
         for message in messages:
-            for (topic, partition), end in message.ends.items():
-                place = TopicPartition(topic, partition)
+            for place, end in message.ends.items():
                 ends[place] = max(end, ends.get(place, 0))
         topics = {place.topic for place in ends} | ({self.settings.topic} if self.settings.topic else set())
         async with BrokerClient(self.settings.bootstrap) as client:
@@ -195,7 +193,7 @@ def _of_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenTas
 
 def _summary(messages: Sequence[WriterCommitMessage | None]) -> str:
     done = _of_tasks(messages)
-    places = sorted({f"{topic}/{partition}" for message in done for topic, partition in message.ends})
+    places = sorted({str(place) for message in done for place in message.ends})
     named = f" in {', '.join(places[:10])}{', …' if len(places) > 10 else ''}" if places else ""
     rows = sum(message.rows for message in done)
     return (

@@ -152,14 +152,14 @@ def archive_verdicts(compared: Iterable[ComparedRange], problems: Problems) -> l
 # in a task
 
 
-def check_range(compare: ArchiveRange) -> ComparedRange:
-    """Compare one range; what cannot be read is told as well. Raises `OSError`."""
+def check_range(compare: ArchiveRange) -> list[ComparedRange]:
+    """Compare one range, the only result; what cannot be read is reported as well. Raises `OSError`."""
     comparison = _Comparison(compare)
     try:
         comparison.run()
     except RaftlogError as error:
         comparison.told.append(f"{comparison.place}, offsets {comparison.at} to {compare.split.end}: {error}")
-    return comparison.result()
+    return [comparison.result()]
 
 
 class _Comparison:

@@ -68,6 +68,12 @@ class Checked(NamedTuple):
     difference: Difference | None
 
 
+def check_units(units: Iterable[ComparedFiles]) -> Iterator[Checked]:
+    """Check ranges one after another; raises as `check_unit`."""
+    for unit in units:
+        yield from check_unit(unit)
+
+
 def check_unit(unit: ComparedFiles) -> Iterator[Checked]:
     """Check a range of all files, each byte read once where they are the same. Raises `OSError`.
 

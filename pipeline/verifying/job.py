@@ -8,23 +8,17 @@ that everything can run in one process as well. Called by users and by the comma
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.jobs import run_splits
-from raftlog.pipeline.options import TopicChoice
+from raftlog.pipeline.options import TopicChoice, several
 from raftlog.pipeline.progress import OnProgress
-from raftlog.pipeline.segments.replicas import DataDirectory, real_disk
-from raftlog.pipeline.verifying.archived import (
-    ArchiveRange,
-    ComparedRange,
-    archive_verdicts,
-    check_range,
-    ranges_of,
-)
-from raftlog.pipeline.verifying.comparing import Checked, ComparedFiles, check_unit
+from raftlog.pipeline.segments.replicas import real_disk
+from raftlog.pipeline.verifying.archived import archive_verdicts, check_range, ranges_of
+from raftlog.pipeline.verifying.comparing import check_units
 from raftlog.pipeline.verifying.finding import FoundLogs, logs_in
 from raftlog.pipeline.verifying.groups import PartitionCopies, groups_of, journal_problems, notes_of
 from raftlog.pipeline.verifying.journals import JournalRead, read_owner
@@ -86,24 +80,23 @@ def verify_by(
     """`verify`, with the steps run by `run`."""
     if split_bytes < SPLIT_BYTES_MIN:
         raise InvalidArgument(f"split_bytes is {split_bytes}; it must be at least {SPLIT_BYTES_MIN}")
-    paths, topics = _several(paths), None if topics is None else _several(topics)
-    disk = real_disk()
-    choice = _choice(topics, topics_pattern)
+    disk, paths = real_disk(), several(paths)
+    choice = None if topics is None and topics_pattern is None else TopicChoice.of(topics, topics_pattern)
     found = logs_in(disk, paths, choice)
-    journals = run("reading journals", found.owners, _read_journal)
+    journals = run("reading journals", found.owners, read_owner)
     seen = {path: look_at(disk, path) for path in found.logs}
     groups = groups_of(found, journals, seen)
     size = split_bytes_for(seen.values(), split_bytes)
     units = (unit for group in groups for unit in units_of(disk, group.copies, size))
-    ranges = by_file(run("checking replicas", list(tasks_of(units, size)), _check))
+    ranges = by_file(run("checking replicas", list(tasks_of(units, size)), check_units))
     wholes = [WholeSegment(*each) for each in doubtful(seen.values(), ranges)]
-    segments = run("looking at doubtful segments", wholes, _judge_segment)
+    segments = run("looking at doubtful segments", wholes, judge_segment)
     again = [whole_group(group, is_newest=False) for group in groups if has_to_be_compared_again(group, ranges)]
     known = {each.group_id for each in again}
     again += [
         whole_group(group, is_newest=True) for group in groups if group.is_compacted and group.group_id not in known
     ]
-    compared = run("comparing entries", list(_tasks(again)), _judge_groups)
+    compared = run("comparing entries", list(_tasks(again)), judge_groups)
     problems = Problems()
     report = _report(found, journals, groups, Judge(ranges, segments, compared), problems, is_all=choice is None)
     if archive is None:
@@ -111,7 +104,7 @@ def verify_by(
     there = {log.topic for log in found.logs.values()}
     behind = Problems(NOTES_MAX)
     of_archive = ranges_of(paths, archive, there, split_bytes, problems, behind)
-    verdicts = archive_verdicts(run("comparing the archive", of_archive, _check_range), problems)
+    verdicts = archive_verdicts(run("comparing the archive", of_archive, check_range), problems)
     return replace(
         report,
         archive=tuple(verdicts),
@@ -121,49 +114,9 @@ def verify_by(
     )
 
 
-def _several(names: Sequence[str]) -> Sequence[str]:
-    """A lone text is a name as well."""
-    return (names,) if isinstance(names, str) else names
-
-
-def _choice(topics: Sequence[str] | None, pattern: str | None) -> TopicChoice | None:
-    if topics is not None and pattern is not None:
-        raise InvalidArgument("topics and topics_pattern exclude each other: give one of them")
-    if topics is None and pattern is None:
-        return None
-    return TopicChoice(None if topics is None else tuple(topics), pattern)
-
-
 def _tasks(groups: Sequence[WholeGroup]) -> Iterator[tuple[WholeGroup, ...]]:
     for first in range(0, len(groups), _GROUPS_OF_A_TASK):
         yield tuple(groups[first : first + _GROUPS_OF_A_TASK])
-
-
-# in tasks
-
-
-def _read_journal(owner: DataDirectory) -> Iterator[JournalRead]:
-    yield read_owner(real_disk(), owner)
-
-
-def _check(units: tuple[ComparedFiles, ...]) -> Iterator[Checked]:
-    for unit in units:
-        yield from check_unit(unit)
-
-
-def _judge_segment(whole: WholeSegment) -> Iterator[Any]:
-    yield judge_segment(real_disk(), whole)
-
-
-def _judge_groups(groups: tuple[WholeGroup, ...]) -> Iterator[Any]:
-    yield from judge_groups(real_disk(), groups)
-
-
-def _check_range(compare: ArchiveRange) -> Iterator[ComparedRange]:
-    yield check_range(compare)
-
-
-# on the driver
 
 
 def _report(

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import FormatError, JournalDamaged
-from raftlog.pipeline.segments.replicas import DataDirectory
+from raftlog.pipeline.segments.replicas import DataDirectory, real_disk
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.log.offline import OfflineReplica, replicas_of
 from raftlog.runtime.log.replay import JournalEntry, journal_entries
@@ -52,16 +52,16 @@ class JournalRead(NamedTuple):
     why: str | None
 
 
-def read_owner(disk: Disk, owner: DataDirectory) -> JournalRead:
-    """Raises `OSError`."""
-    why = ""
+def read_owner(owner: DataDirectory) -> list[JournalRead]:
+    """What its journal says, as the only result. Raises `OSError`."""
+    disk, why = real_disk(), ""
     for _ in range(_TRIES):
         try:
             replicas = replicas_of(disk, owner.data_dir, owner.disk_uuid)
-            return JournalRead(owner, tuple(_said(disk, replica) for replica in replicas), None)
+            return [JournalRead(owner, tuple(_said(disk, replica) for replica in replicas), None)]
         except (JournalDamaged, FormatError) as error:
             why = str(error)
-    return JournalRead(owner, (), why)
+    return [JournalRead(owner, (), why)]
 
 
 def _said(disk: Disk, replica: OfflineReplica) -> Said:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import RaftlogError
-from raftlog.pipeline.segments.replicas import DataDirectory
+from raftlog.pipeline.segments.replicas import DataDirectory, real_disk
 from raftlog.pipeline.verifying.groups import PartitionCopies
 from raftlog.pipeline.verifying.judging import JudgedGroup, JudgedSegment
 from raftlog.pipeline.verifying.walking import SegmentFile
@@ -57,19 +57,20 @@ def whole_group(group: PartitionCopies, *, is_newest: bool) -> WholeGroup:
     return WholeGroup(group.group_id, tuple(copies), group.copies.whole_from if is_newest else None)
 
 
-def judge_segment(disk: Disk, whole: WholeSegment) -> JudgedSegment:
-    """Raises `OSError`."""
+def judge_segment(whole: WholeSegment) -> list[JudgedSegment]:
+    """The verdict, as the only result. Raises `OSError`."""
     file = whole.file
     try:
-        report = verify_segment(disk, file.directory, file.base, whole.newer)
+        report = verify_segment(real_disk(), file.directory, file.base, whole.newer)
     except FileNotFoundError:
-        return JudgedSegment(file.directory, file.base, None, 0)
+        return [JudgedSegment(file.directory, file.base, None, 0)]
     listed = replace(report, problems=report.problems[:PROBLEMS_OF_A_SEGMENT_MAX])
-    return JudgedSegment(file.directory, file.base, listed, len(report.problems))
+    return [JudgedSegment(file.directory, file.base, listed, len(report.problems))]
 
 
-def judge_groups(disk: Disk, groups: Sequence[WholeGroup]) -> Iterator[JudgedGroup]:
+def judge_groups(groups: Sequence[WholeGroup]) -> Iterator[JudgedGroup]:
     """Raises `OSError`. A journal is read once for all of them."""
+    disk = real_disk()
     known: dict[DataDirectory, dict[str, OfflineReplica]] = {}
     for group in groups:
         try:

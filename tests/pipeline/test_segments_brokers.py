@@ -10,7 +10,9 @@ import pytest
 from raftlog.client import Producer
 from raftlog.errors import StorageError
 from raftlog.pipeline.options import TopicChoice
-from raftlog.pipeline.segments import logs_in, plan_segments, read_segment_split, replicas_in
+from raftlog.pipeline.segments.plan import logs_in, plan_segments
+from raftlog.pipeline.segments.reading import read_segment_split
+from raftlog.pipeline.segments.replicas import replicas_in
 from raftlog.runtime.journal.blocks import BLOCK_SIZE
 from raftlog.testing import Cluster
 from raftlog.testing.http import ask

@@ -374,8 +374,7 @@ async def test_who_repeats_a_write_that_is_done_is_told(
     writer = batch_writer(options, StructType().add("value", "binary"), False)
     for told in ("", "the write q (writeEpoch 0) was done before"):
         outcome = await write(batches_of(range(10)), replace(settings, write_id="q"))
-        ends = {(place.topic, place.partition): int(end) for place, end in outcome.ends.items()}
-        await asyncio.to_thread(writer.commit, [WrittenTask("q", 0, outcome.rows, ends)])
+        await asyncio.to_thread(writer.commit, [WrittenTask("q", 0, outcome.rows, outcome.ends)])
         assert told in caplog.text
         assert bool(told) == bool(caplog.text)
 

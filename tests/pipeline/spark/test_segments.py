@@ -11,7 +11,7 @@ from pyspark.sql import functions as sql
 
 from raftlog.client import BrokerClient
 from raftlog.pipeline.rows import check_schema
-from raftlog.pipeline.segments import replicas_in
+from raftlog.pipeline.segments.replicas import replicas_in
 from raftlog.records import Compression, build_columns
 from raftlog.testing import Cluster
 from raftlog.testing.http import ask
