@@ -11,7 +11,7 @@ SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", DOCUMENT, re.MULTILIN
 FILE = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w.-]+\.(?:py|md|toml|json))`")
 
 
-def test_it_says_how_to_add_each_thing() -> None:
+def test_it_documents_every_kind_of_addition() -> None:
     wanted = {
         "A topic setting",
         "A codec",

@@ -231,7 +231,7 @@ async def test_bad_input_is_refused_before_anything_is_ordered(api, scripted, me
     assert {name for name, *_ in scripted.ordered} <= {"levels", "cluster_config"}
 
 
-async def test_a_misspelt_parameter_is_told_those_that_there_are(api):
+async def test_the_error_for_a_misspelt_parameter_lists_the_valid_ones(api):
     _, answer = await api.call("PUT", "/v1/cluster_config?dry-run=true", {"upsert": {}})
     assert answer["message"] == "the query has 'dry-run'; it can have dry_run, expected_version, timeout"
     _, answer = await api.call("GET", "/v1/loggers?name=raftlog", None)

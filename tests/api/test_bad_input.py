@@ -262,7 +262,7 @@ async def test_a_body_that_never_ends_is_given_up(start_api):
     assert b'"outcome":"failed"' in answer
 
 
-async def test_a_client_that_asks_before_it_sends_is_told_to_go_on(api):
+async def test_a_client_that_expects_100_gets_continue(api):
     await api.topic()
     batch = bytes(build_batch([b"x"]))
     reader, writer = await asyncio.open_connection(*api.address)

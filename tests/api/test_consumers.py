@@ -139,7 +139,7 @@ async def test_no_more_instances_than_may_be(start_api):
     assert (await api.post("/consumers/g", {"name": "c"}))[0] == 200
 
 
-async def test_an_instance_that_nobody_uses_goes_and_leaves_its_group(start_api):
+async def test_an_unused_instance_expires_and_leaves_its_group(start_api):
     api = await start_api({"consumer_instance_timeout_ms": 60, "group_initial_rebalance_delay_ms": 0})
     await api.topic("t")
     await api.post("/consumers/g", {"name": "c"})
@@ -462,7 +462,7 @@ async def test_the_policy_none_wants_to_be_told_where_to_go(api, consumer):
         assert "offset 7 of t/0 is out of range" in answer["message"]
 
 
-async def test_a_position_out_of_range_follows_the_policy_and_says_so(api, consumer):
+async def test_a_position_out_of_range_follows_the_policy_and_is_logged(api, consumer):
     await api.topic("t")
     await produce(api, "a", "b")
     found = await consumer()
@@ -534,7 +534,7 @@ async def test_without_auto_commit_it_is_up_to_the_client(api, consumer):
     assert await again.values(1) == ["d"]
 
 
-async def test_a_commit_that_nobody_waits_for(api, consumer):
+async def test_a_commit_without_a_waiter(api, consumer):
     await api.topic("t")
     await produce(api, "a")
     found = await consumer(**{"auto.commit.enable": False})

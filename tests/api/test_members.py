@@ -10,7 +10,7 @@ from tests.cluster_secret import SECRET
 WAIT_S = 20.0
 
 
-async def test_a_broker_alone_knows_itself_and_gossips_with_nobody(api):
+async def test_a_broker_alone_has_only_itself_as_a_member(api):
     status, told = await api.get("/v1/cluster/members")
     assert status == 200
     assert told["node_id"] == 1

@@ -80,7 +80,7 @@ async def test_a_body_that_arrives_too_slowly_is_given_up(start_api, monkeypatch
     assert api.server.bodies.memory.used == 0
 
 
-async def test_a_body_for_which_no_memory_comes_free_is_told_when_to_try_again(start_api):
+async def test_a_body_without_free_memory_is_refused_with_the_time_of_a_retry(start_api):
     api = await start_api({"memory_budget_bytes": 8 * MIB}, body_timeout_ms=2_000)
     await api.topic()
     limit = api.server.bodies.memory.limit

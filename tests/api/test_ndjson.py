@@ -331,7 +331,7 @@ async def test_an_append_that_fails_is_the_last(api, slow, error, status, outcom
     assert await end_offset(api) == 3
 
 
-async def test_a_partition_that_is_not_there_says_from_which_line_on(api):
+async def test_an_error_for_a_missing_partition_names_the_line(api):
     await api.topic(partitions=2)
     body = b'{"value":1,"partition":0}\n{"value":2,"partition":7}\n{"value":3,"partition":1}\n'
     status, said = await send(api, body)

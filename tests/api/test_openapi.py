@@ -80,7 +80,7 @@ FLAGS = ("--fetch-wait-ms-max", "100", "--partitions-per-topic-max", "4")
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_running_broker_does_what_the_document_says(tmp_path):
+def test_a_running_broker_behaves_as_documented(tmp_path):
     """schemathesis: thousands of requests, good and bad, always the same ones. Every answer is as the document says."""
     with BrokerProcess(str(tmp_path / "data"), *FLAGS) as broker:
         broker.start()

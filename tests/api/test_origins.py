@@ -29,7 +29,7 @@ async def state(api):
 
 @pytest.mark.parametrize("headers", [(), ("Content-Type: text/plain",), ("Content-Type: multipart/form-data",)])
 @pytest.mark.parametrize(("method", "path", "body"), CHANGES)
-async def test_a_body_has_to_say_what_it_is(api, method, path, body, headers):
+async def test_a_body_needs_a_content_type(api, method, path, body, headers):
     await api.topic()
     before = await state(api)
     answer = await answer_to(api.address, post(path, body, *headers, method=method))
@@ -118,7 +118,7 @@ NO_HOSTS = ["[::1", "::1", "[localhost]", "127.0.0.1:http", "127.0.0.1:70000", "
 
 
 @pytest.mark.parametrize("host", OWN_HOSTS)
-async def test_a_listener_on_loopback_knows_its_hosts(api, host):
+async def test_a_listener_on_loopback_allows_its_hosts(api, host):
     answer = await answer_to(api.address, head("GET", "/topics", f"Host: {host}", "Connection: close"))
     assert answer.status == 200
 
@@ -136,7 +136,7 @@ async def test_a_listener_on_loopback_refuses_other_hosts(api, hosts, status, co
             assert (answer.status, answer.body["error_code"]) == (status, code), host
 
 
-async def test_a_refused_host_is_told_how_it_is_allowed(api):
+async def test_the_error_for_a_refused_host_names_the_setting(api):
     answer = await answer_to(api.address, head("GET", "/topics", "Host: log.example:80", "Connection: close"))
     assert "--allowed-host log.example" in answer.body["message"]
 

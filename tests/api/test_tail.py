@@ -116,7 +116,7 @@ async def test_quiet_has_a_heartbeat_when_it_is_asked_for(api):
         assert line["value"] == 5
 
 
-async def test_its_end_says_where_to_go_on(api):
+async def test_its_end_has_the_next_position(api):
     await api.topic()
     await append(api, 1, 2)
     async with tail_of(api, "offset=0&follow=true") as response:

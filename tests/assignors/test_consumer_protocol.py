@@ -50,7 +50,7 @@ def test_an_assignment_comes_back(partitions: tuple[TopicPartition, ...], user_d
 
 @FEW
 @given(st.lists(TOPIC, max_size=4), st.binary(max_size=10))
-def test_kafka_clients_say_the_same(topics: list[str], user_data: bytes) -> None:
+def test_kafka_clients_give_the_same(topics: list[str], user_data: bytes) -> None:
     theirs = ConsumerProtocolMemberMetadata(0, sorted(topics), user_data).encode()
     assert encode_subscription(Subscription(tuple(topics), user_data), 0) == theirs
     assert decode_subscription(theirs) == Subscription(tuple(sorted(topics)), user_data)

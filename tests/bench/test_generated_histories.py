@@ -6,7 +6,7 @@ from bench.generated_histories import generate_history
 from jepsen.runner.verdict import judge
 
 
-def test_a_told_history_is_clean_and_holds_every_kind_and_outcome(tmp_path: Path) -> None:
+def test_a_generated_history_is_clean_and_has_every_kind_and_outcome(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     generate_history(path, 6_000)
     judged = judge(path, drained=True)

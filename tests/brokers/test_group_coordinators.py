@@ -66,7 +66,7 @@ class Noting:
         self.ended.append(coordinator)
 
 
-async def test_instances_are_there_for_whoever_coordinates_next(brokers):
+async def test_instances_survive_for_the_next_coordinator(brokers):
     followers = {number: Noting() for number in brokers.running}
     for number, broker in brokers.running.items():
         broker.groups.coordinators.follow(followers[number])
@@ -160,7 +160,7 @@ async def made_shorter(brokers: Brokers) -> int:
     return await start_of(brokers)
 
 
-async def test_a_log_that_grew_is_made_shorter_and_says_the_same(brokers):
+async def test_a_log_that_grew_is_compacted_to_the_same_state(brokers):
     member = Member(brokers[1])
     await member.begin()
     for offset in range(0, 160, 4):

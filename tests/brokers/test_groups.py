@@ -77,7 +77,7 @@ async def test_the_leader_of_a_group_assigns_for_all(topic):
     assert await asyncio.gather(leader.sync(given), follower.sync()) == [ALL_OF_T[:1], ALL_OF_T[1:]]
 
 
-async def test_a_waiting_heartbeat_says_at_once_that_somebody_joins(topic):
+async def test_a_waiting_heartbeat_answers_at_once_when_a_member_joins(topic):
     member = Member(topic[1])
     await member.begin()
     waiting = asyncio.ensure_future(member.heartbeat(wait_ms=5_000))
@@ -301,7 +301,7 @@ async def test_nobody_is_refused_by_a_coordinator_that_may_have_been_deposed(top
         assert len(doubts) == 1
 
 
-async def test_commits_are_read_once_a_majority_confirms_who_leads(topic, monkeypatch):
+async def test_commits_are_read_once_a_majority_confirms_the_leader(topic, monkeypatch):
     """A deposed coordinator that has not heard of it knows less than was acknowledged elsewhere."""
     broker = (await others(topic))[0]
     await commit(broker, {0: 5})
@@ -349,7 +349,7 @@ async def test_operators_move_what_an_empty_group_committed(topic):
             await topic[2].groups.reset(G, ResetTo(edge="latest"), dry_run=dry_run, deadline=soon())
 
 
-async def test_lag_is_what_is_left_to_read_and_who_reads_it(topic):
+async def test_lag_is_the_unread_part_with_its_reader(topic):
     await topic[1].produce_records("t", 0, [NewRecord(b"x")] * 10, deadline=soon())
     member = Member(topic[2])
     await member.begin()
@@ -388,7 +388,7 @@ async def test_groups_and_what_they_committed_can_be_deleted(topic):
         await topic[2].groups.delete("simple", deadline=soon())
 
 
-async def test_a_join_is_over_at_its_deadline_and_leaves_nobody_behind(topic):
+async def test_a_join_ends_at_its_deadline_and_leaves_no_member_behind(topic):
     await Member(topic[1]).begin()  # it does not join again
     late = Member(topic[2])
     with pytest.raises(RebalanceInProgress):

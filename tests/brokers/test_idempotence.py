@@ -164,7 +164,7 @@ async def test_ids_that_were_never_given_out_are_refused(brokers):
     assert len(await values_of(brokers[1])) == 20
 
 
-async def test_a_deletion_whose_answer_was_lost_is_unknown_when_nobody_else_answers(brokers, monkeypatch):
+async def test_a_deletion_with_a_lost_answer_is_unknown_when_no_other_broker_answers(brokers, monkeypatch):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(SOON))
     await ids_of(brokers[1], 1)  # ids 0 to 999 are given out with it
     for sequence in range(3):

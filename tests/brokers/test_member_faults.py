@@ -138,7 +138,7 @@ async def test_f34_a_learner_is_promoted_and_the_leader_dies_at_once(four: Broke
     assert {*found} <= {*tried}
 
 
-async def test_f36_a_removed_node_that_comes_back_disturbs_nobody(four: Brokers) -> None:
+async def test_f36_a_removed_node_that_returns_disturbs_no_group(four: Brokers) -> None:
     """It does not know that it was removed, and hears no leader: its campaigns move no term."""
     await lead(four, 1)
     await four.stop(3)

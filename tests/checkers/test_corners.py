@@ -111,7 +111,7 @@ def test_after_an_assign_of_unknown_outcome_a_subscribed_consumer_may_still_be_m
 # the order of offsets
 
 
-def test_a_process_is_compared_with_the_greatest_offset_that_it_was_told(history: WrittenHistory) -> None:
+def test_a_process_is_compared_with_the_greatest_offset_that_it_received(history: WrittenHistory) -> None:
     for value, offset in ((70, 5), (71, 3), (72, 4)):
         history.send(1, value, offset)
     assert judge_with(OffsetOrder(), history.ops).counts == {"nonmonotonic-send": 2}
@@ -134,7 +134,7 @@ def test_what_went_back_once_does_not_lower_the_bar(history: WrittenHistory) -> 
     assert judge_with(ListedOffsets(), history.ops).counts == {"end-went-back": 2}
 
 
-def test_a_commit_that_failed_after_it_was_read_is_nobodys_unless_another_one_did_not(history: WrittenHistory) -> None:
+def test_a_commit_that_failed_after_its_read_counts_for_none_unless_another_succeeded(history: WrittenHistory) -> None:
     commit = GroupOffsets("g", ((T0, Offset(4)),))
     failing = history.recorder.invoke(1, "commit", commit)
     other = history.recorder.invoke(2, "commit", commit)
@@ -163,7 +163,7 @@ def test_the_lag_of_a_subscribed_consumer_is_that_of_what_its_polls_return(histo
     assert judge.worst_ns == SECOND
 
 
-def test_after_an_assign_of_unknown_outcome_nobody_knows_where_the_consumer_stands(history: WrittenHistory) -> None:
+def test_after_an_assign_of_unknown_outcome_the_position_is_unknown(history: WrittenHistory) -> None:
     history.assign(1, 0)
     history.send(2, 70, 0)
     history.recorder.info(history.recorder.invoke(1, "assign", Assign(())))
@@ -182,7 +182,7 @@ def test_a_client_that_crashed_stands_nowhere(history: WrittenHistory) -> None:
     assert history.kinds(RealtimeLag(bound_ns=0)) == []
 
 
-def test_a_poll_that_nobody_answered_lags_behind_nothing(history: WrittenHistory) -> None:
+def test_an_unanswered_poll_has_no_lag(history: WrittenHistory) -> None:
     history.assign(1, 0)
     history.send(2, 70, 0)
     history.recorder.info(history.recorder.invoke(1, "poll", Poll()))

@@ -173,7 +173,7 @@ def test_the_worst_lag_is_the_worst_of_all_polls(seed: int, steps: int) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(history=CLEAN_HISTORIES, spare_ns=st.integers(0, 1000))
-def test_a_reader_that_gets_nothing_is_condemned_when_it_passes_the_bound_and_not_before(
+def test_a_reader_that_gets_nothing_is_detected_after_the_bound_and_not_before(
     history: list[Op], spare_ns: int
 ) -> None:
     acked = [(sent.partition, offset) for sent, offset in acknowledged(history)]

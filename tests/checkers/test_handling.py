@@ -75,7 +75,7 @@ def test_a_handler_that_returns_behind_the_commit_is_too_late() -> None:
     history.only(Handling(), "unhandled", sent, read, returned)
 
 
-def test_groups_without_handlers_are_not_judged() -> None:
+def test_groups_without_handlers_are_not_checked() -> None:
     history = Handlers()
     history.keyed(0)
     history.do(3, "committed", GroupOffsets("other"), GroupOffsets("other", ((T0, Offset(1)),)))

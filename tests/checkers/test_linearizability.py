@@ -147,7 +147,7 @@ def test_the_verdict_is_that_of_all_orders(seed: int, unique: bool, has_cas: boo
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), unique=st.booleans(), has_cas=st.booleans())
-def test_a_long_history_that_was_told_in_an_order_passes(seed: int, unique: bool, has_cas: bool) -> None:
+def test_a_long_history_with_an_order_passes(seed: int, unique: bool, has_cas: bool) -> None:
     ops = drawn(seed, unique=unique, has_cas=has_cas, mutations=0, length=120)
     judge = Linearizability()
     assert not judge_with(judge, ops).counts
@@ -164,7 +164,7 @@ def test_zones_and_search_agree_about_longer_histories(seed: int, mutations: int
 # by hand
 
 
-def test_a_stale_read_is_told_with_what_contradicts_it() -> None:
+def test_a_stale_read_is_reported_with_the_contradiction() -> None:
     history = RegisterHistory()
     history.write(1)
     first = history.read(1)

@@ -174,7 +174,7 @@ def test_a_commit_of_unknown_outcome_may_show_up_and_then_stays(history: GroupHi
     history.only(MemberCommits(), "lost-commit", shown, back)
 
 
-def test_a_reset_counts_as_it_is_and_what_nobody_commits_does_not_replace(history: GroupHistory) -> None:
+def test_a_reset_counts_as_it_is_and_uncommitted_offsets_do_not_replace_it(history: GroupHistory) -> None:
     history.commit_as(1, 8)
     history.commit_as(1, 2, OPERATOR, -1)
     history.commit(4, 1)
@@ -184,7 +184,7 @@ def test_a_reset_counts_as_it_is_and_what_nobody_commits_does_not_replace(histor
     assert judge_history(history.ops).is_clean()
 
 
-def test_commits_without_members_are_judged_where_they_were(history: GroupHistory) -> None:
+def test_commits_without_members_are_checked_at_their_place(history: GroupHistory) -> None:
     history.commit(1, 8)
     history.committed(2, 7)
     assert history.kinds(MemberCommits()) == []
@@ -259,7 +259,7 @@ def test_what_was_replaced_and_tombstones_may_be_gone(history: GroupHistory) -> 
     assert judge_history(history.ops).is_clean()
 
 
-def test_a_value_that_was_gone_before_anybody_sent_a_newer_one_is_lost(history: GroupHistory) -> None:
+def test_a_value_missing_before_a_newer_one_was_sent_is_lost(history: GroupHistory) -> None:
     history.keyed(70, "a", 0)
     history.keyed(71, "b", 1)
     history.read(2, (1, 71))
@@ -268,7 +268,7 @@ def test_a_value_that_was_gone_before_anybody_sent_a_newer_one_is_lost(history: 
     assert judge_history(history.ops).counts == {"lost-key": 1}
 
 
-def test_a_value_may_be_gone_for_a_tombstone_that_nobody_saw(history: GroupHistory) -> None:
+def test_a_value_may_be_missing_because_of_an_unseen_tombstone(history: GroupHistory) -> None:
     history.keyed(70, "a", 0)
     history.keyed(71, "a", None, tombstone=True)
     history.keyed(72, "b", 2)

@@ -108,7 +108,7 @@ def test_a_send_of_unknown_outcome_may_be_polled(history: WrittenHistory) -> Non
     assert judge_history(history.ops).is_clean()
 
 
-def test_a_value_that_nobody_sent_before_the_poll_is_a_phantom(history: WrittenHistory) -> None:
+def test_a_value_not_sent_before_the_poll_is_a_phantom(history: WrittenHistory) -> None:
     polled = history.poll(2, (0, 70))
     history.begin_send(1, 70)
     history.only(RecordBook(), "phantom", polled)
@@ -208,7 +208,7 @@ def test_what_was_polled_or_listed_stands_before_what_is_sent_later(history: Wri
     assert judge_with(OffsetOrder(), history.ops).counts == {"offset-order": 2}
 
 
-def test_a_send_of_unknown_outcome_is_judged_when_it_is_polled(history: WrittenHistory) -> None:
+def test_a_send_of_unknown_outcome_is_checked_when_it_is_polled(history: WrittenHistory) -> None:
     history.send(1, 70, 5)
     history.recorder.info(history.begin_send(2, 71))
     history.recorder.info(history.begin_send(3, 72))
@@ -253,7 +253,7 @@ def test_what_a_process_is_told_of_a_log_never_goes_back(history: WrittenHistory
     ]
 
 
-def test_a_committed_offset_never_goes_back_and_comes_from_somebody(history: WrittenHistory) -> None:
+def test_a_committed_offset_never_goes_back_and_was_committed_by_a_client(history: WrittenHistory) -> None:
     low = history.commit(1, 3)
     high = history.commit(1, 8)
     history.commit(2, 5)
@@ -270,7 +270,7 @@ def test_a_committed_offset_never_goes_back_and_comes_from_somebody(history: Wri
     ]
 
 
-def test_a_commit_that_failed_is_nobodys_and_one_of_unknown_outcome_may_show_up(history: WrittenHistory) -> None:
+def test_a_failed_commit_counts_for_none_and_one_of_unknown_outcome_may_appear(history: WrittenHistory) -> None:
     commit = GroupOffsets("g", ((T0, Offset(4)),))
     history.recorder.fail(history.recorder.invoke(1, "commit", commit))
     history.committed(2, 4)
@@ -279,7 +279,7 @@ def test_a_commit_that_failed_is_nobodys_and_one_of_unknown_outcome_may_show_up(
     assert judge_with(CommittedOffsets(), [op for op in history.ops if op.process == 1]).kinds() == []
 
 
-def test_groups_whose_members_commit_backwards_are_judged_by_origin_only(history: WrittenHistory) -> None:
+def test_groups_whose_members_commit_backwards_are_checked_by_origin_only(history: WrittenHistory) -> None:
     history.commit(1, 8)
     history.commit(1, 5)
     history.committed(2, 5)

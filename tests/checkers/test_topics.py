@@ -59,7 +59,7 @@ def history() -> TopicHistory:
     return TopicHistory()
 
 
-def test_each_incarnation_is_judged_by_itself(history: TopicHistory) -> None:
+def test_each_incarnation_is_checked_by_itself(history: TopicHistory) -> None:
     history.create("old")
     history.send_to(OLD, 2, 7, 0)
     history.poll_of(OLD, 3, 7)
@@ -177,7 +177,7 @@ def test_a_topic_that_is_unknown_although_it_exists(history: TopicHistory) -> No
     assert history.proof("lost-topic") == (created, found)
 
 
-def test_a_send_that_is_told_of_no_topic(history: TopicHistory) -> None:
+def test_a_send_answered_with_no_such_topic(history: TopicHistory) -> None:
     history.create("old")
     history.find(2, "old")
     history.recorder.fail(history.recorder.invoke(3, "send", Send(OLD, (7,))), "UnknownTopic: t")

@@ -138,7 +138,7 @@ def replica(broker: int, *, leader: bool = False, in_sync: bool = True) -> dict[
     return {"broker": broker, "leader": leader, "in_sync": in_sync}
 
 
-def test_a_topic_with_a_partition_that_nobody_leads(ask: Any, scripted: ScriptedBroker) -> None:
+def test_a_topic_with_a_leaderless_partition(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/topics/orders"] = (
         200,
         {

@@ -69,7 +69,7 @@ def test_the_configuration_names_all_brokers(run: Any, broker: BrokerProcess) ->
     assert job["static_configs"] == [{"targets": [broker.address]}]
 
 
-def test_a_broker_is_down_when_its_job_says_so(run: Any) -> None:
+def test_a_broker_is_down_when_its_job_reports_it(run: Any) -> None:
     def down(*flags: str) -> str:
         (group,) = yaml.safe_load(run("generate", "prometheus-rules", *flags).stdout)["groups"]
         return next(rule["expr"] for rule in group["rules"] if rule["alert"] == "RaftlogBrokerDown")

@@ -202,7 +202,7 @@ def test_trims_that_cannot_be(orders: ScriptedBroker, ask: Any) -> None:
     assert orders.ordered == []
 
 
-def test_a_trim_that_ends_half_way_says_so(orders: ScriptedBroker, ask: Any) -> None:
+def test_a_partial_trim_is_reported(orders: ScriptedBroker, ask: Any) -> None:
     error = {"error_code": 50401, "message": "no answer in time", "outcome": "unknown"}
     orders.answers["DELETE /topics/orders/partitions/1/records"] = (504, error)
     done = ask("topic", "trim", "orders", "--before", "6", "--all", "--yes", expect=3)

@@ -68,13 +68,13 @@ def test_a_mistyped_verb_is_answered_with_the_nearest(run: Any, typed: tuple[str
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_as_the_document_says_it(run: Any, shell: str) -> None:
+def test_completion_as_documented(run: Any, shell: str) -> None:
     document = (DOCS / "CLI.md").read_text(encoding="utf-8")
     assert f"_RAFTLOG_COMPLETE={shell}_source raftlog" in document
     assert b"_RAFTLOG_COMPLETE" in run(env={"_RAFTLOG_COMPLETE": f"{shell}_source"}).stdout
 
 
-def test_completion_knows_the_verbs(run: Any) -> None:
+def test_completion_offers_the_verbs(run: Any) -> None:
     env = {"_RAFTLOG_COMPLETE": "bash_complete", "COMP_WORDS": "raftlog topic des", "COMP_CWORD": "2"}
     assert run(env=env).stdout.split() == [b"plain,describe"]
 

@@ -51,7 +51,7 @@ def test_members_as_json(ask: Any, scripted: ScriptedBroker) -> None:
     assert json.loads(ask("cluster", "members", "--json").out) == TOLD
 
 
-def test_gossip_that_is_off_is_said(ask: Any, scripted: ScriptedBroker) -> None:
+def test_disabled_gossip_is_reported(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/cluster/members"] = 200, TOLD | {"gossip_address": None}
     assert ask("cluster", "members").out.startswith("as node 1 has them, gossip off\n")
 

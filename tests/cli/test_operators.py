@@ -147,7 +147,7 @@ def test_a_decommission_is_waited_for(ask: Any, scripted: ScriptedBroker) -> Non
     assert [json.loads(line) for line in lines] == [LEAVING, GONE]
 
 
-def test_a_wait_that_takes_too_long_says_how_far_it_is(ask: Any, scripted: ScriptedBroker) -> None:
+def test_a_wait_that_takes_too_long_reports_its_progress(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["PUT /v1/brokers/3/decommission"] = 200, {"node_id": 3}
     scripted.answers["/v1/brokers/3/decommission"] = 200, LEAVING
     done = ask("broker", "decommission", "3", "--wait", "--timeout", "0.03", expect=1)
@@ -155,7 +155,7 @@ def test_a_wait_that_takes_too_long_says_how_far_it_is(ask: Any, scripted: Scrip
     assert "it goes on, and `raftlog broker decommission-status 3` shows how far" in done.err
 
 
-async def test_a_wait_that_is_broken_off_says_that_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_an_interrupted_wait_reports_that_the_order_continues(capsys: pytest.CaptureFixture[str]) -> None:
     async def how_far() -> operating.HowFar:
         asked.set()
         return operating.HowFar(False, "2 replicas left")
@@ -245,7 +245,7 @@ def test_an_order_that_was_taken_is_not_called_failed(
         assert f"node 3 {ordered}; how far it is nobody says now (the controller has no leader): `raftlog" in done.err
 
 
-async def test_a_wait_without_answers_says_that_the_order_goes_on() -> None:
+async def test_a_wait_without_answers_reports_that_the_order_continues() -> None:
     async def later() -> operating.HowFar:
         raise Unavailable("the controller has no leader")
 
@@ -433,7 +433,7 @@ def test_a_value_of_another_type_is_not_sent(ask: Any, settings: ScriptedBroker,
     assert "cannot be" in ask("cluster", "config", "set", given, expect=1).err
 
 
-def test_a_number_of_many_digits_is_told_the_range(ask: Any, settings: ScriptedBroker) -> None:
+def test_the_error_for_a_number_of_many_digits_has_the_range(ask: Any, settings: ScriptedBroker) -> None:
     said = ask("cluster", "config", "set", f"balancer.moves.max={'9' * 30}", expect=1).err
     assert said.rstrip().endswith("it is a whole number: 1 to 10000")
     assert not settings.ordered

@@ -191,7 +191,7 @@ def test_following_goes_on_when_the_broker_comes_back(spawn: Spawn, run: Any, ow
         own_broker.start()
 
 
-def test_ctrl_c_says_what_is_confirmed(spawn: Spawn, run: Any, topic: str, at: tuple[str, str]) -> None:
+def test_ctrl_c_prints_the_confirmed_records(spawn: Spawn, run: Any, topic: str, at: tuple[str, str]) -> None:
     writer = spawn("produce", topic, *at, stdin=subprocess.PIPE)
     assert writer.stdin is not None
     writer.stdin.write(b"one\n")

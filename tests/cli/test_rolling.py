@@ -202,7 +202,7 @@ async def test_it_goes_on_where_an_earlier_run_ended() -> None:
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-async def test_a_maintenance_that_was_there_before_is_told_of_and_can_stay(keeps: bool) -> None:
+async def test_an_earlier_maintenance_is_reported_and_can_stay(keeps: bool) -> None:
     cluster = FakeCluster(controller=1)
     cluster.in_maintenance = {3}
     rolling = RollingRestart(

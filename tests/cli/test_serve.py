@@ -122,7 +122,7 @@ def test_a_data_directory_below_a_file(run: Any, tmp_path: Path) -> None:
     assert str(tmp_path / "file") in done.stderr.decode()
 
 
-def test_a_data_directory_where_nobody_may_write(run: Any, tmp_path: Path) -> None:
+def test_a_data_directory_without_write_permission(run: Any, tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o500)
     path = str(tmp_path / "closed" / "data") if os.geteuid() else "/proc/raftlog-cannot-be-here"
     done = run("serve", "--data-dir", path, "--http", FREE, expect=1)

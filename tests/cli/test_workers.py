@@ -148,7 +148,7 @@ def test_a_worker_that_was_killed_is_started_again_a_few_times() -> None:
     assert "3 restarts in 60 s were not enough" in said[-1]
 
 
-def test_a_worker_that_gives_up_ends_all() -> None:
+def test_a_failing_worker_ends_all() -> None:
     gives_up = "import sys; sys.exit('error: the disk is not mine')"
     with start("json", WORKER, gives_up) as process:
         assert process.wait(10) == 1

@@ -206,7 +206,7 @@ async def test_names_that_would_change_the_path(name: str, free_address: str) ->
             await client.describe_topic(name)
 
 
-async def test_brokers_that_were_learned_are_asked_when_the_given_ones_are_gone(scripted: Any) -> None:
+async def test_discovered_brokers_are_used_when_the_configured_ones_are_down(scripted: Any) -> None:
     async def other(request: web.BaseRequest) -> web.Response:
         return json_response(["from the other"])
 
@@ -227,7 +227,7 @@ async def test_brokers_that_were_learned_are_asked_when_the_given_ones_are_gone(
         assert await client.topics() == ["from the other"]
 
 
-async def test_a_repeated_batch_is_told_from_a_new_one(scripted: Any) -> None:
+async def test_a_repeated_batch_is_distinguished_from_a_new_one(scripted: Any) -> None:
     async def answer(_request: web.BaseRequest) -> web.Response:
         row = {"partition": 3, "offset": 7, "error_code": None, "duplicate": True}
         return json_response({"offsets": [row], "next_offset": 9})

@@ -37,7 +37,7 @@ async def test_records_come_in_order_with_all_that_they_have(served: Served) -> 
     assert (second.offset, second.key, second.value) == (1, None, None)
 
 
-async def test_a_consumer_that_was_told_nothing_to_read_says_so(served: Served) -> None:
+async def test_a_consumer_without_an_assignment_raises(served: Served) -> None:
     async with Consumer([await served(FakeBroker(orders=1))]) as consumer:
         with pytest.raises(InvalidArgument, match="subscribe"):
             await consumer.poll(timeout_ms=1)
@@ -151,7 +151,7 @@ async def test_a_paused_partition_gives_nothing_and_its_position_stays(served: S
         assert offsets(await polled(consumer, 20 - before)) == list(range(before, 20))
 
 
-async def test_an_offset_that_is_gone_is_an_error_when_that_is_wanted(served: Served) -> None:
+async def test_a_deleted_offset_is_an_error_if_configured(served: Served) -> None:
     broker = FakeBroker(orders=1)
     partition = broker.topics["orders"][0]
     fill(partition, range(50))
@@ -171,7 +171,7 @@ async def test_an_offset_that_is_gone_is_an_error_when_that_is_wanted(served: Se
 
 
 @pytest.mark.parametrize(("policy", "to"), [("earliest", 30), ("latest", 50)])
-async def test_an_offset_that_is_gone_is_reset_and_told(served: Served, policy: str, to: int) -> None:
+async def test_a_deleted_offset_is_reset_and_logged(served: Served, policy: str, to: int) -> None:
     broker = FakeBroker(orders=1)
     partition = broker.topics["orders"][0]
     fill(partition, range(50))
@@ -297,7 +297,7 @@ async def test_brokers_in_trouble_are_asked_again(served: Served) -> None:
     assert refusals == 0
 
 
-async def test_a_topic_that_nobody_can_describe_yet_is_waited_for(served: Served) -> None:
+async def test_a_topic_without_a_description_yet_is_waited_for(served: Served) -> None:
     broker = FakeBroker(orders=1)
     fill(broker.topics["orders"][0], range(10))
     refusals = 2

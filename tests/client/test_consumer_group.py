@@ -239,7 +239,7 @@ async def test_a_topic_that_comes_later_is_read_then(live: str, client: BrokerCl
         await until([consumer], lambda: len(consumer.assignment) == 3)
 
 
-async def test_a_commit_of_who_was_thrown_out_is_refused_and_it_joins_again(live: str, client: BrokerClient) -> None:
+async def test_a_commit_of_a_removed_member_is_refused_and_it_rejoins(live: str, client: BrokerClient) -> None:
     await produce(live, range(20))
     listener = Listener()
     async with Consumer([live], group="g", auto_commit=False) as consumer:

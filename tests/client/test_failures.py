@@ -82,14 +82,14 @@ def test_out_of_range_brings_its_bounds() -> None:
     ("status", "kind"),
     [(404, errors.RequestError), (418, errors.RequestError), (502, errors.Unavailable), (504, errors.DeadlineExceeded)],
 )
-def test_an_answer_of_some_other_program_is_judged_by_its_status(status: int, kind: type[Exception]) -> None:
+def test_an_answer_of_another_program_is_classified_by_its_status(status: int, kind: type[Exception]) -> None:
     for content in (b"<html>", b"", b"[1]", b'{"error_code": "x"}'):
         error = error_of(status, content)
         assert type(error) is kind
         assert str(status) in str(error)
 
 
-def test_a_topic_that_exists_is_told_from_other_bad_requests() -> None:
+def test_an_existing_topic_is_distinguished_from_other_bad_requests() -> None:
     error = error_of(*error_body(errors.TopicExists("what was wrong")))
     assert type(error) is errors.TopicExists
     assert (error.outcome, str(error)) == ("failed", "what was wrong")

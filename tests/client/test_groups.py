@@ -38,7 +38,7 @@ def scripts() -> Scripts:
     return Scripts()
 
 
-async def test_a_leader_is_told_who_is_there_and_assigns(scripted: Any, scripts: Scripts) -> None:
+async def test_a_group_leader_gets_the_members_and_assigns(scripted: Any, scripts: Scripts) -> None:
     member = {"member_id": "m-1", "instance_id": None, "metadata": base64.b64encode(b"topics").decode()}
     scripts.answers["POST /groups/g/join"] = (
         200,
@@ -60,7 +60,7 @@ async def test_a_leader_is_told_who_is_there_and_assigns(scripted: Any, scripts:
     assert sync["assignments"] == [{"member_id": "m-1", "assignment": base64.b64encode(b"mine").decode()}]
 
 
-async def test_a_first_join_that_nobody_answered_is_not_repeated(silent: Any) -> None:
+async def test_a_first_join_without_an_answer_is_not_repeated(silent: Any) -> None:
     asked = []
 
     def hang_up(writer: Any) -> None:
@@ -76,7 +76,7 @@ async def test_a_first_join_that_nobody_answered_is_not_repeated(silent: Any) ->
         assert len(asked) == 2, "a commit of a member that was late could undo a later one"
 
 
-async def test_commits_say_who_commits(scripted: Any, scripts: Scripts) -> None:
+async def test_commits_name_the_committing_member(scripted: Any, scripts: Scripts) -> None:
     scripts.answers["POST /groups/g/offsets"] = (200, {"offsets": []})
     async with BrokerClient([await scripted(scripts)]) as client:
         await client.groups.commit("g", {PLACE: 5})
@@ -121,7 +121,7 @@ async def test_the_coordinator_is_asked_next(scripted: Any) -> None:
     assert (query["timeout"], body["wait_ms"]) == ("10000", 50), "the deadline counts from the end of the wait"
 
 
-async def test_a_long_poll_may_last_as_long_as_it_was_told(
+async def test_a_long_poll_may_last_its_timeout(
     scripted: Any, scripts: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "GRACE_MS", 0)

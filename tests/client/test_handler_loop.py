@@ -125,7 +125,7 @@ async def test_order(live: str, order: Any, expected: list[bytes]) -> None:
     assert seen == expected
 
 
-async def test_dead_letters_say_where_they_come_from(live: str) -> None:
+async def test_dead_letters_name_their_origin(live: str) -> None:
     await store(live, (b"a", b"{"), (b"a", b"2"), (b"b", b"3"), (b"c", b"4"))
     async with BrokerClient(live) as client:
         await client.create_topic("orders-dead", 1)

@@ -58,7 +58,7 @@ async def test_the_next_request_of_that_partition_goes_to_the_leader(scripted: A
         assert brokers.asked == {"first": 2, "leader": 2}
 
 
-async def test_a_leader_that_is_gone_is_forgotten(scripted: Any, brokers: Brokers, free_address: str) -> None:
+async def test_a_failed_leader_is_forgotten(scripted: Any, brokers: Brokers, free_address: str) -> None:
     first = await scripted(brokers.answers("first"))
     async with BrokerClient([first]) as client:
         brokers.leader = free_address

@@ -292,7 +292,7 @@ async def test_other_partitions_keep_their_id_when_one_takes_a_new_one(serving: 
 
 
 @pytest.mark.parametrize(("what", "kind"), [("refuse", Unavailable), ("lose-answer", OutcomeUnknown)])
-async def test_delivery_ends_in_time_and_says_what_is_known(serving: Serving, what: str, kind: type[Exception]) -> None:
+async def test_delivery_ends_in_time_and_reports_its_state(serving: Serving, what: str, kind: type[Exception]) -> None:
     broker = FakeBroker(orders=1)
 
     async def always(partition: Partition, header: BatchHeader) -> str:
@@ -335,7 +335,7 @@ async def test_bytes_bound_the_buffer_too_but_never_lock_a_single_record_out(ser
     assert [header.record_count for header in broker.produces] == [1, 1, 1]
 
 
-async def test_flush_raises_what_nobody_looked_at_once(serving: Serving) -> None:
+async def test_flush_raises_unobserved_errors_once(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     broker.fault = Once(0, "413 413")
     async with serving(broker) as producer:
@@ -346,7 +346,7 @@ async def test_flush_raises_what_nobody_looked_at_once(serving: Serving) -> None
         await producer.flush()
 
 
-async def test_close_tells_how_many_records_were_not_delivered(scripted: Scripted) -> None:
+async def test_close_reports_the_number_of_undelivered_records(scripted: Scripted) -> None:
     broker = FakeBroker(orders=1)
     arrived = asyncio.Event()
 

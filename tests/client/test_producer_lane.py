@@ -152,7 +152,7 @@ async def test_sequences_begin_anew_behind_the_greatest() -> None:
     await ended(*deliveries)
 
 
-async def test_a_lane_that_stops_ends_all_that_it_has_and_tells_what_may_be_stored() -> None:
+async def test_a_stopping_lane_ends_its_requests_and_reports_those_that_may_be_stored() -> None:
     bench = Bench(stops_at_failure=True)
     deliveries = await bench.add(SEQUENCE_WINDOW + 1)  # the last one waits for the window
     first, second, *others = await bench.sent(SEQUENCE_WINDOW)

@@ -262,7 +262,7 @@ async def test_whoever_missed_a_generation_begins_at_what_is_committed(world, mi
     assert await poll(found) == {0: list(range(4, 10)), 1: list(range(10))}
 
 
-async def test_a_generation_without_its_share_may_have_been_somebody_elses(world):
+async def test_a_generation_without_its_share_may_have_been_another_members(world):
     found = await world.subscribed(**{"auto.commit.enable": False})
     assert await poll(found) == EVERYTHING
     world.committed_offsets[A] = OffsetRecord(Offset(4), -1, "", 0)
@@ -293,7 +293,7 @@ async def test_auto_commit_that_fails_is_tried_again(world, monkeypatch):
     assert [offsets for _, offsets in world.commits] == [{A: 10, B: 10}] * 3
 
 
-async def test_a_poll_that_comes_again_gets_the_same(world):
+async def test_a_repeated_poll_gets_the_same(world):
     found = await world.subscribed()
     assert await poll(found, poll_id="x") == EVERYTHING
     assert await poll(found, poll_id="x") == EVERYTHING
@@ -310,7 +310,7 @@ async def test_what_was_chosen_meanwhile_is_not_taken_back(world):
     assert await poll(found, poll_id="x") == {0: [8, 9], 1: list(range(10))}
 
 
-async def test_commits_that_nobody_waits_for_are_bounded(world):
+async def test_commits_without_waiters_are_bounded(world):
     found = await world.subscribed()
     await poll(found)
     for _ in range(16):
@@ -365,7 +365,7 @@ async def test_a_record_that_cannot_be_read_leaves_the_others(world):
     assert [instance.name for instance in world.registry] == [C]
 
 
-async def test_a_deposed_coordinator_says_nothing_of_instances(world):
+async def test_a_deposed_coordinator_answers_nothing_about_instances(world):
     asked = InstancePoll(G, "made elsewhere", "1", 0, 1, ["json"])
     with pytest.raises(UnknownConsumer):
         await POLL.serve(world.registry, world.coordinator, asked, soon())

@@ -130,7 +130,7 @@ async def test_more_partitions_than_may_wait_at_once_take_turns():
     assert by_partition(await polling) == {99: [b"last"]}
 
 
-async def test_a_partition_that_cannot_be_read_holds_up_nobody():
+async def test_an_unreadable_partition_delays_no_other():
     reader = FakeReader(
         p0="nobody leads", p1=NoLeader("no"), p2=UnknownTopic("no"), p3=[batch(0, b"x")], p9=[batch(0, b"y")]
     )
@@ -158,7 +158,7 @@ async def test_a_partition_that_gets_a_leader_meanwhile_is_waited_for():
     assert not polled.failed
 
 
-async def test_a_position_that_is_not_in_the_log_is_told():
+async def test_a_position_outside_of_the_log_is_reported():
     reader = FakeReader(p0=OffsetOutOfRange(0, Offset(5), Offset(9)))
     polled = await poll(reader, 2, ms=60_000)  # and nothing is waited for
     assert isinstance(polled.failed[P[0]], OffsetOutOfRange)

@@ -110,7 +110,7 @@ async def test_all_seeds_crash_while_they_hold_the_record(tmp_path: Path, monkey
         await cluster.converged()
 
 
-async def test_a_seed_that_is_wiped_while_others_hold_the_record_is_told_what_to_do(
+async def test_a_wiped_seed_gets_instructions_while_others_hold_the_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The wiped seed cannot know whether the cluster had begun, so nothing begins by itself."""

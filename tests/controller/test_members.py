@@ -63,7 +63,7 @@ def test_who_drains_only_learns() -> None:
     assert changed(group([1, 3, 4], [2]), cluster(4)) == ([1, 2, 3, 4], []), "it stays after all"
 
 
-def test_another_one_votes_in_the_place_of_who_drains() -> None:
+def test_another_broker_votes_in_the_place_of_a_draining_one() -> None:
     six = cluster(6, [2])
     assert changed(group([1, 2, 3, 4, 5], [6]), six) == ([1, 3, 4, 5, 6], [2])
 

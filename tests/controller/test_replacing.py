@@ -101,7 +101,7 @@ async def test_a_wiped_disk_takes_the_place_of_the_old_one(tmp_path: Path, which
         await whole(cluster)
 
 
-async def test_a_lost_record_is_written_again_for_those_who_join(tmp_path: Path) -> None:
+async def test_a_lost_record_is_rewritten_for_joining_seeds(tmp_path: Path) -> None:
     async with brokers(tmp_path, THREE) as cluster:
         cluster.settings.update(QUICK)
         await cluster.start()
@@ -229,7 +229,7 @@ async def test_a_damaged_journal_becomes_another_disk_in_the_same_start(tmp_path
         await whole(cluster)
 
 
-async def test_a_node_id_that_is_in_use_is_given_to_nobody(tmp_path: Path) -> None:
+async def test_a_node_id_in_use_is_not_given_out(tmp_path: Path) -> None:
     async with brokers(tmp_path, (1, 2, 3, 4), seeds=THREE) as cluster:
         cluster.settings.update(QUICK, replace_patience_ms=400)
         await cluster.start(*THREE)

@@ -69,7 +69,9 @@ TOLD: list[tuple[Command, dict[str, dict[str, Any]]]] = [
 
 
 @pytest.mark.parametrize(("command", "told"), TOLD, ids=lambda each: type(each).__name__)
-def test_a_command_is_told(command: Command, told: dict[str, dict[str, Any]], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_command_is_logged(
+    command: Command, told: dict[str, dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
     state: Any = SimpleNamespace(topic_by_id=lambda topic_id: SimpleNamespace(name="t"))
     caplog.set_level(logging.INFO, "raftlog")
     tell(command, state)

@@ -18,7 +18,7 @@ PLAIN = Description("a:1", "b:2", "c:3", "host", "rack", "0.2.0", BrokerLoad(1, 
 
 
 @given(st.builds(Description, *[st.text(max_size=120)] * 6, LOADS))
-def test_it_always_fits_and_what_is_told_is_what_is_read(described: Description) -> None:
+def test_it_always_fits_and_is_read_back_unchanged(described: Description) -> None:
     encoded = encode(described)
     assert len(encoded) <= DESCRIPTION_BYTES_MAX
     read = decode(encoded)

@@ -54,7 +54,7 @@ async def all_alive(brokers: Brokers) -> None:
         await heard(broker, lambda broker=broker: are(broker, MemberState.ALIVE, 1, 2, 3))
 
 
-async def test_brokers_learn_of_each_other_from_the_controller_and_tell_what_they_are(three: Brokers) -> None:
+async def test_brokers_get_addresses_from_the_controller_and_announce_themselves(three: Brokers) -> None:
     await all_alive(three)
     members = three[1].members()
     assert [(one.node_id, one.state, one.is_registered, one.rack) for one in members] == [

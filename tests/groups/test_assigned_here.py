@@ -34,7 +34,7 @@ def test_the_coordinator_assigns_when_nobody_can_lead(name: str) -> None:
     assert len(desk.stored) == 1
 
 
-def test_joins_and_assignments_are_stored_together_before_anybody_hears_of_them() -> None:
+def test_joins_and_assignments_are_stored_together_before_any_answer() -> None:
     desk = Desk()
     desk.stores_at_once = False
     token = desk.join(can_lead=False)

@@ -125,7 +125,7 @@ async def test_a_log_that_cannot_be_read_after_the_leadership_is_lost_ends_quiet
     assert world.coordinator.problem is None
 
 
-async def test_a_log_that_cannot_be_read_is_said_as_long_as_this_broker_leads(world: World) -> None:
+async def test_an_unreadable_log_is_reported_as_long_as_this_broker_leads(world: World) -> None:
     """The producers of the same replica say on their own what they cannot read."""
 
     async def catch_up(group: Any) -> None:

@@ -86,7 +86,7 @@ async def test_a_coordinator_serves_once_it_is_loaded_and_ends_with_its_replica(
     assert bench.follower.began == [first, second]
 
 
-async def test_a_coordinator_that_never_served_is_not_told_to_have_ended(bench: Bench) -> None:
+async def test_a_coordinator_that_never_served_is_not_reported_as_ended(bench: Bench) -> None:
     coordinator = bench.coordinators.of(bench.partition)
     bench.partition.replica.is_leader = False
     with pytest.raises(NotLeader):

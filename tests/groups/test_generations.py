@@ -64,7 +64,7 @@ def test_assignments_that_no_record_could_hold_are_refused() -> None:
     desk.said(desk.sync(one.member_id, 1, {one.member_id: bytes(100)}), SyncedGeneration)
 
 
-def test_a_sync_says_which_protocol_it_believes_in() -> None:
+def test_a_sync_names_its_protocol() -> None:
     desk = Desk()
     (one,) = desk.form(1)
     desk.said(desk.sync(one.member_id, 1, {}, protocol="sticky"), InconsistentProtocol)
@@ -107,7 +107,7 @@ def test_a_member_that_dies_between_join_and_sync_begins_another_rebalance() -> 
     assert desk.members() == [one.member_id]
 
 
-def test_a_sync_that_nobody_waits_for_is_not_answered() -> None:
+def test_a_sync_without_a_waiter_is_not_answered() -> None:
     desk = Desk()
     one, two = desk.form(2)
     gone = desk.sync(two.member_id, 1)
@@ -137,7 +137,7 @@ def test_each_member_has_the_session_that_it_asked_for() -> None:
     assert desk.members() == [one.member_id]
 
 
-def test_a_heartbeat_waits_no_longer_than_it_says_nor_than_half_the_session() -> None:
+def test_a_heartbeat_waits_at_most_its_timeout_and_half_the_session() -> None:
     desk = Desk()
     (one,) = desk.stable(1)
     short = desk.heartbeat(one.member_id, 1, wait_ms=1000)
@@ -184,7 +184,7 @@ def test_another_generation_is_fenced_everywhere(generation: int) -> None:
         desk.commit(one.member_id, generation)
 
 
-def test_a_stranger_is_told_so_everywhere() -> None:
+def test_a_stranger_is_refused_everywhere() -> None:
     desk, empty = Desk(), Desk()
     desk.stable(1)
     for each in (desk, empty):
@@ -352,13 +352,13 @@ def test_a_deletion_of_what_is_not_here_leaves_nothing_when_it_is_not_stored() -
     assert desk.machine.names() == []
 
 
-def test_a_group_to_which_somebody_is_on_the_way_is_not_deleted() -> None:
+def test_a_group_with_a_pending_join_is_not_deleted() -> None:
     desk = Desk()
     desk.join(requires_known_id=True)
     desk.said(desk.delete(), GroupNotEmpty)
 
 
-def test_a_deletion_that_nobody_waits_for_happens_all_the_same() -> None:
+def test_a_deletion_without_a_waiter_happens_all_the_same() -> None:
     desk = Desk()
     desk.stores_at_once = False
     desk.cancel(desk.delete())

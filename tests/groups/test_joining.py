@@ -16,7 +16,7 @@ from raftlog.partitions.groups.results import JoinedGeneration, MemberIdGiven, S
 from tests.groups.desk import HOLD_S, REBALANCE_S, SESSION_S, Desk, protocols
 
 
-def test_a_group_has_one_leader_that_hears_of_all_members() -> None:
+def test_a_group_has_one_leader_that_gets_all_members() -> None:
     desk = Desk()
     leader, *others = desk.form(3)
     assert [each.member_id for each in leader.members] == desk.members()
@@ -227,7 +227,7 @@ def test_a_join_that_is_asked_twice_is_answered_once() -> None:
     assert len(desk.formed([second, desk.join(two.member_id)])) == 2
 
 
-def test_a_join_that_nobody_waits_for_counts_when_the_member_knows_its_id() -> None:
+def test_a_join_without_a_waiter_counts_when_the_member_has_its_id() -> None:
     desk = Desk()
     one, two = desk.stable(2)
     desk.cancel(desk.join(one.member_id))
@@ -236,7 +236,7 @@ def test_a_join_that_nobody_waits_for_counts_when_the_member_knows_its_id() -> N
     assert [each.member_id for each in desk.said(desk.join(one.member_id), JoinedGeneration).members] == desk.members()
 
 
-def test_a_member_that_does_not_know_its_id_is_gone_when_nobody_waits_for_its_join() -> None:
+def test_a_member_without_its_id_is_removed_when_its_join_has_no_waiter() -> None:
     desk = Desk()
     (one,) = desk.stable(1)
     gone = desk.join()
@@ -246,7 +246,7 @@ def test_a_member_that_does_not_know_its_id_is_gone_when_nobody_waits_for_its_jo
     assert desk.again([one])[0].generation == 2
 
 
-def test_a_group_that_nobody_joined_in_the_end_leaves_nothing() -> None:
+def test_a_group_that_no_member_joined_leaves_nothing() -> None:
     desk = Desk()
     desk.cancel(desk.join())
     desk.after(10)

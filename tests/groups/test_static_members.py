@@ -113,7 +113,7 @@ def test_two_processes_of_one_instance_that_wait_together() -> None:
     assert desk.said(second, JoinedGeneration).generation == 2
 
 
-def test_a_static_member_that_nobody_knows() -> None:
+def test_an_unknown_static_member() -> None:
     desk = Desk()
     one, _ = static(desk)
     desk.said(desk.join(one.member_id, instance_id="s9"), UnknownMember)
@@ -155,7 +155,7 @@ def _third(desk: Desk, joined: list[JoinedGeneration]) -> int:
     return token
 
 
-def test_a_static_member_that_is_gone_for_its_session_is_out() -> None:
+def test_a_static_member_absent_for_its_session_is_removed() -> None:
     desk = Desk()
     one, _ = static(desk)
     desk.after(SESSION_S - 1)
@@ -192,7 +192,7 @@ def test_a_static_member_survives_a_fail_over() -> None:
     assert desk.state == "Stable"
 
 
-def test_it_is_not_told_before_its_new_id_is_stored() -> None:
+def test_it_is_not_announced_before_its_new_id_is_stored() -> None:
     desk = Desk()
     static(desk)
     desk.stores_at_once = False

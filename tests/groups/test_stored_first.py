@@ -69,7 +69,7 @@ def test_a_generation_that_was_not_stored_is_never_answered() -> None:
     assert desk.formed([desk.join(instance_id="s0")])[0].generation == 2
 
 
-def test_a_definite_refusal_is_told_as_it_is() -> None:
+def test_a_definite_refusal_is_passed_on() -> None:
     desk = waiting_desk()
     token = desk.join()
     desk.after(3 * HOLD_S)

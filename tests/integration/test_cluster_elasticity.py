@@ -112,7 +112,7 @@ def test_a_broker_stays_away_and_comes_back(raftlog_cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_everybody_concerned_dies_while_a_broker_is_emptied(raftlog_cluster: Cluster) -> None:
+def test_all_involved_brokers_crash_while_a_broker_is_emptied(raftlog_cluster: Cluster) -> None:
     """The target, the controller's leader and the broker that goes, by SIGKILL; at last one of these is away for good.
 
     Of no partition two die at once for long: nobody could move what has no majority.

@@ -85,7 +85,7 @@ async def test_members_go_on_while_their_coordinator_is_killed(cluster: Cluster,
         assert member.membership.generation == generation
 
 
-async def test_a_coordinator_that_stood_still_lets_no_stale_member_commit(cluster: Cluster, topic: str) -> None:
+async def test_a_coordinator_after_a_pause_refuses_commits_of_stale_members(cluster: Cluster, topic: str) -> None:
     create_topic(cluster.addresses[0], topic)
     async with BrokerClient(cluster.addresses) as client:
         zombie, member = Member(client, topic, topic), Member(client, topic, topic)

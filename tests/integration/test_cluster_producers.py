@@ -78,6 +78,6 @@ async def attack(cluster: Cluster) -> None:
     assert values == expected
 
 
-def test_a_client_with_many_real_ids_locks_nobody_out() -> None:
+def test_a_client_with_many_real_ids_does_not_lock_out_others() -> None:
     with Cluster(serve_flags=["--producers-max", str(KNOWN)]) as cluster:
         asyncio.run(attack(cluster))

@@ -86,7 +86,7 @@ def test_memory_stays_bounded_while_the_disk_is_slow(tmp_path: Path) -> None:
         assert ask(broker.address, "/topics/t/partitions/0/offsets")[1]["end_offset"] == sender.sent
 
 
-def test_a_stream_over_the_death_of_the_leader_is_stored_up_to_where_it_says(cluster: Cluster, topic: str) -> None:
+def test_a_stream_over_the_death_of_the_leader_is_stored_up_to_its_reported_end(cluster: Cluster, topic: str) -> None:
     """Refused blocks go to the next leader; a block with an unknown outcome is the last one."""
     create_topic(cluster.addresses[0], topic)
     leader = cluster.leader(topic)

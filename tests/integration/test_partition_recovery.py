@@ -118,7 +118,7 @@ def test_damaged_in_every_replica(cluster: Cluster, topic: str, copies: int) -> 
     assert "there is nothing to recover" in recover(cluster, topic, "--accept-loss", expect=1)[1]
 
 
-def test_a_majority_of_disks_is_gone(cluster: Cluster, topic: str) -> None:
+def test_a_majority_of_disks_is_lost(cluster: Cluster, topic: str) -> None:
     """Refused while the lost disk could come back; afterwards the one that is left goes on, and becomes two again."""
     ledger = written(cluster, topic, 2)
     lost = cluster.nodes[cluster.leader(topic)]

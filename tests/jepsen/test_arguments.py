@@ -59,7 +59,7 @@ def test_a_store_that_cannot_be_made_is_refused(verb: click.Command, more: Seque
     assert "runs cannot be kept in" in words
 
 
-def test_ctrl_c_while_it_is_judged_ends_with_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_during_the_check_ends_with_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 

@@ -70,7 +70,7 @@ def test_two_runs_in_one_second_have_two_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 10, 1000])
-def test_a_payload_says_its_value_in_every_byte(size: int) -> None:
+def test_a_payload_repeats_its_value_in_every_byte(size: int) -> None:
     payload = payload_of(1234, size)
     assert value_of(payload) == 1234
     for position in range(len(payload)):
@@ -105,7 +105,7 @@ def listed(start: int) -> dict[str, object]:
     return {"kind": "list", "value": {"ranges": [["t/0", start, 99]], "linearizable": True}}
 
 
-def test_a_poll_is_refused_below_what_somebody_asked_to_be_deleted_and_nowhere_else() -> None:
+def test_a_poll_is_refused_only_below_a_requested_deletion() -> None:
     for told in ((), (trim("ok", 7),), (trim("info", 7),), ({"kind": "crash", "type": "info", "process": 1},)):
         assert strict(trim("invoke", 7), *told, out_of_range(6), listed(7)) == {}
         assert strict(trim("invoke", 7), *told, out_of_range(7)) == {"wrong-refusal": 1}
@@ -118,7 +118,7 @@ def test_a_poll_is_refused_below_what_somebody_asked_to_be_deleted_and_nowhere_e
     assert strict(trim("invoke", 7), out_of_range(6, "trim") | trim("fail", 7)) == {"wrong-refusal": 1}
 
 
-def test_a_log_begins_no_later_than_somebody_asked_for() -> None:
+def test_a_log_begins_no_later_than_requested() -> None:
     assert strict(listed(0), trim("invoke", 7), listed(7), trim("invoke", 9, 2), trim("ok", 9), listed(9)) == {}
     assert strict(listed(1)) == {"wrong-start": 1}
     assert strict(trim("invoke", 7), trim("info", 7), listed(8)) == {"wrong-start": 1}
@@ -134,7 +134,7 @@ def polled(*epochs: tuple[int, int]) -> dict[str, object]:
     return {"kind": "poll", "value": [{"partition": "t/0"}], "leader_epochs": epochs}
 
 
-def test_leader_epochs_rise_with_offsets_and_are_the_same_for_everybody() -> None:
+def test_leader_epochs_rise_with_offsets_and_are_the_same_on_all_replicas() -> None:
     assert strict(sent(0, 1), sent(1, 1), polled((0, 1), (2, 4)), sent(3, 4)) == {}
     assert strict(sent(5, 2), polled((5, 3))) == {"leader-epoch": 1}
     assert strict(sent(5, 2), polled((6, 1))) == {"leader-epoch": 1}

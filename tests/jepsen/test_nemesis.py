@@ -178,7 +178,7 @@ def nemesis(victims: Victims, *faults: Fault) -> tuple[Timed, list[str]]:
     return Timed(victims, faults, note), notes
 
 
-def test_a_fault_begins_and_ends_and_is_told_with_its_proof() -> None:
+def test_a_fault_begins_and_ends_and_is_recorded_with_its_proof() -> None:
     victims = Victims()
     work, notes = nemesis(victims, Fault("kill", 1.0, 2.0, (2,)))
     work.step_at(0.9)
@@ -350,7 +350,7 @@ def test_who_saw_a_sync_fail_is_started_anew_and_who_only_waited_is_not() -> Non
     assert sorted(each.what for each in work.happened) == ["sync, one fails: node 2", "sync, slow: node 1"]
 
 
-def test_a_fault_of_which_nothing_was_seen_did_not_happen_and_comes_again() -> None:
+def test_a_fault_without_an_effect_does_not_count_and_is_repeated() -> None:
     victims = Victims()
     victims.disks[1].is_idle = True
     work, _ = nemesis(victims, Fault("stall", 1, 2, (1,)))
@@ -369,7 +369,7 @@ def test_a_fault_of_which_nothing_was_seen_did_not_happen_and_comes_again() -> N
     assert work.under_way == [], "once is enough"
 
 
-def test_it_does_not_come_again_when_another_one_of_its_kind_is_to_come() -> None:
+def test_it_is_not_repeated_when_another_of_its_kind_is_due() -> None:
     victims = Victims()
     victims.disks[1].is_idle = True
     work, _ = nemesis(victims, Fault("stall", 1, 2, (1,)), Fault("stall", 20, 21, (1,)))

@@ -75,7 +75,7 @@ def test_each_shape_cuts_something_and_leaves_something(shape: str) -> None:
     assert (set(ways) == everything) == (shape == "all alone")
 
 
-def test_in_a_ring_everybody_hears_a_majority() -> None:
+def test_in_a_ring_every_node_reaches_a_majority() -> None:
     nodes = [1, 2, 3, 4, 5]
     lost = set(SHAPES["ring of majorities"](nodes))
     heard = [frozenset(other for other in nodes if other == node or (other, node) not in lost) for node in nodes]

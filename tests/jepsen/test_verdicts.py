@@ -76,7 +76,7 @@ EXPECTED = {
 """Kinds of anomalies by planted bug, of which at least one has to be found."""
 
 
-def test_broken_logs_are_condemned(tmp_path: Path) -> None:
+def test_broken_logs_are_detected(tmp_path: Path) -> None:
     with ThreadPoolExecutor(len(EXPECTED)) as pool:
         found = dict(zip(EXPECTED, pool.map(lambda bug: judged(bug, tmp_path / bug), EXPECTED), strict=True))
     for bug, (results, store) in found.items():

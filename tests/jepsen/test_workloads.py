@@ -116,7 +116,9 @@ def line(kind: str, value: dict[str, Any] | list[Any], type_: str = "ok", **more
         ({"type_": "info"}, None, "t@a/0"),
     ],
 )
-def test_a_send_belongs_to_who_answered_or_showed_it(answer: dict[str, Any], shown: str | None, home: str) -> None:
+def test_a_send_belongs_to_the_partition_that_answered_or_showed_it(
+    answer: dict[str, Any], shown: str | None, home: str
+) -> None:
     send = {"partition": "t@a/0", "values": [7, 8], "offsets": []}
     lines = [line("send", send, "invoke"), line("send", send, **answer), line("list", {"ranges": []})]
     if shown is not None:

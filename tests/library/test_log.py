@@ -30,7 +30,7 @@ def values(log: raftlog.Log, *args: int) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("sent", SMALL, ids=[each.name for each in SMALL])
-def test_an_undecodable_batch_ends_reading_and_the_error_says_where_to_go_on(tmp_path: Path, sent: Undecodable) -> None:
+def test_an_undecodable_batch_ends_reading_and_the_error_has_the_next_offset(tmp_path: Path, sent: Undecodable) -> None:
     with raftlog.Log.open(tmp_path / "log") as log:
         log.append([NewRecord(b"before", timestamp=TIMESTAMP_MS - 1)])
         log.append_batches(sent.batch)

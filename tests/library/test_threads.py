@@ -412,7 +412,7 @@ class InterruptedAt:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("flush_messages", [1, 3])
-def test_an_interruption_anywhere_loses_nothing_and_hangs_nobody(
+def test_an_interruption_anywhere_loses_nothing_and_hangs_no_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush_messages: int
 ) -> None:
     config = LogConfig(flush_messages=flush_messages, flush_ms=NEVER_MS)
@@ -446,7 +446,7 @@ def test_an_interruption_anywhere_loses_nothing_and_hangs_nobody(
     assert stopped, "some were interrupted amid a change"
 
 
-def test_an_interrupted_leader_leaves_nobody_unanswered(
+def test_an_interrupted_leader_leaves_no_waiter_unanswered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: Waiting
 ) -> None:
     log = raftlog.Log.open(tmp_path / "log")
@@ -467,7 +467,7 @@ def test_an_interrupted_leader_leaves_nobody_unanswered(
         assert values(reopened) == [b"leader", b"0", b"1", b"2"]
 
 
-def test_an_interrupted_appender_that_waits_for_another_holds_up_nobody(
+def test_an_interrupted_appender_that_waits_for_another_delays_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: Waiting
 ) -> None:
     log = raftlog.Log.open(tmp_path / "log")
@@ -569,7 +569,7 @@ class LateMutex:
         self._lock.release()
 
 
-def test_a_leader_that_is_answered_by_a_truncate_serves_whom_it_has_taken(
+def test_a_leader_that_is_answered_by_a_truncate_serves_its_queue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = raftlog.Log.open(tmp_path / "log")
@@ -622,7 +622,7 @@ class InterruptingMutex:
 
 @pytest.mark.parametrize("first", range(1, 7))
 @pytest.mark.parametrize("times", [1, 3])
-def test_an_appender_that_is_interrupted_again_while_it_leaves_holds_up_nobody(
+def test_an_appender_interrupted_again_while_it_leaves_delays_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, times: int
 ) -> None:
     log = raftlog.Log.open(tmp_path / "log")

@@ -108,7 +108,7 @@ def test_what_does_not_succeed_counts_and_says_why(mode: LoadMode) -> None:
     }
 
 
-def test_a_closed_loop_does_not_spin_where_nobody_listens() -> None:
+def test_a_closed_loop_does_not_spin_without_a_listener() -> None:
     def away(begun: float, address: str, request: bytes) -> tuple[float, int, bytes, str]:
         return 0.0, NEVER_SENT, b"", ""
 

@@ -58,7 +58,7 @@ def test_what_is_not_answered_in_time_is_lost_and_the_wire_goes_on() -> None:
         gate.set()
 
 
-def test_a_request_that_nobody_takes_was_never_sent() -> None:
+def test_a_request_without_a_receiver_was_never_sent() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{held.getsockname()[1]}"
@@ -98,6 +98,6 @@ def test_what_brokers_count_is_added_up_where_it_was_sent() -> None:
     assert found.as_json(10)["messages_per_operation"] == 2.0
 
 
-def test_a_broker_that_does_not_say_leaves_no_total() -> None:
+def test_a_broker_without_a_report_leaves_no_total() -> None:
     with answering(lambda path, body: (503, b"")) as port, pytest.raises(Unavailable):
         scrape([f"127.0.0.1:{port}"])

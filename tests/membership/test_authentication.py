@@ -110,7 +110,7 @@ def test_a_datagram_reflected_to_its_sender_is_refused() -> None:
     assert refused(seal, seal.seal(b"hello")) is RefusedDatagram.REFLECTED
 
 
-def test_an_old_life_is_refused_once_a_newer_one_was_heard() -> None:
+def test_an_old_life_is_refused_after_a_message_of_a_newer_one() -> None:
     receiver, old = seal_of(2), seal_of(1, life=3).seal(b"old")
     receiver.open(seal_of(1, life=4).seal(b"new"), BYTES_MAX)
     assert refused(receiver, old) is RefusedDatagram.OLD_LIFE
@@ -120,7 +120,7 @@ def test_what_we_said_in_an_earlier_life_is_refused() -> None:
     assert refused(seal_of(1, life=4), seal_of(1, life=3).seal(b"")) is RefusedDatagram.OLD_LIFE
 
 
-def test_another_disk_under_our_node_id_is_heard_so_that_it_can_be_reported() -> None:
+def test_another_disk_under_our_node_id_is_accepted_for_the_report() -> None:
     opened = seal_of(1).open(seal_of(1, disk=uuid.UUID(int=9 << 100)).seal(b"me too"), BYTES_MAX)
     assert opened.node_id == 1
 

@@ -129,7 +129,7 @@ def test_a_claim_with_a_wrong_field_is_refused(what: str) -> None:
         decode(msgpack.packb([OURS, fields]), OURS)
 
 
-def test_a_claim_must_be_told_by_the_living_at_that_incarnation() -> None:
+def test_a_claim_needs_a_live_source_at_that_incarnation() -> None:
     older = GOOD._replace(about=GOOD.about and GOOD.about._replace(incarnation=4))
     for wrong in (GOOD._replace(about=None), older):
         with pytest.raises(FormatError, match="alive"):

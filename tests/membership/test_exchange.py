@@ -45,7 +45,7 @@ def talk(one: MembershipView, other: MembershipView) -> list[list[Message]]:
 
 
 @given(st.lists(CLAIMS, max_size=30), st.lists(CLAIMS, max_size=30))
-def test_after_an_exchange_both_know_the_same(here: list[Claim], there: list[Claim]) -> None:
+def test_after_an_exchange_both_have_the_same_state(here: list[Claim], there: list[Claim]) -> None:
     one, other = view(1, *here), view(2, *there)
     frames = talk(one, other)
     assert len(frames) <= 5

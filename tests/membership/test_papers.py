@@ -333,7 +333,7 @@ def test_lifeguard_lha_suspicion_who_hears_of_it_looks_for_himself() -> None:
 # Lifeguard, the buddy system
 
 
-def test_lifeguard_buddy_system_a_ping_tells_the_suspect_that_it_is_one() -> None:
+def test_lifeguard_buddy_system_a_ping_informs_the_suspect() -> None:
     machine = knowing(1, [2, 3], config=STILL)
     machine.receive([claim(2, SUSPECT, first(2), by=3, told=False)], sender(3), 0.0)
     for turn in range(100):

@@ -168,7 +168,7 @@ def test_on_the_ring_everybody_is_watched_by_exactly_one() -> None:
     assert sorted(watched, key=str) == sorted(nodes, key=str)
 
 
-def test_a_suspect_hides_nobody_on_the_ring() -> None:
+def test_a_suspect_hides_no_member_on_the_ring() -> None:
     known = ring_of(1, range(1, 6))
     first = known.neighbour()
     assert first is not None

@@ -52,7 +52,7 @@ def test_another_disk_of_the_same_name(known: MemberState, claimed: MemberState,
         assert verdict is (Effect.KEEP if when is Order.OLDER else claimed)
 
 
-def test_between_two_disks_that_are_gone_the_greater_uuid_breaks_a_tie() -> None:
+def test_between_two_dead_disks_the_greater_uuid_breaks_a_tie() -> None:
     ours, theirs = member(7, DEAD, 5), claim(7, DEAD, 5, on=disk(7, 1))
     assert order(ours, theirs) is Order.NEWER
     assert order(ours._replace(disk_uuid=disk(7, 2)), theirs) is Order.OLDER

@@ -70,7 +70,7 @@ def test_a_lone_member_has_nothing_to_do_but_turns() -> None:
     assert machine.take_sends() == []
 
 
-def test_a_new_start_is_newer_than_all_that_was_said_before() -> None:
+def test_a_new_start_is_newer_than_all_earlier_claims() -> None:
     net = Net(1, 2, 3)
     net.machines[3].describe(b"words", net.now)
     net.run(1.0)
@@ -91,7 +91,7 @@ def test_a_dead_member_comes_back_by_a_new_start() -> None:
     assert set(net.states(3).values()) == {ALIVE}
 
 
-def test_a_newcomer_hears_of_the_dead_too() -> None:
+def test_a_new_member_learns_of_dead_ones_too() -> None:
     net = Net(1, 2, 3)
     net.kill(3)
     net.run(6.0)
@@ -100,7 +100,7 @@ def test_a_newcomer_hears_of_the_dead_too() -> None:
     assert state_of(newcomer, 3) is DEAD
 
 
-def test_addresses_are_tried_until_somebody_is_there() -> None:
+def test_addresses_are_tried_until_a_member_answers() -> None:
     machine = swim(1)
     machine.join([address(2), address(3)], 0.0)
     tried = []
@@ -204,7 +204,7 @@ def test_two_that_outbid_each_other_do_so_rarely() -> None:
 # pauses and clocks
 
 
-def test_a_process_that_was_stopped_declares_nobody_dead() -> None:
+def test_a_process_that_was_stopped_declares_no_member_dead() -> None:
     net = Net(1, 2, 3, 4, 5)
     net.run(0.37)
     net.stopped.add(1)
@@ -278,7 +278,7 @@ def test_the_dead_are_forgotten_after_a_time_and_not_brought_back() -> None:
     assert state_of(net.machines[1], 3) is None
 
 
-def test_how_long_somebody_has_been_dead_is_told() -> None:
+def test_the_time_since_a_death_is_passed_on() -> None:
     net = Net(1, 2, 3)
     net.kill(3)
     net.run(100.0)
@@ -365,7 +365,7 @@ def test_a_doubt_is_followed_at_once() -> None:
     assert state_of(net.machines[1], 3) is SUSPECT
 
 
-def test_a_doubt_about_nobody_or_oneself_is_nothing() -> None:
+def test_a_doubt_about_an_unknown_member_or_oneself_is_ignored() -> None:
     machine = knowing(1, [2], config=STILL)
     machine.doubt(NodeId(1), 0.0)
     machine.doubt(NodeId(77), 0.0)
@@ -378,7 +378,7 @@ def test_no_more_members_are_taken_up_than_the_bound() -> None:
     assert len(machine.members()) == 5
 
 
-def test_bad_news_of_strangers_without_their_words_is_nothing() -> None:
+def test_claims_about_strangers_without_their_description_are_ignored() -> None:
     machine = swim(1, config=STILL)
     machine.receive([claim(2, SUSPECT, 5, told=False), claim(3, DEAD, 5, told=False)], sender(4), 0.0)
     assert len(machine.members()) == 1
@@ -396,7 +396,7 @@ def test_every_datagram_fits() -> None:
     assert max(sizes) > CONFIG.payload_bytes_max / 2
 
 
-def test_changes_say_what_was_before() -> None:
+def test_changes_have_the_former_state() -> None:
     machine = knowing(1, [2, 3], config=STILL)
     machine.receive([claim(2, SUSPECT, first(2), told=False), claim(2, ALIVE, first(2) + 1)], sender(3), 0.0)
     machine.receive([claim(2, ALIVE, first(2) + 2)], sender(3), 0.0)

@@ -41,7 +41,7 @@ async def test_a_datagram_arrives_with_the_address_of_its_sender(wires: list[Udp
         assert await arrived == (b"x" * DATAGRAM_BYTES_MAX, one.address)
 
 
-async def test_a_datagram_to_nobody_or_to_another_family_raises_nothing(wires: list[UdpWire]) -> None:
+async def test_a_datagram_without_a_receiver_or_of_another_family_raises_nothing(wires: list[UdpWire]) -> None:
     wires[0].send(b"x", (HOST, 1))
     wires[0].send(b"x", ("::1", 9))
     wires[0].send(b"x", ("no.such.host.invalid", 9))

@@ -70,7 +70,7 @@ def test_only_a_node_that_has_settled_is_given_leaderships(tmp_path: Path) -> No
     assert group.asked == [OTHER]
 
 
-def test_a_node_that_stops_or_is_gone_is_given_nothing_until_it_comes_back(tmp_path: Path) -> None:
+def test_a_stopping_or_dead_node_is_given_nothing_until_it_returns(tmp_path: Path) -> None:
     group = Led()
     leaders = leaders_of(tmp_path, group)
     leaders.note_connected(OTHER.node_id, 0.0)
@@ -139,7 +139,7 @@ def test_groups_led_where_they_should_be_stay(tmp_path: Path) -> None:
     assert group.asked == []
 
 
-async def test_at_the_end_the_preferred_or_the_best_heir_takes_over(tmp_path: Path) -> None:
+async def test_at_the_end_the_preferred_or_the_best_target_takes_over(tmp_path: Path) -> None:
     group = Led()
     leaders = leaders_of(tmp_path, group)
     leaders.note_connected(THIRD.node_id, 0.0)
@@ -232,7 +232,7 @@ def test_where_all_are_slow_everybody_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("slow", "given_up"), [(True, 1), (False, 0)])
-def test_a_slow_leader_that_nobody_succeeds_gives_up_and_a_full_one_stays(
+def test_a_slow_leader_without_a_successor_steps_down_and_a_full_one_stays(
     tmp_path: Path, slow: bool, given_up: int
 ) -> None:
     group = Led()
@@ -242,7 +242,7 @@ def test_a_slow_leader_that_nobody_succeeds_gives_up_and_a_full_one_stays(
     assert group.given_up == given_up
 
 
-def test_a_group_is_told_when_too_few_disks_have_room(tmp_path: Path) -> None:
+def test_a_group_is_notified_when_too_few_disks_have_space(tmp_path: Path) -> None:
     group = Led()
     leaders, fitness = unfit(tmp_path, group, slow=False)
     leaders.count_room(5.0)
@@ -256,7 +256,7 @@ def test_a_group_is_told_when_too_few_disks_have_room(tmp_path: Path) -> None:
     assert not group.is_majority_full
 
 
-def test_a_group_that_comes_back_is_judged_anew(tmp_path: Path) -> None:
+def test_a_group_that_reappears_is_checked_anew(tmp_path: Path) -> None:
     group = Led()
     leaders, fitness = unfit(tmp_path, group, slow=False)
     fitness.note_told(THIRD.node_id, 0, True, 5.0)

@@ -17,7 +17,7 @@ def test_a_process_is_silent_once_its_heartbeats_stop_and_not_before_there_were_
     assert (hearing.heard_at(ONE), hearing.heard_at(OTHER)) == (10.0, None)
 
 
-def test_a_new_connection_gives_time_to_one_that_was_heard_before() -> None:
+def test_a_new_connection_restarts_the_silence_of_a_known_peer() -> None:
     now = 10.0
     hearing = Hearing(lambda: now)
     hearing.beat(ONE)

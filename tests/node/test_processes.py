@@ -130,7 +130,7 @@ async def test_two_processes_with_one_node_id(tmp_path: Path) -> None:
         cluster.check()
 
 
-async def test_garbage_on_the_rpc_port_disturbs_nobody(tmp_path: Path) -> None:
+async def test_garbage_on_the_rpc_port_has_no_effect(tmp_path: Path) -> None:
     garbage = Random(1)
     async with processes(tmp_path) as cluster:
         await cluster.create()

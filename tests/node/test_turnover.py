@@ -79,7 +79,7 @@ def test_a_leader_that_is_met_again_is_no_change(logged: Any) -> None:
     assert turnover.leader_changes == 0, "a group that begins anew had no leader"
 
 
-def test_another_leader_of_the_controller_is_told_by_everybody(logged: Any) -> None:
+def test_another_leader_of_the_controller_is_logged_by_each_broker(logged: Any) -> None:
     turnover = Turnover(time)
     group: Any = SimpleNamespace(key=b"0", name=CONTROLLER)
     for term, leader in ((1, OTHER), (2, None), (3, OTHER), (4, ME)):
@@ -110,7 +110,7 @@ def test_the_time_without_a_leader() -> None:
     assert turnover.leaderless_s(group) == 11.0
 
 
-def test_a_leadership_that_was_handed_over_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_leadership_transfer_is_logged_as_such(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "raftlog")
     turnover = Turnover(time)
     note(turnover, state(Role.LEADER, 1, ME))

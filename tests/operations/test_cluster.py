@@ -53,7 +53,9 @@ async def test_a_dry_run_changes_nothing(three: Brokers) -> None:
     assert (await three[1].operations.cluster.cluster_config(deadline=soon())).version == 0
 
 
-async def test_an_upgrade_is_finished_when_all_know_the_level(three: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_upgrade_is_finished_when_all_support_the_level(
+    three: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a release that knows one level more; brokers that do not know it keep the level where it is."""
     levels = await three[3].operations.cluster.levels(deadline=soon())
     assert (levels.feature_level, levels.highest_known_by_all, len(levels.brokers)) == (1, 1, 3)

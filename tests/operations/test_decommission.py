@@ -43,7 +43,7 @@ async def test_it_is_emptied_and_removed(four: Brokers) -> None:
             await ask(9, deadline=soon())
 
 
-async def test_a_removed_brokers_process_ends_and_says_why(four: Brokers) -> None:
+async def test_a_removed_brokers_process_exits_with_the_reason(four: Brokers) -> None:
     await four[1].operations.brokers.decommission(2, deadline=soon())
     await until(four[2].node.ended.done)
     assert isinstance(four[2].node.ended.result(), IdentityRefused)

@@ -64,7 +64,7 @@ async def test_what_cannot_be_is_refused(unplanned: Brokers) -> None:
         await operations.partitions.cancel_moves(9, deadline=soon())
 
 
-async def test_a_move_to_a_broker_that_is_away_is_told_and_cancelled(unplanned: Brokers) -> None:
+async def test_a_move_to_a_stopped_broker_is_reported_and_cancelled(unplanned: Brokers) -> None:
     at = assigned(unplanned[1], "t")
     new = next(node for node in unplanned.running if node not in at)
     asked = unplanned[at[0]]
@@ -171,7 +171,7 @@ async def test_f37_a_target_that_is_dead_is_refused_and_writes_go_on(unplanned: 
     assert assigned(unplanned[asked], "t") == at
 
 
-async def test_leadership_is_not_given_to_who_is_to_lead_nothing(unplanned: Brokers) -> None:
+async def test_leadership_is_not_given_to_a_broker_excluded_from_leading(unplanned: Brokers) -> None:
     leader = await unplanned.leader("t")
     target = next(node for node in assigned(unplanned[1], "t") if node != leader)
     await unplanned[1].operations.brokers.set_maintenance(target, True, deadline=soon())
@@ -236,7 +236,7 @@ async def test_two_operators_and_one_partition(unplanned: Brokers) -> None:
     assert len(done) == 1
 
 
-async def test_a_sleeping_partition_is_handed_over_too(unplanned: Brokers) -> None:
+async def test_a_quiesced_partition_is_transferred_too(unplanned: Brokers) -> None:
     leader = await unplanned.leader("t")
     group_id = unplanned[leader].metadata.state.topic("t").topic_id
     group = unplanned[leader].node.group(GroupName(group_id, 0).group_id)

@@ -43,7 +43,7 @@ def test_a_broker_in_maintenance_keeps_what_it_has_and_is_no_place_for_more() ->
     assert failures(scribe, 1) == ["t/0"], "u stays on 4, and goes from 1 to 3"
 
 
-def test_it_is_said_what_is_missing_and_what_to_do() -> None:
+def test_the_error_names_the_missing_part_and_the_next_step() -> None:
     scribe = cluster(3)
     scribe.tell(create("t", 1, (1, 2, 3)))
     drain(scribe, 1)

@@ -77,7 +77,7 @@ async def test_topics_and_records_are_there_after_a_crash(disk, open_broker):
     assert again.cluster_id == broker.cluster_id
 
 
-async def test_a_deleted_topic_is_gone_and_its_name_is_free(disk, open_broker):
+async def test_a_deleted_topic_does_not_exist_and_its_name_is_free(disk, open_broker):
     broker = await open_broker()
     first = await broker.create_topic("t", 2, deadline=soon())
     await broker.produce_records("t", 0, [NewRecord(b"old")], deadline=soon())
@@ -142,7 +142,7 @@ async def test_validate_only_makes_nothing(disk, open_broker):
     assert not disk.exists("/data/t")
 
 
-async def test_directories_that_nobody_knows_are_moved_aside(disk, open_broker):
+async def test_unknown_directories_are_moved_aside(disk, open_broker):
     broker = await open_broker()
     await broker.create_topic("t", 1, deadline=soon())
     await broker.close()
@@ -168,7 +168,7 @@ async def test_a_missing_partition_is_named_and_takes_nothing(disk, open_broker)
     assert again.is_ready
 
 
-async def test_directories_that_changed_places_are_known_by_their_ids(disk, open_broker):
+async def test_directories_that_changed_places_are_recognised_by_their_ids(disk, open_broker):
     broker = await open_broker()
     await broker.create_topic("t", 2, deadline=soon())
     await broker.produce_records("t", 0, [NewRecord(b"zero")], deadline=soon())

@@ -8,7 +8,7 @@ from raftlog.errors import IdentityRefused, Unavailable
 from raftlog.partitions.deadline import deadline_in
 
 
-async def test_a_broker_whose_start_the_controller_does_not_know_yet_waits_or_can_be_asked_again(open_broker):
+async def test_a_broker_with_an_unregistered_start_waits_or_can_be_retried(open_broker):
     broker = await open_broker()
     broker.metadata.is_ready = False
     waiting = asyncio.ensure_future(broker.producers.allocate(deadline_in(30_000)))

@@ -139,7 +139,7 @@ def test_small_files_become_one_and_large_ones_stay() -> None:
     ]
 
 
-def test_compaction_keeps_rows_and_gives_up_files(tmp_path: Path) -> None:
+def test_compaction_keeps_rows_and_releases_files(tmp_path: Path) -> None:
     path = str(tmp_path)
     archive_to(LocalFiles(path), MemorySource(orders=40))
     before = len(parquet_files(path))
@@ -305,7 +305,7 @@ def test_a_backup_may_end_before_the_archive_and_a_cluster_may_not() -> None:
         plan_of(logs, covered, may_lag=False, fail_on_data_loss=True)
 
 
-def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     files = LocalFiles(str(tmp_path))
     archive_to(files, MemorySource(orders=8))
     last = read_settled(files).of_topics(None)[-1]

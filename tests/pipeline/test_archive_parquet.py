@@ -102,7 +102,7 @@ class FullDisk(LocalFiles):
 
 
 @pytest.mark.parametrize("rows_before_it_is_full", [1, 3])
-def test_a_full_disk_is_told_with_its_place(
+def test_a_full_disk_is_reported_with_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_before_it_is_full: int
 ) -> None:
     """In the middle of rows, or at their end."""

@@ -249,7 +249,7 @@ def test_holes_of_compaction_are_passed_over(tmp_path: Path) -> None:
         assert rows_of([replace(split, end=500)]) == []
 
 
-def test_an_undecodable_batch_is_left_out_only_when_that_is_said(brokers: BrokersHere, topic: str) -> None:
+def test_an_undecodable_batch_is_skipped_only_if_configured(brokers: BrokersHere, topic: str) -> None:
     brokers.topic(topic)
     brokers.produce(topic, 0, numbered(0, 1))
     brokers.call("produce_batches", topic, 0, SMALL[0].batch)

@@ -254,7 +254,7 @@ def test_batches_follow_each_other_also_without_an_index(path: Path) -> None:
         rows(splits)
 
 
-def test_a_split_ends_where_the_plan_says(path: Path) -> None:
+def test_a_split_ends_at_its_planned_offset(path: Path) -> None:
     [split] = plan_segments([str(path)])
     *pieces, last = split.pieces
     end = last.last._replace(offset=last.last.offset + 1)
@@ -408,7 +408,7 @@ def test_other_logs_of_the_same_name(path: Path, tmp_path: Path) -> None:
         plan_segments([str(tmp_path)])
 
 
-def test_a_log_that_nobody_can_tell_from_others(path: Path) -> None:
+def test_a_log_that_is_indistinguishable_from_others(path: Path) -> None:
     for file in files(path):
         flip(file, 70)
     with pytest.raises(FormatError, match="not one of its segments begins with a roll entry"):
@@ -417,7 +417,7 @@ def test_a_log_that_nobody_can_tell_from_others(path: Path) -> None:
     assert issubclass(FormatError, RaftlogError)
 
 
-def test_an_undecodable_batch_is_left_out_only_when_that_is_said(tmp_path: Path) -> None:
+def test_an_undecodable_batch_is_skipped_only_if_configured(tmp_path: Path) -> None:
     with Log.open(tmp_path / "orders", CONFIG) as log:
         log.append([NewRecord(b"before", timestamp=5)])
         log.append_batches(SMALL[0].batch)

@@ -117,7 +117,7 @@ def newest_block(directory: Path) -> tuple[Path, int]:
     return max(found)[1:]
 
 
-def test_a_damaged_journal_says_what_to_do(directories: list[Path]) -> None:
+def test_the_error_for_a_damaged_journal_names_the_next_step(directories: list[Path]) -> None:
     file, position = newest_block(directories[0])
     flip(file, position + 100)
     with pytest.raises(StorageError, match=r"journal: the journal is damaged .*Read the directories of the other"):

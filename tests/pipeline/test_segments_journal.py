@@ -163,7 +163,7 @@ def test_no_flipped_bit_gives_other_records() -> None:
         assert min(seen.values()) > 5
 
 
-def test_committed_entries_that_are_gone_are_missed() -> None:
+def test_missing_committed_entries_are_detected() -> None:
     """But for those that the journal has: these are read from it."""
     with World() as world:
         number = crashed(world)

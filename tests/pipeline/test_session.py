@@ -47,7 +47,7 @@ def test_local_workers_are_this_interpreter_and_those_elsewhere_what_is_said(mon
     assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
 
 
-def test_a_spark_that_does_not_start_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_start_of_spark_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def launch(*_: object) -> NoReturn:
         raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
 

@@ -250,7 +250,7 @@ def test_held_digests_are_a_multiset_in_any_order() -> None:
             assert (len(held), bool(held)) == (naive.total(), naive.total() > 0)
 
 
-def test_digests_tell_contents_apart() -> None:
+def test_digests_distinguish_contents() -> None:
     contents: list[Content] = [
         (1, None, b"", []),
         (1, b"", None, []),

@@ -101,7 +101,7 @@ def test_options_that_make_no_sense_are_refused(given: dict[str, str], said: str
         sink_settings({**PLACE, **given}, is_stream=False)
 
 
-def test_a_log_is_appended_to_and_streams_have_their_own_names() -> None:
+def test_a_log_is_appended_to_and_streams_have_separate_names() -> None:
     value = StructType().add("value", StringType())
     with pytest.raises(InvalidArgument, match="nothing in it is replaced"):
         batch_writer(PLACE, value, True)

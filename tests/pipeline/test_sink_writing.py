@@ -338,7 +338,9 @@ async def test_rows_that_were_trimmed_and_forgotten_are_told(
         await write(batches_of(range(10)), settings, run="again")
 
 
-async def test_a_topic_that_was_made_anew_under_an_epoch_is_told(client: BrokerClient, settings: SinkSettings) -> None:
+async def test_a_topic_that_was_recreated_under_an_epoch_is_reported(
+    client: BrokerClient, settings: SinkSettings
+) -> None:
     """The recorded state was deleted with the topic, and an attempt continued to write into the new one."""
 
     def anew_meanwhile() -> Iterator[pa.RecordBatch]:

@@ -159,7 +159,7 @@ def test_a_file_that_is_not_as_it_was_archived(both: Path, kind: str) -> None:
     assert any(file.name in problem and "cannot be read as it was archived" in problem for problem in report.problems)
 
 
-def test_damage_of_the_log_is_told_and_what_can_be_compared_is(both: Path) -> None:
+def test_damage_of_the_log_is_reported_and_the_rest_is_compared(both: Path) -> None:
     [first, *_] = sorted((both / "orders" / "0").glob("*.log"))
     flip(first, 2000)
     report = compared(both)
@@ -195,7 +195,7 @@ def test_an_archive_without_the_records_that_cannot_be_decoded_is_sound(tmp_path
     assert [verdict.records for verdict in report.archive] == [2]
 
 
-def test_a_log_that_ends_before_the_archive_is_said_to_be_behind(both: Path) -> None:
+def test_a_log_that_ends_before_the_archive_is_reported_as_behind(both: Path) -> None:
     with Log.open(both / "orders" / "0", CONFIG) as log:
         log.truncate(500)
     report = compared(both)

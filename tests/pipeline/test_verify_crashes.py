@@ -77,7 +77,7 @@ def test_what_crashes_leave_is_sound(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(100, 112))
-def test_damage_is_told_as_log_verify_tells_it(seed: int, tmp_path: Path) -> None:
+def test_damage_is_reported_as_by_log_verify(seed: int, tmp_path: Path) -> None:
     random = Random(seed)
     with World() as world:
         busy(world, random)

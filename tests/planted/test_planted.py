@@ -41,6 +41,6 @@ def test_each_is_found_within_two_hundred_seeds() -> None:
     assert all(1 <= bug.found_within <= SEEDS_MAX for bug in BUGS.values())
 
 
-def test_a_bug_whose_place_in_the_product_is_gone_is_an_error() -> None:
+def test_a_bug_without_its_place_in_the_product_is_an_error() -> None:
     with pytest.raises(AttributeError):
         replace_method(pytest, "no_such_function", None)

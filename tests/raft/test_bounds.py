@@ -180,7 +180,7 @@ def test_nothing_committed_is_ever_cut() -> None:
     assert follower.terms() == [1, 1]
 
 
-def test_a_late_member_goes_back_to_knowing_nobody() -> None:
+def test_a_late_member_returns_to_having_no_peers() -> None:
     """A replica that began with an empty log, restarted, and was cut below the first configuration that it had."""
     log = MemoryLog([entry(1, 1)])
     added = configuration([1, 3])._replace(index=Index(2))
@@ -190,7 +190,7 @@ def test_a_late_member_goes_back_to_knowing_nobody() -> None:
     assert core.configuration.voters == ()
 
 
-def test_a_candidate_of_the_last_term_gives_up() -> None:
+def test_a_candidate_of_the_last_term_steps_down() -> None:
     """Alone, for no other replica would answer in such a term; its own vote does not become durable."""
     follower = LoneFollower(term=TERM_MAX - 1, members=(2,))
     follower.core.campaign()

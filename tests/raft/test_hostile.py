@@ -159,7 +159,7 @@ def test_a_second_leader_is_a_contradiction_that_holds_both_messages() -> None:
 
 
 @pytest.mark.parametrize("kind", [Heartbeat, TimeoutNow, InstallOffer])
-def test_a_leader_that_hears_of_another_one_in_its_term(kind: type) -> None:
+def test_a_leader_that_gets_a_message_of_another_leader_in_its_term(kind: type) -> None:
     replica = LoneFollower(1)
     replica.core.campaign()
     replica.work()

@@ -26,7 +26,7 @@ R48: tests/raft/test_bounds.py::test_bounds_of_what_is_in_flight
     tests/raft/test_bounds.py::test_r48_who_lacks_much_is_sent_offers_until_little_is_left
     tests/runtime/test_fetching.py::test_what_is_not_synced_is_bounded
 R49: tests/runtime/test_journal_ending.py::test_a_block_in_the_wrong_place_is_named
-    tests/storage/test_adversity.py::test_a_rotten_length_is_never_believed
+    tests/storage/test_adversity.py::test_a_damaged_length_is_never_trusted
 """
 
 import re

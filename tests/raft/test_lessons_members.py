@@ -398,7 +398,7 @@ def test_r40_what_is_written_is_told_only_from_the_own_term_on() -> None:
     assert (2, 1) in told
 
 
-def test_a_read_of_another_replica_is_not_told_to_our_own_clients() -> None:
+def test_a_read_of_another_replica_is_not_answered_to_our_own_clients() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster.core(2).read_index("r")

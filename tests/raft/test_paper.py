@@ -32,7 +32,7 @@ def _alone(me: ReplicaId, *, term: int = 0, vote: ReplicaId | None = None, seed:
     return RaftCore(me, RaftSettings(heartbeat_ticks=2), Random(seed), MemoryLog(), restart)
 
 
-def test_3_3_a_message_of_a_later_term_makes_a_follower_of_anybody() -> None:
+def test_3_3_a_message_of_a_later_term_makes_any_replica_a_follower() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     core = cluster.core(1)
@@ -40,7 +40,7 @@ def test_3_3_a_message_of_a_later_term_makes_a_follower_of_anybody() -> None:
     assert (core.role, core.term, core.leader) == (Role.FOLLOWER, 9, _TWO)
 
 
-def test_3_3_a_leader_of_an_earlier_term_is_told_the_later_one() -> None:
+def test_3_3_a_leader_of_an_earlier_term_gets_the_later_one() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster[2].core.step(Heartbeat(_THREE, _TWO, Term(5), 1, Index(0)))
@@ -135,7 +135,7 @@ def test_3_7_what_arrives_twice_changes_nothing() -> None:
     assert cluster.data(2) == ["a", "b"]
 
 
-def test_3_8_term_and_vote_are_persisted_before_anybody_hears_of_them() -> None:
+def test_3_8_term_and_vote_are_persisted_before_any_message_has_them() -> None:
     core = _alone(_ONE)
     core.step(VoteRequest(_TWO, _ONE, Term(1), 1, EntryId(Index(0), Term(0))))
     ready = core.ready()
@@ -261,7 +261,7 @@ def test_4_2_2_a_leader_that_is_removed_does_not_count_itself() -> None:
     assert not any(event.startswith("1 pre-candidate") for event in cluster.events[10:])
 
 
-def test_4_2_3_who_hears_a_leader_neither_votes_nor_adopts_a_term() -> None:
+def test_4_2_3_a_replica_with_a_live_leader_neither_votes_nor_adopts_a_term() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     for kind in (PreVoteRequest, VoteRequest):
@@ -364,7 +364,7 @@ def test_6_4_reads_that_come_while_a_round_is_under_way_share_the_next() -> None
 
 
 @pytest.mark.parametrize("members", [[1, 2, 3], [1, 2, 3, 4, 5]])
-def test_6_4_all_are_asked_at_the_next_tick_when_those_who_were_asked_do_not_answer(members: list[int]) -> None:
+def test_6_4_all_are_asked_at_the_next_tick_when_the_asked_ones_do_not_answer(members: list[int]) -> None:
     cluster = Cluster(members)
     leader = cluster.elect(1)
     leader.core.read_index("r")

@@ -46,7 +46,7 @@ def test_what_is_acknowledged_is_never_sent_again() -> None:
 
 
 @pytest.mark.parametrize("answered", [8, 9])
-def test_an_answer_to_a_heartbeat_or_a_later_one_that_lacks_what_was_sent_before_it_tells_of_a_loss(
+def test_an_answer_without_earlier_entries_reveals_a_loss(
     answered: int,
 ) -> None:
     progress = _replicating()
@@ -58,7 +58,7 @@ def test_an_answer_to_a_heartbeat_or_a_later_one_that_lacks_what_was_sent_before
     assert not progress.maybe_lose_appends(answered, Index(11)), "told once"
 
 
-def test_an_answer_that_has_it_all_says_nothing() -> None:
+def test_a_complete_answer_has_no_error() -> None:
     progress = _replicating()
     progress.note_append(Index(12), 1)
     progress.mark(8)

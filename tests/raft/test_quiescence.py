@@ -47,7 +47,7 @@ def _quiesced(cluster: Cluster) -> list[int]:
     return [me.node_id for me, node in cluster.nodes.items() if node.core.is_asleep]
 
 
-def test_a_sleeping_group_says_nothing_however_long() -> None:
+def test_a_quiesced_group_sends_nothing_for_any_time() -> None:
     cluster = _quiesced_cluster()
     for node in cluster.nodes.values():
         assert not any(node.core.tick() for _ in range(1000))
@@ -55,7 +55,7 @@ def test_a_sleeping_group_says_nothing_however_long() -> None:
 
 
 @pytest.mark.parametrize("wakes_lost", [0, 1, 2])
-def test_a_request_to_a_sleeping_follower_wakes_the_leader_and_elects_nobody(wakes_lost: int) -> None:
+def test_a_request_to_a_quiesced_follower_wakes_the_leader_without_an_election(wakes_lost: int) -> None:
     cluster = _quiesced_cluster()
     outcome = cluster.propose(2, "x")
     assert outcome == RefusedProposal(RefusalReason.NOT_LEADER, _ONE)
@@ -100,7 +100,7 @@ def test_whoever_was_heard_awake_since_the_last_lullaby_is_not_told_to_wake() ->
     assert not cluster.take(Wake)
 
 
-def test_a_sleeping_follower_called_to_the_polls_gives_its_leader_time_while_that_process_lives() -> None:
+def test_a_quiesced_follower_asked_to_vote_gives_its_leader_time_while_that_process_lives() -> None:
     cluster = _quiesced_cluster()
     last = cluster.core(3).status().last
     request = PreVoteRequest(_TWO, _THREE, Term(1), 1, Term(2), last)
@@ -118,7 +118,7 @@ def test_a_sleeping_follower_called_to_the_polls_gives_its_leader_time_while_tha
     assert answers == [False, False, True]
 
 
-def test_a_sleeping_follower_votes_at_once_when_its_leaders_process_is_gone() -> None:
+def test_a_quiesced_follower_votes_at_once_when_its_leaders_process_is_dead() -> None:
     cluster = _quiesced_cluster()
     cluster.isolate(1)
     cluster.processes(alive=False, nodes=[1], seen_by=[3])
@@ -139,7 +139,7 @@ def test_a_leader_that_was_missed_gets_time_when_its_process_returns() -> None:
     assert cluster.core(2).role is Role.FOLLOWER
 
 
-def test_a_follower_with_a_read_on_its_way_does_not_sleep_before_that_is_answered_or_given_up() -> None:
+def test_a_follower_with_a_pending_read_quiesces_only_after_its_answer_or_timeout() -> None:
     cluster = _quiesced_cluster()
     assert cluster.core(2).read_index("r") is None
     cluster[2].work()
@@ -153,7 +153,7 @@ def test_a_follower_with_a_read_on_its_way_does_not_sleep_before_that_is_answere
     _quiesce(cluster)
 
 
-def test_a_late_lullaby_puts_nobody_to_sleep_and_a_late_heartbeat_wakes_nobody() -> None:
+def test_a_late_quiesce_message_or_heartbeat_has_no_effect() -> None:
     cluster = Cluster([1, 2, 3], settings=RaftSettings(sleep_after_ticks=4))
     cluster.processes(alive=True)
     cluster.elect(1)
@@ -179,7 +179,7 @@ def test_a_late_lullaby_puts_nobody_to_sleep_and_a_late_heartbeat_wakes_nobody()
     assert not answer.agrees_to_sleep
 
 
-def test_a_lullaby_is_for_a_log_that_ends_there_durable_and_committed() -> None:
+def test_quiescence_needs_a_log_that_ends_there_durable_and_committed() -> None:
     cluster = _quiesced_cluster()
     cluster.core(1).read_index("r")
     cluster[1].work()
@@ -236,7 +236,7 @@ def test_a_voter_that_is_away_keeps_the_group_awake() -> None:
     assert cluster.core(1).role is Role.LEADER
 
 
-def test_a_woken_leader_has_a_whole_period_to_hear_from_a_quorum() -> None:
+def test_a_woken_leader_has_a_whole_period_for_answers_of_a_quorum() -> None:
     """It was quiesced for long without any answers; after the wake-up that must not count against it."""
     cluster = _quiesced_cluster()
     for _ in range(1000):
@@ -251,7 +251,7 @@ def test_a_woken_leader_has_a_whole_period_to_hear_from_a_quorum() -> None:
     assert cluster.core(1).role is Role.FOLLOWER
 
 
-def test_a_group_of_one_sleeps_too() -> None:
+def test_a_group_of_one_quiesces_too() -> None:
     cluster = Cluster([1], settings=RaftSettings(sleep_after_ticks=4))
     cluster.elect(1)
     _quiesce(cluster)
@@ -269,7 +269,7 @@ def test_a_leader_that_does_not_see_a_voters_process_stays_awake() -> None:
     assert not cluster.core(1).is_asleep
 
 
-def test_a_sleeping_leader_is_woken_by_whoever_is_awake() -> None:
+def test_a_quiesced_leader_is_woken_by_any_active_replica() -> None:
     for message in (
         HeartbeatResponse(_TWO, _ONE, Term(1), 1, Index(1), Index(1)),
         ReadIndexRequest(_TWO, _ONE, Term(1), 1),
@@ -283,7 +283,7 @@ def test_a_sleeping_leader_is_woken_by_whoever_is_awake() -> None:
         assert len(cluster.take(Heartbeat, to=3)) >= 1
 
 
-def test_a_late_answer_from_before_the_lullaby_does_not_end_it() -> None:
+def test_a_late_answer_from_before_quiescence_does_not_end_it() -> None:
     cluster = Cluster([1, 2, 3], settings=RaftSettings(sleep_after_ticks=4))
     cluster.processes(alive=True)
     cluster.elect(1)
@@ -326,7 +326,7 @@ def test_a_leader_that_has_not_applied_everything_stays_awake() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_sleeping_group_elects_within_its_bound(seed: int) -> None:
+def test_a_quiesced_group_elects_within_its_bound(seed: int) -> None:
     """The leader's process dies; the others notice within six ticks of each other, and a fifth of all messages is lost.
 
     The bound: four times the longest election timeout (two without loss, see `bench`), after the last has noticed.

@@ -114,7 +114,7 @@ async def test_only_voters_make_up_for_missing_replicas(world: World) -> None:
     assert world.appending.why_too_few(2) is None
 
 
-async def test_in_a_group_that_sleeps_all_members_count_as_active(world: World) -> None:
+async def test_in_a_quiesced_group_all_members_count_as_active(world: World) -> None:
     world.active = set()
     assert active_members(world.status()) == [ME]
     world.is_asleep = True

@@ -171,7 +171,7 @@ def test_a_deletion_that_is_not_committed_in_time_is_unknown() -> None:
             world.get(leader, lambda replica: replica.delete_before(3, world.deadline(leader, 0.1)))
 
 
-def test_a_leader_that_is_alone_does_not_say_that_a_deletion_is_out_of_range() -> None:
+def test_a_leader_without_a_quorum_does_not_answer_out_of_range_to_a_deletion() -> None:
     """Others may have committed what it does not know of."""
     with Cleaned() as world:
         world.write(5)

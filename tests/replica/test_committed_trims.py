@@ -82,7 +82,7 @@ def test_a_segment_rolls_when_its_roll_is_old_and_it_holds_a_record() -> None:
         assert world.files(1) == world.files(2) == world.files(3)
 
 
-def test_a_trim_entry_says_what_the_document_has() -> None:
+def test_a_trim_entry_is_as_documented() -> None:
     packed = encode_trim(TrimEntry(Offset(1 << 40), Index(77)))
     assert layout("trim").decode(packed) == {"version": 1, "log_start_offset": 1 << 40, "snapshot_index": 77}
     assert layout("trim").size == len(packed)
@@ -214,7 +214,7 @@ def test_no_closed_segment_exceeds_its_limit_unless_one_append_alone_does(size: 
         assert any(segment.end_position > limit for segment in alone)
 
 
-def test_a_trim_is_found_again_where_the_crash_took_what_the_journal_said_of_it() -> None:
+def test_a_trim_is_recovered_after_a_crash_lost_its_journal_entry() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 60)

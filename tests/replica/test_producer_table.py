@@ -106,7 +106,7 @@ def test_the_least_recently_used_stands_first() -> None:
 
 @given(st.lists(st.one_of(SENT, OTHER), max_size=60))
 @settings(max_examples=150, deadline=None)
-def test_it_judges_like_somebody_who_remembers_everything(steps: list[Any]) -> None:
+def test_its_verdicts_equal_those_with_unbounded_memory(steps: list[Any]) -> None:
     table, twin, offset = ProducerTable(), Twin(), 0
     since, expired, at_roll = ProducerTable(), list[bytes](), ProducerTable()
     for step in steps:

@@ -168,13 +168,13 @@ def test_all_copies_are_waited_for_by_duplicates_too() -> None:
         assert again.result()[:2] == original.result()[:2] == (1, 2)
 
 
-def test_a_follower_does_not_judge() -> None:
+def test_a_follower_does_not_validate() -> None:
     with Producing() as world:
         leader = world.lead()
         assert world.refused(others(leader)[0], 0) is NotLeader
 
 
-def test_a_leader_that_was_deposed_refuses_nobody_for_what_it_does_not_know() -> None:
+def test_a_deposed_leader_does_not_refuse_for_lack_of_state() -> None:
     with Producing() as world:
         old = world.lead()
         world.sent(old, 0, b"a")
@@ -305,7 +305,7 @@ def test_nothing_rolls_before_what_is_known_stands_behind_the_last_roll() -> Non
         assert world.same_everywhere()
 
 
-def test_a_leader_that_dies_before_it_told_leaves_that_to_the_next_one() -> None:
+def test_a_leader_that_crashes_before_its_announcement_leaves_it_to_the_next() -> None:
     with Producing() as world:
         old = world.lead()
         world.sent(old, 0, b"a")
@@ -326,7 +326,7 @@ def test_a_leader_that_dies_before_it_told_leaves_that_to_the_next_one() -> None
         assert world.sent(new, 0, b"a").is_duplicate
 
 
-def test_a_replica_that_gets_the_log_by_installation_knows_the_same() -> None:
+def test_a_replica_that_gets_the_log_by_installation_has_the_same_state() -> None:
     with Producing() as world:
         leader = world.lead()
         away = others(leader)[0]
@@ -366,7 +366,7 @@ def test_silent_producers_are_forgotten_by_a_mark_on_every_replica() -> None:
         assert world.sent(leader, 1, b"goes on", producer=2).base_offset == 2
 
 
-def test_a_new_leader_counts_from_its_first_look_and_followers_forget_nobody() -> None:
+def test_a_new_leader_counts_from_its_first_look_and_followers_keep_all() -> None:
     with Producing(topic=TopicConfig(producer_id_expiration_ms=60_000)) as world:
         old = world.lead()
         world.sent(old, 0, b"a")

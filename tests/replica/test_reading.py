@@ -99,7 +99,7 @@ def test_nobody_is_left_behind_by_a_fetch_that_is_cancelled() -> None:
         assert waiting.cancelled()
 
 
-def test_a_deposed_leader_that_does_not_know_it_serves_what_is_committed_and_nothing_else() -> None:
+def test_a_deposed_leader_unaware_of_it_serves_only_committed_records() -> None:
     with Replicas() as world:
         old = world.lead()
         world.appended(old, b"before")
@@ -135,7 +135,7 @@ def test_without_a_leader_committed_records_are_served_but_not_their_end() -> No
 # what a new leader does not know yet
 
 
-def test_an_offset_that_a_new_leader_does_not_know_of_is_not_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_offset_unknown_to_a_new_leader_is_not_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replica, "_ANSWER_MS", 0)  # it would be deposed meanwhile
     with Replicas() as world:
         old = world.lead()
@@ -303,7 +303,7 @@ def late_batch() -> bytearray:
     return build_batch([NewRecord(b"late", None, 2000)])
 
 
-def test_a_step_costs_nothing_while_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_costs_nothing_without_waiters(monkeypatch: pytest.MonkeyPatch) -> None:
     with Replicas() as world:
         leader = world.lead()
         monkeypatch.setattr(

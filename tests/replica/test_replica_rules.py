@@ -80,7 +80,7 @@ def test_an_append_that_was_taken_and_not_written_is_unknown_when_the_replica_en
 # who answers
 
 
-def test_a_follower_that_knows_its_leader_sends_readers_there() -> None:
+def test_a_follower_with_a_leader_sends_readers_there() -> None:
     with Replicas() as world:
         leader = world.lead()
         world.appended(leader, b"x")
@@ -91,7 +91,7 @@ def test_a_follower_that_knows_its_leader_sends_readers_there() -> None:
         assert isinstance(task.exception(), NotLeader)
 
 
-def test_a_leader_knows_the_end_once_an_entry_of_its_own_term_is_delivered() -> None:
+def test_a_leader_has_the_end_once_an_entry_of_its_own_term_is_delivered() -> None:
     core = SimpleNamespace(has_own_term_commit=True, term=3)
     log = SimpleNamespace(term_at={4: 2, 5: 3}.__getitem__)
     group = SimpleNamespace(core=core, log=log, applied_index=4)

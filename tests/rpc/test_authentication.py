@@ -293,7 +293,7 @@ async def test_a_process_with_two_keys_talks_to_one_with_the_newer() -> None:
         await connected_to(two, 1)
 
 
-def test_a_process_that_cannot_be_told_from_a_stranger_does_not_listen() -> None:
+def test_a_process_indistinguishable_from_a_stranger_does_not_listen() -> None:
     async def listen() -> None:
         one = Process(identity_of(1), credentials=Credentials())
         with pytest.raises(InvalidArgument, match="raftlog cluster secret create"):

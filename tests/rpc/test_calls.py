@@ -164,7 +164,7 @@ def test_a_leader_travels_with_its_error() -> None:
     assert other.leader == leader
 
 
-def test_errors_that_the_other_side_does_not_know() -> None:
+def test_errors_unknown_to_the_other_side() -> None:
     assert type(from_fields(as_fields(NotConnected("away")))) is Unavailable
     assert type(from_fields(["FromTheFuture", True, ["x"]])) is OutcomeUnknown
     assert type(from_fields(["FromTheFuture", False, ["x"]])) is Unavailable

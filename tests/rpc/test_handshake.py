@@ -145,7 +145,7 @@ def test_an_outsider_probes_with_another_disk_than_the_assigned_one(
 
 
 @pytest.mark.parametrize(("assigned", "expected"), [(DISK, True), (OTHER_DISK, False), (None, False)])
-def test_a_refusal_says_whether_the_disk_is_a_member(assigned: uuid.UUID | None, expected: bool) -> None:
+def test_a_refusal_states_whether_the_disk_is_a_member(assigned: uuid.UUID | None, expected: bool) -> None:
     refusal = judge(US, them(cluster_id="green"), KnownPeer(assigned_disk=assigned), NodeId(2))
     assert refusal is not None
     assert (refusal.is_member, refusal.cluster_id) == (expected, "blue")
@@ -202,7 +202,7 @@ def test_hellos_with_a_wrong_field(hello: Hello, at: int, field: int | bytes | N
 
 
 @pytest.mark.parametrize("at", [6, 7], ids=["boot epoch", "journal sequence"])
-def test_a_number_that_nobody_lives_to_count_is_refused(at: int) -> None:
+def test_an_absurdly_large_number_is_refused(at: int) -> None:
     """Remembered, it would lock the disk that it was said of out of its cluster."""
     fields = unpack_flat(pack_hello(THEM), 99)
     fields[at] = NUMBER_MAX
@@ -223,7 +223,7 @@ def test_random_bytes_are_no_hello_and_no_refusal(body: bytes) -> None:
         return
 
 
-def test_a_later_version_may_say_more() -> None:
+def test_a_later_version_may_have_more_fields() -> None:
     fields = unpack_flat(pack_hello(THEM), 99)
     assert decode_hello(pack_flat([*fields, b"more"])) == THEM
 

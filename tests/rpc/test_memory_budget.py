@@ -124,7 +124,7 @@ async def test_more_large_frames_than_there_is_room_for_arrive_one_after_another
 
 
 @on_both_loops
-async def test_a_connection_that_is_gone_leaves_nothing_to_the_garbage_collector() -> None:
+async def test_a_closed_connection_leaves_nothing_to_the_garbage_collector() -> None:
     """Objects frozen there (`raftlog.runtime.heap`) would stay until the process ends."""
     one = Process(identity_of(1))
     async with running(one):

@@ -27,7 +27,7 @@ from tests.rpc.processes import Inbox, Process, Raw, cluster, hello_of, identity
 
 
 @on_both_loops
-async def test_a_probe_says_who_is_there_and_what_it_answers() -> None:
+async def test_a_probe_returns_the_identity_and_the_answer() -> None:
     one, two = Process(identity_of(1)), Process(identity_of(2, cluster_id=None))
     async with running(one, two):
         identity, answer = await two.transport.probe(one.address, Call("who", {"a": 1}, (b"xy",)))
@@ -49,7 +49,7 @@ async def test_a_probe_disturbs_no_other_connection() -> None:
 
 
 @on_both_loops
-async def test_a_process_knows_itself() -> None:
+async def test_a_process_is_its_own_peer() -> None:
     one = Process(identity_of(1))
     async with running(one):
         with pytest.raises(HandshakeRefused) as refused:
@@ -72,7 +72,7 @@ async def test_another_cluster_refuses_a_probe_at_once() -> None:
 
 
 @on_both_loops
-async def test_a_refusal_says_whether_the_disk_is_a_members() -> None:
+async def test_a_refusal_states_whether_the_disk_is_a_members() -> None:
     one = Process(identity_of(1))
     async with running(one):
         one.transport.memory.assign_disk(NodeId(2), uuid.UUID(int=2))

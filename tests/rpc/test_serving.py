@@ -67,7 +67,7 @@ def of_bytes(count: int) -> Call:
     return Call("work", None, (bytes(count),))
 
 
-async def test_an_answer_without_room_is_told_as_an_unknown_outcome() -> None:
+async def test_an_answer_without_space_is_an_unknown_outcome() -> None:
     async def serve(call: object) -> object:
         return Answer(None, (bytes(1_000),))
 
@@ -78,7 +78,7 @@ async def test_an_answer_without_room_is_told_as_an_unknown_outcome() -> None:
     assert "no room for its answer" in str(error)
 
 
-async def test_an_answer_that_cannot_be_sent_is_told_as_an_unknown_outcome() -> None:
+async def test_an_answer_that_cannot_be_sent_is_an_unknown_outcome() -> None:
     async def serve(call: object) -> object:
         return Answer("x" * CONFIG.header_bytes_max)
 

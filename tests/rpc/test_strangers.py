@@ -71,7 +71,7 @@ GARBAGE = {
 
 
 @on_both_loops
-async def test_garbage_is_closed_counted_and_hurts_nobody() -> None:
+async def test_garbage_is_closed_and_counted_without_harm() -> None:
     one = Process(identity_of(1), QUICK)
     async with running(one):
         for number, garbage in enumerate(GARBAGE.values()):

@@ -138,7 +138,7 @@ async def test_what_was_not_foreseen_is_reported_and_unknown() -> None:
 
 
 @on_both_loops
-async def test_a_deadline_passes_and_the_late_answer_disturbs_nobody() -> None:
+async def test_a_deadline_passes_and_the_late_answer_is_ignored() -> None:
     go_on = asyncio.Event()
 
     async def serve(node: NodeId, request: object) -> object:
@@ -249,7 +249,7 @@ async def test_a_turn_is_one_frame() -> None:
 
 
 @on_both_loops
-async def test_a_peer_that_does_not_read_costs_bounded_memory_and_blocks_nobody() -> None:
+async def test_a_peer_that_does_not_read_costs_bounded_memory_and_blocks_no_other() -> None:
     config = RpcConfig(
         send_queue_bytes_max=256 * KIB, write_buffer_bytes=64 * KIB, turn_bytes=64 * KIB, close_timeout_ms=50
     )

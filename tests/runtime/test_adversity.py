@@ -70,7 +70,7 @@ def test_a_removed_replica_comes_back_with_its_term_and_vote() -> None:
             world.start(number)
 
 
-def test_a_group_that_is_still_being_removed_cannot_come_back_yet() -> None:
+def test_a_group_under_removal_cannot_be_recreated_yet() -> None:
     with World() as world:
         leader = world.leader()
         number = others(leader)[0]
@@ -197,7 +197,7 @@ def test_nobody_waits_for_ever_for_a_group_that_is_gone() -> None:
         assert isinstance(late.exception(), LogClosed)  # type: ignore[attr-defined]
 
 
-def test_a_group_that_is_made_later_sleeps_too() -> None:
+def test_a_group_created_later_quiesces_too() -> None:
     with World(config=replace(SMALL, raft=RaftSettings(sleep_after_ticks=20))) as world:
         world.leader()
         world.run(10)
@@ -244,7 +244,7 @@ def test_a_page_that_cannot_be_read_is_damage_and_is_repaired() -> None:
         assert other.damage is None
 
 
-def test_a_client_that_reads_such_a_page_is_told_of_damage_and_another_one_leads() -> None:
+def test_a_read_of_such_a_page_reports_damage_and_another_replica_leads() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 60)
@@ -326,7 +326,7 @@ def test_a_roll_that_comes_during_a_trim_keeps_the_segment_before_it() -> None:
         world.converge()
 
 
-def test_a_checkpoint_does_not_believe_a_row_that_rotted() -> None:
+def test_a_checkpoint_does_not_use_a_damaged_row() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 10)
@@ -346,7 +346,7 @@ def test_a_checkpoint_does_not_believe_a_row_that_rotted() -> None:
         assert world.files(hurt) == world.files(leader)
 
 
-def test_damage_that_everybody_else_has_trimmed_is_trimmed() -> None:
+def test_damage_that_all_others_have_trimmed_is_trimmed() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 60)

@@ -93,7 +93,7 @@ def test_damage_in_a_file_that_is_trimmed_before_it_is_copied() -> None:
         require_same(world, newest(world, leader))
 
 
-def test_a_copy_begins_where_a_trim_that_was_not_heard_of_let_the_others_begin() -> None:
+def test_a_copy_begins_at_the_start_after_a_trim_that_the_replica_missed() -> None:
     with World(config=CONFIG) as world:
         leader = world.leader()
         write(world, leader, 300, keys=60)

@@ -49,13 +49,13 @@ def test_members_and_replicas_name_the_same() -> None:
         assert replica_of(member_of(replica)) == replica
 
 
-def test_a_roll_says_which_configuration_holds() -> None:
+def test_a_roll_has_the_current_configuration() -> None:
     members = [tuple(map(member_of, group)) for group in (JOINT.voters, JOINT.learners, JOINT.outgoing)]
     roll = Roll(uuid.UUID(int=1), 20, 1, 0, -1, 5, 9, *members)
     assert configuration_of_roll(roll) == JOINT
 
 
-def test_entries_know_their_kind_and_data_is_never_opened() -> None:
+def test_entries_have_their_kind_and_data_is_never_decoded() -> None:
     payloads = BatchPayloads(lambda: 1234)
     made = payloads.configuration(JOINT, Index(4))
     entry = entry_of(Index(9), Term(3), made.payload)

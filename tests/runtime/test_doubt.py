@@ -13,7 +13,7 @@ def quiesced(world: World) -> list[bool]:
     return [world.group(number).core.is_asleep for number in (1, 2, 3)]
 
 
-def test_a_doubted_leader_that_is_there_stays_one_and_the_group_sleeps_again() -> None:
+def test_a_doubted_leader_that_is_alive_stays_leader_and_the_group_quiesces_again() -> None:
     with World(config=SLEEPY) as world:
         leader = world.leader()
         world.run_until(lambda: all(quiesced(world)), 60)
@@ -36,7 +36,7 @@ def test_a_leader_whose_follower_is_doubted_looks_for_it() -> None:
         world.run_until(lambda: all(quiesced(world)), 60)
 
 
-def test_a_node_that_is_known_to_be_gone_is_not_doubted() -> None:
+def test_a_node_known_as_dead_is_not_doubted() -> None:
     with World(config=SLEEPY) as world:
         leader = world.leader()
         world.run_until(lambda: all(quiesced(world)), 60)

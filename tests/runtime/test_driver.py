@@ -76,7 +76,7 @@ def test_a_checkpoint_lets_the_journal_go() -> None:
         assert world.values(2) == expected
 
 
-def test_a_deposed_leader_loses_what_nobody_else_has() -> None:
+def test_a_deposed_leader_loses_entries_that_no_other_replica_has() -> None:
     with World() as world:
         old = world.leader()
         world.fill(old, 5)
@@ -127,7 +127,7 @@ def test_a_cut_reaches_the_files_only_once_it_is_durable() -> None:
         assert world.files(old) != written
 
 
-def test_a_proposal_elsewhere_is_told_who_leads() -> None:
+def test_a_proposal_to_a_follower_gets_the_leader() -> None:
     with World() as world:
         leader = world.leader()
         world.run(1)
@@ -297,7 +297,7 @@ def test_whoever_lost_its_log_knows_its_members_once_it_has_it_again(kept: str) 
         world.run_until(lambda: world.group(victim).core.role is Role.LEADER)
 
 
-def test_a_removed_group_is_gone_after_a_restart() -> None:
+def test_a_removed_group_stays_removed_after_a_restart() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 5)

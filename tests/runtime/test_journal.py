@@ -203,7 +203,7 @@ def test_the_halves_may_complete_before_the_first_is_durable() -> None:
     assert fold.start == number
 
 
-def test_a_checkpoint_of_many_groups_spans_frames_and_forgets_whom_it_does_not_name() -> None:
+def test_a_checkpoint_of_many_groups_spans_frames_and_drops_those_that_it_does_not_name() -> None:
     config = replace(SMALL, reserve_bytes=20 * 4096)
     disk, journal, _ = new(config)
     append_one(journal, 1, TWO)

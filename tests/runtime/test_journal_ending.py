@@ -238,7 +238,7 @@ def test_a_block_in_the_wrong_place_is_named() -> None:
         Journal.open(damaged(whole.after, {}, "another block", path, page), PATH, DISK, SMALL)
 
 
-def test_a_last_frame_that_vanished_is_told_by_who_remembers_its_sequence() -> None:
+def test_a_vanished_last_frame_is_detected_by_its_remembered_sequence() -> None:
     whole = synced(PLACES[2])
     sequence, path, page = live_blocks(whole.after)[-1]
     lost = damaged(whole.after, {}, "zero", path, page)

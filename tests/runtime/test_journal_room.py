@@ -102,7 +102,7 @@ def test_waiting_operations_are_bounded_and_votes_have_room_left() -> None:
     journal.append([JournaledHardState(TWO, Term(1), None)])
 
 
-def test_a_journal_that_nobody_checkpoints_takes_no_more_entries() -> None:
+def test_a_journal_without_checkpoints_takes_no_more_entries() -> None:
     opened = new(replace(SMALL, journal_bytes_max=50 * 4096))
     with pytest.raises(Overloaded, match="checkpoint"):
         fill(opened, 1, 60)

@@ -59,7 +59,7 @@ def test_a_read_without_descriptors_is_no_damage(monkeypatch: pytest.MonkeyPatch
             log.read(0, 1000, log.next_offset)
 
 
-def test_a_journal_without_descriptors_says_so() -> None:
+def test_a_journal_without_descriptors_raises() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 5)

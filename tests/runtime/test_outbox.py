@@ -58,7 +58,7 @@ async def test_an_append_takes_the_place_of_the_notice_before_it() -> None:
     assert wire.sent == [(3, notice(THREE, 5)), (2, notice(TWO, 5))]
 
 
-async def test_an_append_that_does_not_tell_the_commit_leaves_the_notice() -> None:
+async def test_an_append_without_the_commit_leaves_the_notice() -> None:
     wire = Wire()
     outbox = Outbox(wire)
     outbox.post(KEY, [notice(TWO, 5), append(TWO, 3, 1, 5), notice(THREE, 5), append(THREE, 7, 1, 4)])

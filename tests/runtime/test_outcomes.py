@@ -124,7 +124,7 @@ def test_sound_entries_are_admitted() -> None:
     ],
     ids=["crc", "term", "offset", "size", "short", "group of a roll", "index of a roll"],
 )
-def test_entries_that_are_not_what_they_say_are_not_admitted(entries: tuple[Entry, ...]) -> None:
+def test_mislabelled_entries_are_not_admitted(entries: tuple[Entry, ...]) -> None:
     assert end_of_entries(entries, GROUP) is None
 
 

@@ -35,7 +35,7 @@ def events(caplog: pytest.LogCaptureFixture, name: str) -> list[logging.LogRecor
     return [record for record in caplog.records if record.getMessage() == name]
 
 
-def test_a_stranger_that_says_it_leads_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stranger_that_claims_leadership_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 3)

@@ -89,7 +89,7 @@ def test_a_large_append_whose_sync_fails_ends_the_process() -> None:
         assert len(world.failures) == 1
 
 
-def test_a_sync_that_fails_ends_the_process_and_whoever_waits_hears_of_it() -> None:
+def test_a_failed_sync_ends_the_process_and_fails_all_waiters() -> None:
     with World(1) as world:
         driver = world.drivers[1]
         world.disks[0].fail_sync()
@@ -173,7 +173,7 @@ def test_no_checkpoint_begins_while_a_cut_waits_for_the_journal() -> None:
         assert not any(begun)
 
 
-def test_a_checkpoint_knows_of_a_trim_that_is_on_its_way_to_the_journal() -> None:
+def test_a_checkpoint_includes_a_trim_that_is_not_yet_in_the_journal() -> None:
     """The part of the journal before the checkpoint's beginning is not read again."""
     with World(1) as world:
         world.leader()

@@ -39,7 +39,7 @@ def test_sound_seeds_end_well(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "3 seeds, 0 failed" in done.stdout
 
 
-def test_a_failure_says_what_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_prints_the_command_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
     done = invoke(monkeypatch, {5}, "--seeds", "3", "--from", "4")
     assert done.exit_code == 1
     for said in (

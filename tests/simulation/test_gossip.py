@@ -98,7 +98,7 @@ def condemned(watch: Watch, *changes: MemberChange) -> str:
     return broken.value.name
 
 
-def test_a_healthy_member_declared_dead_is_condemned() -> None:
+def test_a_healthy_member_declared_dead_is_detected() -> None:
     assert condemned(watching(), change(2, MemberState.SUSPECT, MemberState.DEAD)) == "healthy-declared-dead"
 
 
@@ -109,17 +109,17 @@ def test_one_who_is_gone_may_be_declared_dead() -> None:
     assert watch.deaths == {(2, 1): 10.0}
 
 
-def test_a_suspicion_without_loss_is_condemned() -> None:
+def test_a_suspicion_without_loss_is_detected() -> None:
     assert condemned(watching(loss=0.0), change(2, MemberState.ALIVE, MemberState.SUSPECT)) == "healthy-suspected"
     watching(loss=0.05).changed(watching().world.processes[0], change(2, MemberState.ALIVE, MemberState.SUSPECT))
 
 
-def test_an_incarnation_that_falls_is_condemned() -> None:
+def test_an_incarnation_that_falls_is_detected() -> None:
     newer, older = change(2, None, MemberState.ALIVE, 2 << 32), change(2, MemberState.ALIVE, MemberState.ALIVE, 1 << 32)
     assert condemned(watching(), newer, older) == "incarnation-back"
 
 
-def test_a_state_that_falls_is_condemned() -> None:
+def test_a_state_that_falls_is_detected() -> None:
     suspect, alive = (
         change(2, MemberState.ALIVE, MemberState.SUSPECT),
         change(2, MemberState.SUSPECT, MemberState.ALIVE),
@@ -127,14 +127,14 @@ def test_a_state_that_falls_is_condemned() -> None:
     assert condemned(watching(), suspect, alive) == "state-not-allowed"
 
 
-def test_a_death_that_somebody_does_not_know_is_condemned() -> None:
+def test_a_death_unknown_to_a_member_is_detected() -> None:
     watch = watching()
     watch.world.processes[1].end(90.0)
     with pytest.raises(PropertyBroken, match="dead-not-known"):
         watch.demand_known(watch.world.processes[1], 1)
 
 
-def test_costs_above_the_bound_are_condemned() -> None:
+def test_costs_above_the_bound_are_detected() -> None:
     watch = watching()
     watch.demand_cheap(3 * 3_000 * 10, 10.0)
     with pytest.raises(PropertyBroken, match="gossip-cost"):

@@ -179,7 +179,7 @@ def test_time_that_stands_still_is_a_livelock(loop: VirtualLoop, monkeypatch: py
         loop.run_for(1)
 
 
-def test_an_unhandled_exception_ends_the_run_and_says_when(loop: VirtualLoop) -> None:
+def test_an_unhandled_exception_ends_the_run_and_has_its_time(loop: VirtualLoop) -> None:
     def explode() -> None:
         raise ZeroDivisionError("boom")
 
@@ -193,7 +193,7 @@ def test_an_unhandled_exception_ends_the_run_and_says_when(loop: VirtualLoop) ->
     assert seen == [1], "the run may go on"
 
 
-def test_a_failed_task_of_a_process_ends_the_run_unless_somebody_handles_it(loop: VirtualLoop) -> None:
+def test_a_failed_task_of_a_process_ends_the_run_unless_it_is_handled(loop: VirtualLoop) -> None:
     async def explode() -> None:
         raise ZeroDivisionError("boom")
 

@@ -106,7 +106,7 @@ def test_a_timeout_that_passed_during_a_pause_strikes_first_thing(loop: VirtualL
     assert outcomes == ["expired"]
 
 
-def test_a_crash_runs_no_finally_and_the_next_process_knows_nothing(loop: VirtualLoop, node: Node) -> None:
+def test_a_crash_runs_no_finally_and_the_next_process_starts_empty(loop: VirtualLoop, node: Node) -> None:
     said: list[str] = []
 
     async def work(name: str) -> None:
@@ -165,7 +165,7 @@ def test_listeners_hear_of_deaths_in_order(loop: VirtualLoop, node: Node) -> Non
     assert not node.is_up
 
 
-def test_an_answer_to_a_dead_process_reaches_nobody(loop: VirtualLoop, node: Node) -> None:
+def test_an_answer_to_a_dead_process_is_dropped(loop: VirtualLoop, node: Node) -> None:
     seen: list[int] = []
     future: asyncio.Future[int] = loop.create_future()
 

@@ -184,7 +184,7 @@ def test_a_commit_needs_a_quorum(group: Group) -> None:
         leader.leads(1, committed=4, watermark=2)
 
 
-def test_a_deposed_leader_may_commit_by_what_it_hears_late(group: Group) -> None:
+def test_a_deposed_leader_may_commit_by_late_acknowledgements(group: Group) -> None:
     """The followers that acknowledged the entry have followed a later leader since."""
     leader, *followers = group.members
     leader.leads(1, entry(4, 1), committed=2, watermark=2)

@@ -163,7 +163,7 @@ def test_a_relaxed_append_during_a_flush_is_written_and_acknowledged_when_that_e
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("act", [lambda log: log.cut(1), lambda log: log.trim(1)], ids=["cut", "trim"])
-def test_a_failed_sync_in_a_cut_or_trim_stops_the_log_and_answers_nobody(
+def test_a_failed_sync_in_a_cut_or_trim_stops_the_log_without_answers(
     seed: int, act: Callable[[raftlog.storage.lone_log.LoneLog], object]
 ) -> None:
     f = Fixture(seed)
@@ -184,7 +184,7 @@ def test_a_failed_sync_in_a_cut_or_trim_stops_the_log_and_answers_nobody(
     assert f.log.high_watermark >= 1
 
 
-def test_a_close_whose_sync_fails_says_so_and_lets_the_directory_go() -> None:
+def test_a_close_whose_sync_fails_raises_and_releases_the_directory() -> None:
     f = Fixture()
     f.append_durably(1)
     f.append(1)
@@ -390,7 +390,7 @@ def rot_header_length(stem: Path) -> None:
 
 
 @pytest.mark.parametrize("rot", [rot_row_length, rot_header_length])
-def test_a_rotten_length_is_never_believed(
+def test_a_damaged_length_is_never_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rot: Callable[[Path], None]
 ) -> None:
     path = tmp_path / "log"

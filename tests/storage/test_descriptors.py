@@ -66,7 +66,7 @@ def test_written_files_give_their_descriptors_back_and_are_used_again(world: Wor
     assert world.open_count() <= LIMIT
 
 
-def test_a_file_that_was_let_go_unsynced_is_synced_through_the_witness(world: World) -> None:
+def test_a_file_closed_unsynced_is_synced_through_the_witness(world: World) -> None:
     files = world.files(LIMIT + 1)
     world.disk.sync([files[0]])
     assert (world.whole_syncs, world.file_syncs) == (1, [])
@@ -77,7 +77,7 @@ def test_a_file_that_was_let_go_unsynced_is_synced_through_the_witness(world: Wo
     assert len(world.file_syncs) == 2
 
 
-def test_a_witness_that_heard_of_a_failure_fails_for_ever(world: World) -> None:
+def test_a_witness_of_a_failure_fails_for_ever(world: World) -> None:
     files = world.files(LIMIT + 1)
     world.error = errno.EIO
     for _ in range(2):
@@ -137,7 +137,7 @@ def test_files_from_before_the_lock_and_after_it_have_no_witness(
     assert (world.whole_syncs, len(world.file_syncs)) == (1, 2 * FILES)
 
 
-def test_a_closed_file_is_nobodys(world: World) -> None:
+def test_a_closed_file_has_no_owner(world: World) -> None:
     files = world.files()
     files[0].close()
     with pytest.raises(OSError, match="closed"):

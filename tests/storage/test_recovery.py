@@ -341,7 +341,7 @@ def test_a_missing_segment_in_the_middle_is_damage_and_the_rest_is_readable() ->
         f.append(1)
 
 
-def test_all_segments_gone_is_refused_and_not_taken_for_a_new_log() -> None:
+def test_missing_segments_are_refused_and_not_taken_for_a_new_log() -> None:
     f = Fixture()
     f.append_durably(3)
     f.log.close()

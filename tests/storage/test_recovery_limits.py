@@ -43,7 +43,7 @@ def test_a_synced_file_behind_a_hole_is_kept_and_read() -> None:
     assert f.values(base)[:3] == [base, base + 1, base + 2]
 
 
-def test_a_first_file_that_is_gone_is_damage() -> None:
+def test_a_missing_first_file_is_damage() -> None:
     f = Fixture(segment_bytes=4096)
     f.append_durably(80)
     f.log.close()

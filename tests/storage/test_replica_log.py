@@ -244,7 +244,7 @@ def test_a_read_that_a_cut_disturbed_is_done_again(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("field", [0, 7, 15, 23, 31, 35, 39, 43])
-def test_a_rotten_row_is_healed_and_never_believed(field: int) -> None:
+def test_a_damaged_row_is_repaired_and_never_trusted(field: int) -> None:
     r = three_segments(publish=True)
     r.disk.flip_bit(r.log.segments[1].files.index.path, 3 * ROW_SIZE + field, 2)
     assert r.log.checked_row_at(Index(10)).term == 2

@@ -67,7 +67,7 @@ def test_a_paused_broker_answers_when_it_goes_on() -> None:
 
 
 @pytest.mark.usefixtures("own_interpreters")
-def test_a_broker_that_does_not_start_says_why() -> None:
+def test_a_broker_that_does_not_start_reports_the_reason() -> None:
     expected = r"node 1 did not start: it ended; it said:\n.*unknown setting 'x'"
     with pytest.raises(BrokerNotReady, match=expected), Cluster(1, serve_flags=["--topic-config", "x=1"]):
         pass
@@ -135,7 +135,7 @@ def test_nothing_can_be_cut_and_nobody_joins_where_there_is_one() -> None:
             cluster.add_node()
 
 
-def test_a_leader_that_nobody_names() -> None:
+def test_a_leader_that_no_answer_names() -> None:
     with Cluster(1) as cluster, pytest.raises(BrokerFailed, match="nowhere/0 has no leader"):
         cluster.leader("nowhere", timeout_s=0.0)
 
@@ -157,7 +157,7 @@ def test_many_start_at_once() -> None:
     assert len(set(addresses)) == 4
 
 
-def test_a_held_port_is_given_to_nobody_and_can_be_listened_on() -> None:
+def test_a_held_port_is_not_given_out_and_can_be_listened_on() -> None:
     with hold_port() as held:
         address = address_of(held)
         host, _, port = address.rpartition(":")

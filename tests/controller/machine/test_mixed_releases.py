@@ -124,7 +124,7 @@ def test_the_new_field_is_not_written_below_its_level() -> None:
     assert replica.in_maintenance() == []
 
 
-def test_a_replica_that_does_not_know_a_field_stops_and_the_others_go_on() -> None:
+def test_a_replica_with_an_unknown_field_stops_and_the_others_continue() -> None:
     log = mixed_log(2, "new disk")
     theirs, hashes = applied(log, next_release)
     assert len(set(hashes)) == len(log)

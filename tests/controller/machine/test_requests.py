@@ -109,7 +109,7 @@ def test_what_this_release_does_not_know_is_named() -> None:
     assert len(set(numbers)) == len(numbers)
 
 
-def test_a_claim_of_many_items_is_not_believed() -> None:
+def test_a_length_of_many_items_is_not_trusted() -> None:
     body = encode_request(CREATION)[:1] + b"\xdd\xff\xff\xff\xff" * 60
     with pytest.raises(FormatError):
         decode_request(body)

@@ -17,7 +17,7 @@ from raftlog.types import Index
 from tests.controller.machine.fleet import BOOTSTRAP, CLUSTER_ID, SEEDS, cluster, create, replica, topic_id
 
 
-def test_a_roll_says_what_the_creation_says() -> None:
+def test_a_roll_repeats_the_creation() -> None:
     creation = create("t", 1, (3, 1, 2), (2, 4, 1), configs={"segment.ms": "7", "retention.ms": "5"})
     roll = first_roll(creation, 1)
     assert roll.group_id == GroupName(topic_id(1), 1).group_id

@@ -28,7 +28,7 @@ from raftlog.types import Index
 from tests.controller.machine.fleet import CLUSTER_ID, cluster, create, created_on, disk, register, replica, topic_id
 
 
-def test_a_topic_is_created_and_told_by_name_and_uuid() -> None:
+def test_a_topic_is_created_and_described_by_name_and_uuid() -> None:
     scribe = cluster()
     version = scribe.tell(create("t", 1, (1, 2, 3), (2, 3, 4), configs={"retention.ms": "5"}))
     topic = scribe.state.topic("t")
@@ -153,7 +153,7 @@ def test_names_that_cannot_be_used(name: str, is_internal: bool) -> None:
         CreateTopic(name, topic_id(1), ((replica(1),),), (), 1, is_internal)
 
 
-def test_internal_topics_say_so() -> None:
+def test_internal_topics_are_marked() -> None:
     scribe = cluster()
     scribe.tell(create("__consumer_offsets", 1))
     with pytest.raises(InvalidTopic, match="249"):

@@ -57,7 +57,7 @@ def test_a_power_cut_takes_what_was_never_synced_and_nothing_from_synced_files(t
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("case", ["power", "heartbeat"])
-def test_condemned_three_times_out_of_three_and_not_without_the_cause(case: str, seed: int, tmp_path: Path) -> None:
+def test_losses_are_detected_in_all_runs_and_never_without_the_cause(case: str, seed: int, tmp_path: Path) -> None:
     results = run(tmp_path, "--case", case, "--seed", str(seed))
     assert LOSSES.intersection(results["anomalies"])
     results = run(tmp_path, "--case", case, "--seed", str(seed), "--repaired")

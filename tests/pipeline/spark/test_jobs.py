@@ -31,7 +31,7 @@ def test_results_come_in_the_order_of_the_splits_and_progress_ends_at_all(spark:
     assert run_splits(spark, "nothing", [], squares) == []
 
 
-def test_a_failed_split_is_told_as_the_worker_said_it(spark: SparkSession) -> None:
+def test_a_failed_split_is_reported_with_the_workers_message(spark: SparkSession) -> None:
     with pytest.raises(PipelineFailed) as failed:
         run_splits(spark, "checking", [1, 2, 3], damaged)
     assert str(failed.value) == (
@@ -39,7 +39,7 @@ def test_a_failed_split_is_told_as_the_worker_said_it(spark: SparkSession) -> No
     )
 
 
-def test_actions_in_a_block_are_watched_and_told_plainly(spark: SparkSession) -> None:
+def test_actions_in_a_block_are_watched_and_reported_plainly(spark: SparkSession) -> None:
     told: list[Progress] = []
     with watching(spark, "counting", told.append):
         assert spark.range(1000).repartition(2).count() == 1000

@@ -209,7 +209,7 @@ async def test_nothing_is_evened_without_an_order_where_operators_do_not_want_it
     await until(lambda: replicas(three) == {1: 6, 2: 6, 3: 6, 4: 6}, lambda: replicas(three))
 
 
-async def test_a_broker_whose_replicas_have_no_other_place_says_so(three: Brokers) -> None:
+async def test_a_broker_whose_replicas_have_no_other_place_reports_it(three: Brokers) -> None:
     """F38: it stays, until there is a place, or it is to stay after all."""
     await three[1].create_topic("t", 2, 3, deadline=deadline_in(10_000))
     await drain(three[1], 2)

@@ -33,7 +33,7 @@ def holding(
 # availability
 
 
-def test_a_broker_is_available_once_it_was_heard_for_a_while() -> None:
+def test_a_broker_is_available_after_a_time_of_heartbeats() -> None:
     there = Availability()
     for at in (0.0, 1.0, 2.0):
         there.look({1: True}, at)
@@ -55,7 +55,7 @@ def test_who_was_never_heard_is_away_since_the_beginning_of_the_leadership() -> 
     assert there.away_s(3, 110.0) == 0.0
 
 
-def test_a_pause_of_who_looks_makes_nobody_longer_away() -> None:
+def test_a_pause_of_the_observer_makes_no_broker_longer_absent() -> None:
     there = Availability()
     there.look({1: True}, 0.0)
     there.look({1: False}, 1.0)
@@ -69,7 +69,7 @@ def test_a_pause_of_who_looks_makes_nobody_longer_away() -> None:
 # partitions on their way
 
 
-def test_a_partition_is_on_its_way_until_a_leader_says_that_it_has_arrived() -> None:
+def test_a_partition_is_moving_until_a_leader_reports_its_arrival() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     tenure.note_leaving(FIRST, [NodeId(4)], 0.0)
     tenure.note_told({NodeId(1): holding(), NodeId(2): None}, controller.state, 1.0)
@@ -178,7 +178,7 @@ def emptied() -> tuple[Controller, RegisteredBroker]:
     return controller, controller.drain(4)
 
 
-def test_a_broker_goes_when_its_process_says_that_it_has_nothing(emptied: tuple[Controller, RegisteredBroker]) -> None:
+def test_a_broker_is_removed_when_its_process_reports_no_replicas(emptied: tuple[Controller, RegisteredBroker]) -> None:
     controller, broker = emptied
     there = {NodeId(1): holding(3), NodeId(4): holding(0)}
     assert may_remove(broker, controller.state, there, [replica(1)], is_settled=True)

@@ -61,7 +61,7 @@ def test_of_those_that_go_the_absent_one_goes_first_and_the_leader_last() -> Non
     assert steps == [(ONE, TWO, THREE), (ONE, TWO, FOUR), (ONE, FOUR), (FOUR,)]
 
 
-def test_a_leader_that_goes_is_not_exchanged_before_somebody_can_take_over() -> None:
+def test_a_leaving_leader_is_not_replaced_before_another_can_take_over() -> None:
     alone = Configuration(Index(5), (ONE,), (FOUR,))
     both = entered(alone, wanted=(FOUR,), me=ONE, reachable=ALL, near=(FOUR,))
     assert both.voters == (ONE, FOUR)
@@ -78,7 +78,7 @@ def test_a_learner_that_is_not_wanted_any_more_goes() -> None:
     assert entered(learning, wanted=(ONE, TWO, THREE), me=ONE, reachable=ALL, near=ALL).learners == ()
 
 
-def test_a_learner_that_is_away_holds_nobody_up() -> None:
+def test_a_stopped_learner_delays_no_other() -> None:
     learning = Configuration(Index(5), (ONE, TWO), (FOUR,))
     after = entered(learning, wanted=(ONE, TWO, FOUR, NEW_THREE), me=ONE, reachable=(ONE, TWO, NEW_THREE), near=())
     assert after.learners == (NEW_THREE, FOUR)

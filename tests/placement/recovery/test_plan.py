@@ -153,7 +153,7 @@ def empty(node: int, disk: int = 0) -> ReplicaStanding:
     return standing(node, entry(0, 0), voters=())._replace(replica=replica(node, disk))
 
 
-def test_it_does_not_begin_again_while_somebody_may_hold_it() -> None:
+def test_it_does_not_restart_while_another_may_hold_it() -> None:
     """It was moved away from nodes that are down: empty replicas name no members."""
     said = refusal(plan_of(empty(4), empty(5), moved=(4, 5)))
     for node in ALL:

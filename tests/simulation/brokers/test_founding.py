@@ -44,7 +44,7 @@ def hand_over(member: Member, site: Founding) -> None:
         group.transfer_leadership(group_of(site, NEW).core.status().me)
 
 
-def test_a_leader_whose_address_a_voter_does_not_know_brings_it_up_to_date() -> None:
+def test_a_leader_at_an_unknown_address_brings_the_voter_up_to_date() -> None:
     """The voter was cut off when the leader joined, and the log that names it is trimmed away meanwhile."""
     options = replace(founding.draw(1), seeds=3, joiners=1, spread_s=0.0, snapshot_log_bytes=2_000, drift_ppm=0)
     site = Founding(options)

@@ -131,7 +131,7 @@ def test_a_node_whose_sync_fails_ends_and_comes_back(rig: Rig) -> None:
     rig.until(rig.leader)
 
 
-def test_a_paused_leader_gives_up_its_leadership(rig: Rig) -> None:
+def test_a_paused_leader_steps_down(rig: Rig) -> None:
     rig.start()
     rig.create()
     rig.until(rig.leader)

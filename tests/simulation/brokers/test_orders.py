@@ -65,12 +65,12 @@ def test_orders_of_a_moment_ago_still_count() -> None:
     world.change(entry(1, (1, 2, 3)), entry(2, (1, 2, 3), (4,)))
 
 
-def test_a_voter_that_nobody_ordered_away() -> None:
+def test_a_voter_removed_without_an_order() -> None:
     with pytest.raises(PropertyBroken, match="unordered-members"):
         World().change(entry(1, (1, 2, 3)), entry(2, (1, 2), (), (1, 2, 3)))
 
 
-def test_a_learner_that_nobody_ordered() -> None:
+def test_a_learner_without_an_order() -> None:
     with pytest.raises(PropertyBroken, match="unordered-members"):
         World().change(entry(1, (1, 2, 3)), entry(2, (1, 2, 3), (4,)))
 
@@ -96,7 +96,7 @@ def unseat(world: World, by: int, asked_ns: int) -> None:
     world.orders.follows(LEADER, group, KEY, Term(3))
 
 
-def test_a_leader_unseated_by_a_replica_that_was_let_go() -> None:
+def test_a_leader_unseated_by_a_removed_replica() -> None:
     with pytest.raises(PropertyBroken, match="removed-disturbs"):
         unseat(World(), 3, GRACE_NS + 1)
 

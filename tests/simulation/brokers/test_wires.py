@@ -136,7 +136,7 @@ def test_a_dead_peer_is_noticed(pair: Pair) -> None:
     assert pair.near.events == ["made", "lost ConnectionResetError"]
 
 
-def test_a_host_without_a_listener_refuses_and_one_behind_a_cut_says_nothing(pair: Pair) -> None:
+def test_a_host_without_a_listener_refuses_and_one_behind_a_cut_does_not_answer(pair: Pair) -> None:
     pair._run(pair.nodes[0], pair._connect())
     pair.loop.run_for(1)
     assert [type(error) for error in pair.errors] == [ConnectionRefusedError]
