@@ -14,8 +14,8 @@ from uuid import UUID
 
 from bench.child import run_in_child
 from bench.measure import Figure, Measure, Values, Workspace, require
+from jepsen.simulation.memory_log import MemoryLog
 from raftlog.raft import Configuration, HardState, Proposal, RaftCore, RaftSettings, Ready, ReplicaId, Restart, Role
-from raftlog.raft.memory_log import MemoryLog
 from raftlog.types import Index, NodeId, Term
 
 MEMBERS = tuple(ReplicaId(NodeId(number), UUID(int=number)) for number in (1, 2, 3))

@@ -13,7 +13,7 @@ number, rounds and time. The machine's time is the loop's, which no change of th
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, dataclass, replace
 from random import Random
 from typing import Final, NamedTuple
 
@@ -60,20 +60,15 @@ class AgentCounters(NamedTuple):
     refused: Mapping[str, int]
 
 
+@dataclass(slots=True)
 class _Traffic:
-    __slots__ = (
-        "bytes_in",
-        "bytes_out",
-        "datagrams_in",
-        "datagrams_out",
-        "streams_failed",
-        "streams_in",
-        "streams_out",
-    )
-
-    def __init__(self) -> None:
-        self.datagrams_in = self.datagrams_out = self.bytes_in = self.bytes_out = 0
-        self.streams_in = self.streams_out = self.streams_failed = 0
+    datagrams_in: int = 0
+    datagrams_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    streams_in: int = 0
+    streams_out: int = 0
+    streams_failed: int = 0
 
 
 class Agent:
@@ -164,19 +159,8 @@ class Agent:
         self._pump()
 
     def counters(self) -> AgentCounters:
-        traffic = self._traffic
-        return AgentCounters(
-            self._swim.counters(),
-            traffic.datagrams_in,
-            traffic.datagrams_out,
-            traffic.bytes_in,
-            traffic.bytes_out,
-            traffic.streams_in,
-            traffic.streams_out,
-            traffic.streams_failed,
-            self._wire.streams_refused,
-            self._refusals.counts(),
-        )
+        refused, counts = self._wire.streams_refused, self._refusals.counts()
+        return AgentCounters._make((self._swim.counters(), *astuple(self._traffic), refused, counts))
 
     # the machine
 

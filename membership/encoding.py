@@ -7,7 +7,7 @@ is guessed. Nobody calls this before the wire has proved who sent the bytes.
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgpack  # type: ignore[import-untyped]  # it has no annotations
 
@@ -49,17 +49,42 @@ PAYLOAD_OVERHEAD_BYTES: Final = 9
 """A payload's list header and fingerprint, at most."""
 _BYTES_MAX: Final[Mapping[type[Message], int]] = {Ping: 30, Ack: 7, Nack: 7}
 
-KINDS: Final[Mapping[type[Message], int]] = {
-    Ping: 1,
-    Ack: 2,
-    Nack: 3,
-    PingRequest: 4,
-    Claim: 5,
-    DigestRoot: 6,
-    DigestBuckets: 7,
-    DigestEntries: 8,
-    ClaimRequest: 9,
-}
+_Check: TypeAlias = Callable[[Any], bool]
+
+
+def _number(most: int, least: int = 0) -> _Check:
+    return lambda value: type(value) is int and least <= value <= most
+
+
+def _bytes(check: _Check) -> _Check:
+    return lambda value: isinstance(value, bytes) and check(len(value))
+
+
+def _list(check: _Check, count_max: int = MESSAGES_MAX, count_min: int = 0) -> _Check:
+    return lambda value: isinstance(value, list) and count_min <= len(value) <= count_max and all(map(check, value))
+
+
+def _host(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value.encode("utf-8", "replace")) <= HOST_BYTES_MAX
+
+
+def _entry(value: object) -> bool:
+    checks = (_node_id, _incarnation, _state, _incarnation, _hash)
+    return (
+        isinstance(value, list)
+        and len(value) == len(checks)
+        and all(check(field) for check, field in zip(checks, value, strict=True))
+    )
+
+
+_kind = _number(255)
+_sequence = _number(SEQUENCE_MAX)
+_node_id = _number(NODE_ID_MAX)
+_incarnation = _number(INCARNATION_MAX)
+_state = _number(max(MemberState))
+_hash = _number(HASH_MAX)
+_port = _number(65_535, least=1)
+_disk_uuid = _bytes(lambda size: size == DISK_UUID_BYTES)
 
 
 def fingerprint(cluster_id: str) -> bytes:
@@ -121,154 +146,67 @@ def decode(payload: bytes, cluster: bytes) -> list[Message]:
 
 
 def _message(listed: object) -> Message:
-    if not isinstance(listed, list) or not listed or not _is_number(listed[0], 255):
+    if not isinstance(listed, list) or not listed or not _kind(listed[0]):
         raise FormatError("gossip: a message is not a list that begins with its kind")
-    read = _READERS.get(listed[0])
-    if read is None:
-        raise FormatError(f"gossip: unknown kind of message {listed[0]}")
-    return read(listed[1:])
+    kind, *fields = listed
+    form = _BY_KIND.get(kind)
+    if form is None:
+        raise FormatError(f"gossip: unknown kind of message {kind}")
+    has_rest = len(fields) == len(form.checks) + len(form.rest)
+    checks = (*form.checks, *form.rest) if has_rest else form.checks
+    if len(fields) != len(checks):
+        raise FormatError(f"gossip: a {form.name} has {len(fields)} fields; {len(checks)} were expected")
+    for position, (field, check) in enumerate(zip(fields, checks, strict=True)):
+        if not check(field):
+            raise FormatError(f"gossip: field {position} of a {form.name} has the wrong type or is out of range")
+    return form.make(*fields)
 
 
-def _ping(fields: list[Any]) -> Ping:
-    _expect("ping", fields, _sequence, _node_id, _disk_uuid)
-    return Ping(*fields)
-
-
-def _ack(fields: list[Any]) -> Ack:
-    _expect("ack", fields, _sequence)
-    return Ack(*fields)
-
-
-def _nack(fields: list[Any]) -> Nack:
-    _expect("nack", fields, _sequence)
-    return Nack(*fields)
-
-
-def _ping_request(fields: list[Any]) -> PingRequest:
-    _expect("ping request", fields, _sequence, _node_id, _disk_uuid, _host, _port)
-    return PingRequest(*fields)
-
-
-def _claim(fields: list[Any]) -> Claim:
-    about = None
-    if len(fields) == len(_CLAIM) + len(_ABOUT):
-        _expect("claim", fields, *_CLAIM, *_ABOUT)
-        about = About(fields[6], Address(fields[7], fields[8]), fields[9])
-    else:
-        _expect("claim", fields, *_CLAIM)
-    claim = Claim(NodeId(fields[0]), fields[1], fields[2], MemberState(fields[3]), NodeId(fields[4]), fields[5], about)
-    if claim.state is MemberState.ALIVE and (about is None or about.incarnation != claim.incarnation):
+def _claim(node_id: NodeId, disk_uuid: bytes, incarnation: int, state: int, by: NodeId, age_s: int, *of: Any) -> Claim:
+    about = About(of[0], Address(of[1], of[2]), of[3]) if of else None
+    claim = Claim(node_id, disk_uuid, incarnation, MemberState(state), by, age_s, about)
+    if claim.state is MemberState.ALIVE and (about is None or about.incarnation != incarnation):
         raise FormatError(
             "gossip: a claim that a member is alive does not say what it said of itself at that incarnation"
         )
-    if about is not None and about.incarnation > claim.incarnation:
+    if about is not None and about.incarnation > incarnation:
         raise FormatError("gossip: a claim is older than what it says of the member")
     return claim
 
 
-def _digest_root(fields: list[Any]) -> DigestRoot:
-    _expect("digest root", fields, _hash)
-    return DigestRoot(*fields)
+def _digest_entries(buckets: list[int], entries: list[Any]) -> DigestEntries:
+    return DigestEntries(tuple(buckets), tuple(DigestEntry(*each) for each in entries))
 
 
-def _digest_buckets(fields: list[Any]) -> DigestBuckets:
-    _expect("digest buckets", fields, lambda each: _is_list(each, _hash, BUCKETS) and len(each) == BUCKETS)
-    return DigestBuckets(tuple(fields[0]))
+class _Form(NamedTuple):
+    """Form of a kind of message: the checks of its fields, and the function that makes it of them."""
+
+    kind: int
+    name: str
+    checks: tuple[_Check, ...]
+    make: Callable[..., Message]
+    rest: tuple[_Check, ...] = ()
+    """Fields behind the others, of which either all or none are there."""
 
 
-def _digest_entries(fields: list[Any]) -> DigestEntries:
-    _expect("digest entries", fields, lambda each: _is_list(each, _bucket, BUCKETS), _is_entries)
-    return DigestEntries(tuple(fields[0]), tuple(DigestEntry(*each) for each in fields[1]))
-
-
-def _wanted(fields: list[Any]) -> ClaimRequest:
-    _expect("wanted", fields, lambda each: _is_list(each, _node_id, MESSAGES_MAX))
-    return ClaimRequest(tuple(fields[0]))
-
-
-def _expect(what: str, fields: list[Any], *checks: Callable[[Any], bool]) -> None:
-    if len(fields) != len(checks):
-        raise FormatError(f"gossip: a {what} has {len(fields)} fields; {len(checks)} were expected")
-    for position, (field, check) in enumerate(zip(fields, checks, strict=True)):
-        if not check(field):
-            raise FormatError(f"gossip: field {position} of a {what} has the wrong type or is out of range")
-
-
-def _is_number(value: object, most: int) -> bool:
-    return type(value) is int and 0 <= value <= most
-
-
-def _is_list(value: object, check: Callable[[Any], bool], count_max: int) -> bool:
-    return isinstance(value, list) and len(value) <= count_max and all(map(check, value))
-
-
-def _is_entries(value: object) -> bool:
-    return _is_list(value, _is_entry, MESSAGES_MAX)
-
-
-def _is_entry(value: object) -> bool:
-    checks = (_node_id, _incarnation, _state, _incarnation, _hash)
-    return (
-        isinstance(value, list)
-        and len(value) == len(checks)
-        and all(check(field) for check, field in zip(checks, value, strict=True))
-    )
-
-
-def _sequence(value: object) -> bool:
-    return _is_number(value, SEQUENCE_MAX)
-
-
-def _node_id(value: object) -> bool:
-    return _is_number(value, NODE_ID_MAX)
-
-
-def _incarnation(value: object) -> bool:
-    return _is_number(value, INCARNATION_MAX)
-
-
-def _state(value: object) -> bool:
-    return _is_number(value, max(MemberState))
-
-
-def _age_s(value: object) -> bool:
-    return _is_number(value, AGE_S_MAX)
-
-
-def _hash(value: object) -> bool:
-    return _is_number(value, HASH_MAX)
-
-
-def _bucket(value: object) -> bool:
-    return _is_number(value, BUCKETS - 1)
-
-
-def _port(value: object) -> bool:
-    return _is_number(value, 65_535) and value != 0
-
-
-def _host(value: object) -> bool:
-    return isinstance(value, str) and 0 < len(value.encode("utf-8", "replace")) <= HOST_BYTES_MAX
-
-
-def _disk_uuid(value: object) -> bool:
-    return isinstance(value, bytes) and len(value) == DISK_UUID_BYTES
-
-
-def _description(value: object) -> bool:
-    return isinstance(value, bytes) and len(value) <= DESCRIPTION_BYTES_MAX
-
-
-_CLAIM: Final = (_node_id, _disk_uuid, _incarnation, _state, _node_id, _age_s)
-_ABOUT: Final = (_incarnation, _host, _port, _description)
-_READERS: Final[Mapping[int, Callable[[list[Any]], Message]]] = {
-    KINDS[Ping]: _ping,
-    KINDS[Ack]: _ack,
-    KINDS[Nack]: _nack,
-    KINDS[PingRequest]: _ping_request,
-    KINDS[Claim]: _claim,
-    KINDS[DigestRoot]: _digest_root,
-    KINDS[DigestBuckets]: _digest_buckets,
-    KINDS[DigestEntries]: _digest_entries,
-    KINDS[ClaimRequest]: _wanted,
+_FORMS: Final[Mapping[type[Message], _Form]] = {
+    Ping: _Form(1, "ping", (_sequence, _node_id, _disk_uuid), Ping),
+    Ack: _Form(2, "ack", (_sequence,), Ack),
+    Nack: _Form(3, "nack", (_sequence,), Nack),
+    PingRequest: _Form(4, "ping request", (_sequence, _node_id, _disk_uuid, _host, _port), PingRequest),
+    Claim: _Form(
+        5,
+        "claim",
+        (_node_id, _disk_uuid, _incarnation, _state, _node_id, _number(AGE_S_MAX)),
+        _claim,
+        (_incarnation, _host, _port, _bytes(lambda size: size <= DESCRIPTION_BYTES_MAX)),
+    ),
+    DigestRoot: _Form(6, "digest root", (_hash,), DigestRoot),
+    DigestBuckets: _Form(
+        7, "digest buckets", (_list(_hash, BUCKETS, BUCKETS),), lambda buckets: DigestBuckets(tuple(buckets))
+    ),
+    DigestEntries: _Form(8, "digest entries", (_list(_number(BUCKETS - 1), BUCKETS), _list(_entry)), _digest_entries),
+    ClaimRequest: _Form(9, "wanted", (_list(_node_id),), lambda node_ids: ClaimRequest(tuple(node_ids))),
 }
+KINDS: Final[Mapping[type[Message], int]] = {message_type: form.kind for message_type, form in _FORMS.items()}
+_BY_KIND: Final[Mapping[int, _Form]] = {form.kind: form for form in _FORMS.values()}

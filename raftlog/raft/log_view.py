@@ -1,4 +1,4 @@
-"""What the core asks of a stored log. The storage side implements it; `memory_log` does for tests.
+"""What the core asks of a stored log. The storage side implements it; `MemoryLog` of the simulator does for tests.
 
     boundary.index < first index,   first index ≤ last index + 1
 
@@ -38,3 +38,13 @@ class LogView(Protocol):
     def stored_bytes_from(self, first: Index) -> int:
         """About how much of what follows from `first` on would have to be read from files; 0 behind the last entry."""
         ...
+
+
+def within_bytes(entries: Sequence[Entry], max_bytes: int) -> Sequence[Entry]:
+    """The beginning of `entries` that fits into `max_bytes`, at least one."""
+    total = 0
+    for count, entry in enumerate(entries):
+        total += entry.size_bytes
+        if total > max_bytes and count:
+            return entries[:count]
+    return entries

@@ -9,8 +9,7 @@ once, and from then on the core reads them there. So entries are held twice only
 from collections.abc import Sequence
 
 from raftlog.raft.entry import Entry, EntryId
-from raftlog.raft.log_view import LogView
-from raftlog.raft.memory_log import within_bytes
+from raftlog.raft.log_view import LogView, within_bytes
 from raftlog.types import Index, Term
 
 

@@ -71,10 +71,6 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & CONTROL_BIT)
 
     @property
-    def is_transactional(self) -> bool:
-        return bool(self.attributes & TRANSACTIONAL_BIT)
-
-    @property
     def compression(self) -> int:
         return self.attributes & COMPRESSION_MASK
 

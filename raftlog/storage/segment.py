@@ -209,13 +209,6 @@ class Segment:
             self._hints = {}
         self._hints[offset] = row
 
-    def rows_from(self, number: int) -> Iterator[tuple[int, Row]]:
-        """Rows from `number` on, with their numbers."""
-        while packed := self.row_bytes(number, _READ_BYTES // ROW_SIZE):
-            for row in unpack_rows(packed):
-                yield number, row
-                number += 1
-
     def cut_index(self, rows: int) -> Row:
         """Drop the index rows from `rows` on and return the first of them; `cut_log` follows once that is synced."""
         first = self.row(rows)

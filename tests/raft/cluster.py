@@ -10,10 +10,10 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from jepsen.simulation.memory_log import MemoryLog
 from raftlog.raft.configuration import NOBODY, Configuration, ConfigurationChange, ReplicaId
 from raftlog.raft.core import RaftCore
 from raftlog.raft.entry import Entry, EntryId, Proposal, is_as_fresh
-from raftlog.raft.memory_log import MemoryLog
 from raftlog.raft.messages import InstallOffer, Message
 from raftlog.raft.ready import Accepted, HardState, Installed, Ready, RefusedProposal, Restart, Role
 from raftlog.raft.settings import RaftSettings

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
+from jepsen.simulation.memory_log import MemoryLog
 from raftlog.raft.configuration import Configuration, ReplicaId
 from raftlog.raft.entry import Entry, EntryId
-from raftlog.raft.memory_log import MemoryLog
 from raftlog.types import Index, Term
 
 

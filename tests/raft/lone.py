@@ -5,10 +5,10 @@ A core by itself whose driver makes everything durable at once, and a leader wit
 from collections.abc import Sequence
 from random import Random
 
+from jepsen.simulation.memory_log import MemoryLog
 from raftlog.raft.configuration import ReplicaId
 from raftlog.raft.core import RaftCore
 from raftlog.raft.entry import Entry, EntryId, EntryKind
-from raftlog.raft.memory_log import MemoryLog
 from raftlog.raft.messages import AppendRequest, AppendResponse
 from raftlog.raft.ready import Accepted, HardState, Ready, RefusalReason, RefusedProposal, Restart
 from raftlog.raft.settings import RaftSettings

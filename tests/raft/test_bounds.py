@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
+from jepsen.simulation.memory_log import MemoryLog
 from raftlog.raft.core import RaftCore
 from raftlog.raft.entry import TERM_MAX, EmptyPayloads, Entry, EntryId, EntryKind, Proposal
-from raftlog.raft.memory_log import MemoryLog
 from raftlog.raft.messages import (
     AppendRequest,
     AppendResponse,

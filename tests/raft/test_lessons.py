@@ -34,8 +34,8 @@ from collections import deque
 from pathlib import Path
 from random import Random
 
+from jepsen.simulation.memory_log import MemoryLog
 from raftlog.raft.core import RaftCore
-from raftlog.raft.memory_log import MemoryLog
 from raftlog.raft.messages import (
     AppendRequest,
     AppendResponse,

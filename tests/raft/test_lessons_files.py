@@ -2,9 +2,9 @@
 
 from random import Random
 
+from jepsen.simulation.memory_log import MemoryLog
 from raftlog.raft.core import RaftCore
 from raftlog.raft.entry import EntryId
-from raftlog.raft.memory_log import MemoryLog
 from raftlog.raft.messages import (
     AppendRequest,
     AppendResponse,

@@ -2,10 +2,10 @@
 
 from random import Random
 
+from jepsen.simulation.memory_log import MemoryLog
 from raftlog.raft.configuration import ConfigurationChange, ReplicaId
 from raftlog.raft.core import RaftCore
 from raftlog.raft.entry import Proposal
-from raftlog.raft.memory_log import MemoryLog
 from raftlog.raft.messages import (
     AppendRequest,
     AppendResponse,

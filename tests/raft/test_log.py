@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jepsen.simulation.memory_log import MemoryLog
 from raftlog.raft.durability import Durability
 from raftlog.raft.entry import Entry, EntryId, EntryKind
-from raftlog.raft.memory_log import MemoryLog
 from raftlog.raft.tail import LogTail
 from raftlog.types import Index, Term
 

@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
+from jepsen.simulation.memory_log import MemoryLog
 from raftlog.raft.configuration import ReplicaId
 from raftlog.raft.core import RaftCore
 from raftlog.raft.entry import EntryId
-from raftlog.raft.memory_log import MemoryLog
 from raftlog.raft.messages import (
     AppendRequest,
     AppendResponse,

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from jepsen.simulation.memory_log import MemoryLog
 from raftlog.raft.core import RaftCore
-from raftlog.raft.memory_log import MemoryLog
 from raftlog.raft.messages import (
     Heartbeat,
     HeartbeatResponse,

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from jepsen.simulation.memory_log import MemoryLog
 from jepsen.simulation.properties import GroupProperties, Now, Recovered, Replica, wrong_change
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.raft import Configuration, Entry, EntryId, EntryKind, Ready, ReplicaId, Role
-from raftlog.raft.memory_log import MemoryLog
 from raftlog.raft.messages import AppendResponse, InstallResponse, VoteRequest, VoteResponse
 from raftlog.raft.ready import IndexRange, RoleState
 from raftlog.records import build_batch, stamp

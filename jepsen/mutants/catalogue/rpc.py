@@ -207,7 +207,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _rpc(
         "disk-error-of-a-bulk-request-is-a-bug",
-        "serving:Serving._serve_bulk",
+        "serving:Serving._serve",
         "except OSError as error:",
         "except ZeroDivisionError as error:",
         _SERVING,

@@ -175,11 +175,6 @@ class JournalFiles:
 
     # room
 
-    @property
-    def live_blocks(self) -> int:
-        """Blocks of all files that recovery would read."""
-        return sum(live.blocks for live in self._live)
-
     def _note_room(self) -> None:
         """After every change of the current file and the spares; a spare that becomes current changes nothing."""
         self.room_end = self._live[-1].end_sequence + sum(spare.blocks for spare in self._spares)

@@ -164,10 +164,10 @@ class GroupState(NamedTuple):
     mark: Mark
     term: Term
     vote: RollMember | None
-    log_start_offset: Offset
-    end: LogEnd | None
+    log_start_offset: Offset = Offset(0)
+    end: LogEnd | None = None
     """Last entry and its place; `None` for a log without entries. Synced before the checkpoint is completed."""
-    commit_hint: Index
+    commit_hint: Index = Index(0)
     configuration_index: Index = Index(0)
     """The latest configuration entry in the log, at most the index of `end`; 0 when only a roll has it."""
     voting_position: tuple[Index, Term] | None = None

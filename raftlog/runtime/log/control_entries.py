@@ -8,7 +8,7 @@ both when the entry takes its place. Data batches are never opened. Pure; called
 import struct
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from raftlog.errors import FormatError, InvalidBatch
 from raftlog.raft import Configuration, ControlPayloads, Entry, EntryKind, Proposal, ReplicaId
@@ -105,14 +105,7 @@ def encode_trim(trim: TrimEntry) -> bytes:
 
 def decode_trim(payload: bytes) -> TrimEntry:
     """Read a trim entry's payload; raises `FormatError`."""
-    if len(payload) != _TRIM.size or payload[0] != TRIM_VERSION:
-        version = payload[0] if payload else None
-        raise FormatError(
-            f"trim entry of version {version} with {len(payload)} bytes; this program reads version {TRIM_VERSION}, "
-            f"which has {_TRIM.size}"
-        )
-    _, offset, snapshot_index = _TRIM.unpack(payload)
-    return TrimEntry(Offset(offset), Index(snapshot_index))
+    return TrimEntry(*_numbers("trim", _TRIM, TRIM_VERSION, payload))
 
 
 class CompactedTo(NamedTuple):
@@ -130,14 +123,17 @@ def encode_compacted_to(mark: CompactedTo) -> bytes:
 
 def decode_compacted_to(payload: bytes) -> CompactedTo:
     """Read a compacted_to entry's payload; raises `FormatError`."""
-    if len(payload) != _COMPACTED_TO.size or payload[0] != COMPACTED_TO_VERSION:
-        version = payload[0] if payload else None
+    return CompactedTo(*_numbers("compacted_to", _COMPACTED_TO, COMPACTED_TO_VERSION, payload))
+
+
+def _numbers(name: str, layout: struct.Struct, version: int, payload: bytes) -> tuple[Any, ...]:
+    if len(payload) != layout.size or payload[0] != version:
+        found = payload[0] if payload else None
         raise FormatError(
-            f"compacted_to entry of version {version} with {len(payload)} bytes; this program reads version "
-            f"{COMPACTED_TO_VERSION}, which has {_COMPACTED_TO.size}"
+            f"{name} entry of version {found} with {len(payload)} bytes; this program reads version {version}, "
+            f"which has {layout.size}"
         )
-    _, compacted_to, tombstones_to = _COMPACTED_TO.unpack(payload)
-    return CompactedTo(Offset(compacted_to), Offset(tombstones_to))
+    return layout.unpack(payload)[1:]
 
 
 def is_control(batch: Buffer) -> bool:

@@ -19,7 +19,7 @@ from typing import Final
 
 from raftlog.errors import CorruptBatch, DescriptorsExhausted
 from raftlog.raft import Entry, EntryId, LogView
-from raftlog.raft.memory_log import within_bytes
+from raftlog.raft.log_view import within_bytes
 from raftlog.records import BatchHeader, ControlKind, read_control, read_header, stamp
 from raftlog.records.header import CONTROL_BIT
 from raftlog.runtime.journal.operations import LogEnd

@@ -149,27 +149,22 @@ def _end_move(disk: Disk, data_dir: str, path: str) -> None:
 
 
 def move_aside(disk: Disk, data_dir: str, path: str) -> str:
-    """Rename a directory that nobody knows out of the way, durably; it is kept. Returns its new path."""
-    unknown = internal(data_dir, _UNKNOWN)
-    make_directory(disk, unknown)
-    name = path.rpartition("/")[2]
-    number = 0
-    while disk.exists(target := f"{unknown}/{name}-{number}"):
-        number += 1
-    disk.rename(path, target)
-    disk.sync([], [path.rpartition("/")[0], unknown])
-    return target
+    """Rename a directory that is not known out of the way, durably; it is kept. Returns its new path."""
+    return _keep(disk, path, internal(data_dir, _UNKNOWN), path.rpartition("/")[2])
 
 
 def keep_replica(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> str:
     """Rename a replica's directory into `.raftlog/damaged/`, durably; it is kept for good. Returns its new path."""
-    damaged = internal(data_dir, DAMAGED)
-    make_directory(disk, damaged)
+    return _keep(disk, path, internal(data_dir, DAMAGED), str(group_id))
+
+
+def _keep(disk: Disk, path: str, directory: str, name: str) -> str:
+    make_directory(disk, directory)
     number = 0
-    while disk.exists(target := f"{damaged}/{group_id}-{number}"):
+    while disk.exists(target := f"{directory}/{name}-{number}"):
         number += 1
     disk.rename(path, target)
-    disk.sync([], [path.rpartition("/")[0], damaged])
+    disk.sync([], [path.rpartition("/")[0], directory])
     return target
 
 

@@ -23,12 +23,12 @@ from raftlog.raft import EntryId, HardState
 from raftlog.runtime.journal import Journal
 from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.fold import Fold
-from raftlog.runtime.journal.operations import Encoded, GroupKey, GroupState, Mark, encode
+from raftlog.runtime.journal.operations import Encoded, GroupKey, GroupState, JournaledHardState, Mark, encode
 from raftlog.runtime.log.control_entries import member_of, replica_of
 from raftlog.runtime.replica.group import Group
 from raftlog.storage.changes import ChangedFiles
 from raftlog.storage.disk import Disk
-from raftlog.types import Index, Offset, Term
+from raftlog.types import Index, Term
 
 _SLICE: Final = 32
 """Groups that are looked at in one turn of the loop: a millisecond or two."""
@@ -84,17 +84,8 @@ class Checkpoints:
         """Keep the marks that the journal holds."""
         for key, folded in fold.groups.items():
             if folded.mark is Mark.REMOVED:
-                self._removed[key] = GroupState(
-                    key,
-                    Mark.REMOVED,
-                    folded.term,
-                    folded.vote,
-                    Offset(0),
-                    None,
-                    Index(0),
-                    Index(0),
-                    folded.voting_position,
-                )
+                held = JournaledHardState(key, folded.term, folded.vote)
+                self._removed[key] = _removed_state(held, folded.voting_position)
 
     def note_changed(self, group: Group) -> None:
         """Something of the group changes now that a checkpoint speaks of, or one of its files."""
@@ -102,18 +93,16 @@ class Checkpoints:
 
     def note_removed(self, group: Group, position: EntryId) -> None:
         """The group is gone; its term and vote stay, and the position that it held, should it come back."""
-        self._removed[group.key] = _state(group)._replace(
-            mark=Mark.REMOVED, log_start_offset=Offset(0), end=None, commit_hint=Index(0),
-            configuration_index=Index(0), voting_position=position if position.index else None,
-        )  # fmt: skip
+        term, vote = group.hard_state
+        held = JournaledHardState(group.key, term, member_of(vote) if vote else None)
+        self._removed[group.key] = _removed_state(held, position if position.index else None)
         self._states.pop(group.key, None)
         self._changed.pop(group.key, None)
         self._to_sync.pop(group.key, None)
 
     def note_renounced(self, key: GroupKey) -> None:
         """A group that never was here gets the mark of one that was removed; one that was keeps its mark."""
-        never = GroupState(key, Mark.REMOVED, Term(0), None, Offset(0), None, Index(0), Index(0))
-        self._removed.setdefault(key, never)
+        self._removed.setdefault(key, _removed_state(JournaledHardState(key, Term(0), None), None))
 
     def was_removed(self, key: GroupKey) -> bool:
         """Whether this disk had a replica of the group, and has none now."""
@@ -233,6 +222,11 @@ class Checkpoints:
             return
         changed.note_synced()
         self._go_on()
+
+
+def _removed_state(hard_state: JournaledHardState, lost: tuple[Index, Term] | None) -> GroupState:
+    key, term, vote = hard_state
+    return GroupState(key, Mark.REMOVED, term, vote, voting_position=lost)
 
 
 def _state(group: Group) -> GroupState:

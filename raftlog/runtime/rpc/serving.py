@@ -16,6 +16,7 @@ from raftlog.runtime.rpc.calls import Answer, Call, decode_call, encode_answer, 
 from raftlog.runtime.rpc.endpoint import Endpoint
 from raftlog.runtime.rpc.frames.bulk_codec import answer_of, request_of
 from raftlog.runtime.rpc.frames.frame import Frame
+from raftlog.runtime.transfer.bulk import BulkRequest
 from raftlog.types import Buffer, NodeId
 
 
@@ -49,36 +50,26 @@ class Serving:
         if is_full or len(self._tasks) >= self._config.calls_served_max:
             self._fail(correlation, Overloaded(f"{len(self._tasks)} requests of node {self._node} are being served"))
             return
-        request = request_of(call)
-        coroutine = self._serve(correlation, call) if request is None else self._serve_bulk(correlation, request)
+        coroutine = self._serve(correlation, call, request_of(call))
         task = self._endpoint.loop.create_task(coroutine, name=f"{call.name} for node {self._node}")
         self._tasks[task] = size
         self._endpoint.tasks[task] = None
         self._bytes += size
         task.add_done_callback(lambda ended: self._ended(correlation, ended))
 
-    async def _serve(self, correlation: int, call: Call) -> None:
+    async def _serve(self, correlation: int, call: Call, bulk: BulkRequest | None) -> None:
         try:
-            answer = await self._serve_request(call)
+            answer = await self._serve_request(call if bulk is None else bulk)
         except RaftlogError as error:
             self._fail(correlation, error)
             return
         except OSError as error:
             self._fail(correlation, OutcomeUnknown(f"{call.name} failed half way: {error}"))
             return
+        if bulk is not None:
+            answer = answer_of(answer)
         assert isinstance(answer, Answer), f"{call.name} was answered with {type(answer).__name__}"
         self._answer(correlation, answer)
-
-    async def _serve_bulk(self, correlation: int, request: object) -> None:
-        try:
-            found = await self._serve_request(request)
-        except RaftlogError as error:
-            self._fail(correlation, error)
-            return
-        except OSError as error:
-            self._fail(correlation, OutcomeUnknown(f"{type(request).__name__} failed: {error}"))
-            return
-        self._answer(correlation, answer_of(found))
 
     def _answer(self, correlation: int, answer: Answer) -> None:
         try:

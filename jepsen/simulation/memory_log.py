@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from raftlog.raft.configuration import Configuration
 from raftlog.raft.entry import ORIGIN, Entry, EntryId
-from raftlog.raft.log_view import LogView
+from raftlog.raft.log_view import LogView, within_bytes
 from raftlog.types import Index, Term
 
 
@@ -79,13 +79,3 @@ class MemoryLog(LogView):
         position = index - self._boundary.index - 1
         assert 0 <= position < len(self._entries), f"index {index} outside ({self._boundary.index}, {self.last_index}]"
         return position
-
-
-def within_bytes(entries: Sequence[Entry], max_bytes: int) -> Sequence[Entry]:
-    """The beginning of `entries` that fits into `max_bytes`, at least one."""
-    total = 0
-    for count, entry in enumerate(entries):
-        total += entry.size_bytes
-        if total > max_bytes and count:
-            return entries[:count]
-    return entries
