@@ -7,7 +7,7 @@ from pathlib import Path
 from bench.child import run_in_child
 from bench.generated_histories import generate_history
 from bench.measure import Figure, Measure, Values, Workspace, require
-from jepsen.runner.verdict import judge
+from jepsen.runner.verdict import check_file
 
 OPERATIONS = 1_000_000
 _KIB = 1 << 10
@@ -23,15 +23,15 @@ def tell(path: str, operations: int) -> dict[str, float]:
 def check(path: str) -> dict[str, float]:
     """Check a history as a Jepsen run does at its end; in a child."""
     begin, cpu = time.perf_counter(), time.process_time()
-    judged = judge(Path(path), drained=True)
+    checked = check_file(Path(path), drained=True)
     return {
         "seconds": time.perf_counter() - begin,
         "cpu_s": time.process_time() - cpu,
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _KIB,
-        "operations": judged.operations,
-        "found": sum(judged.findings.counts.values()),
-        "acknowledged_sends": judged.acknowledged,
-        "polled_records": judged.polled_records,
+        "operations": checked.operations,
+        "found": sum(checked.findings.counts.values()),
+        "acknowledged_sends": checked.acknowledged,
+        "polled_records": checked.polled_records,
     }
 
 

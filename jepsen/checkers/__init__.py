@@ -1,11 +1,10 @@
 """Checkers of histories: pure code shared by the simulator, tests of real clusters, and users with recorded histories.
 
-`history` is the one format, `json_lines` reads and writes it, `judge_history` checks a whole history, and `Panel`
-checks
-entry by entry. Comparing replicas (`compare_streams`, `ReplicaComparison`) needs no history. This package imports only
-`raftlog.types` and `raftlog.errors`."""
+`history` is the one format, `json_lines` reads and writes it, `check_history` checks a whole history, and
+`HistoryChecker` checks entry by entry. Comparing replicas (`compare_streams`, `ReplicaComparison`) needs no history.
+This package imports only `raftlog.types` and `raftlog.errors`."""
 
-from jepsen.checkers.going_back import NeverBack
+from jepsen.checkers.checker import Anomaly, AnomalyKind
 from jepsen.checkers.history import (
     Assign,
     Fetched,
@@ -25,9 +24,9 @@ from jepsen.checkers.history import (
     Topic,
     Trim,
 )
+from jepsen.checkers.history_checker import HistoryChecker, Rules, Verdict, check_history, check_with
 from jepsen.checkers.json_lines import read_entries, read_lines, write_lines
-from jepsen.checkers.judge import Anomaly, AnomalyKind
-from jepsen.checkers.panel import Panel, Rules, Verdict, judge_history, judge_with
+from jepsen.checkers.monotonicity import MonotonicCheck
 from jepsen.checkers.replicas import ReplicaComparison, compare_streams
 
 __all__ = [
@@ -37,13 +36,13 @@ __all__ = [
     "Fetched",
     "GroupOffsets",
     "Handle",
+    "HistoryChecker",
     "ListOffsets",
     "Membership",
+    "MonotonicCheck",
     "Nemesis",
-    "NeverBack",
     "OffsetRange",
     "Op",
-    "Panel",
     "Poll",
     "Recorder",
     "Register",
@@ -55,9 +54,9 @@ __all__ = [
     "Topic",
     "Trim",
     "Verdict",
+    "check_history",
+    "check_with",
     "compare_streams",
-    "judge_history",
-    "judge_with",
     "read_entries",
     "read_lines",
     "write_lines",

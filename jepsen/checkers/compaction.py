@@ -12,8 +12,8 @@ The offsets and the order of the remaining records are checked by `records` and 
 from bisect import bisect_left
 from typing import ClassVar, NamedTuple
 
+from jepsen.checkers.checker import Checker, Findings
 from jepsen.checkers.history import ASSIGN, FAIL, INFO, OK, POLL, SUBSCRIBE, Assign, Fetched, Kind, Op, Poll, Value
-from jepsen.checkers.judge import Findings, Judge
 from jepsen.checkers.records import PartitionBook, RecordBook
 from raftlog.types import Offset, TopicPartition
 
@@ -39,7 +39,7 @@ class _Pass:
         self.steps: list[_Step] = []
 
 
-class Compaction(Judge):
+class Compaction(Checker):
     """See the module."""
 
     completions: ClassVar[frozenset[Kind]] = frozenset((ASSIGN, SUBSCRIBE, POLL))

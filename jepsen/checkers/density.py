@@ -8,8 +8,8 @@ Reads the book at the end; sees no operations itself.
 
 from itertools import islice
 
+from jepsen.checkers.checker import Checker, Findings
 from jepsen.checkers.history import INFO, INVOKE
-from jepsen.checkers.judge import Findings, Judge
 from jepsen.checkers.records import PartitionBook, RecordBook
 from raftlog.types import Offset
 
@@ -17,7 +17,7 @@ SHOWN_MAX = 5
 """Missing offsets that a report names."""
 
 
-class Density(Judge):
+class Density(Checker):
     """See the module."""
 
     def __init__(self, book: RecordBook, findings: Findings | None = None) -> None:
@@ -31,7 +31,7 @@ class Density(Judge):
 
     def _finish_partition(self, book: PartitionBook) -> None:
         first = max(book.start, min(book.values))
-        end = book.polled_end if book.may_be_gone else max(book.end, max(book.values) + 1)
+        end = book.polled_end if book.may_be_deleted else max(book.end, max(book.values) + 1)
         missing = end - first - sum(first <= offset < end for offset in book.values)
         if missing <= 0:
             return

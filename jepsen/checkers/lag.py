@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import ClassVar
 
+from jepsen.checkers.checker import Checker, Findings
 from jepsen.checkers.history import (
     ASSIGN,
     FAIL,
@@ -27,7 +28,6 @@ from jepsen.checkers.history import (
     Send,
     Subscribe,
 )
-from jepsen.checkers.judge import Findings, Judge
 from raftlog.types import Offset, TopicPartition
 
 
@@ -68,7 +68,7 @@ Observe = Callable[[int, int, int], None]
 """Shown the time, the process and its greatest lag at each poll that was judged; all times in nanoseconds."""
 
 
-class RealtimeLag(Judge):
+class RealtimeLag(Checker):
     """Checker of how long acknowledged records stay unread by consumers.
 
     `bound_ns=None` only measures; `observe` receives the measurements, for plots."""

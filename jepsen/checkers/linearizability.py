@@ -10,14 +10,14 @@ Memory: all operations on registers, and what a search keeps.
 
 from typing import ClassVar
 
+from jepsen.checkers.checker import Checker, Findings
 from jepsen.checkers.history import CAS, FAIL, OK, READ, WRITE, Kind, Op, Register
-from jepsen.checkers.judge import Findings, Judge
-from jepsen.checkers.orders import LOOKS_MAX, search
+from jepsen.checkers.order_search import LOOKS_MAX, search
 from jepsen.checkers.registers import Contradiction, Gathered, Operation
 from jepsen.checkers.zones import contradiction_in
 
 
-class Linearizability(Judge):
+class Linearizability(Checker):
     """`looks_max` bounds the searches of all registers together; small registers come first."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((WRITE, CAS))

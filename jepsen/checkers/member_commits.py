@@ -10,8 +10,8 @@ Memory: per group and partition the commits that a read may still show.
 
 from typing import ClassVar, Final
 
+from jepsen.checkers.checker import Checker, Findings
 from jepsen.checkers.history import COMMIT, COMMITTED, FAIL, OK, GroupOffsets, Kind, Op
-from jepsen.checkers.judge import Findings, Judge
 from raftlog.types import Offset, TopicPartition
 
 GroupPartition = tuple[str, TopicPartition]
@@ -30,7 +30,7 @@ class _Commit:
         self.by: Op | None = None
 
 
-class MemberCommits(Judge):
+class MemberCommits(Checker):
     """See the module."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((COMMIT, COMMITTED))
@@ -40,7 +40,7 @@ class MemberCommits(Judge):
         super().__init__(findings)
         self._commits: dict[GroupPartition, list[_Commit]] = {}
         self._replaced: dict[GroupPartition, dict[Offset, Op]] = {}  # by what, of those that no read may show any more
-        self._nobodys: dict[GroupPartition, set[Offset]] = {}  # committed without a member
+        self._unobserved: dict[GroupPartition, set[Offset]] = {}  # committed without a member
         self._firsts: dict[GroupPartition, Op] = {}  # the first that was answered: from then on there is one
         self._open: dict[int, dict[GroupPartition, _Commit]] = {}
         self._reads: dict[int, Op] = {}
@@ -54,7 +54,7 @@ class MemberCommits(Judge):
         opened = self._open[op.process] = {}
         for partition, offset in payload.offsets:
             if offset is not None and not payload.member:
-                self._nobodys.setdefault((payload.group, partition), set()).add(offset)
+                self._unobserved.setdefault((payload.group, partition), set()).add(offset)
             elif offset is not None:
                 commit = opened[payload.group, partition] = _Commit(op, offset, payload.generation)
                 self._commits.setdefault((payload.group, partition), []).append(commit)
@@ -101,7 +101,7 @@ class MemberCommits(Judge):
         current = [commit for commit in found if commit.replaced_at > read.sequence]
         if len(current) == 1:
             self._is_done(key, current[0], op)
-        elif not current and key in self._firsts and offset not in self._nobodys.get(key, ()):
+        elif not current and key in self._firsts and offset not in self._unobserved.get(key, ()):
             by = found[-1].by if found else self._replaced.get(key, {}).get(offset, self._firsts[key])
             self._report(key, offset, by, op)
 

@@ -12,8 +12,8 @@ poll shows their values.
 
 from typing import ClassVar, NamedTuple
 
+from jepsen.checkers.checker import AnomalyKind, Checker, Findings
 from jepsen.checkers.history import LIST, OK, POLL, SEND, Kind, ListOffsets, Op, Poll, Send, Value
-from jepsen.checkers.judge import AnomalyKind, Findings, Judge
 from raftlog.types import Offset, TopicPartition
 
 
@@ -33,7 +33,7 @@ class OpenSend(NamedTuple):
     """Greatest offset that the same process received for a send; at most the floor."""
 
 
-class OffsetOrder(Judge):
+class OffsetOrder(Checker):
     """See the module."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((SEND, LIST))

@@ -10,8 +10,8 @@ A member learns its generation when its `join` ends well, so that is when a gene
 
 from typing import ClassVar, NamedTuple
 
+from jepsen.checkers.checker import Checker, Findings
 from jepsen.checkers.history import COMMIT, JOIN, OK, GroupOffsets, Kind, Membership, Op
-from jepsen.checkers.judge import Findings, Judge
 from raftlog.types import TopicPartition
 
 
@@ -22,7 +22,7 @@ class _Known(NamedTuple):
     op: Op
 
 
-class Ownership(Judge):
+class Ownership(Checker):
     """See the module."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((JOIN, COMMIT))

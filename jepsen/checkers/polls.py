@@ -14,6 +14,7 @@ What a consumer of a compacted partition may pass over is judged by `compaction`
 from bisect import bisect_right
 from typing import ClassVar, NamedTuple
 
+from jepsen.checkers.checker import AnomalyKind, Checker, Findings
 from jepsen.checkers.history import (
     ASSIGN,
     INFO,
@@ -26,7 +27,6 @@ from jepsen.checkers.history import (
     Op,
     Poll,
 )
-from jepsen.checkers.judge import AnomalyKind, Findings, Judge
 from jepsen.checkers.records import RecordBook
 from raftlog.types import Offset, TopicPartition
 
@@ -52,7 +52,7 @@ class Step(NamedTuple):
     ops: tuple[Op, Op]
 
 
-class Polls(Judge):
+class Polls(Checker):
     """`book` is needed only for logs that are not dense."""
 
     completions: ClassVar[frozenset[Kind]] = frozenset((POLL, ASSIGN, SUBSCRIBE))

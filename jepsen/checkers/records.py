@@ -21,6 +21,7 @@ Costs a few dictionary entries per record, and for records that are polled again
 
 from typing import ClassVar, Final
 
+from jepsen.checkers.checker import AnomalyKind, Checker, Findings
 from jepsen.checkers.history import (
     FAIL,
     LIST,
@@ -37,7 +38,6 @@ from jepsen.checkers.history import (
     Trim,
     Value,
 )
-from jepsen.checkers.judge import AnomalyKind, Findings, Judge
 from jepsen.checkers.trims import UnknownTrims
 from raftlog.errors import InvalidArgument
 from raftlog.types import Offset, TopicPartition
@@ -53,7 +53,7 @@ class PartitionBook:
         "began",
         "end",
         "keys",
-        "may_be_gone",
+        "may_be_deleted",
         "name",
         "offsets",
         "polled",
@@ -82,7 +82,7 @@ class PartitionBook:
         self.keys: dict[Value, str] = {}  # of all values of a compacted partition
         self.began: dict[Value, int] = {}  # the sequence of the invocation of its send, in a compacted partition
         self.tombstones: set[Value] = set()
-        self.may_be_gone = False  # with its topic, by the end: nobody has to see what it held
+        self.may_be_deleted = False  # with its topic, by the end: nobody has to see what it held
 
     @property
     def is_compacted(self) -> bool:
@@ -106,7 +106,7 @@ class PartitionBook:
         return value in self.polled_elsewhere or (offset in self.polled and self.values[offset] == value)
 
 
-class RecordBook(Judge):
+class RecordBook(Checker):
     """See the module; `Density` and `Polls` read it too."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((SEND, TRIM))
@@ -237,7 +237,7 @@ class RecordBook(Judge):
 
     def finish(self) -> None:
         for book in self.partitions.values():
-            if book.may_be_gone:
+            if book.may_be_deleted:
                 continue
             newest, start_max = book.newest_offsets(), max(book.start, self._unknown_trims.start_max(book.name))
             for value, op in book.sent.items():

@@ -68,7 +68,7 @@ class Gathered:
         has_cas = any(operation.kind == CAS for operation in self.operations.values())
         return not has_cas and None not in written and len(set(written)) == len(written)
 
-    def nobody_wrote(self, read: Operation) -> Contradiction:
+    def never_written(self, read: Operation) -> Contradiction:
         failed = self.refused.get(read.value)
         if failed is None:
             return Contradiction(f"{read} returned what nobody wrote", read.proof)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
-from jepsen.checkers.judge import Anomaly
+from jepsen.checkers.checker import Anomaly
 from raftlog.errors import InvalidArgument
 from raftlog.records.difference import first_difference
 from raftlog.types import Buffer

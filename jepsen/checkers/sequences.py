@@ -14,8 +14,8 @@ the book at the end; partitions that are compacted are looked at for order only.
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
+from jepsen.checkers.checker import Checker, Findings
 from jepsen.checkers.history import OK, SEND, Kind, Op, Send, Value
-from jepsen.checkers.judge import Findings, Judge
 from jepsen.checkers.records import PartitionBook, RecordBook
 from raftlog.types import Offset, TopicPartition
 
@@ -28,7 +28,7 @@ class _Line(NamedTuple):
     epoch: int
 
 
-class Sequences(Judge):
+class Sequences(Checker):
     """See the module."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((SEND,))

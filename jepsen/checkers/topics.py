@@ -13,11 +13,12 @@ order, so creations and deletions are judged across processes; what a server sho
 for `DENIED_NS` after its creation. An operation of unknown outcome has happened or never will as soon as a later change
 of its name, begun after it was given up, was answered.
 
-Records of an incarnation that may be gone need not be seen by anybody (`PartitionBook.may_be_gone`).
+Records of an incarnation that may be gone need not be seen by anybody (`PartitionBook.may_be_deleted`).
 """
 
 from typing import ClassVar, Final, NamedTuple
 
+from jepsen.checkers.checker import Checker, Findings
 from jepsen.checkers.history import (
     FAIL,
     INFO,
@@ -34,7 +35,6 @@ from jepsen.checkers.history import (
     incarnation_of,
     name_and_id,
 )
-from jepsen.checkers.judge import Findings, Judge
 from jepsen.checkers.records import RecordBook
 from raftlog.types import TopicPartition
 
@@ -75,7 +75,7 @@ class Name:
         return self.known().topic_id == topic_id
 
 
-class Topics(Judge):
+class Topics(Checker):
     """See the module."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((TOPIC, SEND))
@@ -221,9 +221,9 @@ class Topics(Judge):
                 ops = [self._first[name, each] for each in strange]
                 self.findings.report("resurrected-topic", what, ops)
         for book in self._book.partitions.values():
-            book.may_be_gone = self.may_be_gone(book.name)
+            book.may_be_deleted = self.may_be_deleted(book.name)
 
-    def may_be_gone(self, partition: TopicPartition) -> bool:
+    def may_be_deleted(self, partition: TopicPartition) -> bool:
         """With its topic, as far as the history goes by now."""
         named = name_and_id(partition)
         return named is not None and not self._name(named[0]).is_certain_of(named[1])

@@ -50,7 +50,7 @@ def contradiction_in(gathered: Gathered) -> Contradiction | None:
     for read in reads:
         cluster = clusters.get(read.value)
         if cluster is None:
-            return gathered.nobody_wrote(read)
+            return gathered.never_written(read)
         if cluster.write is not None and read.completed < cluster.write.invoked:
             return Contradiction(f"{read} ended before the write of it began", (*read.proof, cluster.write.invocation))
         cluster.add(read)

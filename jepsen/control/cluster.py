@@ -14,7 +14,7 @@ from jepsen.control import journal
 from jepsen.control.relay import Relay
 from jepsen.disk import NodeDisk, why_not
 from jepsen.nemeses.fault import Way
-from jepsen.nemeses.victims import Unhurt
+from jepsen.nemeses.victims import WithoutFaults
 from jepsen.runner.system import SystemFailed
 from raftlog.testing import BrokerFailed
 from raftlog.testing.http import ask
@@ -57,7 +57,7 @@ class WorstDisk(NodeDisk):
         return f"it had synced {syncs} times, {lost}: {before} entries in its journal before, {after} after"
 
 
-class SyncObjCluster(Unhurt):
+class SyncObjCluster(WithoutFaults):
     """A `System`. With `loses_power` its disks are `WorstDisk`."""
 
     def __init__(

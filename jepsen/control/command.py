@@ -16,7 +16,7 @@ from jepsen.control.options import ControlOptions
 from jepsen.runner.arguments import SECONDS_MAX, Finite, kept_in, store_option
 from jepsen.runner.machine import why_not
 from jepsen.runner.progress import Bar, ending_on_sigterm
-from jepsen.runner.running import COULD_NOT_RUN, INTERRUPTED, exit_code, run
+from jepsen.runner.run import COULD_NOT_RUN, INTERRUPTED, exit_code, run
 from jepsen.runner.store import Store
 from jepsen.runner.trial import Progress
 

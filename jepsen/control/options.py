@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from jepsen.control.cases import CASES, Case
-from jepsen.control.gone import gone_in
+from jepsen.control.missing_records import missing_in
 from jepsen.nemeses.fault import Fault
 from jepsen.runner.options import RunOptions
 from jepsen.workloads.client.numbering import PER_CLIENT
@@ -53,7 +53,7 @@ class ControlOptions(RunOptions):
         return f"control-{self.case_name}-{self.build}-seed{self.seed}"
 
     def explain(self, history: Path) -> str:
-        gone = gone_in(history, (self.clients + 1) * PER_CLIENT)
+        gone = missing_in(history, (self.clients + 1) * PER_CLIENT)
         return "\n\n".join([self.case.why, *([self.case.cure] if self.is_repaired else []), str(gone)])
 
     def schedule(self) -> tuple[Fault, ...]:

@@ -237,13 +237,13 @@ class Relay:
         With `patience_s` it dies at the worst moment, if there is one within that time."""
 
         async def change() -> str:
-            await self._wait_for_harm(node, patience_s)
+            await self._wait_for_worst_moment(node, patience_s)
             mine = [connection for connection in self._connections if node in connection.ways[0]]
             return "; ".join(said for connection in mine for said in connection.die(node))
 
         return self._call(change)
 
-    async def _wait_for_harm(self, node: int, patience_s: float) -> None:
+    async def _wait_for_worst_moment(self, node: int, patience_s: float) -> None:
         """Wait for the worst moment: entries acknowledged by others would be in no log but the node's own.
 
         The acknowledgements are those that the node received a while ago."""

@@ -3,7 +3,7 @@
 The product's promise for each of them is in docs/OPERATIONS.md, "Trouble"."""
 
 from jepsen.damage.files import SURVIVABLE, FileKind
-from jepsen.damage.harm import delete, flip_bits, truncate, wipe
+from jepsen.damage.injection import delete, flip_bits, truncate, wipe
 from jepsen.damage.snapshot import Snapshot
 
 __all__ = ["SURVIVABLE", "FileKind", "Snapshot", "delete", "flip_bits", "truncate", "wipe"]

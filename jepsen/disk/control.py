@@ -12,7 +12,7 @@ _MAGIC: Final = b"jdctrl01"
 _FAULTS: Final = ("sync_delay_ns", "syncs_to_fail", "is_full", "stall_ns")
 _COUNTERS: Final = (
     *("syncs", "delayed", "delayed_ns", "failed", "refused", "stalls", "stalled_ns"),
-    *("written_back", "strangers", "told_full"),
+    *("written_back", "strangers", "reported_full"),
 )
 _AT: Final = {name: 8 + 8 * at for at, name in enumerate((*_FAULTS, *_COUNTERS))}
 _BEYOND_AT: Final = 8 + 8 * len(_AT)
@@ -35,7 +35,7 @@ class DiskCounters(NamedTuple):
     """Times that the main thread stood still before it waited for events."""
     stalled_ms: int
     delayed_ms: int
-    told_full: int = 0
+    reported_full: int = 0
     """Number of queries for free space answered with none; a broker that asks first is not refused writes."""
 
     def since(self, before: "DiskCounters") -> "DiskCounters":
@@ -73,7 +73,7 @@ class DiskControl:
             stalls=self.get("stalls"),
             stalled_ms=self.get("stalled_ns") // 1_000_000,
             delayed_ms=self.get("delayed_ns") // 1_000_000,
-            told_full=self.get("told_full"),
+            reported_full=self.get("reported_full"),
         )
 
     def blind_spot(self) -> str | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from jepsen.disk.control import DiskControl, DiskCounters
-from jepsen.disk.losing import Lost, lose
+from jepsen.disk.power_loss import Lost, lose
 from jepsen.disk.shim_library import library
 from jepsen.disk.volatile import read_volatile
 

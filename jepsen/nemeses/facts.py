@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from jepsen.nemeses.fault import FaultKind
 from jepsen.nemeses.kinds import Clock, Damage, Full, Kill, Kind, Pause, Power, Stall, Sync
-from jepsen.nemeses.ways import WEATHERS
+from jepsen.nemeses.network_faults import WEATHERS
 
 
 class KindFacts(NamedTuple):
@@ -18,7 +18,7 @@ class KindFacts(NamedTuple):
     make: Callable[[], Kind] | None = None
     """Begins and ends it, node by node; None where the nemesis itself does: links, rolling restarts and orders."""
     shapes: tuple[str, ...] = ()
-    """Variants that a schedule draws from. Shapes of cuts depend on the number of nodes: `jepsen.nemeses.ways`."""
+    """Variants that a schedule draws from. Shapes of cuts depend on the number of nodes (`network_faults`)."""
     nodes_min: int = 1
     """Brokers that a cluster needs for it."""
     victims_max: int | None = None

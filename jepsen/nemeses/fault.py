@@ -1,4 +1,4 @@
-"""Faults: as drawn or scripted (`Fault`), and as injected (`Happened`)."""
+"""Faults: as drawn or scripted (`Fault`), and as injected (`InjectedFault`)."""
 
 from typing import Final, Literal, NamedTuple, get_args
 
@@ -60,7 +60,7 @@ class Fault(NamedTuple):
         return f"{self.kind}{how} {'nodes' if len(self.nodes) > 1 else 'node'} {names}"
 
 
-class Happened(NamedTuple):
+class InjectedFault(NamedTuple):
     """A fault as it was, in seconds from the beginning of the load. `proof` says what was seen of it, empty: nothing.
 
     `served_s`: when every process that was started at its end served, or was killed again; where nobody was killed, its

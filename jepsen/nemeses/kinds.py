@@ -148,7 +148,7 @@ class Clock(Kind):
 
     def _told(self, victims: Victims, hit: tuple[int, ...]) -> str:
         """Return a description of the clock errors that the nodes themselves report."""
-        told = {node: victims.time_told(node) for node in hit}
+        told = {node: victims.clock_error_s(node) for node in hit}
         return "; ".join(
             f"node {node} is {by:+.1f} s from the time of day"
             for node, by in told.items()
@@ -170,9 +170,9 @@ class Full(OfDisk):
             victims.disks[node].free()
         seen = {node: self._counted(victims, node) for node in hit}
         return "; ".join(
-            f"node {node} was told {each.told_full} times that nothing is free, and refused room {each.refused} times"
+            f"node {node} saw no free space {each.reported_full} times, and was refused room {each.refused} times"
             for node, each in seen.items()
-            if each.told_full or each.refused
+            if each.reported_full or each.refused
         )
 
 
@@ -218,10 +218,10 @@ class Damage(Kind):
         return True
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
-        said = ((victims.kill(node), self._hurt(victims, fault, node)) for node in hit)
+        said = ((victims.kill(node), self._damage(victims, fault, node)) for node in hit)
         return "; ".join(f"{killed}, {hurt}" for killed, hurt in said if hurt)
 
-    def _hurt(self, victims: Victims, fault: Fault, node: int) -> str:
+    def _damage(self, victims: Victims, fault: Fault, node: int) -> str:
         random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
         directory = victims.data_dirs()[node]
         _take_as_it_is(victims, node)

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from jepsen.nemeses.facts import FACTS
-from jepsen.nemeses.fault import Fault, Happened
-from jepsen.nemeses.rolling import Rolling
+from jepsen.nemeses.fault import Fault, InjectedFault
+from jepsen.nemeses.network_faults import WEATHERS
+from jepsen.nemeses.rolling_restart import RollingRestart
 from jepsen.nemeses.schedule import FAULT_S_MIN
 from jepsen.nemeses.victims import Victims
-from jepsen.nemeses.ways import WEATHERS
 from raftlog.testing import Weather
 from raftlog.types import TopicPartition
 
@@ -34,7 +34,7 @@ END_LATER_S_MAX: Final = 15.0
 class _Starting(NamedTuple):
     """A fault that is over, and whose victims do not serve yet."""
 
-    happened: Happened
+    happened: InjectedFault
     nodes: tuple[int, ...]
 
     def without(self, killed: Sequence[int]) -> "_Starting":
@@ -68,13 +68,13 @@ class Nemesis:
         self._waiting = list(schedule)
         self._drawn = frozenset(fault.kind for fault in schedule)
         self._running: list[Running] = []
-        self._rolling: list[Rolling] = []
+        self._rolling: list[RollingRestart] = []
         self._starting: list[_Starting] = []
         self._next_look_s = 0.0
         self._load_until_s = math.inf
-        self.happened: list[Happened] = []
+        self.happened: list[InjectedFault] = []
         """Faults that have ended and whose victims serve again; sorted by beginning once the nemesis is finished."""
-        self.unseen: list[Happened] = []
+        self.unseen: list[InjectedFault] = []
         """Faults that were begun and ended without an observed effect: they may have had one, and prove nothing."""
 
     @property
@@ -166,7 +166,7 @@ class Nemesis:
     def begin(self, fault: Fault) -> Running | None:
         """Begin the fault now, regardless of its time. None for rolls and orders, which end by themselves."""
         if fault.kind == "roll":
-            self._rolling.append(Rolling(fault, self._now_s(), fault.end_s, self._victims))
+            self._rolling.append(RollingRestart(fault, self._now_s(), fault.end_s, self._victims))
             self._say("begins", fault, "")
             return None
         if fault.kind == "members":
@@ -201,7 +201,7 @@ class Nemesis:
         else:
             self._running[self._running.index(running)] = running._replace(until_s=now_s + LOOK_S)
 
-    def end(self, running: Running) -> Happened | None:
+    def end(self, running: Running) -> InjectedFault | None:
         """End it now; what happened, None for nothing. Of one whose victims are started again more is known later."""
         fault, now_s = running.fault, self._now_s()
         self._running.remove(running)
@@ -215,7 +215,7 @@ class Nemesis:
             self._set_ways(fault)
         self._say("ends", fault, seen)
         proof = "; ".join(filter(None, (running.proof, seen)))
-        happened = Happened(fault.kind, str(fault), running.begin_s, now_s, proof, now_s)
+        happened = InjectedFault(fault.kind, str(fault), running.begin_s, now_s, proof, now_s)
         if starts and running.hit:
             self._starting.append(_Starting(happened, running.hit))
         elif running.hit or fault.ways:
@@ -223,7 +223,7 @@ class Nemesis:
         self._come_again_if_owed(fault)
         return happened if proof else None
 
-    def _keep(self, happened: Happened) -> None:
+    def _keep(self, happened: InjectedFault) -> None:
         """Record a fault that is over."""
         (self.happened if happened.proof else self.unseen).append(happened)
 
@@ -257,7 +257,7 @@ class Nemesis:
                 self._starting.remove(starting)
                 self._keep(starting.happened._replace(served_s=self._now_s()))
 
-    def _roll(self, rolling: Rolling, now_s: float) -> None:
+    def _roll(self, rolling: RollingRestart, now_s: float) -> None:
         if now_s >= rolling.until_s:
             rolling.stop()
         if rolling is self._rolling[0]:  # one that came to its end late holds the next one up
@@ -267,7 +267,7 @@ class Nemesis:
             if rolling.proofs:
                 proof = "; ".join(rolling.proofs)
                 end_s = min(now_s, self._load_until_s)
-                self.happened.append(Happened("roll", str(rolling.fault), rolling.begin_s, end_s, proof, now_s))
+                self.happened.append(InjectedFault("roll", str(rolling.fault), rolling.begin_s, end_s, proof, now_s))
             self._say("ends", rolling.fault, "; ".join(rolling.proofs) or "nothing, nobody could be spared")
             self._come_again_if_owed(rolling.fault)
 
@@ -279,7 +279,7 @@ class Nemesis:
         if proof:
             end_s = self._now_s()
             leaves = fault.nodes if fault.shape == "leave" else ()
-            self.happened.append(Happened("members", str(fault), begin_s, end_s, proof, end_s, leaves))
+            self.happened.append(InjectedFault("members", str(fault), begin_s, end_s, proof, end_s, leaves))
         self._say("is given", fault, proof or "nothing to be done")
         self._come_again_if_owed(fault)
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import Fault, FaultKind, Plane
-from jepsen.nemeses.ways import SHAPES, SHAPES_NODES_MIN, all_ways
+from jepsen.nemeses.network_faults import SHAPES, SHAPES_NODES_MIN, all_ways
 
 WARM_UP_S: Final = 1.0
 QUIET_END_S: Final = 1.0

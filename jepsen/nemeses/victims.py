@@ -65,25 +65,25 @@ class Victims(Protocol):
     def data_dirs(self) -> Mapping[int, Path]:
         """Of those that belong to the system."""
 
-    def time_told(self, node: int) -> float | None:
+    def clock_error_s(self, node: int) -> float | None:
         """Seconds by which the node's own idea of the time of day differs from ours, seen from outside."""
 
 
-class CannotBeHurt(Exception):
+class UnsupportedFault(Exception):
     """A fault was asked for that this system has nothing for: the test cannot be run."""
 
 
-class Unhurt:
+class WithoutFaults:
     """The part of a system that has nothing beneath its nodes, between them or before them that could be hurt."""
 
     def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
-        raise CannotBeHurt("the weather between these nodes cannot be changed")
+        raise UnsupportedFault("the weather between these nodes cannot be changed")
 
     def reset_connections(self, ways: Sequence[Way]) -> int:
-        raise CannotBeHurt("connections between these nodes cannot be reset")
+        raise UnsupportedFault("connections between these nodes cannot be reset")
 
     def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
-        raise CannotBeHurt("clients cannot be cut off from these nodes")
+        raise UnsupportedFault("clients cannot be cut off from these nodes")
 
     def suffered(self, ways: Sequence[Way]) -> str:
         return ""
@@ -99,5 +99,5 @@ class Unhurt:
     def clocks(self) -> Mapping[int, NodeClock]:
         return {}
 
-    def time_told(self, node: int) -> float | None:
+    def clock_error_s(self, node: int) -> float | None:
         return None

@@ -57,9 +57,9 @@ def main(
     _check_given({"seeds", "first", "jobs"} if is_real else {"runs", "seed", "is_sound", "store"}, is_real=is_real)
     if is_real:
         # What real processes need is nobody else's business here.
-        from jepsen.planted import condemning
+        from jepsen.planted import detection
 
-        sys.exit(condemning.main(names, runs, seed, store, is_sound=is_sound, as_json=as_json))
+        sys.exit(detection.main(names, runs, seed, store, is_sound=is_sound, as_json=as_json))
     wanted = names or tuple(BUGS)
     with ThreadPoolExecutor(jobs) as pool:
         found = list(pool.map(lambda name: hunt_in_process(name, first, seeds), wanted))

@@ -1,13 +1,13 @@
 """Planted bugs that real processes show: for each the scenario in which it does harm, and the findings that detect it.
 
-A scenario is numbered, or one of `jepsen.planted.scripts`; without the bug each of them is valid. `UNSEEN` gives for
-the other bugs the reason why no checker outside of the processes sees them within a minute: only the simulation
+A scenario is numbered, or one of `jepsen.planted.fault_scripts`; without the bug each of them is valid. `UNSEEN` gives
+for the other bugs the reason why no checker outside of the processes sees them within a minute: only the simulation
 detects those."""
 
 from typing import Final, NamedTuple
 
 from jepsen.nemeses.fault import FaultKind
-from jepsen.planted import questions, scripts
+from jepsen.planted import broker_scripts, fault_scripts
 from jepsen.runner.stage import Script
 from jepsen.scenarios.catalogue import SCENARIOS
 from jepsen.scenarios.scenario import Scenario
@@ -22,7 +22,7 @@ SECONDS: Final = 8.0
 
 class RealCase(NamedTuple):
     scenario: Scenario
-    condemned_by: tuple[str, ...]
+    detected_by: tuple[str, ...]
     """Kinds of findings: any of them."""
 
 
@@ -33,44 +33,47 @@ def _own(name: str, title: str, play: Script, faults: tuple[FaultKind, ...], wor
 _FOLLOWER_FORGETS = _own(
     "follower-forgets",
     "the power of a follower goes amid slow syncs",
-    scripts.one_forgets("power", slow_syncs=True),
+    fault_scripts.one_forgets("power", slow_syncs=True),
     ("kill", "power", "pause", "sync"),
 )
 _RESTART = _own(
-    "restart", "a follower starts again, and is in the next quorum", scripts.one_forgets("kill"), ("kill", "pause")
+    "restart",
+    "a follower starts again, and is in the next quorum",
+    fault_scripts.one_forgets("kill"),
+    ("kill", "pause"),
 )
 _STALE = _own(
     "stale",
     "a disk is an old copy, and its node is needed",
-    scripts.one_forgets("damage", shape="stale"),
+    fault_scripts.one_forgets("damage", shape="stale"),
     ("kill", "damage", "pause"),
 )
 _RECORDS = _own(
     "records",
     "old records are damaged, and their node is needed",
-    questions.old_records_are_damaged,
+    broker_scripts.old_records_are_damaged,
     ("kill", "damage", "pause"),
 )
 _NEW_LEADER = _own(
     "new-leader-alone",
     "a new leader is cut off before it has committed",
-    scripts.new_leader_is_alone,
+    fault_scripts.new_leader_is_alone,
     ("weather", "kill", "cut"),
 )
-_COMES_BACK = _own("comes-back", "a follower comes back amid appends", scripts.follower_comes_back, ("kill",))
-_NEWEST = _own("newest", "all that is newest is compacted", questions.newest_values_stay, ())._replace(
+_COMES_BACK = _own("comes-back", "a follower comes back amid appends", fault_scripts.follower_comes_back, ("kill",))
+_NEWEST = _own("newest", "all that is newest is compacted", broker_scripts.newest_values_stay, ())._replace(
     serve_flags=("--retention-interval-s", "0.5")
 )
-_ASLEEP = _own("asleep", "the leader of an idle partition dies", questions.sleeping_leader_dies, ("kill",))
-_RETRY = _own("retry", "a retry comes late", questions.retry_comes_late, ("kill",))
+_ASLEEP = _own("asleep", "the leader of an idle partition dies", broker_scripts.sleeping_leader_dies, ("kill",))
+_RETRY = _own("retry", "a retry comes late", broker_scripts.retry_comes_late, ("kill",))
 _RETRY_ALONE = _own(
-    "retry-alone", "a retry meets a leader that is alone", questions.retry_meets_a_leader_alone, ("cut",)
+    "retry-alone", "a retry meets a leader that is alone", broker_scripts.retry_meets_a_leader_alone, ("cut",)
 )
-_NOT_HEARD = _own("not-heard", "a member is not heard for a moment", questions.member_is_not_heard_for_a_moment, ())
-_NEWS = _own("news", "news of a restart ends", questions.news_ends, ("kill",))
-_FOUNDING = _own("founding", "seeds come one after another", questions.seeds_come_one_after_another, ())
+_NOT_HEARD = _own("not-heard", "a member is not heard for a moment", broker_scripts.member_is_isolated_briefly, ())
+_NEWS = _own("news", "news of a restart ends", broker_scripts.news_ends, ("kill",))
+_FOUNDING = _own("founding", "seeds come one after another", broker_scripts.seeds_come_one_after_another, ())
 _WAKES_ALONE = _own(
-    "wakes-alone", "a leader sleeps, and wakes up alone", scripts.leader_wakes_alone, ("cut", "pause"), "register"
+    "wakes-alone", "a leader sleeps, and wakes up alone", fault_scripts.leader_wakes_alone, ("cut", "pause"), "register"
 )
 _CUT_REGISTERS = SCENARIOS["F20"]._replace(number="F20-register", workload="register")
 

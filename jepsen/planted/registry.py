@@ -2,7 +2,17 @@
 
 from typing import Final
 
-from jepsen.planted import clustering, elasticity, gossiping, healing, keeping, membership, replicating, storing, voting
+from jepsen.planted import (
+    cluster_bugs,
+    gossip_bugs,
+    membership_bugs,
+    move_bugs,
+    repair_bugs,
+    replication_bugs,
+    retention_bugs,
+    storage_bugs,
+    voting_bugs,
+)
 from jepsen.planted.bug import PlantedBug
 
 BUGS: Final[dict[str, PlantedBug]] = {
@@ -11,126 +21,126 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "skip-vote-sync",
             "votes and terms are told before they are durable, and forgotten when the power goes",
-            voting.skip_vote_sync,
+            voting_bugs.skip_vote_sync,
             ("voted-twice", "term-back", "election-safety"),
             found_within=1,
         ),
         PlantedBug(
             "vote-twice",
             "a second vote in the same term",
-            voting.vote_twice,
+            voting_bugs.vote_twice,
             ("voted-twice", "election-safety"),
             found_within=1,
         ),
         PlantedBug(
             "no-pre-vote",
             "a member that comes back campaigns at once and unseats a healthy leader",
-            voting.no_pre_vote,
+            voting_bugs.no_pre_vote,
             ("leader-unseated",),
             found_within=44,
         ),
         PlantedBug(
             "refuse-pre-vote-asleep",
             "sleeping replicas are loyal to a leader that is gone",
-            voting.refuse_pre_vote_asleep,
+            voting_bugs.refuse_pre_vote_asleep,
             ("sleeping-group-without-leader", "no-progress"),
             found_within=8,
         ),
         PlantedBug(
             "count-leader-unsynced",
             "the leader counts itself before its sync, and loses what it committed",
-            replicating.count_leader_unsynced,
+            replication_bugs.count_leader_unsynced,
             ("durable-lost", "leader-completeness", "commit-without-quorum"),
             found_within=58,
         ),
         PlantedBug(
             "count-follower-unsynced",
             "a follower's unsynced entries count, and are gone after a loss of power",
-            replicating.count_follower_unsynced,
+            replication_bugs.count_follower_unsynced,
             ("durable-lost", "durable-cut", "leader-completeness"),
             found_within=1,
         ),
         PlantedBug(
             "commit-old-term",
             "entries of earlier terms are committed by counting, and overwritten by a later leader",
-            replicating.commit_old_term,
+            replication_bugs.commit_old_term,
             ("old-term-committed", "leader-completeness", "state-machine-safety", "committed-cut"),
             found_within=1,
         ),
         PlantedBug(
             "cut-matching",
             "a late, shorter append cuts entries that match and were acknowledged",
-            replicating.cut_matching,
+            replication_bugs.cut_matching,
             ("durable-cut", "committed-cut", "leader-completeness"),
             found_within=1,
         ),
         PlantedBug(
             "accept-gap",
             "an append beyond the end of the log is taken",
-            replicating.accept_gap,
+            replication_bugs.accept_gap,
             ("log-matching",),
             found_within=1,
         ),
         PlantedBug(
             "read-without-quorum",
             "a leader that was deposed serves old reads as current ones",
-            replicating.read_without_quorum,
+            replication_bugs.read_without_quorum,
             ("stale-end",),
             found_within=22,
         ),
         PlantedBug(
             "two-changes-at-once",
             "a change of members begins before the last one is finished",
-            membership.two_changes_at_once,
+            membership_bugs.two_changes_at_once,
             ("membership",),
             found_within=2,
         ),
         PlantedBug(
             "leave-joint-early",
             "a joint configuration ends before it is committed",
-            membership.leave_joint_early,
+            membership_bugs.leave_joint_early,
             ("membership",),
             found_within=2,
         ),
         PlantedBug(
             "replay-out-of-order",
             "after a restart an old term and vote are back",
-            storing.replay_out_of_order,
+            storage_bugs.replay_out_of_order,
             ("term-back", "voted-twice"),
             found_within=29,
         ),
         PlantedBug(
             "cut-corrupt",
             "an entry that was committed is cut because its bytes are damaged here",
-            storing.cut_corrupt,
+            storage_bugs.cut_corrupt,
             ("durable-lost",),
             found_within=7,
         ),
         PlantedBug(
             "damaged-is-torn",
             "a damaged journal loses its newest operations, and the replica goes on as if it had not promised them",
-            storing.damaged_is_torn,
+            storage_bugs.damaged_is_torn,
             ("durable-lost", "term-back", "voted-twice"),
             found_within=12,
         ),
         PlantedBug(
             "overwrite-before-cut",
             "bytes that a cut frees are overwritten before the cut is durable",
-            storing.overwrite_before_cut,
+            storage_bugs.overwrite_before_cut,
             ("unprovoked-damage", "durable-lost", "recovered-other-bytes"),
             found_within=1,
         ),
         PlantedBug(
             "forget-boundary-term",
             "after a trim nobody knows the term of the last entry that was deleted",
-            storing.forget_boundary_term,
+            storage_bugs.forget_boundary_term,
             ("boundary-term",),
             found_within=30,
         ),
         PlantedBug(
             "route-to-deposed-leader",
             "a request goes to a node that no longer leads, and is served there",
-            clustering.route_to_deposed_leader,
+            cluster_bugs.route_to_deposed_leader,
             ("stale-end", "known-offset-out-of-range"),
             found_within=16,
             level="broker",
@@ -138,7 +148,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "bootstrap-group-again",
             "a group that exists is begun again from its creation, and forgets its log and its votes",
-            clustering.bootstrap_group_again,
+            cluster_bugs.bootstrap_group_again,
             ("replica-gone", "lost-write", "durable-lost", "term-back", "voted-twice"),
             found_within=2,
             level="broker",
@@ -146,7 +156,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "answer-before-commit",
             "after a change of leader records are acknowledged that are not committed",
-            clustering.answer_before_commit,
+            cluster_bugs.answer_before_commit,
             ("acknowledged-uncommitted", "lost-write", "inconsistent-offset"),
             found_within=1,
             level="broker",
@@ -154,7 +164,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "resurrect-deleted-topic",
             "records of a deleted topic show in another one of the same name",
-            clustering.resurrect_deleted_topic,
+            cluster_bugs.resurrect_deleted_topic,
             ("phantom", "inconsistent-offset", "acknowledged-uncommitted", "uncommitted-shown"),
             found_within=6,
             level="broker",
@@ -162,7 +172,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "wiped-disk-keeps-name",
             "a wiped disk comes back as the voter that it was, with an empty log",
-            healing.wiped_disk_keeps_name,
+            repair_bugs.wiped_disk_keeps_name,
             ("replica-gone", "durable-lost", "term-back", "voted-twice", "lost-write"),
             found_within=1,
             level="broker",
@@ -170,7 +180,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "damaged-journal-begins-anew",
             "a replica whose journal is damaged forgets its votes and goes on under the same name",
-            healing.damaged_journal_begins_anew,
+            repair_bugs.damaged_journal_begins_anew,
             ("replica-gone", "durable-lost", "term-back", "voted-twice", "lost-write"),
             found_within=31,
             level="broker",
@@ -178,7 +188,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "accept-stale-disk",
             "an old copy of a disk takes part, though others remember more of it",
-            healing.accept_stale_disk,
+            repair_bugs.accept_stale_disk,
             ("stale-disk-takes-part",),
             found_within=122,
             level="broker",
@@ -186,7 +196,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "drop-what-does-not-fit",
             "what a full disk did not take is missing later, and was acknowledged",
-            healing.drop_what_does_not_fit,
+            repair_bugs.drop_what_does_not_fit,
             ("unprovoked-damage", "durable-lost", "lost-write", "recovered-other-bytes", "files-differ"),
             found_within=14,
             level="broker",
@@ -194,7 +204,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "lift-quarantine",
             "a damaged replica is taken for a repaired one, and serves and leads again",
-            healing.lift_quarantine,
+            repair_bugs.lift_quarantine,
             ("no-repair", "recovered-other-bytes", "files-differ", "unreadable"),
             found_within=54,
             level="broker",
@@ -202,7 +212,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "found-without-all",
             "seeds that do not see each other each found a cluster from the same list",
-            clustering.found_without_all,
+            cluster_bugs.found_without_all,
             ("two-clusters",),
             found_within=1,
             level="founding",
@@ -210,7 +220,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "gossip-edits-voters",
             "whoever gossip takes for dead loses its votes",
-            elasticity.gossip_edits_voters,
+            move_bugs.gossip_edits_voters,
             ("unordered-members",),
             found_within=3,
             level="broker",
@@ -218,7 +228,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "moves-change-twice",
             "two changes of a group's members are under way at once, and both are accepted",
-            elasticity.moves_change_twice,
+            move_bugs.moves_change_twice,
             ("membership",),
             found_within=1,
             level="broker",
@@ -226,7 +236,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "leave-joint-on-fail-over",
             "a new leader ends the joint configuration of the one before, which may not be committed",
-            elasticity.leave_joint_on_fail_over,
+            move_bugs.leave_joint_on_fail_over,
             ("membership",),
             found_within=16,
             level="broker",
@@ -234,7 +244,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "transfer-to-just-promoted",
             "leadership goes to a learner that has just got its vote and lacks what was committed since",
-            elasticity.transfer_to_just_promoted,
+            move_bugs.transfer_to_just_promoted,
             ("voted-for-less", "leader-completeness", "committed-cut", "durable-cut", "lost-write"),
             found_within=1,
             level="broker",
@@ -242,12 +252,12 @@ BUGS: Final[dict[str, PlantedBug]] = {
         PlantedBug(
             "removed-disturbs",
             "a replica that its group has let go unseats the group's leader",
-            elasticity.removed_disturbs,
+            move_bugs.removed_disturbs,
             ("removed-disturbs",),
             found_within=11,
             level="broker",
         ),
-        *gossiping.BUGS,
-        *keeping.BUGS,
+        *gossip_bugs.BUGS,
+        *retention_bugs.BUGS,
     )
 }

@@ -1,6 +1,6 @@
 """`python -P …/jepsen/planted/serve.py BUG serve …`: the command `raftlog`, with a bug planted into its process.
 
-Whoever starts brokers for `jepsen.planted.condemning` gives this in the place of `-m raftlog.cli`. The bug is there
+Whoever starts brokers for `jepsen.planted.detection` gives this in the place of `-m raftlog.cli`. The bug is there
 before anything of the product runs; the product's own assertions stay on.
 """
 

@@ -7,6 +7,6 @@ imported when a page is written, so that a run without them ends with its verdic
     findings, folder (results.json, timeline.json, logs/)   ┴→ page (run.html) · overview (suite.html)
 """
 
-from jepsen.report.writing import INDEX, write_page
+from jepsen.report.page_request import INDEX, write_page
 
 __all__ = ["INDEX", "write_page"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from jepsen.report.writing import INDEX, write_page
+from jepsen.report.page_request import INDEX, write_page
 from raftlog.errors import InvalidArgument
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from jepsen.report import fate_plots, plots
+from jepsen.report import plots, record_plots
 from jepsen.report.folder import HISTORY, Folder
 from jepsen.report.frame import Frame
 from jepsen.report.series import KINDS, OUTCOMES, Operations, Series, read_series
@@ -57,7 +57,7 @@ def page_of(path: Path) -> str:
         lines=series.lines if series is not None else {},
         plots=_plots(folder.frame(series), series) if series is not None else [],
         records=series.records.counts if series is not None else {},
-        looks=fate_plots.LOOKS,
+        looks=record_plots.LOOKS,
         words=plots.WORDS,
         latencies=latency_rows(series.operations) if series is not None else [],
         percents=_PERCENTS,
@@ -78,10 +78,10 @@ def _series(folder: Folder) -> Series | None:
 def _plots(frame: Frame, series: Series) -> list[plots.Plot]:
     drawn = [plots.faults(frame), plots.throughput(frame, series)]
     if len(series.records.fate):
-        drawn.append(fate_plots.fates(frame, series.records))
+        drawn.append(record_plots.fates(frame, series.records))
     drawn.append(plots.latency(frame, series.operations))
     if len(series.records.fate):
-        drawn.append(fate_plots.offsets(frame, series.records))
+        drawn.append(record_plots.offsets(frame, series.records))
     if len(series.lags.at_s):
         drawn.append(plots.lag(frame, series.lags))
     return drawn

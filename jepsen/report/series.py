@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jepsen.checkers import Op
-from jepsen.checkers.fates import Fates, RecordFates
+from jepsen.checkers.checker import Checker
 from jepsen.checkers.history import ASSIGN, NEMESIS, SEND, SUBSCRIBE, Kind
+from jepsen.checkers.history_checker import Pairing
 from jepsen.checkers.json_lines import read_entries
-from jepsen.checkers.judge import Judge
 from jepsen.checkers.lag import RealtimeLag
-from jepsen.checkers.panel import Pairing
+from jepsen.checkers.record_status import RecordStatuses, StatusColumns
 from jepsen.checkers.records import RecordBook
 from jepsen.checkers.topics import Topics
 
@@ -82,7 +82,7 @@ class Series(NamedTuple):
     end_s: float
 
 
-class _Columns(Judge):
+class _Columns(Checker):
     """Every operation, whatever it is."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset(KINDS)
@@ -125,7 +125,7 @@ def read_series(
     Raises `InvalidArgument` when the file is no history.
     """
     columns, topics, lagging = _Columns(), Topics(RecordBook()), _Lagging()
-    fates = RecordFates(may_be_gone=topics.may_be_gone)
+    fates = RecordStatuses(may_be_deleted=topics.may_be_deleted)
     pairing = Pairing((columns, topics, fates, RealtimeLag(observe=lagging.note)))
     lines: dict[int, str] = {}
     first_send_ns = first_nemesis_ns = None
@@ -163,7 +163,7 @@ def read_series(
     )
 
 
-def _records(fates: Fates, begin_ns: int) -> Records:
+def _records(fates: StatusColumns, begin_ns: int) -> Records:
     return Records(
         tuple(map(str, fates.partitions)),
         _seconds(fates.invoked_ns, begin_ns),

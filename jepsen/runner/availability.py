@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from jepsen.nemeses.fault import Happened
+from jepsen.nemeses.fault import InjectedFault
 from raftlog.types import TopicPartition
 
 
 class FaultFigures(NamedTuple):
     """Effect of one fault on writers: seconds, and the completed sends that were acknowledged, refused and unknown."""
 
-    fault: Happened
+    fault: InjectedFault
     without_write_s: float
     worst_partition: str
     worst_partition_s: float
@@ -41,7 +41,7 @@ class Availability:
         if outcome == "ok":
             self._by_partition.setdefault(place, []).append(completed_ns)
 
-    def of(self, fault: Happened, partitions: Sequence[TopicPartition], begin_ns: int) -> FaultFigures:
+    def of(self, fault: InjectedFault, partitions: Sequence[TopicPartition], begin_ns: int) -> FaultFigures:
         """`begin_ns` is the beginning of the load, from which the fault's own times count."""
         begin, end = (begin_ns + round(at_s * 1e9) for at_s in (fault.begin_s, fault.end_s))
         gaps = {place: longest_gap(self._by_partition.get(place, []), begin, end) for place in partitions}

@@ -68,7 +68,7 @@ class RealCluster:
         )
         self._expected_up: dict[int, bool] = {}
         self._members: Members | None = None
-        self._told_to_end: set[int] = set()
+        self._ordered_to_end: set[int] = set()
         self._unclean: list[str] = []
 
     def start(self) -> None:
@@ -126,7 +126,7 @@ class RealCluster:
     def kill(self, node: int) -> str:
         victim = self._cluster.nodes[node]
         was_expected_up, self._expected_up[node] = self._expected_up[node], False
-        self._told_to_end.discard(node)
+        self._ordered_to_end.discard(node)
         pid = victim.pid
         victim.kill()
         if was_expected_up and victim.exit_code != -signal.SIGKILL:  # it was dead already
@@ -160,7 +160,7 @@ class RealCluster:
         self._expected_up[node] = False
         victim = self._cluster.nodes[node]
         victim.process.ask_to_end()
-        self._told_to_end.add(node)
+        self._ordered_to_end.add(node)
         return f"node {node}, process {victim.pid}, was told to end"
 
     def launch(self, node: int) -> None:
@@ -177,9 +177,9 @@ class RealCluster:
     def _note_end(self, node: int) -> None:
         """Record a broker's end; one that was terminated, and not killed meanwhile, must exit with 0."""
         ended = self._cluster.nodes[node]
-        if node in self._told_to_end and node in self._staying() and ended.exit_code != 0:
+        if node in self._ordered_to_end and node in self._staying() and ended.exit_code != 0:
             self._unclean.append(f"node {node} stopped with exit code {ended.exit_code}{ended.process.last_words()}")
-        self._told_to_end.discard(node)
+        self._ordered_to_end.discard(node)
 
     def pause(self, node: int) -> str:
         victim = self._cluster.nodes[node]
@@ -232,7 +232,7 @@ class RealCluster:
     def clocks(self) -> Mapping[int, NodeClock]:
         return self._clocks
 
-    def time_told(self, node: int) -> float | None:
+    def clock_error_s(self, node: int) -> float | None:
         return self._clocks[node].seen(self._cluster.nodes[node].http)
 
     def leader(self, place: TopicPartition) -> int | None:

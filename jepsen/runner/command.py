@@ -16,7 +16,7 @@ from jepsen.runner.cluster import RealCluster
 from jepsen.runner.machine import why_not
 from jepsen.runner.options import RunOptions
 from jepsen.runner.progress import Bar, ending_on_sigterm
-from jepsen.runner.running import COULD_NOT_RUN, INTERRUPTED, exit_code, run
+from jepsen.runner.run import COULD_NOT_RUN, INTERRUPTED, exit_code, run
 from jepsen.runner.store import Store
 from jepsen.workloads.catalogue import WORKLOADS
 

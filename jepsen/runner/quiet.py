@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from jepsen.checkers import Op
 from jepsen.checkers.history import ASSIGN, FAIL, OK, SEND, SUBSCRIBE
-from jepsen.nemeses.fault import Happened
-from jepsen.workloads.client.access import ANYBODY
+from jepsen.nemeses.fault import InjectedFault
+from jepsen.workloads.client.access import ANY_NODE
 
 SETTLED_S: Final = 2.0
 """After a fault has ended, and its victims serve, the cluster may still be busy with it; then quiet time begins."""
@@ -117,7 +117,7 @@ class Requests:
         self._failed: list[tuple[int, int, int, Op]] = []
         self._nodes: dict[int, int] = {}
 
-    def began(self, invocation: Op, node: int = ANYBODY) -> None:
+    def began(self, invocation: Op, node: int = ANY_NODE) -> None:
         """Invocations come in the order of time; `node` is who is asked."""
         if invocation.kind not in _LOCAL:
             self._began.append(invocation.time_ns)
@@ -141,7 +141,7 @@ class Requests:
         if not is_good:
             self._failed.append((invocation.time_ns, ended_ns, node, last._replace(payload=None)))
 
-    def quiet(self, faults: Sequence[Happened], begin_ns: int, length_s: float) -> QuietFigures:
+    def quiet(self, faults: Sequence[InjectedFault], begin_ns: int, length_s: float) -> QuietFigures:
         """While no fault was under way, nor had been lately, within the load, which began at `begin_ns`."""
         spans = quiet_spans([(fault.begin_s, fault.served_s + SETTLED_S) for fault in faults], length_s)
         left = {node: begin_ns + round(fault.begin_s * 1e9) for fault in faults for node in fault.leaves}
@@ -164,7 +164,7 @@ class Requests:
             ),
         )
 
-    def offered(self, faults: Sequence[Happened], begin_ns: int, length_s: float) -> OfferedFigures:
+    def offered(self, faults: Sequence[InjectedFault], begin_ns: int, length_s: float) -> OfferedFigures:
         calm = quiet_spans([(fault.begin_s, fault.end_s) for fault in faults], length_s)
         faults_s = length_s - sum(until - since for since, until in calm)
         total = self._between(begin_ns, (0.0, length_s))

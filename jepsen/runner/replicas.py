@@ -29,7 +29,7 @@ from raftlog.types import TopicPartition
 _VERIFY_S_MAX: Final = 120.0
 
 
-def judge_replicas(
+def check_replicas(
     data_dirs: Mapping[int, Path], ends: Mapping[TopicPartition, int], *, are_compacted: bool = False
 ) -> list[Finding]:
     """Return the findings in the replicas of these partitions, and in any other log. `ends` is exclusive."""

@@ -12,7 +12,7 @@ from rich.table import Table
 from jepsen.runner.finding import SHOWN_MAX, Finding
 from jepsen.runner.options import RunOptions
 from jepsen.runner.trial import Outcome
-from jepsen.runner.verdict import Judged, Word, doubts, word_for
+from jepsen.runner.verdict import CheckResult, Word, doubts, word_for
 
 _WIDTH: Final = 140
 _TRACE: Final = "Traceback"
@@ -22,38 +22,38 @@ _COMPLAINTS_SHOWN: Final = 5
 _REPORT_OF_A_KIND: Final = 3
 
 
-def results_of(options: RunOptions, outcome: Outcome, judged: Judged, logs: Mapping[str, str]) -> dict[str, Any]:
-    """Everything that `results.json` holds. `judged.findings` gets what was found outside of the history."""
+def results_of(options: RunOptions, outcome: Outcome, checked: CheckResult, logs: Mapping[str, str]) -> dict[str, Any]:
+    """Everything that `results.json` holds. `checked.findings` gets what was found outside of the history."""
     for finding in (*outcome.findings, *_broke_inside(logs)):
-        judged.findings.add(finding)
+        checked.findings.add(finding)
     places = options.plan.places()
-    doubted = doubts(judged, places, options.faults, outcome.happened)
+    doubted = doubts(checked, places, options.faults, outcome.happened)
     if outcome.broken is not None:
         doubted.insert(0, f"the test was not finished: {outcome.broken}")
-    word = word_for(judged.findings, doubted)
-    figures = [judged.availability.of(fault, places, outcome.begin_ns) for fault in outcome.happened]
-    quiet = judged.requests.quiet((*outcome.happened, *outcome.unseen), outcome.begin_ns, outcome.load_s)
-    offered = judged.requests.offered(outcome.happened, outcome.begin_ns, outcome.load_s)
+    word = word_for(checked.findings, doubted)
+    figures = [checked.availability.of(fault, places, outcome.begin_ns) for fault in outcome.happened]
+    quiet = checked.requests.quiet((*outcome.happened, *outcome.unseen), outcome.begin_ns, outcome.load_s)
+    offered = checked.requests.offered(outcome.happened, outcome.begin_ns, outcome.load_s)
     return {
         "verdict": word,
         "valid": {"valid": True, "invalid": False, "unknown": None}[word],
         "doubts": doubted,
         "broken": outcome.broken,
         "explanation": None,
-        "anomalies": judged.findings.counts,
-        "findings": [finding.as_json() for finding in judged.findings.worst_first()],
+        "anomalies": checked.findings.counts,
+        "findings": [finding.as_json() for finding in checked.findings.worst_first()],
         "options": options._asdict(),
         "command": options.command,
         "commit": _commit(),
         "load_s": round(outcome.load_s, 3),
         "load_begin_s": outcome.begin_ns / 1e9,
-        "operations": judged.operations,
-        "outcomes": judged.counts,
-        "acknowledged_records": sum(judged.acknowledged_by_partition.values()),
-        "acknowledged_by_partition": {str(place): n for place, n in judged.acknowledged_by_partition.items()},
-        "polled_records": judged.polled_records,
+        "operations": checked.operations,
+        "outcomes": checked.counts,
+        "acknowledged_records": sum(checked.acknowledged_by_partition.values()),
+        "acknowledged_by_partition": {str(place): n for place, n in checked.acknowledged_by_partition.items()},
+        "polled_records": checked.polled_records,
         "not_offered": outcome.figures.get("not_offered", 0),
-        "worst_lag_s": round(judged.worst_lag_ns / 1e9, 3),
+        "worst_lag_s": round(checked.worst_lag_ns / 1e9, 3),
         "faults": [each.as_json() for each in figures],
         "offered": offered._asdict(),
         "quiet": quiet.as_json(),

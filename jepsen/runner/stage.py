@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from jepsen.nemeses.fault import Fault, FaultKind, Happened, Plane, Way
+from jepsen.nemeses.fault import Fault, FaultKind, InjectedFault, Plane, Way
 from jepsen.nemeses.nemesis import Nemesis, Running
 from jepsen.runner.cluster import RealCluster
 from jepsen.runner.finding import Finding
@@ -170,7 +170,7 @@ class Stage:
         end_s = self.now_s()
         self.say(f"{what}: ends ({proof})")
         if proof:
-            self._nemesis.happened.append(Happened("cut", what, begin_s, end_s, proof, end_s))
+            self._nemesis.happened.append(InjectedFault("cut", what, begin_s, end_s, proof, end_s))
         else:
             self.findings.append(Finding("expectation", f"nothing was seen of: {what}"))
 

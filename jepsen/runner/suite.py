@@ -22,7 +22,7 @@ from jepsen.runner.arguments import kept_in, store_option
 from jepsen.runner.cluster import RealCluster
 from jepsen.runner.machine import why_not
 from jepsen.runner.progress import Bar, ending_on_sigterm
-from jepsen.runner.running import COULD_NOT_RUN, INTERRUPTED, draw, run
+from jepsen.runner.run import COULD_NOT_RUN, INTERRUPTED, draw, run
 from jepsen.runner.store import Store, new_directory
 from jepsen.scenarios.catalogue import SCENARIOS
 from jepsen.scenarios.scenario import Scenario

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from jepsen.nemeses.fault import Fault, Happened
+from jepsen.nemeses.fault import Fault, InjectedFault
 from jepsen.nemeses.schedule import WARM_UP_S
 from jepsen.runner.finding import Finding
 from jepsen.runner.load import Load
 from jepsen.runner.options import REPLICATION_MAX, RunOptions
-from jepsen.runner.replicas import judge_replicas
+from jepsen.runner.replicas import check_replicas
 from jepsen.runner.stage import FoundEnough, Script, Stage, drawn
 from jepsen.runner.store import Store
 from jepsen.runner.system import System, SystemFailed
@@ -39,8 +39,8 @@ class Outcome(NamedTuple):
     """Outcome of a run, before its history is checked. `broken` is the reason why the test could not be finished."""
 
     schedule: tuple[Fault, ...]
-    happened: tuple[Happened, ...]
-    unseen: tuple[Happened, ...]
+    happened: tuple[InjectedFault, ...]
+    unseen: tuple[InjectedFault, ...]
     """Faults of which nothing was seen."""
     begin_ns: int
     """Of the load, on the history's clock."""
@@ -197,7 +197,7 @@ class Trial:
         self._tell("comparing the replicas", 0)
         data_dirs = self._system.data_dirs()
         if data_dirs:
-            self._findings += judge_replicas(data_dirs, drained.ends, are_compacted=self._options.plan.is_keyed)
+            self._findings += check_replicas(data_dirs, drained.ends, are_compacted=self._options.plan.is_keyed)
         for node, path in data_dirs.items():
             kept = [name for name in drained.gone if (path / name).exists()]
             self._findings += [

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-from jepsen.checkers import Op, Panel, Rules, Send, read_entries
+from jepsen.checkers import HistoryChecker, Op, Rules, Send, read_entries
 from jepsen.checkers.history import CRASH, INVOKE, LIST, OK, POLL, SEND
-from jepsen.nemeses.fault import FaultKind, Happened
+from jepsen.nemeses.fault import FaultKind, InjectedFault
 from jepsen.runner.availability import Availability
 from jepsen.runner.finding import SHOWN_MAX, Finding, Findings
 from jepsen.runner.quiet import Requests
-from jepsen.runner.strict import StrictJudge, is_of_coming
-from jepsen.workloads.client.access import ANYBODY
+from jepsen.runner.strict_checker import StrictChecker, is_of_coming
+from jepsen.workloads.client.access import ANY_NODE
 from raftlog.types import TopicPartition
 
 Word = Literal["valid", "invalid", "unknown"]
@@ -28,7 +28,7 @@ ACKNOWLEDGED_SHARE_MIN: Final = 0.05
 """Of all sends with `acks=all`."""
 
 
-class Judged(NamedTuple):
+class CheckResult(NamedTuple):
     """Result of checking a history.
 
     `counts` are completions by kind of operation and outcome; `open` never completed."""
@@ -52,15 +52,15 @@ class Judged(NamedTuple):
         return self.counts.get(SEND, {}).get(OK, 0)
 
 
-def judge(history: Path, *, drained: bool, faults: Collection[FaultKind] = ()) -> Judged:
+def check_file(history: Path, *, drained: bool, faults: Collection[FaultKind] = ()) -> CheckResult:
     """Check a history file. Without a drain, unread records do not count as lost.
 
     `faults` are the kinds that were injected, which explain refused requests of clients."""
-    judging = _Judging(drained, faults)
+    checking = _HistoryPass(drained, faults)
     with open(history, "rb") as lines, _uncollected():
         for op, entry, line in read_entries(lines):
-            judging.feed(op, entry, line)
-        return judging.finish()
+            checking.feed(op, entry, line)
+        return checking.finish()
 
 
 @contextmanager
@@ -75,12 +75,12 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-class _Judging:
+class _HistoryPass:
     def __init__(self, drained: bool, faults: Collection[FaultKind]) -> None:
         self._drained = drained
         self._findings = Findings()
-        self._panel = Panel(Rules(dense=True, forward_only_commits=True))
-        self._strict = StrictJudge(self._findings, faults)
+        self._panel = HistoryChecker(Rules(dense=True, forward_only_commits=True))
+        self._strict = StrictChecker(self._findings, faults)
         self._availability = Availability()
         self._requests = Requests()
         self._pending: dict[int, Op] = {}
@@ -94,7 +94,7 @@ class _Judging:
         self._strict.feed(line, entry)
         if op.type == INVOKE:
             self._pending[op.process] = op
-            self._requests.began(op, entry.get("node", ANYBODY))
+            self._requests.began(op, entry.get("node", ANY_NODE))
             return
         invocation = self._pending.pop(op.process, None)
         if invocation is None:
@@ -123,7 +123,7 @@ class _Judging:
         if isinstance(send, Send) and op.type == OK:
             self._acknowledged[send.partition] = self._acknowledged.get(send.partition, 0) + len(send.values)
 
-    def finish(self) -> Judged:
+    def finish(self) -> CheckResult:
         verdict = self._panel.finish()
         shown: dict[str, int] = {}
         for anomaly in verdict.anomalies:
@@ -136,7 +136,7 @@ class _Judging:
         for op in self._pending.values():
             self._count(op.kind, "open")
             self._requests.left_open(op)
-        return Judged(
+        return CheckResult(
             findings=self._findings,
             operations=verdict.operations,
             counts=self._counts,
@@ -151,25 +151,28 @@ class _Judging:
 
 
 def doubts(
-    judged: Judged, partitions: Iterable[TopicPartition], kinds: Iterable[FaultKind], happened: Sequence[Happened]
+    checked: CheckResult,
+    partitions: Iterable[TopicPartition],
+    kinds: Iterable[FaultKind],
+    happened: Sequence[InjectedFault],
 ) -> list[str]:
     """Return the reasons why a test without findings proves nothing."""
     found = []
-    least = max(ACKNOWLEDGED_MIN, ACKNOWLEDGED_SHARE_MIN * judged.asked_all)
-    if judged.acknowledged < least:
+    least = max(ACKNOWLEDGED_MIN, ACKNOWLEDGED_SHARE_MIN * checked.asked_all)
+    if checked.acknowledged < least:
         found.append(
-            f"only {judged.acknowledged} of {judged.asked_all} sends were acknowledged, {least:.0f} are the least"
+            f"only {checked.acknowledged} of {checked.asked_all} sends were acknowledged, {least:.0f} are the least"
         )
-    untouched = [str(place) for place in partitions if not judged.acknowledged_by_partition.get(place)]
+    untouched = [str(place) for place in partitions if not checked.acknowledged_by_partition.get(place)]
     if untouched:
         found.append(f"nothing was acknowledged in {', '.join(untouched)}")
-    if not judged.polled_records:
+    if not checked.polled_records:
         found.append("nobody polled anything")
-    if not judged.counts.get(LIST, {}).get(OK):
+    if not checked.counts.get(LIST, {}).get(OK):
         found.append("nobody was told where a partition ends")
-    if judged.undecided:
+    if checked.undecided:
         found.append(
-            f"nobody knows whether these registers are linearizable: {', '.join(judged.undecided[:SHOWN_MAX])}"
+            f"nobody knows whether these registers are linearizable: {', '.join(checked.undecided[:SHOWN_MAX])}"
         )
     seen = {fault.kind for fault in happened}
     found += [f"no {kind} happened, although it was asked for" for kind in kinds if kind not in seen]

@@ -4,9 +4,9 @@ from random import Random
 from typing import Final
 
 from jepsen.runner.stage import Stage
+from jepsen.scenarios.broker_requests import OwnTopic, end_of, read_through
 from jepsen.scenarios.programs import SteadyProducer, group_of, members
 from jepsen.scenarios.scenario import Scenario
-from jepsen.scenarios.talk import OwnTopic, end_of, read_through
 
 MEMORY_GROWTH_BYTES_MAX: Final = 64 << 20
 """Of a leader that waits for a follower: the bounded queues of OPERATIONS (memory), and some more."""
@@ -48,7 +48,7 @@ def bare_majority_is_read_at_once(stage: Stage) -> None:
         stage.wait_served()
 
 
-def anybody_dies_again_and_again(stage: Stage) -> None:
+def any_node_dies_repeatedly(stage: Stage) -> None:
     random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
     while stage.now_s() < stage.options.seconds - 4:
         victims = random.sample(stage.nodes, random.choice((1, 1, 1, 2, 3)))
@@ -78,7 +78,7 @@ def power_goes_amid_elections(stage: Stage) -> None:
         stage.wait(0.5)
 
 
-def anybody_dies_amid_rolls_and_snapshots(stage: Stage) -> None:
+def any_node_dies_amid_rolls_and_snapshots(stage: Stage) -> None:
     """Kill random nodes amid segment rolls, compaction, and snapshots of the controller.
 
     So many orders are given that the controller's log grows until it is cut behind a snapshot."""
@@ -144,7 +144,7 @@ SCENARIOS: Final = (
     Scenario(
         "F4",
         "brokers are killed again and again for long",
-        anybody_dies_again_and_again,
+        any_node_dies_repeatedly,
         ("kill",),
         nodes=5,
         seconds=40.0,
@@ -159,7 +159,7 @@ SCENARIOS: Final = (
     Scenario(
         "F6",
         "brokers are killed while segments roll and logs are cut behind snapshots",
-        anybody_dies_amid_rolls_and_snapshots,
+        any_node_dies_amid_rolls_and_snapshots,
         ("kill",),
         "compaction",
         seconds=25.0,

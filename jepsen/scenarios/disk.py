@@ -6,9 +6,9 @@ from typing import Final
 
 from jepsen import damage
 from jepsen.runner.stage import Stage
-from jepsen.scenarios.expectations import WritesGoOn
+from jepsen.scenarios.broker_requests import NO_ROOM, OwnTopic, bounds_of, path_of
+from jepsen.scenarios.expectations import WriteGapBound
 from jepsen.scenarios.scenario import Scenario
-from jepsen.scenarios.talk import NO_ROOM, OwnTopic, bounds_of, path_of
 
 SLOW_S: Final = 2.0
 WITHOUT_WRITE_S_MAX: Final = 3.0
@@ -254,6 +254,6 @@ SCENARIOS: Final = (
         syncs_are_slow,
         ("sync",),
         seconds=16.0,
-        expects=(WritesGoOn(WITHOUT_WRITE_S_MAX),),
+        expects=(WriteGapBound(WITHOUT_WRITE_S_MAX),),
     ),
 )

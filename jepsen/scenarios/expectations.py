@@ -1,23 +1,23 @@
-"""Expectations of scenarios for a whole run, checked after its history: `Expectation`s of `jepsen.runner.running`."""
+"""Expectations of scenarios for a whole run, checked after its history: `Expectation`s of `jepsen.runner.run`."""
 
 from collections.abc import Iterable
 from typing import Final
 
 from jepsen.runner.options import RunOptions
 from jepsen.runner.trial import Outcome
-from jepsen.runner.verdict import Judged
+from jepsen.runner.verdict import CheckResult
 
 
-class WritesGoOn:
+class WriteGapBound:
     """The log as a whole is without a write for so long at most, whatever the fault."""
 
     def __init__(self, seconds_max: float) -> None:
         self.seconds_max: Final = seconds_max
 
-    def __call__(self, options: RunOptions, outcome: Outcome, judged: Judged) -> Iterable[str]:
+    def __call__(self, options: RunOptions, outcome: Outcome, checked: CheckResult) -> Iterable[str]:
         places = options.plan.places()
         for fault in outcome.happened:
-            figures = judged.availability.of(fault, places, outcome.begin_ns)
+            figures = checked.availability.of(fault, places, outcome.begin_ns)
             if figures.without_write_s > self.seconds_max:
                 yield (
                     f"writes go on within {self.seconds_max:g} s: {figures.without_write_s:.2f} s without, {fault.what}"

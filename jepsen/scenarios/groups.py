@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from jepsen.runner.stage import Stage
 from jepsen.scenarios.scenario import Scenario
-from jepsen.workloads.roles.belonging import GROUPS, SESSION_TIMEOUT_MS
+from jepsen.workloads.roles.group_member import GROUPS, SESSION_TIMEOUT_MS
 
 _TIMEOUT_MS: Final = 1_000
 _FENCED: Final = (404, 409)
@@ -65,7 +65,7 @@ class Sleeper:
         return self._stage.ask(self._stage.nodes[0], path, "POST", body, timeout_s=2 * _TIMEOUT_MS / 1000)
 
 
-def everybody_sleeps_past_the_session(stage: Stage) -> None:
+def all_pause_past_the_session(stage: Stage) -> None:
     """Commit in an old generation from members that were silent for longer than their session timeout.
 
     The members or the brokers are paused."""
@@ -95,7 +95,7 @@ SCENARIOS: Final = (
     Scenario(
         "F48",
         "members commit after a silence longer than their session",
-        everybody_sleeps_past_the_session,
+        all_pause_past_the_session,
         ("pause",),
         "groups",
     ),

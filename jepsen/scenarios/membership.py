@@ -3,7 +3,7 @@
 from typing import Final
 
 from jepsen.nemeses.fault import FaultKind
-from jepsen.nemeses.ways import SHAPES
+from jepsen.nemeses.network_faults import SHAPES
 from jepsen.runner.stage import Stage
 from jepsen.scenarios.network import described
 from jepsen.scenarios.scenario import Scenario
@@ -87,11 +87,11 @@ def too_few_are_left(stage: Stage) -> None:
     status, _ = stage.ask(asked, f"/v1/brokers/{leaving}/decommission", "PUT")
     stage.expect(status == 200, f"the order is taken: {status}")
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         told = stage.ask(asked, f"/v1/brokers/{leaving}/decommission")[1]
         return not told.get("finished") and bool(told.get("allocation_failures")) and bool(told.get("reason"))
 
-    stage.wait_until(is_told, "the status says what has no place", 10.0)
+    stage.wait_until(is_reported, "the status says what has no place", 10.0)
     with stage.fault("pause", leaving):
         stage.wait(2)
     status, _ = stage.ask(asked, f"/v1/brokers/{leaving}/recommission", "PUT")

@@ -6,7 +6,7 @@ simulated cluster has them. A storm with connections that are reset in the middl
 
 from typing import Any, Final
 
-from jepsen.nemeses.ways import SHAPES, all_ways
+from jepsen.nemeses.network_faults import SHAPES, all_ways
 from jepsen.runner.stage import Stage
 from jepsen.scenarios.scenario import RATE_UNANSWERED, Scenario
 from raftlog.types import TopicPartition
@@ -34,7 +34,7 @@ def leader_is_alone(stage: Stage) -> None:
         stage.wait(1.5)
 
 
-def leader_hears_nobody(stage: Stage) -> None:
+def leader_receives_nothing(stage: Stage) -> None:
     leader = stage.leader()
     others = stage.others(leader)
     with stage.fault("cut", leader, shape="deaf", ways=SHAPES["deaf"]([leader, *others])):
@@ -127,7 +127,7 @@ def member_changes(stage: Stage) -> int:
 
 SCENARIOS: Final = (
     Scenario("F20", "the leader is alone, clients are on both sides", leader_is_alone, ("cut",)),
-    Scenario("F21", "the leader can send and hears nobody", leader_hears_nobody, ("cut",)),
+    Scenario("F21", "the leader can send and hears nobody", leader_receives_nothing, ("cut",)),
     Scenario("F22", "a follower is cut off again and again", follower_flaps, ("cut",)),
     Scenario("F23", "a bridge between halves, and a ring of majorities", bridge_and_ring, ("cut",), nodes=5),
     Scenario("F24", "delay, loss and reset connections make leaders send again", storms_and_resets, ("weather",)),

@@ -5,8 +5,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from jepsen.runner.stage import Stage
+from jepsen.scenarios.broker_requests import figures
 from jepsen.scenarios.scenario import Scenario
-from jepsen.scenarios.talk import figures
 
 MANY: Final = 1_000
 MADE_S_MAX: Final = 60.0
@@ -40,13 +40,13 @@ def elections(stage: Stage, nodes: list[int]) -> int:
     """Return the elections that these nodes started since their start, won or lost; waits until all answer."""
     counts: dict[int, int] = {}
 
-    def are_told() -> bool:
+    def are_reported() -> bool:
         for node in nodes:
             with suppress(OSError):
                 counts[node] = int(figures(stage.system.addresses[node])["raftlog_elections_started_total"])
         return len(counts) == len(nodes)
 
-    stage.wait_until(are_told, "brokers tell their figures", TOLD_S_MAX)
+    stage.wait_until(are_reported, "brokers tell their figures", TOLD_S_MAX)
     return sum(counts.values())
 
 

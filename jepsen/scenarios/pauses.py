@@ -3,9 +3,9 @@
 from typing import Final
 
 from jepsen.runner.stage import Stage
-from jepsen.scenarios.expectations import WritesGoOn
+from jepsen.scenarios.broker_requests import OwnTopic, bounds_of
+from jepsen.scenarios.expectations import WriteGapBound
 from jepsen.scenarios.scenario import Scenario
-from jepsen.scenarios.talk import OwnTopic, bounds_of
 
 ELECTION_S_MAX: Final = 0.63
 JUMP_S: Final = 60.0
@@ -96,7 +96,7 @@ SCENARIOS: Final = (
         "idempotent",
         seconds=20.0,
         serve_flags=("--retention-interval-s", "0.5"),
-        expects=(WritesGoOn(3.0),),
+        expects=(WriteGapBound(3.0),),
     ),
     Scenario(
         "F32",
@@ -104,6 +104,6 @@ SCENARIOS: Final = (
         loops_stand_still,
         ("stall",),
         seconds=15.0,
-        expects=(WritesGoOn(3.0),),
+        expects=(WriteGapBound(3.0),),
     ),
 )

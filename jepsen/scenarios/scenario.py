@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from jepsen.nemeses.fault import FaultKind
 from jepsen.runner.options import RunOptions
-from jepsen.runner.running import Expectation
+from jepsen.runner.run import Expectation
 from jepsen.runner.stage import Script
 
 RATE_UNANSWERED: Final = 1_000.0

@@ -4,10 +4,10 @@ F46 and F50 to F53 are about transactions, which the service does not have."""
 
 from typing import Final
 
-from jepsen.nemeses.ways import SHAPES
+from jepsen.nemeses.network_faults import SHAPES
 from jepsen.runner.stage import Stage
+from jepsen.scenarios.broker_requests import OwnTopic
 from jepsen.scenarios.scenario import RATE_UNANSWERED, Scenario
-from jepsen.scenarios.talk import OwnTopic
 
 CHANGES_MIN: Final = 3
 """Of the leaders that were to hand over. Not each one does: a target that lacks too much is given nothing."""

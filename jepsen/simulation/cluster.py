@@ -15,11 +15,11 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from jepsen.checkers import Op, Panel, Recorder
+from jepsen.checkers import HistoryChecker, Op, Recorder
 from jepsen.simulation.machine import Machine
 from jepsen.simulation.nemesis.sync_delays import UnorderedDelays
 from jepsen.simulation.network.network import SimulatedNetwork
-from jepsen.simulation.network.wiring import SimulatedTransport
+from jepsen.simulation.network.transport import SimulatedTransport
 from jepsen.simulation.node import Node, Process
 from jepsen.simulation.options import Options, generator
 from jepsen.simulation.properties import GroupProperties, Now, Recovered, Replica
@@ -85,7 +85,7 @@ class Cluster:
         self.options = options
         self.loop = VirtualLoop(Trace())
         self.network = SimulatedNetwork(self.loop, self.random("network"), options.link)
-        self.panel = Panel()
+        self.checker = HistoryChecker()
         self.recorder = Recorder(lambda: self.loop.now_ns, self._feed)
         self.config = options.driver_config()
         self.machines: dict[NodeId, Machine] = {}
@@ -154,7 +154,7 @@ class Cluster:
         raise PropertyBroken(name, numbers)
 
     def _feed(self, op: Op) -> None:
-        for anomaly in self.panel.feed(op):
+        for anomaly in self.checker.feed(op):
             raise PropertyBroken(anomaly.kind, {"what": anomaly.what, "operations": "; ".join(map(str, anomaly.ops))})
 
     # what is known from outside

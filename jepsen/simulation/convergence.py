@@ -57,7 +57,7 @@ class Convergence:
         for plan in self.cluster.groups:
             replicas = {machine.name: (machine.disk, group) for machine, group in self._members(plan)}
             compare_files(plan.partition, replicas)
-        verdict = self.cluster.panel.finish()
+        verdict = self.cluster.checker.finish()
         if not verdict.is_clean():
             first = verdict.anomalies[0]
             raise PropertyBroken(first.kind, {"verdict": str(verdict)})
@@ -81,11 +81,11 @@ class Convergence:
 
     def _sweep(self) -> None:
         """Read every file that may be damaged, as a scrub does."""
-        for damage in self.nemesis.harm.open_damages():
+        for damage in self.nemesis.fault_budget.open_damages():
             damage.machine.call(partial(_scrub, damage.plan))
 
     def _damaged(self) -> list[str]:
-        return [str(damage.wrong) for damage in self.nemesis.harm.open_damages()]
+        return [str(damage.wrong) for damage in self.nemesis.fault_budget.open_damages()]
 
     def _unsettled(self) -> list[str]:
         return [str(operator.plan.partition) for operator in self.nemesis.operators if not operator.is_done()]

@@ -13,7 +13,7 @@ from functools import partial
 from random import Random
 from typing import Protocol
 
-from jepsen.simulation.network.wiring import SimulatedTransport
+from jepsen.simulation.network.transport import SimulatedTransport
 from jepsen.simulation.node import Node, Process, State
 from jepsen.simulation.options import generator
 from jepsen.simulation.timed_disk import TimedDisk

@@ -14,7 +14,7 @@ from typing import Final
 
 from jepsen.simulation.cluster import Cluster, GroupPlan
 from jepsen.simulation.machine import Machine
-from jepsen.simulation.nemesis.harm import Harm
+from jepsen.simulation.nemesis.fault_budget import FaultBudget
 from jepsen.simulation.network.links import MILLISECOND_NS, SECOND_NS
 from jepsen.simulation.options import Fault
 from raftlog.errors import RaftlogError
@@ -34,8 +34,8 @@ IMPATIENCE: Final = 0.05
 class Operator:
     """See the module. `target` are the nodes that shall vote."""
 
-    def __init__(self, cluster: Cluster, plan: GroupPlan, harm: Harm, random: Random) -> None:
-        self.cluster, self.plan, self.harm, self.random = cluster, plan, harm, random
+    def __init__(self, cluster: Cluster, plan: GroupPlan, fault_budget: FaultBudget, random: Random) -> None:
+        self.cluster, self.plan, self.fault_budget, self.random = cluster, plan, fault_budget, random
         self.target: tuple[NodeId, ...] = tuple(replica.node_id for replica in plan.initial)
         self.is_restless = Fault.MEMBERS in cluster.options.faults
         """A second operator interferes; not any more at the end."""
@@ -85,7 +85,7 @@ class Operator:
         for voter in self.random.sample(held.voters, min(2, len(held.voters) - 1)):
             voters = tuple(other for other in held.voters if other != voter)
             change = ConfigurationChange(voters, (*held.learners, voter), held.index)
-            if self.harm.allows(self.plan, Configuration(held.index, voters, change.learners, held.voters)):
+            if self.fault_budget.allows(self.plan, Configuration(held.index, voters, change.learners, held.voters)):
                 machine.call(partial(self._change, change))
 
     def _next_change(self, group: Group) -> ConfigurationChange | None:
@@ -118,7 +118,7 @@ class Operator:
     ) -> ConfigurationChange | None:
         """Return the change if it leaves enough healthy members, else None."""
         change = ConfigurationChange(voters, learners, held.index)
-        is_sound = len(voters) > 0 and self.harm.allows(self.plan, held.changed(change, held.index))
+        is_sound = len(voters) > 0 and self.fault_budget.allows(self.plan, held.changed(change, held.index))
         return change if is_sound else None
 
     def _joins(self, replica: ReplicaId) -> bool:

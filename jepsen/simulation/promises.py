@@ -17,12 +17,12 @@ from raftlog.types import Index, Term
 class Held(NamedTuple):
     """Last durable entry that a replica reported and did not cut off since, and its promise to a leader.
 
-    The leader of term `told_in` received the report that the logs agree up to `told`, so the replica cuts off
+    The leader of term `reported_in` received the report that the logs agree up to `told`, so the replica cuts off
     nothing of that
     while the term lasts."""
 
     entry: EntryId
-    told_in: Term
+    reported_in: Term
     told: Index
 
 
@@ -52,23 +52,23 @@ class Promises:
         kind = type(message)
         if kind is AppendResponse or kind is HeartbeatResponse:
             if message.term == term:
-                self._hear_durable(sender, term, message.durable, log)  # type: ignore[union-attr]
+                self._record_durable(sender, term, message.durable, log)  # type: ignore[union-attr]
         elif isinstance(message, VoteResponse):
             if message.is_granted:
-                self._hear_vote(sender, message.term, message.to)
+                self._record_vote(sender, message.term, message.to)
                 self._check_candidate(sender, message.term, message.to)
         elif isinstance(message, VoteRequest):
             self._candidates[sender, message.term] = message.last
-            self._hear_vote(sender, message.term, sender)
+            self._record_vote(sender, message.term, sender)
         elif isinstance(message, InstallResponse) and message.is_reached and message.term == term:
-            self._hear_durable(sender, term, message.boundary.index, log)
+            self._record_durable(sender, term, message.boundary.index, log)
 
     def cut(self, replica: ReplicaId, cut_to: Index, term: Term, log: LogView) -> None:
         """Record that the replica, now in `term`, cut its log above the index, as a follower may for a later leader."""
         held = self._durable.get(replica)
         if held is None:
             return
-        if held.told_in == term and held.told > cut_to:
+        if held.reported_in == term and held.told > cut_to:
             numbers = {"group": self.name, "replica": replica, "term": term, "promised": held.told, "cut_to": cut_to}
             raise PropertyBroken("durable-cut", numbers)
         if held.entry.index > cut_to:
@@ -83,15 +83,15 @@ class Promises:
         the leader,
         the leader counts itself, which is a promise as well."""
         for half in (held.voters, held.outgoing):
-            others = sum(voter != leader and self._has_told(voter, term, committed) for voter in half)
+            others = sum(voter != leader and self._has_reported(voter, term, committed) for voter in half)
             majority = len(half) // 2 + 1
             if half and others < majority:
                 if leader not in half or others + 1 < majority:
                     return False
-                self._hear_durable(leader, term, committed, log)
+                self._record_durable(leader, term, committed, log)
         return True
 
-    def _has_told(self, voter: ReplicaId, term: Term, index: Index) -> bool:
+    def _has_reported(self, voter: ReplicaId, term: Term, index: Index) -> bool:
         return self._told.get((voter, term), 0) >= index
 
     def has_promised(self, replica: ReplicaId) -> bool:
@@ -126,7 +126,7 @@ class Promises:
             numbers = {"promised": held.entry, "last_index": log.last_index, "term_there": found}
             raise PropertyBroken("durable-lost", {"group": self.name, "replica": replica, **numbers})
 
-    def _hear_vote(self, voter: ReplicaId, term: Term, candidate: ReplicaId) -> None:
+    def _record_vote(self, voter: ReplicaId, term: Term, candidate: ReplicaId) -> None:
         given = self._votes.setdefault((voter, term), candidate)
         if given != candidate:
             raise PropertyBroken(
@@ -143,11 +143,11 @@ class Promises:
                 numbers = {"group": self.name, "replica": voter, "term": term, "for": candidate, "which_ends_at": last}
                 raise PropertyBroken("voted-for-less", {**numbers, "promised": entry})
 
-    def _hear_durable(self, sender: ReplicaId, term: Term, durable: Index, log: LogView) -> None:
+    def _record_durable(self, sender: ReplicaId, term: Term, durable: Index, log: LogView) -> None:
         if durable > self._told.get((sender, term), 0):
             self._told[sender, term] = durable
         held = self._durable.get(sender)
-        if held is not None and held.told_in == term and held.told >= durable:
+        if held is not None and held.reported_in == term and held.told >= durable:
             return
         if log.boundary.index <= durable <= log.last_index:
             is_more = held is None or durable >= held.entry.index

@@ -196,14 +196,14 @@ class Reader(Client):
             self._machine = self.some_machine()
             self.after(RETRY_NS)
         elif self.random.random() < 0.25:
-            machine = self._somebody_who_leads() or machine
+            machine = self._any_leader() or machine
             op = self.recorder.invoke(self.process, LIST, ListOffsets(linearizable=True))
             machine.call(partial(self._list, self.begin(op, machine)))
         else:
             request = self.begin(self.recorder.invoke(self.process, POLL, Poll()), machine)
             machine.call(partial(self._poll, request))
 
-    def _somebody_who_leads(self) -> Machine | None:
+    def _any_leader(self) -> Machine | None:
         """Of the replicas that take themselves for the leader the one of the oldest term: perhaps it is wrong."""
         leading = [
             (group.core.term, machine.node.number, machine)

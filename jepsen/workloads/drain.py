@@ -19,12 +19,12 @@ from jepsen.workloads.client.numbering import PER_CLIENT
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of, values_of
 from jepsen.workloads.incarnations import labelled, named
-from jepsen.workloads.roles.asking import GROUPS, Committer, list_offsets, range_in
-from jepsen.workloads.roles.belonging import GROUPS as MEMBERS_GROUPS
-from jepsen.workloads.roles.following import NOBODY, Standing, find_topic
-from jepsen.workloads.roles.handling import GROUP as HANDLERS_GROUP
-from jepsen.workloads.roles.reading import Reader
-from jepsen.workloads.roles.sending import send_batch
+from jepsen.workloads.roles.group_member import GROUPS as MEMBERS_GROUPS
+from jepsen.workloads.roles.handlers import GROUP as HANDLERS_GROUP
+from jepsen.workloads.roles.offset_queries import GROUPS, Committer, list_offsets, range_in
+from jepsen.workloads.roles.plain_producer import send_batch
+from jepsen.workloads.roles.reader import Reader
+from jepsen.workloads.roles.topic_follower import NO_TOPIC, NamedTopic, find_topic
 from raftlog.records import NewRecord, build_batch
 from raftlog.types import TopicPartition
 
@@ -111,7 +111,7 @@ class Drain:
         finders = {node: next(self._processes) for node in self._access.nodes}
         disputed = []
         for name in self._names:
-            said: dict[int, Standing | None] = {}
+            said: dict[int, NamedTopic | None] = {}
             while len(set(said.values())) != 1 or None in said.values():
                 if self._is_late():
                     disputed.append(f"{name}: {said}")
@@ -121,7 +121,7 @@ class Drain:
             else:
                 (found,) = set(said.values())
                 assert found is not None, said
-                if found == NOBODY:
+                if found == NO_TOPIC:
                     self._gone.append(name)
                 self._partitions += [labelled(name, found.topic_id, number) for number in range(found.partitions)]
         return disputed

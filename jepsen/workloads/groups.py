@@ -4,9 +4,9 @@ from typing import Final
 
 from jepsen.workloads.client.client import Client
 from jepsen.workloads.plan import Plan
-from jepsen.workloads.roles.belonging import Member
-from jepsen.workloads.roles.consuming import GroupReader
-from jepsen.workloads.roles.sending import Producer
+from jepsen.workloads.roles.group_member import Member
+from jepsen.workloads.roles.group_reader import GroupReader
+from jepsen.workloads.roles.plain_producer import Producer
 
 PLAN: Final = Plan({"narrow": 1, "wide": 6})
 _MEMBERS: Final = 2

@@ -4,8 +4,8 @@ from typing import Final
 
 from jepsen.workloads.client.client import Client
 from jepsen.workloads.plan import Plan
-from jepsen.workloads.roles.delivering import Deliverer
-from jepsen.workloads.roles.handling import CONCURRENCY, Handlers
+from jepsen.workloads.roles.batch_producer import Deliverer
+from jepsen.workloads.roles.handlers import CONCURRENCY, Handlers
 
 PLAN: Final = Plan({"narrow": 1, "wide": 6}, is_keyed=True)
 _FIRST: Final = 200

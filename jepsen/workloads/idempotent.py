@@ -4,7 +4,7 @@ from typing import Final
 
 from jepsen.workloads.client.client import Client
 from jepsen.workloads.plan import SMALL_SEGMENTS, Plan
-from jepsen.workloads.roles.delivering import Deliverer
+from jepsen.workloads.roles.batch_producer import Deliverer
 
 PLAN: Final = Plan({"narrow": 1, "wide": 3, "rolling": 2}, {"rolling": SMALL_SEGMENTS})
 

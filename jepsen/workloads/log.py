@@ -8,7 +8,7 @@ from typing import Final
 from jepsen.workloads import plain
 from jepsen.workloads.client.client import Client
 from jepsen.workloads.plan import SMALL_SEGMENTS, Plan
-from jepsen.workloads.roles.consuming import GroupReader
+from jepsen.workloads.roles.group_reader import GroupReader
 
 PLAN: Final = Plan({"narrow": 1, "wide": 3, "rolling": 2}, {"rolling": SMALL_SEGMENTS})
 """`rolling` has small segments, so it rolls all the time."""

@@ -4,7 +4,7 @@ from typing import Final
 
 from jepsen.workloads.client.client import Client
 from jepsen.workloads.plan import Plan
-from jepsen.workloads.roles.sending import Producer
+from jepsen.workloads.roles.plain_producer import Producer
 
 PLAN: Final = Plan({"list": 2})
 CRASHES: Final = 0.002

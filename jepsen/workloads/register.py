@@ -4,7 +4,7 @@ from typing import Final
 
 from jepsen.workloads.client.client import Client
 from jepsen.workloads.plan import SMALL_SEGMENTS, Plan
-from jepsen.workloads.roles.registering import RegisterReader, Writer
+from jepsen.workloads.roles.register_access import RegisterReader, Writer
 
 PLAN: Final = Plan({"register": 4}, {"register": SMALL_SEGMENTS})
 WRITE_SHARE, READ_SHARE, POLL_SHARE = 0.4, 0.4, 0.2

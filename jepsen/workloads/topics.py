@@ -8,9 +8,9 @@ from typing import Final
 from jepsen.workloads.client.client import Client
 from jepsen.workloads.client.numbering import Senders
 from jepsen.workloads.plan import Plan
-from jepsen.workloads.roles.following import Follower, TopicProducer
-from jepsen.workloads.roles.operating import Operator
-from jepsen.workloads.roles.sending import Producer
+from jepsen.workloads.roles.plain_producer import Producer
+from jepsen.workloads.roles.topic_follower import Follower, TopicProducer
+from jepsen.workloads.roles.topic_operator import Operator
 
 PLAN: Final = Plan({"steady": 2}, topics_per_client=2)
 STEADY_SEND_SHARE, STEADY_POLL_SHARE, STEADY_LIST_SHARE = 0.15, 0.1, 0.05

@@ -8,7 +8,7 @@ from typing import Final
 from jepsen.workloads import plain
 from jepsen.workloads.client.client import Client
 from jepsen.workloads.plan import SMALL_SEGMENTS, Plan
-from jepsen.workloads.roles.trimming import Trimmer
+from jepsen.workloads.roles.trimmer import Trimmer
 
 PLAN: Final = Plan({"narrow": 1, "rolling": 2, "whole": 1}, {"narrow": SMALL_SEGMENTS, "rolling": SMALL_SEGMENTS})
 TRIM_SHARE: Final = 0.04

@@ -96,22 +96,22 @@ def lasting(ops: History) -> list[tuple[Sent, Offset]]:
 def steps(ops: History) -> list[tuple[int, int, TopicPartition]]:
     """Two polls of a process in one partition, one after the other, that must continue each other."""
     found = []
-    stands: dict[int, dict[TopicPartition, int]] = {}
+    join_state: dict[int, dict[TopicPartition, int]] = {}
     subscribed: dict[int, bool] = {}
     for at, op in enumerate(ops):
         if op.kind in ("assign", "subscribe") and op.type in ("ok", "info"):
             kept = op.type == "info" and subscribed.get(op.process, False)
-            stands[op.process], subscribed[op.process] = {}, kept or op.kind == "subscribe"
+            join_state[op.process], subscribed[op.process] = {}, kept or op.kind == "subscribe"
         elif op.kind == "crash" or (op.kind == "poll" and op.type == "info"):
-            stands[op.process] = {}
+            join_state[op.process] = {}
             if op.kind == "crash":
                 subscribed[op.process] = False
         elif isinstance(op.payload, Poll) and not subscribed.get(op.process, False):
             for fetched in op.payload.fetched:
                 if fetched.offsets:
-                    before = stands.setdefault(op.process, {}).get(fetched.partition)
+                    before = join_state.setdefault(op.process, {}).get(fetched.partition)
                     found += [] if before is None else [(before, at, fetched.partition)]
-                    stands[op.process][fetched.partition] = at
+                    join_state[op.process][fetched.partition] = at
     return found
 
 

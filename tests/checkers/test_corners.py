@@ -2,9 +2,9 @@
 
 import pytest
 
-from jepsen.checkers import Assign, GroupOffsets, Poll, Rules, Subscribe, judge_history, judge_with
-from jepsen.checkers.going_back import CommittedOffsets, ListedOffsets
+from jepsen.checkers import Assign, GroupOffsets, Poll, Rules, Subscribe, check_history, check_with
 from jepsen.checkers.lag import RealtimeLag
+from jepsen.checkers.monotonicity import CommittedOffsets, ListedOffsets
 from jepsen.checkers.offset_order import OffsetOrder
 from jepsen.checkers.polls import Polls
 from jepsen.checkers.records import RecordBook
@@ -18,7 +18,7 @@ def history() -> WrittenHistory:
 
 
 def counts(history: WrittenHistory) -> dict[str, int]:
-    return dict(judge_with(RecordBook(), history.ops).counts)
+    return dict(check_with(RecordBook(), history.ops).counts)
 
 
 # records
@@ -65,7 +65,7 @@ def test_retention_is_known_from_the_greatest_start_that_anybody_was_told(histor
 def test_what_lies_below_the_first_known_offset_is_no_gap(history: WrittenHistory) -> None:
     history.send(1, 70, 5)
     history.poll(2, (5, 70))
-    assert judge_history(history.ops).is_clean()
+    assert check_history(history.ops).is_clean()
 
 
 def test_what_lies_below_the_start_is_no_gap(history: WrittenHistory) -> None:
@@ -74,17 +74,17 @@ def test_what_lies_below_the_start_is_no_gap(history: WrittenHistory) -> None:
     history.list_offsets(2, 8, 9)
     history.assign(2, 8)
     history.poll(2, (8, 71))
-    assert judge_history(history.ops).is_clean()
+    assert check_history(history.ops).is_clean()
     history.ops[-6:-4] = []  # without the list
-    assert judge_history(history.ops).counts["gap"] == 1
+    assert check_history(history.ops).counts["gap"] == 1
 
 
 def test_offsets_below_the_end_that_nobody_sent_are_a_gap(history: WrittenHistory) -> None:
     history.send(1, 70, 0)
     history.poll(2, (0, 70))
     history.list_offsets(3, 0, 2)
-    assert list(judge_history(history.ops).counts) == ["gap"]
-    assert judge_history(history.ops, Rules(dense=False)).is_clean()
+    assert list(check_history(history.ops).counts) == ["gap"]
+    assert check_history(history.ops, Rules(dense=False)).is_clean()
 
 
 # polls
@@ -114,7 +114,7 @@ def test_after_an_assign_of_unknown_outcome_a_subscribed_consumer_may_still_be_m
 def test_a_process_is_compared_with_the_greatest_offset_that_it_received(history: WrittenHistory) -> None:
     for value, offset in ((70, 5), (71, 3), (72, 4)):
         history.send(1, value, offset)
-    assert judge_with(OffsetOrder(), history.ops).counts == {"nonmonotonic-send": 2}
+    assert check_with(OffsetOrder(), history.ops).counts == {"nonmonotonic-send": 2}
 
 
 def test_a_list_of_a_crashed_client_is_not_answered_by_the_next_one(history: WrittenHistory) -> None:
@@ -131,7 +131,7 @@ def test_a_list_of_a_crashed_client_is_not_answered_by_the_next_one(history: Wri
 def test_what_went_back_once_does_not_lower_the_bar(history: WrittenHistory) -> None:
     for end in (9, 5, 7):
         history.list_offsets(1, 0, end)
-    assert judge_with(ListedOffsets(), history.ops).counts == {"end-went-back": 2}
+    assert check_with(ListedOffsets(), history.ops).counts == {"end-went-back": 2}
 
 
 def test_a_commit_that_failed_after_its_read_counts_for_none_unless_another_succeeded(history: WrittenHistory) -> None:
@@ -158,9 +158,9 @@ def test_the_lag_of_a_subscribed_consumer_is_that_of_what_its_polls_return(histo
     history.poll(1, (0, 70))
     for _ in range(5):
         history.poll(1)
-    judge = RealtimeLag()
-    judge_with(judge, history.ops)
-    assert judge.worst_ns == SECOND
+    checker = RealtimeLag()
+    check_with(checker, history.ops)
+    assert checker.worst_ns == SECOND
 
 
 def test_after_an_assign_of_unknown_outcome_the_position_is_unknown(history: WrittenHistory) -> None:
@@ -169,9 +169,9 @@ def test_after_an_assign_of_unknown_outcome_the_position_is_unknown(history: Wri
     history.recorder.info(history.recorder.invoke(1, "assign", Assign(())))
     for _ in range(5):
         history.poll(1)
-    judge = RealtimeLag()
-    judge_with(judge, history.ops)
-    assert judge.worst_ns == 0
+    checker = RealtimeLag()
+    check_with(checker, history.ops)
+    assert checker.worst_ns == 0
 
 
 def test_a_client_that_crashed_stands_nowhere(history: WrittenHistory) -> None:
@@ -186,5 +186,5 @@ def test_an_unanswered_poll_has_no_lag(history: WrittenHistory) -> None:
     history.assign(1, 0)
     history.send(2, 70, 0)
     history.recorder.info(history.recorder.invoke(1, "poll", Poll()))
-    judge = RealtimeLag(bound_ns=0)
-    assert history.kinds(judge) == []
+    checker = RealtimeLag(bound_ns=0)
+    assert history.kinds(checker) == []

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from jepsen.checkers import Op, Send, Trim, judge_history, judge_with
-from jepsen.checkers.fates import FATES, Fates, RecordFates
+from jepsen.checkers import Op, Send, Trim, check_history, check_with
+from jepsen.checkers.record_status import FATES, RecordStatuses, StatusColumns
 from raftlog.types import Offset
 from tests.checkers.model_log import CLEAN_HISTORIES
 from tests.checkers.mutations import MUTATIONS
 from tests.checkers.written_history import SECOND, T0, WrittenHistory
 
 
-def fates_of(ops: list[Op]) -> Fates:
-    judge = RecordFates()
-    judge_with(judge, ops)
-    return judge.fates()
+def fates_of(ops: list[Op]) -> StatusColumns:
+    checker = RecordStatuses()
+    check_with(checker, ops)
+    return checker.fates()
 
 
 def test_each_record_has_one_fate() -> None:
@@ -96,7 +96,7 @@ def test_what_a_record_behind_the_last_poll_may_have_replaced_is_excused(outcome
         history.end_send(history.recorder.invoke(1, "send", Send(T0, (70 + offset,), keys=(f"b{offset}",))), offset)
     history.poll(2, (2, 72))
     assert FATES[fates_of(history.ops).fate[0]] == fate
-    assert ("lost-write" in judge_history(history.ops).counts) == (fate == "lost")
+    assert ("lost-write" in check_history(history.ops).counts) == (fate == "lost")
 
 
 def test_what_was_polled_before_it_was_sent_was_polled() -> None:
@@ -112,9 +112,9 @@ def test_what_nobody_read_of_a_topic_that_may_be_gone_is_excused() -> None:
     for offset in range(3):
         history.send(1, 70 + offset, offset)
     history.poll(2, (1, 71))
-    judge = RecordFates(may_be_gone=lambda partition: partition == T0)
-    judge_with(judge, history.ops)
-    assert [FATES[code] for code in judge.fates().fate] == ["excused", "ok", "excused"]
+    checker = RecordStatuses(may_be_deleted=lambda partition: partition == T0)
+    check_with(checker, history.ops)
+    assert [FATES[code] for code in checker.fates().fate] == ["excused", "ok", "excused"]
 
 
 def test_what_was_read_and_is_overwritten_or_behind_the_end_has_vanished() -> None:
@@ -147,7 +147,7 @@ def test_the_fates_are_what_the_judges_find(history: list[Op], name: str, seed: 
     planted = MUTATIONS[name].plant(history, Random(seed)) if name else history
     assume(planted is not None)
     planted = planted[: round(len(planted) * share)] if share < 0.5 else planted
-    verdict, found = judge_history(planted), fates_of(planted)
+    verdict, found = check_history(planted), fates_of(planted)
     counts = found.counts()
     assert counts.get("lost", 0) == verdict.counts.get("lost-write", 0)
     assert counts.get("unseen", 0) == verdict.counts.get("unseen", 0)

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from jepsen.checkers import (
     AnomalyKind,
     Assign,
-    NeverBack,
+    MonotonicCheck,
     Op,
     Poll,
     Recorder,
     ReplicaComparison,
     Rules,
     Send,
-    judge_history,
-    judge_with,
+    check_history,
+    check_with,
     read_lines,
     write_lines,
 )
@@ -63,11 +63,11 @@ AS_WELL = {"int-poll-skip", "poll-skip"}
 @given(history=CLEAN_HISTORIES)
 def test_a_clean_history_is_clean_under_all_rules(history: list[Op]) -> None:
     for rules in RULES:
-        verdict = judge_history(history, rules)
+        verdict = check_history(history, rules)
         assert verdict.is_clean(), str(verdict)
         assert verdict.operations == sum(op.type == "invoke" for op in history)
         strict = rules._replace(lag_bound_ns=verdict.worst_lag_ns)
-        assert judge_history(history, strict).is_clean(), "nobody lagged more than the worst"
+        assert check_history(history, strict).is_clean(), "nobody lagged more than the worst"
 
 
 @settings(max_examples=100, deadline=None)
@@ -76,7 +76,7 @@ def test_the_beginning_of_a_clean_history_is_clean_but_for_what_nobody_read_yet(
     history: list[Op], data: st.DataObject
 ) -> None:
     beginning = history[: data.draw(st.integers(0, len(history)))]
-    verdict = judge_history(beginning)
+    verdict = check_history(beginning)
     assert verdict.is_clean(["unseen", "lost-write"]), str(verdict)
 
 
@@ -96,7 +96,7 @@ def test_what_is_planted_is_found_by_its_name(name: str, history: list[Op], seed
     for rules in RULES:
         if mutation.kind in AS_WELL and not rules.dense:
             continue
-        verdict = judge_history(planted, rules)
+        verdict = check_history(planted, rules)
         expected = all(getattr(rules, rule) for rule in LENIENT.get(mutation.kind, ()))
         assert (mutation.kind in verdict.counts) == expected, str(verdict)
         proofs = [anomaly.ops for anomaly in verdict.anomalies if anomaly.kind == mutation.kind]
@@ -126,7 +126,7 @@ def test_without_density_a_skip_over_a_record_that_somebody_saw_is_found(
     planted = plant(history, Random(seed))
     assume(planted is not None)
     is_all_still_seen = all(known_offsets(planted, p) == known_offsets(history, p) for p in PARTITIONS)
-    assert kind in judge_history(planted, Rules(dense=False)).counts or not is_all_still_seen
+    assert kind in check_history(planted, Rules(dense=False)).counts or not is_all_still_seen
 
 
 # lag
@@ -163,12 +163,12 @@ def naive_lag_ns(history: list[Op], invoked: int, completed: int) -> int:
 def test_the_worst_lag_is_the_worst_of_all_polls(seed: int, steps: int) -> None:
     history = clean_history(seed, steps)
     observed: list[tuple[int, int, int]] = []
-    judge = RealtimeLag(observe=lambda *seen: observed.append(seen))
-    assert not judge_with(judge, history).counts
+    checker = RealtimeLag(observe=lambda *seen: observed.append(seen))
+    assert not check_with(checker, history).counts
     answered = [(i, at) for i, at in pairs(history, "poll") if at is not None and history[at].type == "ok"]
     lags = [(history[i].time_ns, history[i].process, naive_lag_ns(history, i, at)) for i, at in answered]
     assert sorted(observed) == sorted(lags)
-    assert judge.worst_ns == max((lag_ns for _, _, lag_ns in lags), default=0)
+    assert checker.worst_ns == max((lag_ns for _, _, lag_ns in lags), default=0)
 
 
 @settings(max_examples=40, deadline=None)
@@ -178,7 +178,7 @@ def test_a_reader_that_gets_nothing_is_detected_after_the_bound_and_not_before(
 ) -> None:
     acked = [(sent.partition, offset) for sent, offset in acknowledged(history)]
     assume(acked)
-    bound_ns = judge_history(history).worst_lag_ns + spare_ns
+    bound_ns = check_history(history).worst_lag_ns + spare_ns
     now_ns, later_ns = history[-1].time_ns, history[-1].time_ns + bound_ns
     times = iter((now_ns, now_ns, later_ns, later_ns, later_ns + 1, later_ns + 1))
     told: list[Op] = []
@@ -187,8 +187,8 @@ def test_a_reader_that_gets_nothing_is_detected_after_the_bound_and_not_before(
     for _ in range(2):
         recorder.ok(recorder.invoke(DRAIN, "poll", Poll()))
     stuck = renumbered([*history, *told])
-    assert judge_history(stuck[:-2], Rules(lag_bound_ns=bound_ns)).is_clean()
-    verdict = judge_history(stuck, Rules(lag_bound_ns=bound_ns))
+    assert check_history(stuck[:-2], Rules(lag_bound_ns=bound_ns)).is_clean()
+    verdict = check_history(stuck, Rules(lag_bound_ns=bound_ns))
     assert verdict.counts == {"realtime-lag": 1}
     assert verdict.worst_lag_ns == bound_ns + 1
     assert verdict.anomalies[0].ops[-1] == stuck[-1]
@@ -201,7 +201,7 @@ def test_a_reader_that_gets_nothing_is_detected_after_the_bound_and_not_before(
 def test_numbers_that_rise_pass_and_any_one_that_falls_is_found(
     steps: list[tuple[str, int]], data: st.DataObject
 ) -> None:
-    guard = NeverBack()
+    guard = MonotonicCheck()
     reached: dict[str, int] = {}
     for key, step in steps:
         reached[key] = reached.get(key, 0) + step

@@ -1,7 +1,7 @@
 """Small histories of handlers: records left out below a committed offset, and keys out of order."""
 
-from jepsen.checkers import GroupOffsets, Handle, Op, Send, judge_history, read_lines, write_lines
-from jepsen.checkers.handling import Handling
+from jepsen.checkers import GroupOffsets, Handle, Op, Send, check_history, read_lines, write_lines
+from jepsen.checkers.handler_order import HandlerOrder
 from raftlog.types import Offset
 from tests.checkers.written_history import T0, WrittenHistory
 
@@ -31,7 +31,7 @@ def test_records_in_order_and_again_are_clean() -> None:
     history.handle(3, 1)
     history.committed(4, 2)
     history.handle(3, 2)
-    assert history.kinds(Handling()) == []
+    assert history.kinds(HandlerOrder()) == []
     assert list(read_lines(write_lines(history.ops))) == history.ops
 
 
@@ -42,7 +42,7 @@ def test_keys_wait_for_themselves_alone() -> None:
     slow = history.begin(2, 0, "a")
     history.handle(3, 1, "b")
     history.recorder.ok(slow)
-    assert history.kinds(Handling()) == []
+    assert history.kinds(HandlerOrder()) == []
 
 
 def test_a_record_that_overtakes_an_earlier_one_of_its_key_is_found() -> None:
@@ -53,7 +53,7 @@ def test_a_record_that_overtakes_an_earlier_one_of_its_key_is_found() -> None:
     fast = history.begin(3, 1)
     returned = history.recorder.ok(slow)
     history.recorder.ok(fast)
-    assert "offset 1 began before" in history.only(Handling(), "handled-out-of-order", fast, returned)
+    assert "offset 1 began before" in history.only(HandlerOrder(), "handled-out-of-order", fast, returned)
 
 
 def test_a_committed_record_without_a_handler_is_found() -> None:
@@ -63,7 +63,7 @@ def test_a_committed_record_without_a_handler_is_found() -> None:
     history.handle(2, 0)
     history.committed(3, 1)
     read = history.committed(3, 2)
-    assert "offset 1" in history.only(Handling(), "unhandled", lost, read)
+    assert "offset 1" in history.only(HandlerOrder(), "unhandled", lost, read)
 
 
 def test_a_handler_that_returns_behind_the_commit_is_too_late() -> None:
@@ -72,14 +72,14 @@ def test_a_handler_that_returns_behind_the_commit_is_too_late() -> None:
     late = history.begin(2, 0)
     read = history.committed(3, 1)
     returned = history.recorder.ok(late)
-    history.only(Handling(), "unhandled", sent, read, returned)
+    history.only(HandlerOrder(), "unhandled", sent, read, returned)
 
 
 def test_groups_without_handlers_are_not_checked() -> None:
     history = Handlers()
     history.keyed(0)
     history.do(3, "committed", GroupOffsets("other"), GroupOffsets("other", ((T0, Offset(1)),)))
-    assert history.kinds(Handling()) == []
+    assert history.kinds(HandlerOrder()) == []
 
 
 def test_commits_of_handlers_are_no_phantoms() -> None:
@@ -87,4 +87,4 @@ def test_commits_of_handlers_are_no_phantoms() -> None:
     history.keyed(0)
     history.handle(2, 0)
     history.committed(3, 1)
-    assert judge_history(history.ops).counts.keys() <= {"unseen"}
+    assert check_history(history.ops).counts.keys() <= {"unseen"}

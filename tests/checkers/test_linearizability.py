@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jepsen.checkers import Op, Recorder, Register, Verdict, judge_history
+from jepsen.checkers import Op, Recorder, Register, Verdict, check_history
+from jepsen.checkers.history_checker import check_with
 from jepsen.checkers.linearizability import Linearizability
-from jepsen.checkers.orders import search
-from jepsen.checkers.panel import judge_with
+from jepsen.checkers.order_search import search
 from jepsen.checkers.registers import NEVER, Gathered, Operation, State
 from jepsen.checkers.zones import contradiction_in
 
@@ -41,23 +41,23 @@ class RegisterHistory:
     def read(self, value: State) -> Op:
         return self.end(self.begin("read"), value)
 
-    def judged(self, looks_max: int = 1_000_000) -> Linearizability:
-        judge = Linearizability(looks_max=looks_max)
-        judge_with(judge, self.ops)
-        return judge
+    def checked(self, looks_max: int = 1_000_000) -> Linearizability:
+        checker = Linearizability(looks_max=looks_max)
+        check_with(checker, self.ops)
+        return checker
 
 
 def gathered_of(ops: list[Op]) -> Gathered:
-    judge = Linearizability()
+    checker = Linearizability()
     pending: dict[int, Op] = {}
     for op in ops:
         if op.type == "invoke":
             pending[op.process] = op
-            if op.kind in judge.invocations:
-                judge.invoked(op)
+            if op.kind in checker.invocations:
+                checker.invoked(op)
         else:
-            judge.completed(pending[op.process], op)
-    return judge._registers.get(R, Gathered())
+            checker.completed(pending[op.process], op)
+    return checker._registers.get(R, Gathered())
 
 
 # generated histories
@@ -149,9 +149,9 @@ def test_the_verdict_is_that_of_all_orders(seed: int, unique: bool, has_cas: boo
 @given(seed=st.integers(0, 2**32), unique=st.booleans(), has_cas=st.booleans())
 def test_a_long_history_with_an_order_passes(seed: int, unique: bool, has_cas: bool) -> None:
     ops = drawn(seed, unique=unique, has_cas=has_cas, mutations=0, length=120)
-    judge = Linearizability()
-    assert not judge_with(judge, ops).counts
-    assert not judge.undecided
+    checker = Linearizability()
+    assert not check_with(checker, ops).counts
+    assert not checker.undecided
 
 
 @settings(max_examples=60, deadline=None)
@@ -171,7 +171,7 @@ def test_a_stale_read_is_reported_with_the_contradiction() -> None:
     second = history.write(2)
     late = history.begin("read")
     history.end(late, 1)
-    (anomaly,) = history.judged().findings.anomalies
+    (anomaly,) = history.checked().findings.anomalies
     assert anomaly.kind == "not-linearizable"
     assert anomaly.what == "register r: it held 1 from #1 to #6, and 2 at some moment from #4 to #5"
     assert {second, late} < set(anomaly.ops)
@@ -185,7 +185,7 @@ def test_values_from_nowhere_are_named(is_plain: bool) -> None:
         history.cas(None, 5)
     refused = history.recorder.fail(history.begin("write", 7))
     read = history.read(7)
-    (anomaly,) = history.judged().findings.anomalies
+    (anomaly,) = history.checked().findings.anomalies
     assert "definitely failed" in anomaly.what
     assert {refused, read} < set(anomaly.ops)
 
@@ -197,11 +197,11 @@ def test_an_unknown_write_may_happen_late_once_and_not_again() -> None:
     history.write(2)
     history.read(2)
     history.read(1)
-    assert not history.judged().findings.counts
+    assert not history.checked().findings.counts
     history.write(3)
     history.read(3)
     history.read(1)
-    assert history.judged().findings.counts == {"not-linearizable": 1}
+    assert history.checked().findings.counts == {"not-linearizable": 1}
 
 
 def test_a_swap_takes_what_it_expects() -> None:
@@ -209,9 +209,9 @@ def test_a_swap_takes_what_it_expects() -> None:
     history.cas(None, 1)
     one, other = history.begin("cas", 2, 1), history.begin("cas", 3, 1)
     history.end(one)
-    assert not history.judged().findings.counts
+    assert not history.checked().findings.counts
     last = history.end(other)
-    (anomaly,) = history.judged().findings.anomalies
+    (anomaly,) = history.checked().findings.anomalies
     assert last in anomaly.ops
     assert "2 of 3 operations have an order" in anomaly.what
 
@@ -226,10 +226,10 @@ def test_registers_are_judged_each_for_itself_and_a_limit_leaves_one_undecided()
     for value in range(4):
         history.recorder.ok(history.begin("read", register="hard"), Register("hard", value))
     history.recorder.ok(history.begin("read", register="easy"), Register("easy", 2))
-    judge = history.judged(looks_max=1000)
-    assert judge.undecided == ["hard"]
-    assert judge.findings.counts == {"not-linearizable": 1}
-    verdict = judge_history(history.ops)
+    checker = history.checked(looks_max=1000)
+    assert checker.undecided == ["hard"]
+    assert checker.findings.counts == {"not-linearizable": 1}
+    verdict = check_history(history.ops)
     assert verdict.undecided == ()
     assert verdict.counts == {"not-linearizable": 2}, "with time enough it is decided"
 

@@ -11,18 +11,18 @@ from jepsen.checkers import (
     Send,
     Sequenced,
     Trim,
-    judge_history,
-    judge_with,
+    check_history,
+    check_with,
     read_lines,
     write_lines,
 )
+from jepsen.checkers.checker import Findings
 from jepsen.checkers.compaction import Compaction
-from jepsen.checkers.going_back import CommittedOffsets, LogStarts
 from jepsen.checkers.history import OPERATOR
-from jepsen.checkers.judge import Findings
+from jepsen.checkers.history_checker import Pairing
 from jepsen.checkers.member_commits import MemberCommits
+from jepsen.checkers.monotonicity import CommittedOffsets, LogStarts
 from jepsen.checkers.ownership import Ownership
-from jepsen.checkers.panel import Pairing
 from jepsen.checkers.records import RecordBook
 from jepsen.checkers.sequences import Sequences
 from raftlog.types import Offset, TopicPartition
@@ -74,11 +74,11 @@ class GroupHistory(WrittenHistory):
         """Return the findings of a checker that reads the book, which is shown the same history."""
         findings = Findings()
         book = RecordBook()
-        judge = judge_of(book, findings)
-        pairing = Pairing((book, judge))
+        checker = judge_of(book, findings)
+        pairing = Pairing((book, checker))
         for op in self.ops:
             pairing.feed(op)
-        judge.finish()
+        checker.finish()
         return findings
 
 
@@ -142,7 +142,7 @@ def test_commits_of_a_member_count_in_their_order_and_backwards_too(history: Gro
     history.commit_as(1, 8)
     history.commit_as(1, 5)
     history.committed(2, 5)
-    assert judge_history(history.ops).is_clean()
+    assert check_history(history.ops).is_clean()
     newer = history.ops[3]
     stale = history.committed(2, 8)
     history.only(MemberCommits(), "lost-commit", newer, stale)
@@ -181,7 +181,7 @@ def test_a_reset_counts_as_it_is_and_uncommitted_offsets_do_not_replace_it(histo
     history.committed(3, 2)
     history.commit(4, 6)
     history.committed(3, 6)
-    assert judge_history(history.ops).is_clean()
+    assert check_history(history.ops).is_clean()
 
 
 def test_commits_without_members_are_checked_at_their_place(history: GroupHistory) -> None:
@@ -229,14 +229,14 @@ def test_the_last_number_may_be_missing_when_nobody_knows_what_became_of_it(hist
     history.number(1, 70, 0, 0)
     history.number(1, 71, 1, None)
     history.poll(2, (0, 70))
-    assert judge_history(history.ops).is_clean()
+    assert check_history(history.ops).is_clean()
 
 
 def test_a_retry_that_is_answered_with_another_offset_is_a_duplicate(history: GroupHistory) -> None:
     invocation = history.recorder.invoke(1, "send", Send(T0, (70,), sequenced=Sequenced(9, 0, 0)))
     history.poll(2, (0, 70))
     history.end_send(invocation, 1)
-    assert "duplicate" in judge_history(history.ops).counts
+    assert "duplicate" in check_history(history.ops).counts
 
 
 # compaction
@@ -249,14 +249,14 @@ def test_the_newest_value_of_a_key_is_kept(history: GroupHistory) -> None:
     passed = history.read(2, (2, 72))[-1]
     findings = history.at_the_end(Compaction)
     assert [(anomaly.kind, anomaly.ops) for anomaly in findings.anomalies] == [("lost-key", (lost, passed))]
-    assert list(judge_history(history.ops).counts) == ["lost-write", "lost-key"]
+    assert list(check_history(history.ops).counts) == ["lost-write", "lost-key"]
 
 
 def test_what_was_replaced_and_tombstones_may_be_gone(history: GroupHistory) -> None:
     for value, key, offset in ((70, "a", 0), (71, "b", 1), (72, "a", 2), (73, "b", 3), (74, "c", 4)):
         history.keyed(value, key, offset, tombstone=value == 73)
     history.read(2, (2, 72), (4, 74))
-    assert judge_history(history.ops).is_clean()
+    assert check_history(history.ops).is_clean()
 
 
 def test_a_value_missing_before_a_newer_one_was_sent_is_lost(history: GroupHistory) -> None:
@@ -265,7 +265,7 @@ def test_a_value_missing_before_a_newer_one_was_sent_is_lost(history: GroupHisto
     history.read(2, (1, 71))
     history.keyed(72, "a", 2)
     history.read(3, (1, 71), (2, 72))
-    assert judge_history(history.ops).counts == {"lost-key": 1}
+    assert check_history(history.ops).counts == {"lost-key": 1}
 
 
 def test_a_value_may_be_missing_because_of_an_unseen_tombstone(history: GroupHistory) -> None:
@@ -274,7 +274,7 @@ def test_a_value_may_be_missing_because_of_an_unseen_tombstone(history: GroupHis
     history.keyed(72, "b", 2)
     history.read(2, (2, 72))
     assert history.at_the_end(Compaction).counts == {}
-    assert judge_history(history.ops).is_clean()
+    assert check_history(history.ops).is_clean()
 
 
 def test_a_tombstone_that_was_refused_or_is_of_another_key_excuses_nothing(history: GroupHistory) -> None:
@@ -284,7 +284,7 @@ def test_a_tombstone_that_was_refused_or_is_of_another_key_excuses_nothing(histo
     history.keyed(72, "b", None, tombstone=True)
     history.keyed(73, "c", 2)
     history.read(2, (2, 73))
-    assert judge_history(history.ops).counts == {"lost-write": 1, "lost-key": 1}
+    assert check_history(history.ops).counts == {"lost-write": 1, "lost-key": 1}
 
 
 def test_who_comes_last_and_stops_short_of_the_end_may_have_missed_what_replaced_a_value(history: GroupHistory) -> None:
@@ -318,7 +318,7 @@ def test_who_reads_last_sees_no_removed_key(history: GroupHistory) -> None:
     findings = history.at_the_end(Compaction)
     assert [(anomaly.kind, anomaly.ops) for anomaly in findings.anomalies] == [("resurrected-key", (removed, passed))]
     history.read(3, (0, 70), (1, 71), (2, 72))
-    assert judge_history(history.ops).is_clean(), "an early reader may have come too late for the tombstone"
+    assert check_history(history.ops).is_clean(), "an early reader may have come too late for the tombstone"
 
 
 def test_a_removed_key_may_have_come_back_by_a_newer_record(history: GroupHistory) -> None:
@@ -334,7 +334,7 @@ def test_records_of_a_compacted_partition_stay_where_they_are(history: GroupHist
     history.keyed(70, "a", 5)
     history.keyed(71, "b", 6)
     history.read(2, (5, 71), (6, 70))
-    assert {"inconsistent-offset", "duplicate"} <= set(judge_history(history.ops).counts)
+    assert {"inconsistent-offset", "duplicate"} <= set(check_history(history.ops).counts)
 
 
 # deleted records
@@ -348,7 +348,7 @@ def test_records_that_were_deleted_stay_so(history: GroupHistory) -> None:
     history.list_offsets(4, 0, 1)
     back = history.list_offsets(3, 0, 1, linearizable=True)
     history.only(LogStarts(), "trim-undone", deleted, back)
-    assert "unseen" not in judge_history(history.ops).counts, "it was deleted"
+    assert "unseen" not in check_history(history.ops).counts, "it was deleted"
 
 
 def test_a_deletion_is_not_answered_before_the_log_begins_there(history: GroupHistory) -> None:
@@ -356,24 +356,24 @@ def test_a_deletion_is_not_answered_before_the_log_begins_there(history: GroupHi
     answered = history.recorder.ok(asking, Trim(T0, Offset(3)))
     history.only(LogStarts(), "trim-undone", asking, answered)
     history.do(5, "trim", Trim(T0, Offset(4)), Trim(T0, Offset(9)))
-    assert judge_with(LogStarts(), history.ops).counts == {"trim-undone": 1}, "the log may have begun behind it"
+    assert check_with(LogStarts(), history.ops).counts == {"trim-undone": 1}, "the log may have begun behind it"
 
 
 @pytest.mark.parametrize("outcome", ["ok", "info", "crash", "open"])
 def test_what_a_deletion_may_have_taken_is_neither_lost_nor_unseen(history: GroupHistory, outcome: str) -> None:
     missing_below_a_trim(history, outcome)
-    assert judge_history(history.ops).is_clean()
+    assert check_history(history.ops).is_clean()
     history.list_offsets(6, 0, 4, linearizable=True)
-    assert judge_history(history.ops).is_clean() == (outcome != "ok"), "an unknown one may happen later, or never"
+    assert check_history(history.ops).is_clean() == (outcome != "ok"), "an unknown one may happen later, or never"
 
 
 def test_what_a_deletion_did_not_take_is_lost_or_unseen(history: GroupHistory) -> None:
     missing_below_a_trim(history, "fail")
-    assert judge_history(history.ops).counts == {"lost-write": 2}
+    assert check_history(history.ops).counts == {"lost-write": 2}
     history.send(1, 74, 4)
     history.recorder.info(history.recorder.invoke(7, "trim", Trim(T0, Offset(2))))
     history.recorder.info(history.recorder.invoke(7, "trim", Trim(T1, Offset(5))))
-    assert judge_history(history.ops).counts == {"lost-write": 1, "unseen": 1}, "behind it, or elsewhere"
+    assert check_history(history.ops).counts == {"lost-write": 1, "unseen": 1}, "behind it, or elsewhere"
 
 
 def test_who_reads_past_a_record_that_a_deletion_may_have_taken_skips_it_all_the_same(history: GroupHistory) -> None:
@@ -381,7 +381,7 @@ def test_who_reads_past_a_record_that_a_deletion_may_have_taken_skips_it_all_the
     history.assign(3, 1)
     history.poll(3, (1, 71))
     history.poll(3, (3, 73))
-    assert judge_history(history.ops).counts == {"poll-skip": 1}
+    assert check_history(history.ops).counts == {"poll-skip": 1}
 
 
 def missing_below_a_trim(history: GroupHistory, outcome: str) -> None:
@@ -408,4 +408,4 @@ def test_entries_of_all_these_come_back_from_their_lines(history: GroupHistory) 
     history.do(1, "trim", Trim(T0, Offset(3)))
     assert list(read_lines(write_lines(history.ops))) == history.ops
     assert all(str(op) for op in history.ops)
-    assert judge_with(Ownership(), history.ops).counts == {}
+    assert check_with(Ownership(), history.ops).counts == {}

@@ -7,19 +7,19 @@ import pytest
 from jepsen.checkers import (
     Fetched,
     GroupOffsets,
+    HistoryChecker,
     ListOffsets,
-    NeverBack,
+    MonotonicCheck,
     Op,
-    Panel,
     Poll,
     Rules,
     Subscribe,
     Verdict,
-    judge_history,
-    judge_with,
+    check_history,
+    check_with,
 )
-from jepsen.checkers.going_back import CommittedOffsets, ListedOffsets
 from jepsen.checkers.lag import RealtimeLag
+from jepsen.checkers.monotonicity import CommittedOffsets, ListedOffsets
 from jepsen.checkers.offset_order import OffsetOrder
 from jepsen.checkers.polls import Polls
 from jepsen.checkers.records import RecordBook
@@ -70,7 +70,7 @@ def test_what_retention_took_before_anybody_read_it_is_excused(history: WrittenH
 def test_a_record_without_acknowledgement_may_be_missing(history: WrittenHistory, outcome: str) -> None:
     getattr(history.recorder, outcome)(history.begin_send(1, 70))
     history.begin_send(2, 71)
-    assert judge_history(history.ops).is_clean()
+    assert check_history(history.ops).is_clean()
 
 
 def test_one_value_at_two_offsets_is_a_duplicate_whether_acknowledged_or_polled(history: WrittenHistory) -> None:
@@ -92,7 +92,7 @@ def test_a_failed_send_that_is_polled_is_an_aborted_read_in_either_order(history
     early = history.begin_send(1, 71)
     polled = history.poll(2, (0, 70), (1, 71))
     failed_later = history.recorder.fail(early, "refused")
-    anomalies = judge_with(RecordBook(), history.ops).anomalies
+    anomalies = check_with(RecordBook(), history.ops).anomalies
     assert [(anomaly.kind, anomaly.ops) for anomaly in anomalies] == [
         ("aborted-read", (failed, polled)),
         ("aborted-read", (polled, failed_later)),
@@ -105,7 +105,7 @@ def test_a_send_of_unknown_outcome_may_be_polled(history: WrittenHistory) -> Non
     open_for_ever = history.begin_send(1, 71)
     history.poll(2, (0, 71), (1, 70))
     assert open_for_ever.type == "invoke"
-    assert judge_history(history.ops).is_clean()
+    assert check_history(history.ops).is_clean()
 
 
 def test_a_value_not_sent_before_the_poll_is_a_phantom(history: WrittenHistory) -> None:
@@ -121,7 +121,7 @@ def test_polls_of_a_consumer_go_neither_back_nor_past_a_record(history: WrittenH
     assigned = history.assign(1, 4)
     skipping = history.poll(1, (5, 75), (6, 76))
     back = history.poll(1, (6, 76))
-    anomalies = judge_with(Polls(), history.ops).anomalies
+    anomalies = check_with(Polls(), history.ops).anomalies
     assert [(anomaly.kind, anomaly.ops) for anomaly in anomalies] == [
         ("poll-skip", (assigned, skipping)),
         ("nonmonotonic-poll", (skipping, back)),
@@ -130,7 +130,7 @@ def test_polls_of_a_consumer_go_neither_back_nor_past_a_record(history: WrittenH
 
 def test_one_poll_goes_neither_back_nor_past_a_record(history: WrittenHistory) -> None:
     polled = history.poll(1, (5, 75), (7, 77), (6, 76))
-    anomalies = judge_with(Polls(), history.ops).anomalies
+    anomalies = check_with(Polls(), history.ops).anomalies
     assert [(a.kind, a.ops) for a in anomalies] == [("int-poll-skip", (polled,)), ("int-nonmonotonic-poll", (polled,))]
 
 
@@ -166,9 +166,9 @@ def test_without_density_a_skip_needs_a_record_that_was_skipped(history: Written
     first = history.poll(4, (3, 73))
     history.poll(4, (5, 75))  # offset 4 may be a transaction's marker
     history.poll(5, (4, 79))
-    verdict = judge_history(history.ops[: first.sequence + 3], Rules(dense=False))
+    verdict = check_history(history.ops[: first.sequence + 3], Rules(dense=False))
     assert verdict.is_clean(), str(verdict)
-    assert list(judge_history(history.ops, Rules(dense=False)).counts) == ["poll-skip"]
+    assert list(check_history(history.ops, Rules(dense=False)).counts) == ["poll-skip"]
 
 
 # The order of offsets
@@ -205,7 +205,7 @@ def test_what_was_polled_or_listed_stands_before_what_is_sent_later(history: Wri
     history.send(3, 71, 4)
     history.list_offsets(2, 0, 9)
     history.send(4, 72, 8)
-    assert judge_with(OffsetOrder(), history.ops).counts == {"offset-order": 2}
+    assert check_with(OffsetOrder(), history.ops).counts == {"offset-order": 2}
 
 
 def test_a_send_of_unknown_outcome_is_checked_when_it_is_polled(history: WrittenHistory) -> None:
@@ -213,7 +213,7 @@ def test_a_send_of_unknown_outcome_is_checked_when_it_is_polled(history: Written
     history.recorder.info(history.begin_send(2, 71))
     history.recorder.info(history.begin_send(3, 72))
     history.poll(4, (4, 71), (5, 70), (6, 72))
-    assert judge_with(OffsetOrder(), history.ops).counts == {"offset-order": 1}
+    assert check_with(OffsetOrder(), history.ops).counts == {"offset-order": 1}
 
 
 def test_a_linearizable_list_ends_above_all_that_was_known(history: WrittenHistory) -> None:
@@ -233,10 +233,10 @@ def test_a_hole_that_no_open_send_can_explain_is_a_gap(history: WrittenHistory) 
     history.poll(2, (0, 70))
     history.assign(2, 2)
     history.poll(2, (2, 72))
-    assert list(judge_history(history.ops).counts) == ["gap"]
+    assert list(check_history(history.ops).counts) == ["gap"]
     history.recorder.info(history.begin_send(3, 71))
-    assert judge_history(history.ops).is_clean()
-    assert judge_history(history.ops[:-2], Rules(dense=False)).is_clean()
+    assert check_history(history.ops).is_clean()
+    assert check_history(history.ops[:-2], Rules(dense=False)).is_clean()
 
 
 # Going back
@@ -246,7 +246,7 @@ def test_what_a_process_is_told_of_a_log_never_goes_back(history: WrittenHistory
     first = history.list_offsets(1, 3, 9)
     history.list_offsets(2, 1, 5)
     second = history.list_offsets(1, 2, 8)
-    anomalies = judge_with(ListedOffsets(), history.ops).anomalies
+    anomalies = check_with(ListedOffsets(), history.ops).anomalies
     assert [(anomaly.kind, anomaly.ops) for anomaly in anomalies] == [
         ("start-went-back", (first, second)),
         ("end-went-back", (first, second)),
@@ -262,7 +262,7 @@ def test_a_committed_offset_never_goes_back_and_was_committed_by_a_client(histor
     nothing = history.committed(4, None)
     phantom = history.committed(5, 9)
     assert low.payload != high.payload
-    anomalies = judge_with(CommittedOffsets(), history.ops).anomalies
+    anomalies = check_with(CommittedOffsets(), history.ops).anomalies
     assert [(anomaly.kind, anomaly.ops) for anomaly in anomalies] == [
         ("committed-went-back", (high, back)),
         ("committed-went-back", (high, nothing)),
@@ -276,7 +276,7 @@ def test_a_failed_commit_counts_for_none_and_one_of_unknown_outcome_may_appear(h
     history.committed(2, 4)
     assert history.kinds(CommittedOffsets()) == ["phantom-commit"]
     history.recorder.info(history.recorder.invoke(1, "commit", commit))
-    assert judge_with(CommittedOffsets(), [op for op in history.ops if op.process == 1]).kinds() == []
+    assert check_with(CommittedOffsets(), [op for op in history.ops if op.process == 1]).kinds() == []
 
 
 def test_groups_whose_members_commit_backwards_are_checked_by_origin_only(history: WrittenHistory) -> None:
@@ -287,7 +287,7 @@ def test_groups_whose_members_commit_backwards_are_checked_by_origin_only(histor
 
 
 def test_a_number_fed_by_hand_never_goes_back() -> None:
-    guard = NeverBack()
+    guard = MonotonicCheck()
     assert guard.observe("n1 t/0", 5) is None
     assert guard.observe("n2 t/0", 3) is None
     anomaly = guard.observe("n1 t/0", 4)
@@ -307,18 +307,18 @@ def test_a_stuck_consumer_lags_behind_the_first_record_that_it_misses(history: W
     history.poll(1, (0, 70))  # begins at second 6
     stuck = history.poll(1)  # begins at second 8
     history.poll(1)
-    judge = RealtimeLag(bound_ns=2 * SECOND)
-    history.only(judge, "realtime-lag", missed, stuck)
-    assert judge.worst_ns == 5 * SECOND
+    checker = RealtimeLag(bound_ns=2 * SECOND)
+    history.only(checker, "realtime-lag", missed, stuck)
+    assert checker.worst_ns == 5 * SECOND
 
 
 def test_the_clock_of_lag_starts_with_the_assignment(history: WrittenHistory) -> None:
     history.send(2, 70, 0)
     history.assign(1, 0)
     history.poll(1)
-    judge = RealtimeLag(bound_ns=SECOND)
-    assert history.kinds(judge) == []
-    assert judge.worst_ns == SECOND
+    checker = RealtimeLag(bound_ns=SECOND)
+    assert history.kinds(checker) == []
+    assert checker.worst_ns == SECOND
 
 
 # Histories that are none
@@ -368,7 +368,7 @@ def malformed(history: WrittenHistory, case: str) -> list[Op]:
 )
 def test_a_history_that_is_none_is_refused(history: WrittenHistory, case: str) -> None:
     with pytest.raises(InvalidArgument):
-        judge_history(malformed(history, case))
+        check_history(malformed(history, case))
 
 
 # Reports
@@ -378,10 +378,10 @@ def test_a_verdict_reads_like_a_report_and_is_bounded(history: WrittenHistory) -
     for value in range(10):
         history.send(1, value, 0)
     history.recorder.nemesis("cut n1 | n2, n3")
-    panel = Panel(kept_max=2)
+    checker = HistoryChecker(kept_max=2)
     for op in history.ops:
-        panel.feed(op)
-    verdict: Verdict = panel.finish()
+        checker.feed(op)
+    verdict: Verdict = checker.finish()
     assert verdict.counts["inconsistent-offset"] == 9
     assert not verdict.is_clean(["unseen"])
     assert str(verdict).splitlines()[1:4] == [
@@ -390,4 +390,4 @@ def test_a_verdict_reads_like_a_report_and_is_bounded(history: WrittenHistory) -
         "    #3 3.000000 s process 1 ok send t/0 values 1 at offsets 0",
     ]
     assert len(verdict.anomalies) == 2 * len(verdict.counts)
-    assert str(judge_history([])) == "0 operations, no anomaly"
+    assert str(check_history([])) == "0 operations, no anomaly"

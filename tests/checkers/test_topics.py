@@ -4,7 +4,7 @@ A similar history without an error passes."""
 
 import pytest
 
-from jepsen.checkers import Assign, Fetched, Op, Poll, Rules, Send, Topic, judge_history, read_lines, write_lines
+from jepsen.checkers import Assign, Fetched, Op, Poll, Rules, Send, Topic, check_history, read_lines, write_lines
 from raftlog.types import Offset, TopicPartition
 from tests.checkers.written_history import WrittenHistory
 
@@ -46,11 +46,11 @@ class TopicHistory(WrittenHistory):
         return self.recorder.ok(invocation, Poll((Fetched(place, offsets, values),)))
 
     def kinds(self) -> list[str]:  # type: ignore[override]
-        return sorted(judge_history(self.ops, Rules()).counts)
+        return sorted(check_history(self.ops, Rules()).counts)
 
     def proof(self, kind: str) -> tuple[Op, ...]:
         """Of the one anomaly of this kind."""
-        (found,) = (each for each in judge_history(self.ops).anomalies if each.kind == kind)
+        (found,) = (each for each in check_history(self.ops).anomalies if each.kind == kind)
         return found.ops
 
 
@@ -191,7 +191,7 @@ def test_a_topic_that_cannot_be_deleted_or_is_made_twice(history: TopicHistory) 
     history.create("new")
     assert history.kinds() == ["lost-topic"], "it was unknown by then"
     history.create("third")
-    assert judge_history(history.ops).counts == {"lost-topic": 2}
+    assert check_history(history.ops).counts == {"lost-topic": 2}
 
 
 def test_changes_at_the_same_time_prove_nothing(history: TopicHistory) -> None:

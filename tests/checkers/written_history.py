@@ -10,10 +10,10 @@ from jepsen.checkers import (
     Poll,
     Recorder,
     Send,
-    judge_with,
+    check_with,
 )
+from jepsen.checkers.checker import Checker, Findings
 from jepsen.checkers.history import Payload
-from jepsen.checkers.judge import Findings, Judge
 from raftlog.types import Offset, TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -62,12 +62,12 @@ class WrittenHistory:
         read = GroupOffsets("g", ((T0, None if offset is None else Offset(offset)),))
         return self.do(process, "committed", GroupOffsets("g"), read)
 
-    def kinds(self, judge: Judge) -> list[str]:
-        return list(judge_with(judge, self.ops).kinds())
+    def kinds(self, checker: Checker) -> list[str]:
+        return list(check_with(checker, self.ops).kinds())
 
-    def only(self, judge: Judge, kind: str, *proof: Op) -> str:
+    def only(self, checker: Checker, kind: str, *proof: Op) -> str:
         """Check that the checker finds one anomaly, of this kind and with this proof; return its sentence."""
-        findings: Findings = judge_with(judge, self.ops)
+        findings: Findings = check_with(checker, self.ops)
         assert [anomaly.kind for anomaly in findings.anomalies] == [kind], findings.anomalies
         assert findings.anomalies[0].ops == proof
         return findings.anomalies[0].what

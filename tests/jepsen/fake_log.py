@@ -15,7 +15,7 @@ import orjson
 from aiohttp import web
 
 from jepsen.nemeses.fault import Way
-from jepsen.nemeses.victims import Unhurt
+from jepsen.nemeses.victims import WithoutFaults
 from raftlog.records import build_batch, read_records, split_batches, stamp
 from raftlog.types import TopicPartition
 
@@ -25,7 +25,7 @@ EPOCH = 3
 FORGOTTEN = 5
 
 
-class FakeLog(Unhurt):
+class FakeLog(WithoutFaults):
     """A `System`. `bug` is None, or what it does wrong: see the methods."""
 
     def __init__(self, bug: str | None = None, nodes: int = 2) -> None:

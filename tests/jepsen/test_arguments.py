@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from jepsen.control import command as control_command
 from jepsen.control.command import control
-from jepsen.planted import condemning
+from jepsen.planted import detection
 from jepsen.planted.__main__ import main as planted
 from jepsen.runner import command as test_command
 from jepsen.runner.command import test as run_test
@@ -83,8 +83,8 @@ def test_ctrl_c_ends_all_real_hunts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         hunted.append(options.bug)
         return {"verdict": "unknown", "broken": "interrupted", "anomalies": {}, "doubts": []}
 
-    monkeypatch.setattr(condemning, "run", interrupted)
-    monkeypatch.setattr(condemning, "why_not", lambda kinds: None)
+    monkeypatch.setattr(detection, "run", interrupted)
+    monkeypatch.setattr(detection, "why_not", lambda kinds: None)
     assert ended(planted, ["--real", "--runs", "3", "--store", str(tmp_path)])[0] == 130
     assert len(hunted) == 1
 

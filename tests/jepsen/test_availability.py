@@ -1,6 +1,6 @@
 """Times without writes."""
 
-from jepsen.nemeses.fault import Happened
+from jepsen.nemeses.fault import InjectedFault
 from jepsen.runner.availability import Availability, longest_gap
 from raftlog.types import TopicPartition
 
@@ -23,6 +23,6 @@ def test_a_fault_is_charged_with_what_overlaps_it() -> None:
         figures.note(second * S, "ok", ONE)
     figures.note(3 * S, "info", ONE)
     figures.note(4 * S, "fail", OTHER)
-    found = figures.of(Happened("kill", "kill node 1", 2.5, 5.0, "", 5.0), (ONE, OTHER), 0)
+    found = figures.of(InjectedFault("kill", "kill node 1", 2.5, 5.0, "", 5.0), (ONE, OTHER), 0)
     assert (found.without_write_s, found.worst_partition, found.worst_partition_s) == (6.0, "t/0", 6.0)
     assert (found.acknowledged, found.refused, found.unknown) == (0, 1, 1)

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jepsen.checkers import Send, judge_history, read_lines
+from jepsen.checkers import Send, check_history, read_lines
 from jepsen.runner.finding import Findings
 from jepsen.runner.options import RunOptions
 from jepsen.runner.store import Store, merge
-from jepsen.runner.strict import StrictJudge
+from jepsen.runner.strict_checker import StrictChecker
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of, value_of, values_of
 from raftlog.errors import DeadlineExceeded, Unavailable
@@ -61,7 +61,7 @@ def test_what_is_written_can_be_judged_and_an_unfinished_line_is_left_out(tmp_pa
         ("fail", "Unavailable: nobody leads"),
         ("info", ""),
     ]
-    assert judge_history(ops).counts == {"unseen": 1}
+    assert check_history(ops).counts == {"unseen": 1}
     assert not store.parts.exists()
 
 
@@ -86,9 +86,9 @@ def test_values_of_two_clients_never_meet() -> None:
 
 def strict(*entries: dict[str, object], faults: tuple[str, ...] = ()) -> dict[str, int]:
     findings = Findings()
-    judge = StrictJudge(findings, faults)
+    check_file = StrictChecker(findings, faults)
     for entry in entries:
-        judge.feed(orjson.dumps(entry), {"type": "ok", **entry})
+        check_file.feed(orjson.dumps(entry), {"type": "ok", **entry})
     return findings.counts
 
 

@@ -10,8 +10,8 @@ import pytest
 from jepsen.disk import DiskCounters
 from jepsen.nemeses.fault import KINDS, Fault, FaultKind, Way
 from jepsen.nemeses.nemesis import END_LATER_S_MAX, Nemesis
+from jepsen.nemeses.network_faults import WEATHERS
 from jepsen.nemeses.schedule import draw_schedule
-from jepsen.nemeses.ways import WEATHERS
 from raftlog.testing import Weather
 from raftlog.types import TopicPartition
 
@@ -147,7 +147,7 @@ class Victims:
     def suffered(self, ways: Sequence[Way]) -> str:
         return self.swallowed_or_delayed
 
-    def time_told(self, node: int) -> float | None:
+    def clock_error_s(self, node: int) -> float | None:
         return self.clocks[node].offset_s
 
     def data_dirs(self) -> dict[int, Path]:

@@ -5,12 +5,12 @@ from typing import Any
 import orjson
 
 from jepsen.checkers import Recorder
-from jepsen.nemeses.fault import Happened
+from jepsen.nemeses.fault import InjectedFault
 from jepsen.runner.quiet import KindFigures, OfferedFigures, QuietFigures, Requests, quiet_spans
-from jepsen.runner.verdict import judge
+from jepsen.runner.verdict import check_file
 
 S = 1_000_000_000
-KILL = Happened("kill", "kill node 1", 5.0, 6.0, "", 7.0)
+KILL = InjectedFault("kill", "kill node 1", 5.0, 6.0, "", 7.0)
 """Quiet time is 0 to 5 and 9 to 20 of a load of 20 s."""
 
 
@@ -51,7 +51,7 @@ def test_a_broker_that_has_left_is_asked_in_vain() -> None:
     for second, outcome in ((1, "ok"), (2, "fail"), (12, "fail"), (13, "fail")):
         asked.ask("poll", second, second + 0.5, outcome, "NotListening: refused", node=2)
         asked.ask("poll", second + 0.6, second + 0.7, node=3)
-    left = Happened("members", "leave node 2", 2.2, 2.3, "it was told", 2.3, leaves=(2,))
+    left = InjectedFault("members", "leave node 2", 2.2, 2.3, "it was told", 2.3, leaves=(2,))
     found = asked.requests.quiet([left], 0, 20.0)
     assert found.kinds == {"poll": KindFigures(4, 4)}, "node 2 before it left, and node 3 but for 2 s around that"
     assert found.failures == ()
@@ -118,8 +118,8 @@ def test_the_judged_history_has_them(tmp_path: Any) -> None:
     ]
     path = tmp_path / "history.jsonl"
     path.write_bytes(b"".join(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE) for entry in entries))
-    judged = judge(path, drained=False)
-    assert not judged.findings.counts
-    assert judged.counts == {"send": {"info": 1, "fail": 1}, "poll": {"open": 2}}
-    assert judged.asked_all == 1
-    assert judged.requests.quiet([], 0, 20.0).kinds == {"poll": KindFigures(1, 0), "send": KindFigures(1, 0)}
+    checked = check_file(path, drained=False)
+    assert not checked.findings.counts
+    assert checked.counts == {"send": {"info": 1, "fail": 1}, "poll": {"open": 2}}
+    assert checked.asked_all == 1
+    assert checked.requests.quiet([], 0, 20.0).kinds == {"poll": KindFigures(1, 0), "send": KindFigures(1, 0)}

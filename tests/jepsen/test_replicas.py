@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jepsen.runner.replicas import compare_replicas, judge_replicas
+from jepsen.runner.replicas import check_replicas, compare_replicas
 from raftlog import Log, LogConfig
 from raftlog.records import split_batches
 from raftlog.types import TopicPartition
@@ -37,14 +37,14 @@ def kinds(data_dirs: dict[int, Path], end: int = RECORDS) -> set[str]:
 
 
 def test_the_same_bytes_pass(data_dirs: dict[int, Path]) -> None:
-    assert judge_replicas(data_dirs, {PLACE: RECORDS}) == []
+    assert check_replicas(data_dirs, {PLACE: RECORDS}) == []
 
 
 def test_a_byte_that_differs_is_found_by_comparison_and_by_its_checksum(data_dirs: dict[int, Path]) -> None:
     with open(segments(data_dirs, 2)[1], "r+b") as file:
         file.seek(-1, 2)
         file.write(b"\x77")
-    found = {finding.kind for finding in judge_replicas(data_dirs, {PLACE: RECORDS})}
+    found = {finding.kind for finding in check_replicas(data_dirs, {PLACE: RECORDS})}
     assert found == {"replicas-differ", "damaged-log"}
 
 
@@ -83,7 +83,7 @@ def test_replicas_that_were_trimmed_at_different_moments_are_compared_where_two_
         with Log.open(data_dirs[node] / "t" / "0", config=LogConfig(segment_bytes=4096)) as log:
             assert log.trim(start) == start
     assert [int(segments(data_dirs, node)[0].stem) for node in (1, 2, 3)] == [0, second, third]
-    assert judge_replicas(data_dirs, {PLACE: RECORDS}) == []
+    assert check_replicas(data_dirs, {PLACE: RECORDS}) == []
     segment = segments(data_dirs, 2)[0]
     content = bytearray(segment.read_bytes())
     content[-1] ^= 1

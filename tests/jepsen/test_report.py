@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from jepsen.checkers import write_lines
-from jepsen.checkers.fates import FATES
-from jepsen.report import INDEX, write_page, writing
+from jepsen.checkers.record_status import FATES
+from jepsen.report import INDEX, page_request, write_page
 from jepsen.report.command import report
-from jepsen.report.fate_plots import LOOKS
 from jepsen.report.frame import Band, Frame, label_of, lanes
-from jepsen.runner.verdict import judge
+from jepsen.report.record_plots import LOOKS
+from jepsen.runner.verdict import check_file
 from raftlog.errors import InvalidArgument
 from tests.checkers.written_history import WrittenHistory
 
@@ -101,7 +101,7 @@ def folder_of_a_run(parent: Path) -> Path:
     (folder / "logs").mkdir(parents=True)
     (folder / "logs" / "node-1.log").write_text("Traceback\n")
     (folder / "history.jsonl").write_bytes(b"".join(write_lines(planted().ops)))
-    judged = judge(folder / "history.jsonl", drained=True)
+    checked = check_file(folder / "history.jsonl", drained=True)
     happened = {"kind": "kill", "what": "kill node 1", "begin_s": 8.0, "end_s": 10.0, "served_s": 11.5}
     fault = {**happened, "proof": f"node 1 ended with -9 {SCRIPT}"}
     figures = {"worst_partition": "t/0", "worst_partition_s": 3.25, "acknowledged": 1, "refused": 2, "unknown": 3}
@@ -109,13 +109,13 @@ def folder_of_a_run(parent: Path) -> Path:
         "verdict": "invalid",
         "doubts": [f"nobody polled {SCRIPT}"],
         "explanation": "It was asked for.\n\nThe second paragraph.",
-        "anomalies": judged.findings.counts,
-        "findings": [finding.as_json() for finding in judged.findings.worst_first()],
+        "anomalies": checked.findings.counts,
+        "findings": [finding.as_json() for finding in checked.findings.worst_first()],
         "options": {"workload": "log", "faults": ["kill", "cut"], "seconds": 14.0, "seed": 7},
         "command": "python -m jepsen test --seed 7",
         "commit": "abc123",
         "load_begin_s": 1.0,
-        "operations": judged.operations,
+        "operations": checked.operations,
         "acknowledged_records": 4,
         "worst_lag_s": 5.0,
         "faults": [{"fault": fault, "without_write_s": 2.75, **figures}],
@@ -191,7 +191,7 @@ def test_a_folder_of_before_is_drawn_with_what_it_has(run: Path) -> None:
 
 
 def test_without_the_libraries_one_line_says_what_is_missing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing.importlib.util, "find_spec", lambda name: None if name == "matplotlib" else name)
+    monkeypatch.setattr(page_request.importlib.util, "find_spec", lambda name: None if name == "matplotlib" else name)
     assert write_page(run) == "the page of the run needs matplotlib: pip install 'raftlog[dev]'"
     assert not (run / INDEX).exists()
 

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from jepsen.nemeses.fault import KINDS, Happened
+from jepsen.nemeses.fault import KINDS, InjectedFault
 from jepsen.runner.options import RunOptions
-from jepsen.runner.running import run
+from jepsen.runner.run import run
 from jepsen.runner.stage import Stage
 from jepsen.runner.store import Store
 from jepsen.runner.trial import Outcome
-from jepsen.runner.verdict import Judged, judge
+from jepsen.runner.verdict import CheckResult, check_file
 from jepsen.scenarios import crash, disk, pauses
 from jepsen.scenarios.catalogue import SCENARIOS
-from jepsen.scenarios.expectations import WritesGoOn
+from jepsen.scenarios.expectations import WriteGapBound
 from jepsen.workloads.catalogue import WORKLOADS
 from raftlog.types import TopicPartition
 from tests.jepsen.fake_log import FakeLog
@@ -64,7 +64,7 @@ def test_a_script_is_played_under_load_to_its_end_and_what_it_expects_in_vain_is
 
 
 PLACE = TopicPartition("narrow", 0)
-KILL = Happened("kill", "kill node 1", 2.0, 3.0, "ended with -9", 3.0)
+KILL = InjectedFault("kill", "kill node 1", 2.0, 3.0, "ended with -9", 3.0)
 OUTCOME = Outcome(
     schedule=(),
     happened=(KILL,),
@@ -80,15 +80,15 @@ OUTCOME = Outcome(
 
 
 @pytest.fixture
-def judged(tmp_path: Path) -> Judged:
+def checked(tmp_path: Path) -> CheckResult:
     """Of a history in which nothing happened."""
     history = tmp_path / "history.jsonl"
     history.touch()
-    return judge(history, drained=True)
+    return check_file(history, drained=True)
 
 
 @pytest.mark.parametrize(("resumed_s", "holds"), [(4.5, True), (5.5, False)])
-def test_how_long_there_may_be_no_write(judged: Judged, resumed_s: float, holds: bool) -> None:
+def test_how_long_there_may_be_no_write(checked: CheckResult, resumed_s: float, holds: bool) -> None:
     for at_s in (1.0, 2.0, resumed_s, 9.0):
-        judged.availability.note(round(at_s * 1e9), "ok", PLACE)
-    assert (not list(WritesGoOn(3.0)(OPTIONS, OUTCOME, judged))) is holds
+        checked.availability.note(round(at_s * 1e9), "ok", PLACE)
+    assert (not list(WriteGapBound(3.0)(OPTIONS, OUTCOME, checked))) is holds

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import KINDS, Fault
+from jepsen.nemeses.network_faults import SHAPES, SHAPES_NODES_MIN
 from jepsen.nemeses.schedule import QUIET_END_S, WARM_UP_S, WINDOW_S_MAX, draw_schedule
-from jepsen.nemeses.ways import SHAPES, SHAPES_NODES_MIN
 
 THREE = (1, 2, 3)
 seeds = st.integers(0, 1 << 31)

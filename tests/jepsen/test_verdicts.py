@@ -7,7 +7,7 @@ from typing import Any
 
 from jepsen.checkers import read_lines
 from jepsen.runner.options import RunOptions
-from jepsen.runner.running import exit_code, run
+from jepsen.runner.run import exit_code, run
 from jepsen.runner.store import Store
 from jepsen.runner.system import SystemFailed
 from tests.jepsen.fake_log import FakeLog
@@ -15,14 +15,14 @@ from tests.jepsen.fake_log import FakeLog
 SECONDS = 3.0
 
 
-def judged(bug: str | None, directory: Path) -> tuple[dict[str, Any], Store]:
+def checked(bug: str | None, directory: Path) -> tuple[dict[str, Any], Store]:
     options = RunOptions("plain", ("kill",), SECONDS, nodes=2, clients=1, rate=300.0, seed=5, recovery_s=1.5)
     store = Store(directory, options)
     return run(options, FakeLog(bug), store, lambda *_told: None), store
 
 
 def test_a_sound_log_passes_and_the_store_holds_everything(tmp_path: Path) -> None:
-    results, store = judged(None, tmp_path)
+    results, store = checked(None, tmp_path)
     assert results["verdict"] == "valid", results["findings"]
     assert exit_code(results) == 0
     assert results["outcomes"]["send"]["ok"] > 50
@@ -78,7 +78,7 @@ EXPECTED = {
 
 def test_broken_logs_are_detected(tmp_path: Path) -> None:
     with ThreadPoolExecutor(len(EXPECTED)) as pool:
-        found = dict(zip(EXPECTED, pool.map(lambda bug: judged(bug, tmp_path / bug), EXPECTED), strict=True))
+        found = dict(zip(EXPECTED, pool.map(lambda bug: checked(bug, tmp_path / bug), EXPECTED), strict=True))
     for bug, (results, store) in found.items():
         assert results["verdict"] == "invalid", bug
         assert exit_code(results) == 1

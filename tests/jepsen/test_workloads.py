@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from jepsen.checkers import Assign, Send, Trim, judge_history, read_lines
+from jepsen.checkers import Assign, Send, Trim, check_history, read_lines
 from jepsen.runner.command import run
 from jepsen.runner.load import Load
 from jepsen.runner.options import RunOptions
@@ -23,8 +23,8 @@ from jepsen.workloads.client.values import payload_of
 from jepsen.workloads.drain import Drain
 from jepsen.workloads.incarnations import resolved
 from jepsen.workloads.plan import Plan
-from jepsen.workloads.roles.reading import Reader
-from jepsen.workloads.roles.sending import send_batch
+from jepsen.workloads.roles.plain_producer import send_batch
+from jepsen.workloads.roles.reader import Reader
 from raftlog.client import BrokerClient
 from raftlog.records import build_batch
 from raftlog.types import Offset, TopicPartition
@@ -80,7 +80,7 @@ def test_who_is_refused_goes_on_where_the_log_begins_and_a_drain_begins_there(tm
     if bug is None:
         assert assigned == [((PLACE, 0),), ((PLACE, 7),), *[((PLACE, 8),)] * len(log.addresses)]
     assert ends == {PLACE: 10 + len(log.addresses)}
-    assert judge_history(ops).counts == ({} if bug is None else {"poll-skip": 1})
+    assert check_history(ops).counts == ({} if bug is None else {"poll-skip": 1})
 
 
 async def read_what_is_left(log: FakeLog, history: HistoryWriter) -> dict[TopicPartition, int]:

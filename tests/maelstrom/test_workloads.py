@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from jepsen.checkers import judge_history
+from jepsen.checkers import check_history
 from tests.maelstrom.driver import ErrorAnswer, Network
 from tests.maelstrom.loads import Load, Worker, report_of
 from tests.waiting import until
@@ -34,7 +34,7 @@ async def _some_succeed(load: Load, count: int) -> None:
 async def _check(load: Load, work: Callable[[Worker], Awaitable[None]]) -> None:
     if work is Worker.kafka:
         await Worker(load).drain()
-    verdict = judge_history(load.history)
+    verdict = check_history(load.history)
     assert verdict.is_clean(), verdict
     assert not verdict.undecided
 

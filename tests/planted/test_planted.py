@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from jepsen.planted import BUGS
-from jepsen.planted.patching import replace_method
+from jepsen.planted.patch import replace_method
 from tests.forked.client import ForkServer
 
 SEEDS_MAX = 200

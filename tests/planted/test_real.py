@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jepsen.planted import BUGS
-from jepsen.planted.condemning import Played, play, play_sound
+from jepsen.planted.detection import Played, play, play_sound
 from jepsen.planted.real import REAL, UNSEEN
 from jepsen.runner.machine import why_not
 from jepsen.scenarios.scenario import Scenario
@@ -18,7 +18,7 @@ def test_every_bug_is_shown_by_real_processes_or_has_a_reason() -> None:
     assert set(REAL) | set(UNSEEN) == set(BUGS)
     assert not set(REAL) & set(UNSEEN)
     assert len(REAL) >= 16
-    assert all(case.condemned_by and "broker-died" not in case.condemned_by for case in REAL.values())
+    assert all(case.detected_by and "broker-died" not in case.detected_by for case in REAL.values())
 
 
 def _possible(scenario: Scenario) -> Scenario:

@@ -79,7 +79,7 @@ def test_a_one_way_cut_leaves_the_other_way_open(mail: Mail) -> None:
     mail.loop.run_for(1)
     assert mail.messages() == ["against it"]
     assert [drop.reason for drop in mail.network.drops] == ["cut", "cut under way"]
-    mail.network.mend(mail.nodes[0], mail.nodes[1])
+    mail.network.repair(mail.nodes[0], mail.nodes[1])
     mail.send(0, 1, "mended")
     mail.loop.run_for(1)
     assert mail.messages()[1:] == ["mended"]

@@ -7,7 +7,7 @@ import pytest
 
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.convergence import Convergence
-from jepsen.simulation.nemesis.harm import Harm
+from jepsen.simulation.nemesis.fault_budget import FaultBudget
 from jepsen.simulation.nemesis.nemesis import Nemesis
 from jepsen.simulation.options import DRIVER_FAULTS, Fault, Options, Scenario, draw
 from jepsen.simulation.workload import Workload
@@ -107,15 +107,15 @@ def test_a_lost_disk_is_replaced_by_a_new_member(world: World) -> None:
 
 
 def test_harm_stays_within_a_minority(world: World) -> None:
-    harm, plan = Harm(world.cluster), world.cluster.groups[0]
+    fault_budget, plan = FaultBudget(world.cluster), world.cluster.groups[0]
     machines = list(world.cluster.machines.values())
     harmed = []
     for machine in machines[:3]:
-        if harm.may_harm(machine):
-            harm.doomed[machine.me] = machine
+        if fault_budget.may_damage(machine):
+            fault_budget.doomed[machine.me] = machine
             machine.driver = None
             harmed.append(machine)
     assert harmed == machines[:1]
     sound = Configuration(Index(9), tuple(machine.me for machine in machines))
-    assert harm.allows(plan, sound)
-    assert not harm.allows(plan, sound._replace(voters=sound.voters[:2]))
+    assert fault_budget.allows(plan, sound)
+    assert not fault_budget.allows(plan, sound._replace(voters=sound.voters[:2]))

@@ -201,7 +201,7 @@ def test_a_short_cut_in_which_nothing_was_lost_breaks_nothing(pair: Pair) -> Non
     stream = pair.connect()
     pair.loop.run_for(0.1)
     pair.network.cut(pair.client, pair.server)
-    pair.network.mend(pair.client, pair.server)
+    pair.network.repair(pair.client, pair.server)
     pair.loop.run_for(5)
     stream.send("still here")
     pair.loop.run_for(1)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from jepsen.simulation import Node, SimulatedNetwork, VirtualLoop
-from jepsen.simulation.network.wiring import SimulatedTransport, frozen
+from jepsen.simulation.network.transport import SimulatedTransport, frozen
 from jepsen.simulation.options import generator
 from raftlog.errors import Unavailable
 from raftlog.raft import Entry, EntryId, EntryKind, ReplicaId

@@ -86,12 +86,12 @@ class World:
             case 5:
                 self.network.reset_streams(node, self.random.choice(self.loop.nodes))
             case _:
-                self.mend()
+                self.repair()
 
     def running(self) -> list[object]:
         return [node.process for node in self.loop.nodes if node.process and node.process.state.name == "RUNNING"]
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self.network.heal()
         for node in self.loop.nodes:
             if node.process is None:
@@ -102,7 +102,7 @@ class World:
     def run(self, seconds: int) -> str:
         for second in range(seconds):
             if second % 3 == 2:
-                self.mend()
+                self.repair()
             else:
                 self.fault()
             self.loop.run_for(1)

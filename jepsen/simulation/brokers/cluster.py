@@ -10,8 +10,8 @@ Made by `run`.
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from jepsen.checkers import Op, Panel, Recorder
-from jepsen.simulation.brokers.gossip_wire import GOSSIP_PORT, Pests, SimulatedWire
+from jepsen.checkers import HistoryChecker, Op, Recorder
+from jepsen.simulation.brokers.gossip_wire import GOSSIP_PORT, Interference, SimulatedWire
 from jepsen.simulation.brokers.machine import DATA_DIR, RPC_PORT
 from jepsen.simulation.brokers.machine import Machine as AnyMachine
 from jepsen.simulation.brokers.options import BrokerOptions
@@ -47,10 +47,12 @@ class BrokerCluster(Site[Broker]):
     def __init__(self, options: BrokerOptions) -> None:
         self.options = options
         super().__init__("brokers", options)
-        self._pests = Pests(self.random("pests"), 0.0 if options.gossip is None else options.gossip.pests)
+        self._interference = Interference(
+            self.random("pests"), 0.0 if options.gossip is None else options.gossip.interference
+        )
         for machine in self.machines.values():
             machine.make_wire = self._make_wire
-        self.panel = Panel(kept_max=ANOMALIES_MAX)
+        self.checker = HistoryChecker(kept_max=ANOMALIES_MAX)
         self.recorder = Recorder(lambda: self.loop.now_ns, self._feed)
         self.names = [f"topic-{place}" for place in range(options.topics)]
         self.wanted: dict[GroupKey, tuple[str, int]] = {}
@@ -70,7 +72,7 @@ class BrokerCluster(Site[Broker]):
 
     def _make_wire(self, process: Process) -> SimulatedWire:
         assert self.network.beside is not None, "gossip is switched off"
-        return SimulatedWire(self.loop, self.network.beside, self.loop.hosts, process, self._pests)
+        return SimulatedWire(self.loop, self.network.beside, self.loop.hosts, process, self._interference)
 
     # the program
 
@@ -133,7 +135,7 @@ class BrokerCluster(Site[Broker]):
         self._producer_ids[producer] = machine
 
     def _feed(self, op: Op) -> None:
-        for anomaly in self.panel.feed(op):
+        for anomaly in self.checker.feed(op):
             raise PropertyBroken(anomaly.kind, {"what": anomaly.what, "operations": "; ".join(map(str, anomaly.ops))})
 
     # what is known from outside

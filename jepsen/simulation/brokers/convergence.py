@@ -14,8 +14,8 @@ from uuid import UUID
 
 from jepsen.checkers import Send
 from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.final_orders import FinalOrders
 from jepsen.simulation.brokers.nemesis import Nemesis
-from jepsen.simulation.brokers.settling import Settling
 from jepsen.simulation.brokers.workload.administrators import Topic
 from jepsen.simulation.brokers.workload.clients import Known
 from jepsen.simulation.brokers.workload.final_drain import Drain
@@ -54,7 +54,7 @@ class Convergence:
         self.workload.calm_members()
         self._within(options.start_s, "metadata-differs", self._different_metadata)
         self._check_topics()
-        settling = Settling(self.cluster, self.nemesis.taken, self._within)
+        settling = FinalOrders(self.cluster, self.nemesis.taken, self._within)
         if options.elasticity.orders:
             settling.settle()
         self.cluster.wanted = self._partitions()
@@ -67,7 +67,7 @@ class Convergence:
         self._within(options.convergence_s, "replicas-misplaced", self._misplaced)
         self._within(options.convergence_s, "not-whole", self._not_whole)
         if options.gossip is not None:
-            self._within(GOSSIP_S, "gossip-disagrees", self._unheard)
+            self._within(GOSSIP_S, "gossip-disagrees", self._uninformed)
         if options.elasticity.orders:
             settling.rest()
         self._within(options.convergence_s, "no-convergence", self._different)
@@ -77,12 +77,12 @@ class Convergence:
             replicas = {machine.name: (machine.disk, group) for machine, group in self.cluster.replicas(key)}
             compare_files(self.cluster.watch.group(key).name, replicas)
         self._check_topics()
-        self._judge()
+        self._check_history()
 
-    def _judge(self) -> None:
+    def _check_history(self) -> None:
         """Check the whole history; records of deleted topics may be unread."""
         read = self._read_partitions()
-        for anomaly in self.cluster.panel.finish().anomalies:
+        for anomaly in self.cluster.checker.finish().anomalies:
             sent = [op.payload.partition for op in anomaly.ops if isinstance(op.payload, Send)]
             if anomaly.kind in ("unseen", "resurrected-key") and not read.intersection(sent):
                 continue
@@ -167,11 +167,11 @@ class Convergence:
         """Read every file that may be damaged, unless the scrub of the brokers does that."""
         if self.options.scrub_s:
             return
-        for damage in self.nemesis.faults.harm.open_damages():
+        for damage in self.nemesis.faults.fault_budget.open_damages():
             damage.machine.call(partial(_scrub, damage.key))
 
     def _damaged(self) -> list[str]:
-        return [str(damage) for damage in self.nemesis.faults.harm.open_damages()]
+        return [str(damage) for damage in self.nemesis.faults.fault_budget.open_damages()]
 
     def _misplaced(self) -> list[str]:
         """Replicas that are missing, and those that should be gone."""
@@ -207,7 +207,7 @@ class Convergence:
             ]
         return found
 
-    def _unheard(self) -> list[str]:
+    def _uninformed(self) -> list[str]:
         """Brokers that others do not take for alive."""
         return [
             f"{machine.name} says that {member.node_id} is {member.state}"

@@ -9,7 +9,8 @@
     wiped        the disk is replaced by an empty one
     stale        the disk is reset to its content of two starts ago, or earlier
 
-Damage stays within the fault model (`harm`). The process may run meanwhile, or be started on it. Extended by `faults`.
+Damage stays within the fault model (`fault_budget`). The process may run meanwhile, or be started on it. Extended by
+`faults`.
 """
 
 from collections.abc import Callable
@@ -17,11 +18,11 @@ from random import Random
 from typing import Final, NamedTuple
 
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
-from jepsen.simulation.brokers.harm import Damage, Harm
+from jepsen.simulation.brokers.fault_budget import Damage, FaultBudget
 from jepsen.simulation.brokers.machine import DATA_DIR
 from jepsen.simulation.brokers.small_files import flip, lose
 from jepsen.simulation.disk.simulated_faults import PAGE_BYTES
-from jepsen.simulation.nemesis.file_damage import Wrongness, damage_file, damage_journal
+from jepsen.simulation.nemesis.file_damage import DiskDamage, damage_file, damage_journal
 from jepsen.simulation.nemesis.machine_faults import FAULT_S, MachineFaults
 from jepsen.simulation.network.links import SECOND_NS
 from jepsen.simulation.options import Fault
@@ -63,10 +64,10 @@ class DiskFaults(MachineFaults[Machine]):
     def __init__(self, cluster: BrokerCluster, random: Random) -> None:
         super().__init__(cluster.loop, cluster.network, cluster.machines, random)
         self.cluster = cluster
-        self.harm = Harm(cluster)
+        self.fault_budget = FaultBudget(cluster)
         self.kinds |= {
-            Fault.DAMAGE: lambda: self._hurt_segment(self._rot),
-            Fault.READ_ERROR: lambda: self._hurt_segment(self._refuse),
+            Fault.DAMAGE: lambda: self._damage_segment(self._rot),
+            Fault.READ_ERROR: lambda: self._damage_segment(self._refuse),
             Fault.SMALL_FILE: self._small_file,
             Fault.STALLED_DISK: self._stall,
             Fault.JOURNAL: self._journal,
@@ -78,28 +79,30 @@ class DiskFaults(MachineFaults[Machine]):
         self.copies: dict[NodeId, _OldCopy] = {}
         """Of disks, to be put back once all others know better."""
 
-    def _hurt_segment(self, hurt: Callable[[Machine, Group], Wrongness | None]) -> None:
+    def _damage_segment(self, hurt: Callable[[Machine, Group], DiskDamage | None]) -> None:
         """Of one group of one broker, where it may be."""
-        machine = self.someone()
+        machine = self.random_machine()
         broker = machine.service
         if broker is None:
             return
         groups = [
-            group for key, group in sorted(broker.node.driver.groups.items()) if self.harm.may_damage(machine, key)
+            group
+            for key, group in sorted(broker.node.driver.groups.items())
+            if self.fault_budget.may_damage(machine, key)
         ]
         if not groups or machine.replica is None:
             return
         group = self.random.choice(groups)
         wrong = hurt(machine, group)
         if wrong is not None:
-            self.harm.damages.append(Damage(machine, machine.replica, group.key, wrong))
+            self.fault_budget.damages.append(Damage(machine, machine.replica, group.key, wrong))
             if self.random.random() < 0.5:
                 machine.crash()
 
-    def _rot(self, machine: Machine, group: Group) -> Wrongness | None:
+    def _rot(self, machine: Machine, group: Group) -> DiskDamage | None:
         return damage_file(machine.disk, lambda path: is_of_segments(group, path), self.random, machine.note)
 
-    def _refuse(self, machine: Machine, group: Group) -> Wrongness | None:
+    def _refuse(self, machine: Machine, group: Group) -> DiskDamage | None:
         files = [
             (path, content)
             for path, content in machine.disk.snapshot().items()
@@ -117,16 +120,16 @@ class DiskFaults(MachineFaults[Machine]):
     # whole disks
 
     def _journal(self) -> None:
-        machine = self.someone()
+        machine = self.random_machine()
         replica = machine.replica
-        if replica is not None and self.harm.may_lose(machine):
+        if replica is not None and self.fault_budget.may_lose(machine):
             machine.crash()
             if damage_journal(machine.disk, replica.disk_uuid, self.random, machine.note):
                 machine.replica = None  # the next start says whether it was noticed
 
     def _wipe(self) -> None:
-        machine = self.someone()
-        if self.harm.may_lose(machine):
+        machine = self.random_machine()
+        if self.fault_budget.may_lose(machine):
             machine.crash()
             machine.wipe()
             self.copies.pop(machine.node_id, None)
@@ -143,10 +146,10 @@ class DiskFaults(MachineFaults[Machine]):
                 continue
             if not self._is_known_to_be_old(copy):
                 machine.crash()
-            elif self.harm.may_lose(machine):
+            elif self.fault_budget.may_lose(machine):
                 self._put_back(machine, copy)
             return
-        machine = self.someone()
+        machine = self.random_machine()
         if machine.service is not None and machine.replica is not None and machine.node_id not in self.copies:
             boot_epoch = machine.service.node.identity.boot_epoch
             machine.crash()
@@ -174,7 +177,7 @@ class DiskFaults(MachineFaults[Machine]):
 
     def _small_file(self) -> None:
         """Not what the others remember, where a stale disk has to be known by it."""
-        machine = self.someone()
+        machine = self.random_machine()
         suffixes = DISPOSABLE[:2] if Fault.STALE in self.cluster.options.faults else DISPOSABLE
         files = [
             (path, content) for path, content in machine.disk.snapshot().items() if path.endswith(suffixes) and content

@@ -63,7 +63,7 @@ class Faults(DiskFaults):
 
     def _absence(self) -> None:
         """One machine is away for so long that retention takes what it lacks."""
-        machine = self.someone()
+        machine = self.random_machine()
         is_anybody_away = any(due_ns > self.loop.now_ns for due_ns in self.absent_until_ns.values())
         if is_anybody_away or len(self.machines) < 3:
             return
@@ -118,11 +118,11 @@ class Faults(DiskFaults):
         if beside is None:
             return
         self.loop.note("network", "gossip alone is disturbed")
-        kind, nodes = self.random.choice(("all", "one", "loss")), [machine.node for machine in self.everybody()]
+        kind, nodes = self.random.choice(("all", "one", "loss")), [machine.node for machine in self.all_machines()]
         if kind == "all":
             beside.impose(shapes.split([[number] for number in self.numbers()]))
         elif kind == "one":
-            beside.impose(shapes.isolated(self.someone().node.number, self.numbers()))
+            beside.impose(shapes.isolated(self.random_machine().node.number, self.numbers()))
         else:
             lossy = beside.conditions._replace(loss=0.3)
             for source in nodes:
@@ -153,7 +153,7 @@ class Faults(DiskFaults):
 
     def _move(self) -> None:
         """Order a random broker to move a partition's replicas."""
-        self.random.choice(self.everybody()).spawn(self._move_one, "an operator")
+        self.random.choice(self.all_machines()).spawn(self._move_one, "an operator")
 
     async def _move_one(self, broker: Broker) -> None:
         state = broker.metadata.state
@@ -178,7 +178,7 @@ class Faults(DiskFaults):
             self.loop.note("operator", f"{name} shall have {', '.join(map(str, wanted))}")
 
     def _rolling(self) -> None:
-        for place, machine in enumerate(self.everybody()):
+        for place, machine in enumerate(self.all_machines()):
             self.loop.call_at_ns(self.loop.now_ns + (2 * place + 1) * SECOND_NS, self._stop, machine)
 
     def _stop(self, machine: Machine) -> None:

@@ -31,7 +31,7 @@ LATER_S: Final = (0.0, 20.0)
 _logger = logging.getLogger(__name__)
 
 
-class Ways(SimulatedNetwork):
+class CoupledNetwork(SimulatedNetwork):
     """The network of the brokers' connections; `beside` is that of their gossip."""
 
     beside: SimulatedNetwork | None = None
@@ -59,7 +59,7 @@ class Ways(SimulatedNetwork):
             self.beside.heal()
 
 
-class Pests:
+class Interference:
     """`share`: of all datagrams, those that something is done with."""
 
     def __init__(self, random: Random, share: float) -> None:
@@ -102,14 +102,19 @@ class SimulatedWire:
     """For one process. Hosts are names of nodes, or their addresses."""
 
     def __init__(
-        self, loop: VirtualLoop, network: SimulatedNetwork, hosts: Mapping[str, Node], process: Process, pests: Pests
+        self,
+        loop: VirtualLoop,
+        network: SimulatedNetwork,
+        hosts: Mapping[str, Node],
+        process: Process,
+        interference: Interference,
     ) -> None:
         self.on_datagram: Callable[[bytes, Address], None] = _ignore
-        self.serve: Callable[[GossipStream], Awaitable[None]] = _serve_nobody
+        self.serve: Callable[[GossipStream], Awaitable[None]] = _serve_none
         self.address: Address | None = None
         self.streams_refused = 0
         self._loop, self._network, self._hosts = loop, network, hosts
-        self._process, self._pests = process, pests
+        self._process, self._interference = process, interference
         self._is_closed = False
         self._serving = 0
 
@@ -122,7 +127,7 @@ class SimulatedWire:
         node = self._hosts.get(address[0])
         if node is None or self._is_closed:
             return
-        self._pests.visit(datagram, partial(self._send, node), partial(self._send_later, node))
+        self._interference.visit(datagram, partial(self._send, node), partial(self._send_later, node))
 
     def _send(self, node: Node, datagram: bytes) -> None:
         self._network.send(self._process, node, SERVICE, datagram)
@@ -189,5 +194,5 @@ def _ignore(_datagram: bytes, _address: Address) -> None:
     return None
 
 
-async def _serve_nobody(_stream: GossipStream) -> None:
+async def _serve_none(_stream: GossipStream) -> None:
     return None

@@ -8,7 +8,7 @@ from typing import Final
 
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
 from jepsen.simulation.brokers.faults import Faults
-from jepsen.simulation.brokers.striking import MembersAmbush
+from jepsen.simulation.brokers.members_ambush import MembersAmbush
 from jepsen.simulation.brokers.workload.operators import Operator, Taken
 from jepsen.simulation.network.links import MILLISECOND_NS, SECOND_NS
 from jepsen.simulation.options import Fault

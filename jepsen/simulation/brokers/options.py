@@ -10,7 +10,7 @@ from typing import Final
 
 from jepsen.simulation.brokers.elasticity import NONE as NO_ELASTICITY
 from jepsen.simulation.brokers.elasticity import Elasticity, draw_elasticity
-from jepsen.simulation.brokers.workload.uses import Uses, draw_once, draw_uses, with_small_tables
+from jepsen.simulation.brokers.workload.uses import WorkloadFeatures, draw_once, draw_uses, with_small_tables
 from jepsen.simulation.network.links import MICROSECOND_NS, MILLISECOND_NS, LinkConditions
 from jepsen.simulation.options import KIB, Fault, draw_link, generator, shown
 from raftlog.raft import RaftSettings
@@ -88,7 +88,7 @@ class GossipOptions:
 
     goes_same_ways: bool
     """Whether what cuts off connections cuts off gossip as well."""
-    pests: float
+    interference: float
     """Share of datagrams that are kept, repeated, garbled or forged."""
     loss: float
     """Of all datagrams, on a good day."""
@@ -149,7 +149,7 @@ class BrokerOptions:
     elasticity: Elasticity
     gossip: GossipOptions | None
     """None: it is switched off."""
-    uses: Uses
+    uses: WorkloadFeatures
     unordered_syncs: bool = False
     """Whether syncs of a disk complete each for itself (`sync_delays`); not drawn, but asked for."""
     lost_files: bool = False
@@ -274,7 +274,7 @@ def draw_keeping(seed: int) -> BrokerOptions:
     return _focused(draw(seed), uses, generator(seed, "keeping faults"))
 
 
-def _focused(options: BrokerOptions, uses: Uses, random: Random) -> BrokerOptions:
+def _focused(options: BrokerOptions, uses: WorkloadFeatures, random: Random) -> BrokerOptions:
     return replace(
         options,
         seeds=3,
@@ -301,7 +301,7 @@ def _focused(options: BrokerOptions, uses: Uses, random: Random) -> BrokerOption
     )
 
 
-def _draw_uses(random: Random) -> Uses:
+def _draw_uses(random: Random) -> WorkloadFeatures:
     return draw_uses(random, members=random.random() < 0.4, records=random.random() < 0.4)
 
 
@@ -310,7 +310,7 @@ def _draw_gossip(random: Random) -> GossipOptions | None:
         return None
     return GossipOptions(
         goes_same_ways=random.random() < 0.6,
-        pests=random.choice((0.0, 0.02, 0.2)),
+        interference=random.choice((0.0, 0.02, 0.2)),
         loss=random.choice((0.0, 0.05, 0.3)),
     )
 

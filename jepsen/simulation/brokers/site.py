@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 from typing import Generic, Protocol, TypeVar
 
-from jepsen.simulation.brokers.gossip_wire import Ways
+from jepsen.simulation.brokers.gossip_wire import CoupledNetwork
 from jepsen.simulation.brokers.machine import Machine
 from jepsen.simulation.brokers.watch import Watch
 from jepsen.simulation.brokers.wires import WiredLoop
@@ -57,7 +57,7 @@ class Site(ABC, Generic[S]):
     def __init__(self, name: str, options: SiteOptions) -> None:
         self.loop = WiredLoop(Trace())
         self._seed = options.seed, name
-        self.network = Ways(self.loop, self.random("network"), options.link)
+        self.network = CoupledNetwork(self.loop, self.random("network"), options.link)
         self.network.beside = self.make_gossip_network()
         self.watch = Watch(self.loop)
         self.machines: dict[NodeId, Machine[S]] = {}

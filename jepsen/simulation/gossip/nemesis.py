@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from jepsen.simulation.gossip.options import Trouble
+from jepsen.simulation.gossip.options import GossipFault
 from jepsen.simulation.gossip.process import Process
 from jepsen.simulation.gossip.watch import PERIODS_MAX, Watch
 from jepsen.simulation.options import generator
@@ -66,13 +66,13 @@ class Nemesis:
             when += EVENT_INTERVAL_S * self._random.uniform(0.5, 1.5)
 
     def _die(self) -> None:
-        process = self._someone()
+        process = self._random_process()
         if process is not None:
             self._crash(process)
             self._expect_known(process)
 
     def _leave(self) -> None:
-        process = self._someone()
+        process = self._random_process()
         if process is not None:
             self._go(process)
             self._expect_known(process)
@@ -85,14 +85,14 @@ class Nemesis:
             self._expect_known(process)
 
     def _say_something(self) -> None:
-        process = self._someone()
+        process = self._random_process()
         if process is not None:
             self._describe(process)
             self._expect_known(process)
 
     def _nap(self) -> None:
         """Pause a process for a while; afterwards all must consider it alive."""
-        process = self._someone()
+        process = self._random_process()
         if process is not None:
             seconds = self._random.uniform(1, 30)
             life = process.life
@@ -105,7 +105,7 @@ class Nemesis:
         when = self._world.now + PERIODS_MAX * self._world.config.period_s
         self._world.at(when, lambda: self._watch.demand_known(process, life))
 
-    def _someone(self) -> Process | None:
+    def _random_process(self) -> Process | None:
         """Return a random process that is up, if two others stay."""
         up = [process for process in self._world.processes if process.runs and not process.has_left]
         return self._random.choice(up) if len(up) > 2 else None
@@ -120,19 +120,19 @@ class Nemesis:
             when += self._random.expovariate(1 / 6.0)
 
     def _trouble(self) -> None:
-        befall: dict[Trouble, Callable[[Process], None]] = {
-            Trouble.CRASH: self._crash_for_a_while,
-            Trouble.LEAVE: self._leave_for_a_while,
-            Trouble.PAUSE: lambda process: self._stop(process, self._random.uniform(1, 30)),
-            Trouble.STALL: lambda process: self._stop(process, self._random.uniform(0.1, 2)),
-            Trouble.HALVES: self._halve,
-            Trouble.ISOLATED: self._isolate,
-            Trouble.ONE_WAY: self._cut_one_way,
-            Trouble.LOSSY: self._lose_much,
-            Trouble.WIPE: self._wipe,
-            Trouble.DESCRIBE: self._describe,
+        befall: dict[GossipFault, Callable[[Process], None]] = {
+            GossipFault.CRASH: self._crash_for_a_while,
+            GossipFault.LEAVE: self._leave_for_a_while,
+            GossipFault.PAUSE: lambda process: self._stop(process, self._random.uniform(1, 30)),
+            GossipFault.STALL: lambda process: self._stop(process, self._random.uniform(0.1, 2)),
+            GossipFault.HALVES: self._halve,
+            GossipFault.ISOLATED: self._isolate,
+            GossipFault.ONE_WAY: self._cut_one_way,
+            GossipFault.LOSSY: self._lose_much,
+            GossipFault.WIPE: self._wipe,
+            GossipFault.DESCRIBE: self._describe,
         }
-        process = self._someone()
+        process = self._random_process()
         if process is not None:
             befall[self._random.choice(self._options.troubles)](process)
 
@@ -184,9 +184,9 @@ class Nemesis:
         self._world.cut(one, other)
         if both:
             self._world.cut(other, one)
-        self._world.at(self._world.now + self._random.uniform(1, 40), self._mend)
+        self._world.at(self._world.now + self._random.uniform(1, 40), self._repair)
 
-    def _mend(self) -> None:
+    def _repair(self) -> None:
         self._world.note(None, "all ways are open")
         self._world.blocked.clear()
 

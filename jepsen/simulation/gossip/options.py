@@ -11,7 +11,7 @@ CONTRACT_S: Final = 600.0
 MEMBERS: Final = (2, 3, 3, 4, 5, 5, 7, 10, 20, 40)
 
 
-class Trouble(Enum):
+class GossipFault(Enum):
     """Kinds of faults; `nemesis` says what each does."""
 
     CRASH = "crash"
@@ -42,7 +42,7 @@ class GossipOptions:
     """Whether there is nothing but this loss, and now and then one member that dies, leaves, or returns.
 
     No other member may then ever be declared dead, and each such event is known to all within ten protocol periods."""
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[GossipFault, ...]
     safety_s: float
     settling_s: float
     """Time, in seconds after healing, within which the views of all members agree."""
@@ -67,7 +67,7 @@ def draw(seed: int) -> GossipOptions:
         delay_max_s=_draw_delay(random),
         description_bytes=random.choice((0, 120, 400)),
         is_steady=False,
-        troubles=tuple(trouble for trouble in Trouble if random.random() < share),
+        troubles=tuple(trouble for trouble in GossipFault if random.random() < share),
         safety_s=90.0,
         settling_s=60.0,
     )

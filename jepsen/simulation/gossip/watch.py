@@ -43,7 +43,7 @@ class Watch:
         after, member = change.after, change.member
         if after is None:
             return
-        self._judge_order(process, member)
+        self._check_order(process, member)
         if change.before is not after:
             self.declared[after] += 1
             self._measure(change)
@@ -51,9 +51,9 @@ class Watch:
         options = self.world.options
         if options.is_steady and after in (MemberState.SUSPECT, MemberState.DEAD) and self._is_well(member):
             if after is MemberState.DEAD:
-                self._condemn("healthy-declared-dead", process, member)
+                self._fail("healthy-declared-dead", process, member)
             if not options.loss:
-                self._condemn("healthy-suspected", process, member)
+                self._fail("healthy-suspected", process, member)
 
     def _measure(self, change: MemberChange) -> None:
         process = self._process(change.node_id)
@@ -65,16 +65,16 @@ class Watch:
         ):
             self.deaths[process.node_id, process.life] = self.world.now - process.ended_at
 
-    def _judge_order(self, process: Process, member: GossipMember) -> None:
+    def _check_order(self, process: Process, member: GossipMember) -> None:
         key = (process.node_id, process.life, member.node_id)
         before = self._newest.get(key)
         self._newest[key] = member
         if before is None or before.disk_uuid != member.disk_uuid:
             return
         if member.incarnation < before.incarnation:
-            self._condemn("incarnation-back", process, member)
+            self._fail("incarnation-back", process, member)
         if member.incarnation == before.incarnation and member.state < before.state:
-            self._condemn("state-not-allowed", process, member)
+            self._fail("state-not-allowed", process, member)
 
     def _is_well(self, member: GossipMember) -> bool:
         """Return whether the member is up, for long enough that all could learn of it."""
@@ -103,12 +103,12 @@ class Watch:
     def _demand_truth(self, observer: Process, process: Process, name: str) -> None:
         believed = observer.swim.member(process.node_id)
         if believed is None or believed.state not in self._allowed(process, name):
-            self._condemn(name, observer, believed, truth=self._truth(process), about=process.node_id)
+            self._fail(name, observer, believed, truth=self._truth(process), about=process.node_id)
         if process.runs and not process.has_left:
             if not self._is_there(believed):
-                self._condemn(name, observer, believed, truth="another life", about=process.node_id)
+                self._fail(name, observer, believed, truth="another life", about=process.node_id)
             if believed.description != process.description:
-                self._condemn(name, observer, believed, truth="another description", about=process.node_id)
+                self._fail(name, observer, believed, truth="another description", about=process.node_id)
 
     def _allowed(self, process: Process, name: str) -> tuple[MemberState, ...]:
         if process.has_left:
@@ -155,7 +155,7 @@ class Watch:
             return "left"
         return f"up, life {process.life}" if process.is_up else "dead"
 
-    def _condemn(self, name: str, observer: Process, member: GossipMember | None, **numbers: object) -> NoReturn:
+    def _fail(self, name: str, observer: Process, member: GossipMember | None, **numbers: object) -> NoReturn:
         member = member and member._replace(about=member.about._replace(description=b""))
         raise PropertyBroken(
             name, {"seen_by": observer.name, "at": round(self.world.now, 3), "member": member, **numbers}

@@ -8,8 +8,8 @@ from random import Random
 
 from jepsen.simulation.cluster import Cluster, GroupPlan, Moment
 from jepsen.simulation.machine import Machine
+from jepsen.simulation.nemesis.fault_budget import Damage, FaultBudget
 from jepsen.simulation.nemesis.file_damage import damage_file, damage_journal
-from jepsen.simulation.nemesis.harm import Damage, Harm
 from jepsen.simulation.nemesis.machine_faults import DOWN_S, MachineFaults
 from jepsen.simulation.network import shapes
 from jepsen.simulation.network.links import SECOND_NS
@@ -24,9 +24,9 @@ from raftlog.types import Offset
 class Faults(MachineFaults[Machine]):
     """See the module."""
 
-    def __init__(self, cluster: Cluster, harm: Harm, operators: list[Operator], random: Random) -> None:
+    def __init__(self, cluster: Cluster, fault_budget: FaultBudget, operators: list[Operator], random: Random) -> None:
         super().__init__(cluster.loop, cluster.network, cluster.machines, random)
-        self.cluster, self.harm, self.operators = cluster, harm, operators
+        self.cluster, self.fault_budget, self.operators = cluster, fault_budget, operators
         self.kinds |= {
             Fault.DAMAGE: self._damage,
             Fault.JOURNAL: self._journal,
@@ -48,7 +48,7 @@ class Faults(MachineFaults[Machine]):
         super().heal()
 
     def _rolling(self) -> None:
-        for place, machine in enumerate(self.everybody()):
+        for place, machine in enumerate(self.all_machines()):
             self.loop.call_at_ns(self.loop.now_ns + (place + 1) * SECOND_NS, self._restart, machine)
 
     def _restart(self, machine: Machine) -> None:
@@ -85,7 +85,7 @@ class Faults(MachineFaults[Machine]):
         self.stays_down(machine, self.random.choice(((0.0, 0.1), DOWN_S)))
 
     def _strike_all(self, _machine: Machine) -> None:
-        for machine in self.everybody():
+        for machine in self.all_machines():
             self._strike_power(machine)
 
     def _strike_links(self, machine: Machine) -> None:
@@ -95,29 +95,29 @@ class Faults(MachineFaults[Machine]):
 
     def _damage(self) -> None:
         """Bits flip, or a page is zeroed, in a file of a group; the process may run, or be started on it."""
-        plan, machine = self.random.choice(self.cluster.groups), self.someone()
-        is_free = all(damage.machine is not machine for damage in self.harm.open_damages())
-        if is_free and self.harm.may_harm(machine, plan):
+        plan, machine = self.random.choice(self.cluster.groups), self.random_machine()
+        is_free = all(damage.machine is not machine for damage in self.fault_budget.open_damages())
+        if is_free and self.fault_budget.may_damage(machine, plan):
             inside = f"/{plan.group_id}/"
             wrong = damage_file(
                 machine.disk, lambda path: inside in path and "/.raftlog/" not in path, self.random, machine.note
             )
             if wrong is not None:
-                self.harm.damages.append(Damage(plan, machine, machine.me, wrong))
+                self.fault_budget.damages.append(Damage(plan, machine, machine.me, wrong))
                 if self.random.random() < 0.5 and machine.node.is_up:
                     machine.crash()
 
     def _journal(self) -> None:
-        machine = self.someone()
-        if machine.node.is_up and not machine.is_new_disk and self.harm.may_harm(machine):
+        machine = self.random_machine()
+        if machine.node.is_up and not machine.is_new_disk and self.fault_budget.may_damage(machine):
             machine.crash()
             if damage_journal(machine.disk, machine.me.disk_uuid, self.random, machine.note):
-                self.harm.doomed[machine.me] = machine
+                self.fault_budget.doomed[machine.me] = machine
                 machine.start()
 
     def _wipe(self) -> None:
-        machine = self.someone()
-        if not machine.is_new_disk and self.harm.may_harm(machine):
+        machine = self.random_machine()
+        if not machine.is_new_disk and self.fault_budget.may_damage(machine):
             if machine.node.is_up:
                 machine.crash()
             machine.wipe()
@@ -146,7 +146,7 @@ class Faults(MachineFaults[Machine]):
         """Everything that all readers have read may go; on some replicas it does."""
         for plan in self.cluster.groups:
             read_up_to = min(plan.readers_at.values(), default=0)
-            for machine in self.everybody():
+            for machine in self.all_machines():
                 if self.random.random() < 0.6:
                     machine.call(partial(self._trim_at, plan, Offset(read_up_to)))
 

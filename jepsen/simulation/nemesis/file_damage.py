@@ -13,7 +13,7 @@ from jepsen.simulation.machine import DATA_DIR
 from jepsen.simulation.timed_disk import TimedDisk
 
 
-class Wrongness(Protocol):
+class DiskDamage(Protocol):
     """Something that is wrong on a disk."""
 
     def is_in(self, disk: TimedDisk) -> bool:
@@ -58,7 +58,7 @@ def _read(disk: TimedDisk, path: str, position: int, length: int) -> bytes:
 
 def damage_file(
     disk: TimedDisk, is_meant: Callable[[str], bool], random: Random, note: Callable[[str], None]
-) -> Wrongness | None:
+) -> DiskDamage | None:
     """Damage one of the segments' files that are meant."""
     files = [
         (path, content)

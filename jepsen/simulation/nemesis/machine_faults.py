@@ -67,7 +67,7 @@ class MachineFaults(ABC, Generic[M]):
             Fault.HALVES: lambda: self.cut(shapes.halves(self.numbers(), self.random)),
             Fault.RING: lambda: self.cut(shapes.majorities_ring(self.numbers(), self.random)),
             Fault.BRIDGE: lambda: self.cut(shapes.bridge(self.numbers(), self.random)),
-            Fault.ISOLATED: lambda: self.cut(shapes.isolated(self.someone().node.number, self.numbers())),
+            Fault.ISOLATED: lambda: self.cut(shapes.isolated(self.random_machine().node.number, self.numbers())),
             Fault.ONE_WAY: self._one_way,
             Fault.LOSSY: self._lossy,
             Fault.RESET: self._reset,
@@ -98,26 +98,26 @@ class MachineFaults(ABC, Generic[M]):
 
     # choosing
 
-    def everybody(self) -> list[M]:
+    def all_machines(self) -> list[M]:
         return list(self.machines.values())
 
     def numbers(self) -> list[int]:
-        return [machine.node.number for machine in self.everybody()]
+        return [machine.node.number for machine in self.all_machines()]
 
-    def someone(self) -> M:
+    def random_machine(self) -> M:
         """Return a random machine, a leader half of the time."""
         if self.random.random() < 0.5:
             leading = self.leading()
             if leading is not None:
                 return leading
-        return self.random.choice(self.everybody())
+        return self.random.choice(self.all_machines())
 
     def several(self) -> list[M]:
         """One, a minority, a majority or all; never one twice."""
-        count = len(self.everybody())
+        count = len(self.all_machines())
         chosen = self.random.choice((1, 1, (count - 1) // 2, count // 2 + 1, count))
-        first = self.someone()
-        others = [machine for machine in self.everybody() if machine is not first]
+        first = self.random_machine()
+        others = [machine for machine in self.all_machines() if machine is not first]
         return [first, *self.random.sample(others, max(chosen, 1) - 1)]
 
     def later(self, seconds: tuple[float, float], undo: Callable[[], object]) -> None:
@@ -157,7 +157,7 @@ class MachineFaults(ABC, Generic[M]):
             machine.node.resume()
 
     def _clock(self) -> None:
-        machine = self.someone()
+        machine = self.random_machine()
         machine.node.jump_wall(self.random.randint(-60, 60) * SECOND_NS)
         machine.node.set_drift(self.random.choice((-300_000, -1_000, 1_000, 300_000)))
         self.later(FAULT_S, partial(machine.node.set_drift, 0))
@@ -169,7 +169,7 @@ class MachineFaults(ABC, Generic[M]):
         self.later(FAULT_S, self.network.heal)
 
     def _one_way(self) -> None:
-        node = [self.someone().node.number]
+        node = [self.random_machine().node.number]
         others = [number for number in self.numbers() if number not in node]
         self.cut(shapes.one_way(node, others) if self.random.random() < 0.5 else shapes.one_way(others, node))
 
@@ -181,9 +181,9 @@ class MachineFaults(ABC, Generic[M]):
             reorder=self.random.choice((0.0, 0.3)),
             reorder_ns=self.random.choice((20, 200)) * MILLISECOND_NS,
         )
-        only = self.someone() if self.random.random() < 0.5 else None
-        for a in self.everybody():
-            for b in self.everybody():
+        only = self.random_machine() if self.random.random() < 0.5 else None
+        for a in self.all_machines():
+            for b in self.all_machines():
                 if a is not b and (only is None or only in (a, b)):
                     self.network.set_conditions(a.node, b.node, conditions)
         self.later(FAULT_S, self.network.heal)
@@ -191,7 +191,7 @@ class MachineFaults(ABC, Generic[M]):
     def _reset(self) -> None:
         if len(self.machines) == 1:
             return
-        a, b = self.random.sample(self.everybody(), 2)
+        a, b = self.random.sample(self.all_machines(), 2)
         self.network.reset_streams(a.node, b.node)
 
     # disks
@@ -207,7 +207,7 @@ class MachineFaults(ABC, Generic[M]):
         self.slow_disks(lambda disk: disk.slow_down(self.random.choice((10, 100))))
 
     def _failed_sync(self) -> None:
-        machine = self.someone()
+        machine = self.random_machine()
         if machine.is_running:
             machine.note("its next sync fails")
             machine.disk.fail_sync()

@@ -9,8 +9,8 @@ from typing import Final
 
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.nemesis.cut_ambushes import CutAmbushes
+from jepsen.simulation.nemesis.fault_budget import FaultBudget
 from jepsen.simulation.nemesis.faults import Faults
-from jepsen.simulation.nemesis.harm import Harm
 from jepsen.simulation.network.links import MILLISECOND_NS, SECOND_NS
 from jepsen.simulation.operator import Operator
 
@@ -24,11 +24,12 @@ class Nemesis:
     def __init__(self, cluster: Cluster, random: Random) -> None:
         self.cluster, self.random = cluster, random
         self.loop = cluster.loop
-        self.harm = Harm(cluster)
+        self.fault_budget = FaultBudget(cluster)
         self.operators = [
-            Operator(cluster, plan, self.harm, cluster.random(f"operator {plan.number}")) for plan in cluster.groups
+            Operator(cluster, plan, self.fault_budget, cluster.random(f"operator {plan.number}"))
+            for plan in cluster.groups
         ]
-        self.faults = Faults(cluster, self.harm, self.operators, cluster.random("faults"))
+        self.faults = Faults(cluster, self.fault_budget, self.operators, cluster.random("faults"))
         self.cut_ambushes = (
             CutAmbushes(cluster, cluster.random("cut ambushes")) if cluster.options.cut_ambushes else None
         )

@@ -144,7 +144,7 @@ class SimulatedNetwork:
         for source, destination in cuts:
             self.cut(self._nodes[source], self._nodes[destination])
 
-    def mend(self, source: Node, destination: Node) -> None:
+    def repair(self, source: Node, destination: Node) -> None:
         self.loop.note(source.name, f"reaches {destination.name} again")
         self.link(source, destination).is_cut = False
 

@@ -27,10 +27,10 @@ from zlib import crc32
 from jepsen.simulation.node import Node, Process, State, is_dead
 from jepsen.simulation.trace import HARNESS, Trace
 from jepsen.simulation.virtual_time.clock import NodeClock
+from jepsen.simulation.virtual_time.coroutine_cleanup import unwind
 from jepsen.simulation.virtual_time.forbidden import RealInputOutput, refuse
 from jepsen.simulation.virtual_time.tasks import VirtualFuture, VirtualHandle, VirtualTask, name_of
 from jepsen.simulation.virtual_time.timers import Timers
-from jepsen.simulation.virtual_time.unwinding import unwind
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -17,7 +17,7 @@ from raftlog.types import Offset, TopicPartition
 BATCHES: Final = "application/vnd.raftlog.batches"
 TOPIC_ID: Final = "X-Raftlog-Topic-Id"
 BINARY: Final = "application/vnd.kafka.binary.v2+json"
-ANYBODY: Final = 0
+ANY_NODE: Final = 0
 """Instead of a node id: the client with all addresses, which learns leaders."""
 _GRACE_S: Final = 3.0
 """Additional wait, in seconds, for the answer to a change beyond the broker's own deadline."""
@@ -32,7 +32,7 @@ class Access:
     def __init__(self, addresses: Mapping[int, str]) -> None:
         self.nodes = sorted(addresses)
         self._transports = {node: HttpTransport([addresses[node]]) for node in self.nodes}
-        self._transports[ANYBODY] = HttpTransport([addresses[node] for node in self.nodes])
+        self._transports[ANY_NODE] = HttpTransport([addresses[node] for node in self.nodes])
 
     async def __aenter__(self) -> Self:
         return self
@@ -42,8 +42,8 @@ class Access:
             await transport.close()
 
     def draw(self, random: Random) -> int:
-        """Return a random node, or now and then `ANYBODY`."""
-        return random.choice([ANYBODY, *self.nodes])
+        """Return a random node, or now and then `ANY_NODE`."""
+        return random.choice([ANY_NODE, *self.nodes])
 
     async def post(
         self,
@@ -159,7 +159,7 @@ def path_of(place: TopicPartition) -> str:
 
 def _hint(node: int, place: TopicPartition | None) -> TopicPartition | None:
     """Return the partition whose leader may be asked directly; None when one node is asked, which may forward."""
-    return place if node == ANYBODY else None
+    return place if node == ANY_NODE else None
 
 
 def fields_of(answer: HttpAnswer) -> dict[str, Any]:

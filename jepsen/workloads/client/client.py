@@ -20,8 +20,8 @@ from jepsen.workloads.client.configuration import ClientConfiguration
 from jepsen.workloads.client.numbering import PER_CLIENT, Senders, other_process, pace
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import values_of
-from jepsen.workloads.roles.asking import Committer, list_offsets
-from jepsen.workloads.roles.reading import Reader
+from jepsen.workloads.roles.offset_queries import Committer, list_offsets
+from jepsen.workloads.roles.reader import Reader
 
 READERS: Final = 4
 """Each of a part of the partitions: one whose node does not answer waits, and the others go on."""

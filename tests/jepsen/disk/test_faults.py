@@ -35,7 +35,7 @@ def test_a_full_disk_takes_only_what_has_space(tmp_path: Path, disk: NodeDisk) -
     printed = run(tmp_path, disk, program, prepare=[disk.fill])
     full = str(errno.ENOSPC)
     assert printed.split() == ["0", "ok", full, full, full, "ok", full, full]
-    assert (disk.seen().refused, disk.seen().told_full) == (5, 1)
+    assert (disk.seen().refused, disk.seen().reported_full) == (5, 1)
     assert content(tmp_path)["a"] == b"n" * 8192 + bytes(100_000 - 8192)
     assert run(tmp_path, disk, "attempt(os.write, opened('b'), b'n')", prepare=[disk.fill, disk.free]) == "ok\n"
 
@@ -89,4 +89,4 @@ def test_a_disk_may_be_full_without_saying_so(tmp_path: Path, disk: NodeDisk) ->
     program = "import shutil; print(shutil.disk_usage('.').free > 0); attempt(os.write, opened('b'), b'n')"
     printed = run(tmp_path, disk, program, prepare=[lambda: disk.fill(secretly=True)])
     assert printed.split() == ["True", str(errno.ENOSPC)]
-    assert (disk.seen().refused, disk.seen().told_full) == (1, 0)
+    assert (disk.seen().refused, disk.seen().reported_full) == (1, 0)

@@ -8,8 +8,8 @@ import pytest
 
 from jepsen.simulation.brokers.cluster import Machine
 from jepsen.simulation.brokers.elasticity import NONE, Elasticity, Order
+from jepsen.simulation.brokers.final_orders import FinalOrders
 from jepsen.simulation.brokers.options import GossipOptions
-from jepsen.simulation.brokers.settling import Settling
 from jepsen.simulation.brokers.workload.operators import Taken
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.partitions.broker import Broker
@@ -121,7 +121,7 @@ def test_a_leader_that_changes_members_is_ambushed_and_the_move_goes_on(begin: C
 
 
 def test_brokers_gossip_and_rejoin_each_other(begin: Callable[..., World]) -> None:
-    world = begin(NONE, gossip=GossipOptions(goes_same_ways=True, pests=0.2, loss=0.05))
+    world = begin(NONE, gossip=GossipOptions(goes_same_ways=True, interference=0.2, loss=0.05))
     world.machine(3).crash()
     world.nemesis.faults.absent_until_ns[world.machine(3).node_id] = 1 << 62
 
@@ -152,7 +152,7 @@ def _never(_bound_s: float, _name: str, _missing: Callable[[], list[str]]) -> No
 
 def test_what_changes_in_quiet_times_is_restless(begin: Callable[..., World]) -> None:
     world = begin()
-    settling = Settling(world.cluster, Taken(), _never)
+    settling = FinalOrders(world.cluster, Taken(), _never)
     assert settling._changed_within(3.0) == []
     state = world.cluster.newest_state()
     leading = world.cluster.leader(GroupName(state.topic("topic-0").topic_id, 0).group_id.bytes)

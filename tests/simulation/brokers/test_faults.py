@@ -42,14 +42,14 @@ def test_a_damaged_journal_makes_another_disk(world: World) -> None:
 def test_a_wiped_disk_comes_back_as_another_one(world: World) -> None:
     machine = world.machine(2)
     before = machine.replica
-    assert world.nemesis.faults.harm.may_lose(machine)
+    assert world.nemesis.faults.fault_budget.may_lose(machine)
     machine.crash()
     machine.wipe()
     assert machine.replica is None
-    assert not any(world.nemesis.faults.harm.may_lose(world.machine(number)) for number in (1, 3))
+    assert not any(world.nemesis.faults.fault_budget.may_lose(world.machine(number)) for number in (1, 3))
     world.converge()
     assert machine.replica not in (None, before)
-    assert world.nemesis.faults.harm.may_lose(world.machine(1))
+    assert world.nemesis.faults.fault_budget.may_lose(world.machine(1))
 
 
 def test_an_old_copy_of_a_disk_takes_no_part_and_becomes_another_one(world: World) -> None:
@@ -101,12 +101,12 @@ def test_files_are_compared_once_a_new_leader_s_first_entry_is_everywhere(
 
 
 def test_one_replica_of_a_group_is_damaged_at_a_time(world: World) -> None:
-    harm = world.nemesis.faults.harm
-    while not harm.damages:
+    fault_budget = world.nemesis.faults.fault_budget
+    while not fault_budget.damages:
         world.nemesis.faults.inflict(Fault.DAMAGE)
-    (damage,) = harm.damages
+    (damage,) = fault_budget.damages
     others = [machine for machine in world.cluster.machines.values() if machine is not damage.machine]
-    assert not any(harm.may_damage(machine, damage.key) for machine in others)
-    assert not any(harm.may_lose(machine) for machine in others)
+    assert not any(fault_budget.may_damage(machine, damage.key) for machine in others)
+    assert not any(fault_budget.may_lose(machine) for machine in others)
     world.converge()
-    assert not harm.open_damages()
+    assert not fault_budget.open_damages()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from jepsen.simulation import SimulatedNetwork
-from jepsen.simulation.brokers.gossip_wire import GOSSIP_PORT, Pests, SimulatedWire, Ways
+from jepsen.simulation.brokers.gossip_wire import GOSSIP_PORT, CoupledNetwork, Interference, SimulatedWire
 from jepsen.simulation.brokers.wires import WiredLoop
 from jepsen.simulation.options import generator
 from raftlog.membership.wire import DATAGRAM_BYTES_MAX, GossipStream
@@ -15,16 +15,16 @@ from raftlog.membership.wire import DATAGRAM_BYTES_MAX, GossipStream
 class Pair:
     """Two hosts that gossip."""
 
-    def __init__(self, pests: float = 0.0) -> None:
+    def __init__(self, interference: float = 0.0) -> None:
         self.loop = WiredLoop()
-        self.network = Ways(self.loop, generator("ways"))
+        self.network = CoupledNetwork(self.loop, generator("ways"))
         self.beside = self.network.beside = SimulatedNetwork(self.loop, generator("beside"))
         self.nodes = [self.loop.add_node(name) for name in ("n1", "n2")]
         for node in self.nodes:
             self.network.attach(node)
             node.start()
         self.loop.wire(self.network, self.nodes)
-        visitor = Pests(generator("pests"), pests)
+        visitor = Interference(generator("pests"), interference)
         self.wires = [
             SimulatedWire(self.loop, self.beside, self.loop.hosts, node.running(), visitor) for node in self.nodes
         ]
@@ -87,7 +87,7 @@ def test_streams_carry_frames_there_and_back(pair: Pair) -> None:
 
 
 def test_pests_repeat_garble_and_forge_and_let_the_datagram_pass() -> None:
-    pair = Pair(pests=1.0)
+    pair = Pair(interference=1.0)
     sent = [b"%d" % number * 50 for number in range(100, 200)]
     for datagram in sent:
         pair.send(datagram)

@@ -50,7 +50,7 @@ PAUSE_NS: Final = 60 * MILLISECOND_NS
 HEARTBEAT_MS: Final = 200
 
 
-class Stands(Enum):
+class JoinState(Enum):
     """Of a member, as it knows itself."""
 
     OUT = "out"
@@ -66,7 +66,7 @@ class Member(Client):
         uses = cluster.options.uses
         self.group = GROUPS[place % len(GROUPS)]
         self.instance = f"static-{place}" if random.random() < uses.static_members else None
-        self.stands = Stands.OUT
+        self.join_state = JoinState.OUT
         self.member_id = ""
         self.generation = -1
         self.owned: tuple[TopicPartition, ...] = ()
@@ -92,9 +92,9 @@ class Member(Client):
             # What it knows may be old when it goes on.
             self.after(int(uses.session_timeout_ms * self.random.choice((0.6, 1.5, 1.5, 3)) * MILLISECOND_NS))
             return
-        if self.stands is Stands.OUT:
+        if self.join_state is JoinState.OUT:
             self.ask(self._ask_to_join)
-        elif self.stands is Stands.JOINED:
+        elif self.join_state is JoinState.JOINED:
             self.ask(self._sync)
         elif not self.is_calm and draw > 1 - 0.02 - uses.storms:
             self.ask(self._leave)
@@ -136,7 +136,7 @@ class Member(Client):
         if self.hears(attempt):
             assert isinstance(joined, JoinedGeneration), "no member asked for an id alone"
             self._joined, self.member_id, self.generation = joined, joined.member_id, joined.generation
-            self.stands = Stands.JOINED
+            self.join_state = JoinState.JOINED
             self.done(attempt, 0)
 
     async def _sync(self, attempt: Attempt, broker: Broker) -> None:
@@ -157,7 +157,7 @@ class Member(Client):
             self.done(attempt, PAUSE_NS)
 
     def _is_in(self, synced: SyncedGeneration) -> None:
-        self.stands = Stands.IN
+        self.join_state = JoinState.IN
         self.owned = tuple(decode_assignment(synced.assignment).partitions)
         assert self._join is not None, "it has asked"
         member = Membership(self.group, self.member_id, synced.generation, self.owned, self.instance or "")
@@ -167,17 +167,17 @@ class Member(Client):
     def _refused(self, error: RaftlogError) -> None:
         """Handle a refusal: an unknown or fenced member begins anew, any other joins again."""
         if isinstance(error, RebalanceInProgress):
-            self.stands = Stands.OUT
+            self.join_state = JoinState.OUT
         elif isinstance(error, UnknownMember | FencedInstance):
-            self.stands, self.member_id, self.generation, self.owned = Stands.OUT, "", -1, ()
+            self.join_state, self.member_id, self.generation, self.owned = JoinState.OUT, "", -1, ()
         elif isinstance(error, StaleGeneration):
-            self.stands, self.generation, self.owned = Stands.OUT, -1, ()
+            self.join_state, self.generation, self.owned = JoinState.OUT, -1, ()
 
     def _dies(self) -> None:
         """Without a word; another life begins, which knows nothing."""
         self.recorder.crash(self.process)
         self._join = None
-        self.stands, self.member_id, self.generation, self.owned = Stands.OUT, "", -1, ()
+        self.join_state, self.member_id, self.generation, self.owned = JoinState.OUT, "", -1, ()
 
     # inside
 
@@ -240,7 +240,7 @@ class Member(Client):
 
     async def _leave(self, attempt: Attempt, broker: Broker) -> None:
         leave = Leave(self.group, (MemberToLeave(self.member_id, self.instance),))
-        self.stands, self.member_id, self.generation, self.owned = Stands.OUT, "", -1, ()
+        self.join_state, self.member_id, self.generation, self.owned = JoinState.OUT, "", -1, ()
         with suppress(RaftlogError):  # then its session ends without it
             await broker.groups.leave(leave, deadline=attempt.deadline())
         if self.hears(attempt):
@@ -269,9 +269,9 @@ def out_of_step(members: Sequence[Member]) -> list[str]:
         mine = [member for member in members if member.group == group]
         newest = max((member.generation for member in mine), default=-1)
         found += [
-            f"{member.member_id or member.process} of {group} is {member.stands.value} in generation"
+            f"{member.member_id or member.process} of {group} is {member.join_state.value} in generation"
             f" {member.generation} of {newest}"
             for member in mine
-            if member.stands is not Stands.IN or member.generation != newest
+            if member.join_state is not JoinState.IN or member.generation != newest
         ]
     return found

@@ -93,7 +93,7 @@ class Line:
         return any(each.number < request.number for each in self.open)
 
 
-class Numberer:
+class IdempotentProducer:
     """One idempotent producer: what its lanes have in common."""
 
     def __init__(self, cluster: BrokerCluster, random: Random) -> None:
@@ -154,7 +154,7 @@ class Numberer:
 class Lane(Client):
     """Sender of one of the requests in flight."""
 
-    def __init__(self, cluster: BrokerCluster, random: Random, numberer: Numberer) -> None:
+    def __init__(self, cluster: BrokerCluster, random: Random, numberer: IdempotentProducer) -> None:
         super().__init__(cluster, random)
         self.patience_ms = PATIENCE_MS
         self._numberer = numberer

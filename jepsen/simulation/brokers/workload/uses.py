@@ -9,7 +9,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Uses:
+class WorkloadFeatures:
     """Of one run."""
 
     members: int
@@ -45,7 +45,7 @@ class Uses:
 
 PRODUCERS_MAX: Final = 100_000
 """As many as no run has."""
-NONE: Final = Uses(
+NONE: Final = WorkloadFeatures(
     members=0,
     session_timeout_ms=1_000,
     stalls=0.0,
@@ -63,14 +63,14 @@ NONE: Final = Uses(
 )
 
 
-def draw_once(random: Random, uses: Uses) -> Uses:
+def draw_once(random: Random, uses: WorkloadFeatures) -> WorkloadFeatures:
     """Return the same with keys that are written exactly once, from a log's first record on and behind deletions."""
     return replace(uses, once=random.choice((0.0, 0.2, 0.5)), trims_compacted=random.random() < 0.5)
 
 
-def draw_uses(random: Random, *, members: bool, records: bool) -> Uses:
+def draw_uses(random: Random, *, members: bool, records: bool) -> WorkloadFeatures:
     """With members, and with the others, or without."""
-    return Uses(
+    return WorkloadFeatures(
         members=random.choice((3, 4, 6)) if members else 0,
         session_timeout_ms=random.choice((1_000, 1_000, 2_000)),
         stalls=random.choice((0.0, 0.02, 0.05)),
@@ -88,7 +88,7 @@ def draw_uses(random: Random, *, members: bool, records: bool) -> Uses:
     )
 
 
-def with_small_tables(uses: Uses, random: Random) -> Uses:
+def with_small_tables(uses: WorkloadFeatures, random: Random) -> WorkloadFeatures:
     """Return, for half of the seeds, more producers than a partition keeps, whose batches are retried after expiry."""
     if not uses.numberers or random.random() < 0.5:
         return uses

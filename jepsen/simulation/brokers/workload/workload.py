@@ -5,7 +5,7 @@ from jepsen.simulation.brokers.workload.administrators import Administrator
 from jepsen.simulation.brokers.workload.clients import PATIENCE_MS, SLACK_MS, Client
 from jepsen.simulation.brokers.workload.committers import Commits, Committer
 from jepsen.simulation.brokers.workload.group_members import Member
-from jepsen.simulation.brokers.workload.idempotent_producers import Numberer
+from jepsen.simulation.brokers.workload.idempotent_producers import IdempotentProducer
 from jepsen.simulation.brokers.workload.producers import Producer
 from jepsen.simulation.brokers.workload.readers import Reader
 from jepsen.simulation.brokers.workload.trimmers import Trimmer
@@ -24,7 +24,7 @@ class Workload:
         ]
         self.producers = [Producer(cluster, cluster.random(f"producer {place}")) for place in range(options.producers)]
         self.numberers = [
-            Numberer(cluster, cluster.random(f"numberer {place}")) for place in range(options.uses.numberers)
+            IdempotentProducer(cluster, cluster.random(f"numberer {place}")) for place in range(options.uses.numberers)
         ]
         self.commits = Commits(cluster)
         self.committers = [
@@ -71,7 +71,7 @@ class Workload:
             if answered_ns > since_ns
         }
 
-    def _writers(self) -> "list[Producer | Numberer]":
+    def _writers(self) -> "list[Producer | IdempotentProducer]":
         return [*self.producers, *self.numberers]
 
     def _all(self) -> list[Client]:

@@ -17,7 +17,7 @@ class Gone(NamedTuple):
         return f"Of {self.acknowledged:,} acknowledged records {self.gone:,} were not there in the end."
 
 
-def gone_in(history: Path, first_process_of_drain: int) -> Gone:
+def missing_in(history: Path, first_process_of_drain: int) -> Gone:
     """Of a whole history with its drain."""
     acknowledged: set[object] = set()
     there: set[object] = set()

@@ -9,8 +9,8 @@ Memory: three numbers for each record that was handled."""
 
 from typing import ClassVar, NamedTuple
 
+from jepsen.checkers.checker import Checker, Findings
 from jepsen.checkers.history import COMMITTED, HANDLE, OK, SEND, GroupOffsets, Handle, Kind, Op, Send
-from jepsen.checkers.judge import Findings, Judge
 from raftlog.types import Offset, TopicPartition
 
 
@@ -22,7 +22,7 @@ class _Handled(NamedTuple):
     returned: Op | None
 
 
-class Handling(Judge):
+class HandlerOrder(Checker):
     """See the module."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((HANDLE,))

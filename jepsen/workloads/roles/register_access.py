@@ -16,8 +16,8 @@ from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.numbering import Senders
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of
-from jepsen.workloads.roles.asking import end_in, list_offsets
-from jepsen.workloads.roles.sending import send_batch
+from jepsen.workloads.roles.offset_queries import end_in, list_offsets
+from jepsen.workloads.roles.plain_producer import send_batch
 from raftlog.errors import RaftlogError, Unavailable
 from raftlog.records import build_batch
 from raftlog.types import TopicPartition

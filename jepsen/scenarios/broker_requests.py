@@ -39,13 +39,13 @@ def end_of(stage: Stage, node: int, place: TopicPartition) -> int:
     """Everything below was acknowledged. 0 when the node does not say within its time, which is a finding."""
     found: list[int] = []
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         bounds = bounds_of(stage, node, place)
         if bounds is not None:
             found.append(bounds[1])
         return bounds is not None
 
-    stage.wait_until(is_told, f"node {node} says where {place} ends", READ_S_MAX)
+    stage.wait_until(is_reported, f"node {node} says where {place} ends", READ_S_MAX)
     return found[-1] if found else 0
 
 

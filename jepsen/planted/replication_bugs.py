@@ -1,6 +1,6 @@
 """Bugs in replication, commit and reads."""
 
-from jepsen.planted.patching import replace_method
+from jepsen.planted.patch import replace_method
 from raftlog.raft.entry import Entry
 from raftlog.raft.follower import Follower
 from raftlog.raft.leader import Leader

@@ -12,9 +12,9 @@ from jepsen.runner.stage import Script, drawn
 from jepsen.runner.store import Store
 from jepsen.runner.system import System
 from jepsen.runner.trial import Outcome, Progress, Trial
-from jepsen.runner.verdict import Judged, judge
+from jepsen.runner.verdict import CheckResult, check_file
 
-Expectation = Callable[[RunOptions, Outcome, Judged], Iterable[str]]
+Expectation = Callable[[RunOptions, Outcome, CheckResult], Iterable[str]]
 """Of a whole run, once its history was judged: what does not hold, in words."""
 
 EXIT_CODES: Final = {"valid": 0, "invalid": 1, "unknown": 1}
@@ -34,11 +34,11 @@ def run(
     outcome: Outcome = Trial(options, system, store, progress, script).run()
     progress("judging", 0, outcome.figures, [])
     is_drained = outcome.drained is not None and not outcome.drained.unread
-    judged = judge(store.history, drained=is_drained, faults=options.faults)
-    unmet = [Finding("expectation", what) for expected in expects for what in expected(options, outcome, judged)]
+    checked = check_file(store.history, drained=is_drained, faults=options.faults)
+    unmet = [Finding("expectation", what) for expected in expects for what in expected(options, outcome, checked)]
     outcome = outcome._replace(findings=(*outcome.findings, *unmet))
     logs = {path.stem: path.read_text(errors="replace") for path in sorted(store.logs.glob("*.log"))}
-    results = results_of(options, outcome, judged, logs) | {"explanation": options.explain(store.history)}
+    results = results_of(options, outcome, checked, logs) | {"explanation": options.explain(store.history)}
     store.write_json("results.json", results)
     store.write_json("timeline.json", _timeline(outcome))
     progress("drawing", 0, outcome.figures, [])

@@ -44,7 +44,7 @@ _OUT_OF_RANGE: Final = "OffsetOutOfRange"
 _LINE_MAX: Final = 300
 
 
-class StrictJudge:
+class StrictChecker:
     """`feed` every line."""
 
     def __init__(self, findings: Findings, faults: Collection[FaultKind] = ()) -> None:
@@ -58,7 +58,7 @@ class StrictJudge:
     def feed(self, line: bytes, entry: dict[str, Any]) -> None:
         error = entry.get("error")
         if error is not None and entry["kind"] != "handle":  # a handler raises what it likes
-            self._judge_error(line, error, entry)
+            self._check_error(line, error, entry)
         if entry["kind"] == "trim" or entry["kind"] == "crash":
             self._note_deletion(line, entry)
         if entry["type"] != "ok":
@@ -73,9 +73,9 @@ class StrictJudge:
                 self._note(fetched["partition"], entry.get("leader_epochs", ()), line)
         elif entry["kind"] == "list":
             for partition, start, _ in entry["value"]["ranges"]:
-                self._judge_start(line, partition, start)
+                self._check_start(line, partition, start)
 
-    def _judge_error(self, line: bytes, error: str, entry: dict[str, Any]) -> None:
+    def _check_error(self, line: bytes, error: str, entry: dict[str, Any]) -> None:
         is_explained = error.partition(":")[0] in self._explained or error.startswith("answered with")
         if not is_explained and not is_of_coming(line, error) and not self._is_deleted(error, entry):
             self._findings.add(Finding("wrong-refusal", error, (_shown(line),)))
@@ -89,7 +89,7 @@ class StrictJudge:
         offset: int = entry["offset"]
         return offset < self._start_max(entry["partition"])
 
-    def _judge_start(self, line: bytes, partition: str, start: int) -> None:
+    def _check_start(self, line: bytes, partition: str, start: int) -> None:
         if start > 0 and start > self._start_max(partition):
             what = f"{partition} begins at {start}, and nobody asked for more than {self._start_max(partition)}"
             self._findings.add(Finding("wrong-start", what, (_shown(line),)))
@@ -107,7 +107,7 @@ class StrictJudge:
         elif process in self._deleting:
             partition = self._deleting.pop(process)
             if entry["type"] == "ok":
-                self._judge_start(line, *entry["value"])
+                self._check_start(line, *entry["value"])
             self._deletions[partition].end(process, may_have_happened=entry["type"] != "fail")
 
     # epochs

@@ -1,6 +1,6 @@
 """Bugs in membership changes."""
 
-from jepsen.planted.patching import replace_method
+from jepsen.planted.patch import replace_method
 from raftlog.raft.configuration import Configuration, ConfigurationChange, why_invalid
 from raftlog.raft.leader import Leader
 from raftlog.raft.ready import Accepted, RefusalReason, RefusedProposal

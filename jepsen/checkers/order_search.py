@@ -8,8 +8,8 @@ from there on that is as wide as operations overlap: a configuration is small ho
 What needs no search:
 
 - a read that fits takes effect at once, for it changes nothing;
-- a value that nobody asks for is as good as any other such value (`_NOBODYS`), and its write may stand directly before
-  any other write;
+- a value that no operation observes equals any other such value (`_UNOBSERVED`), and its write may directly precede any
+  other write;
 - of equal operations the one that ends first, and of those of unknown outcome the one that began first;
 - an operation of unknown outcome takes effect only for somebody who sees its value at once;
 - where one write alone can explain an answer it ended before that answer, and the reader began after it.
@@ -28,12 +28,12 @@ _CONFIGURATION_BYTES: Final = 1000
 """Of one in memory, about, besides its bits."""
 
 
-class _Nobodys(NamedTuple):
+class _Unobserved(NamedTuple):
     """Value of a register that no operation observes."""
 
 
-_NOBODYS: Final = _Nobodys()
-_Held = State | _Nobodys
+_UNOBSERVED: Final = _Unobserved()
+_Held = State | _Unobserved
 
 
 class Searched(NamedTuple):
@@ -69,8 +69,8 @@ class _Step:
         return self.operation.kind == WRITE or (self.operation.kind == CAS and self.expects == held)
 
     @property
-    def is_nobodys(self) -> bool:
-        return self.writes is _NOBODYS and self.operation.kind == WRITE
+    def is_unobserved(self) -> bool:
+        return self.writes is _UNOBSERVED and self.operation.kind == WRITE
 
 
 class _Configuration(NamedTuple):
@@ -87,16 +87,16 @@ def search(gathered: Gathered, looks_max: int = LOOKS_MAX) -> Searched:
     observed = _observed(steps)
     for step in steps:
         if step.operation.kind == READ and step.writes not in observed.written and step.writes is not None:
-            return Searched(True, gathered.nobody_wrote(step.operation))
+            return Searched(True, gathered.never_written(step.operation))
     too_early = _narrow(steps, observed)
     if too_early is not None:
         return Searched(True, too_early)
     for step in steps:
         if step.operation.kind != READ and step.writes not in observed.asked:
-            step.writes = _NOBODYS
+            step.writes = _UNOBSERVED
     required = sorted((step for step in steps if step.completed < NEVER), key=lambda step: step.invoked)
-    optional = [step for step in steps if step.completed == NEVER and step.writes is not _NOBODYS]
-    return _Search(required, optional, looks_max).run(None if None in observed.asked else _NOBODYS)
+    optional = [step for step in steps if step.completed == NEVER and step.writes is not _UNOBSERVED]
+    return _Search(required, optional, looks_max).run(None if None in observed.asked else _UNOBSERVED)
 
 
 class _Observed(NamedTuple):
@@ -185,7 +185,7 @@ class _Search:
             if step.what not in tried and step.fits(here.held):
                 tried.add(step.what)
                 is_write = step.operation.kind == WRITE
-                before = self._with_nobodys(here.base, here.window) if is_write else here.window
+                before = self._with_unobserved(here.base, here.window) if is_write else here.window
                 window = before | 1 << (place - here.base)
                 yield self._settle(here.base, window, here.used, step.writes), step
         for number, step in enumerate(self._optional):
@@ -211,13 +211,13 @@ class _Search:
         self._looks += place - base + 1 if self._required else 0
         return places, until
 
-    def _with_nobodys(self, base: int, window: int) -> int:
+    def _with_unobserved(self, base: int, window: int) -> int:
         """With all writes that may stand before the one that is about to be."""
         while True:
             places, _ = self._open(base, window)
             before = window
             for place in places:
-                if self._required[place].is_nobodys:
+                if self._required[place].is_unobserved:
                     window |= 1 << (place - base)
             if window == before:
                 return window
@@ -229,7 +229,7 @@ class _Search:
             for place in self._open(base, window)[0]:
                 step = self._required[place]
                 fits = step.operation.kind == READ and step.expects == held
-                if fits or (held is _NOBODYS and step.is_nobodys):
+                if fits or (held is _UNOBSERVED and step.is_unobserved):
                     window |= 1 << (place - base)
             if window == before:
                 break

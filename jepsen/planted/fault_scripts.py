@@ -8,7 +8,7 @@ from typing import Final
 
 from jepsen.nemeses.fault import FaultKind
 from jepsen.nemeses.nemesis import Running
-from jepsen.nemeses.ways import SHAPES, all_ways
+from jepsen.nemeses.network_faults import SHAPES, all_ways
 from jepsen.runner.stage import Script, Stage
 
 SLOW_S: Final = 3.0

@@ -23,7 +23,7 @@ from jepsen.runner.finding import Finding
 from jepsen.runner.machine import why_not
 from jepsen.runner.options import RunOptions
 from jepsen.runner.progress import Bar, ending_on_sigterm
-from jepsen.runner.running import INTERRUPTED, run
+from jepsen.runner.run import INTERRUPTED, run
 from jepsen.runner.store import Store
 from jepsen.scenarios.scenario import Scenario
 
@@ -39,18 +39,18 @@ class PlantedOptions(RunOptions):
     first such finding."""
 
     bug: str
-    condemned_by: tuple[str, ...]
+    detected_by: tuple[str, ...]
 
     @classmethod
-    def of(cls, scenario: Scenario, bug: str, condemned_by: Sequence[str], seed: int) -> Self:
+    def of(cls, scenario: Scenario, bug: str, detected_by: Sequence[str], seed: int) -> Self:
         options = cls._make(scenario.options(seed))
         if bug:
             options = options._replace(recovery_s=RECOVERY_S)
-        options.bug, options.condemned_by = bug, tuple(condemned_by)
+        options.bug, options.detected_by = bug, tuple(detected_by)
         return options
 
     def is_enough(self, findings: Sequence[Finding]) -> bool:
-        return any(finding.kind in self.condemned_by for finding in findings)
+        return any(finding.kind in self.detected_by for finding in findings)
 
     @property
     def command(self) -> str:
@@ -124,7 +124,7 @@ def _table(rows: Sequence[Played]) -> Table:
 
 def play(bug: str, store: Path, seed: int | None = None) -> Played:
     """One run of brokers with the bug. The seed draws what clients do; any without one."""
-    return _played(REAL[bug].scenario, bug, REAL[bug].condemned_by, store, seed)
+    return _played(REAL[bug].scenario, bug, REAL[bug].detected_by, store, seed)
 
 
 def play_sound(scenario: Scenario, store: Path, seed: int | None = None) -> Played:

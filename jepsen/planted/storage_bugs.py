@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from jepsen.planted.patching import replace_method
+from jepsen.planted.patch import replace_method
 from raftlog.raft import EntryId
 from raftlog.runtime.journal import ending
 from raftlog.runtime.journal.ending import BlockAt, Ending

@@ -19,6 +19,7 @@ from array import array
 from collections.abc import Callable
 from typing import ClassVar, Final, Literal, NamedTuple, get_args
 
+from jepsen.checkers.checker import Checker, Findings
 from jepsen.checkers.history import (
     FAIL,
     INFO,
@@ -36,7 +37,6 @@ from jepsen.checkers.history import (
     Trim,
     Value,
 )
-from jepsen.checkers.judge import Findings, Judge
 from jepsen.checkers.records import BEHIND_ALL
 from jepsen.checkers.trims import UnknownTrims
 from raftlog.errors import InvalidArgument
@@ -51,7 +51,7 @@ _HOLE_MAX: Final = 1_000_000
 """Largest distance beyond the greatest offset before, in offsets, up to which the holder of an offset is tracked."""
 
 
-class Fates(NamedTuple):
+class StatusColumns(NamedTuple):
     """Columns of equal length, one row per record."""
 
     partitions: tuple[TopicPartition, ...]
@@ -79,7 +79,7 @@ class _Partition:
     __slots__ = (
         "holders",
         "keys",
-        "may_be_gone",
+        "may_be_deleted",
         "number",
         "phantoms",
         "polled_end",
@@ -95,23 +95,23 @@ class _Partition:
         self.phantoms: dict[Value, int] = {}
         self.holders = array("q")  # by offset: the row that was shown there last, or nowhere
         self.polled_end = 0
-        self.may_be_gone = False
+        self.may_be_deleted = False
         self.start = self.start_max = 0
         self.keys: dict[Value, str] = {}
         self.tombstones: set[Value] = set()
 
 
-class RecordFates(Judge):
-    """Feed it a history, then take `fates`. `may_be_gone` is asked then (`Topics` knows)."""
+class RecordStatuses(Checker):
+    """Feed it a history, then take `fates`. `may_be_deleted` is asked then (`Topics` knows)."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((SEND, TRIM))
     completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST, TRIM))
 
     def __init__(
-        self, findings: Findings | None = None, *, may_be_gone: Callable[[TopicPartition], bool] | None = None
+        self, findings: Findings | None = None, *, may_be_deleted: Callable[[TopicPartition], bool] | None = None
     ) -> None:
         super().__init__(findings)
-        self._may_be_gone = may_be_gone
+        self._may_be_deleted = may_be_deleted
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._unknown_trims = UnknownTrims()
         self._invoked_ns = array("q")
@@ -121,7 +121,7 @@ class RecordFates(Judge):
         self._outcome = array("B")
         self._is_twice = array("B")
         self._known_ns = array("q")  # when it was first known to stand somewhere
-        self._is_gone = array("B")
+        self._is_missing = array("B")
 
     def _known(self, name: TopicPartition) -> _Partition:
         known = self._partitions.get(name)
@@ -148,7 +148,7 @@ class RecordFates(Judge):
         self._outcome.extend([_OUTCOMES[INFO]] * count)
         self._is_twice.extend([0] * count)
         self._known_ns.extend([0] * count)
-        self._is_gone.extend([0] * count)
+        self._is_missing.extend([0] * count)
         if send.keys:
             place.keys.update(zip(send.values, send.keys, strict=True))
             place.tombstones.update(send.tombstones)
@@ -197,21 +197,21 @@ class RecordFates(Judge):
             place.holders.extend([_NOWHERE] * missing)
         before = place.holders[offset]
         if before not in (row, _NOWHERE):
-            self._is_gone[before] = 1
+            self._is_missing[before] = 1
         place.holders[offset] = row
         if row != _NOWHERE:
-            self._is_gone[row] = 0
+            self._is_missing[row] = 0
             self._known_ns[row] = self._known_ns[row] or now_ns
 
     def _ended(self, place: _Partition, end: int, asked_ns: int) -> None:
         """Mark as vanished the rows known at or behind `end` before the list that returned this end was requested."""
         for row in place.holders[end:]:
             if row != _NOWHERE and self._known_ns[row] < asked_ns:
-                self._is_gone[row] = 1
+                self._is_missing[row] = 1
 
     def _polled(self, fetched: Fetched, now_ns: int) -> None:
         place = self._known(fetched.partition)
-        polled_at, acknowledged, is_gone = self._polled_at, self._acknowledged, self._is_gone
+        polled_at, acknowledged, is_gone = self._polled_at, self._acknowledged, self._is_missing
         rows = map(place.rows.get, fetched.values)
         for offset, row, value in zip(fetched.offsets, rows, fetched.values, strict=True):
             if row is None:
@@ -229,25 +229,25 @@ class RecordFates(Judge):
         if fetched.offsets:
             place.polled_end = max(place.polled_end, max(fetched.offsets) + 1)
 
-    def fates(self) -> Fates:
+    def fates(self) -> StatusColumns:
         """As far as the history goes by now."""
         offset = array(
             "q", (a if a != _NOWHERE else p for a, p in zip(self._acknowledged, self._polled_at, strict=True))
         )
         fate = array("B", bytes(len(offset)))
         for name, place in self._partitions.items():
-            place.may_be_gone = self._may_be_gone is not None and self._may_be_gone(name)
+            place.may_be_deleted = self._may_be_deleted is not None and self._may_be_deleted(name)
             place.start_max = max(place.start, self._unknown_trims.start_max(name))
             newest = _newest(place, offset, self._outcome)
             for value, row in place.rows.items():
                 fate[row] = _CODES[self._fate(place, value, row, newest)]
-        return Fates(tuple(self._partitions), self._invoked_ns, self._partition, offset, fate)
+        return StatusColumns(tuple(self._partitions), self._invoked_ns, self._partition, offset, fate)
 
     def _fate(self, place: _Partition, value: Value, row: int, newest: dict[str, int]) -> Fate:
         is_polled = self._polled_at[row] != _NOWHERE
         if self._is_twice[row]:
             return "duplicate"
-        if is_polled and self._is_gone[row] and self._polled_at[row] >= place.start and not place.may_be_gone:
+        if is_polled and self._is_missing[row] and self._polled_at[row] >= place.start and not place.may_be_deleted:
             return "vanished"
         if self._outcome[row] == _OUTCOMES[INFO]:
             return "stored" if is_polled else "absent"
@@ -257,7 +257,7 @@ class RecordFates(Judge):
             return "ok"
         offset = self._acknowledged[row]
         is_replaced = value in place.tombstones or offset < newest.get(place.keys.get(value, ""), offset)
-        if offset < place.start_max or is_replaced or place.may_be_gone:
+        if offset < place.start_max or is_replaced or place.may_be_deleted:
             return "excused"
         return "lost" if offset < place.polled_end else "unseen"
 

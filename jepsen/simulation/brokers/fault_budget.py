@@ -13,7 +13,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
-from jepsen.simulation.nemesis.file_damage import Wrongness
+from jepsen.simulation.nemesis.file_damage import DiskDamage
 from jepsen.simulation.node import Node
 from raftlog.partitions.controller.machine import GroupName
 from raftlog.raft import Configuration, ReplicaId
@@ -27,7 +27,7 @@ class Damage(NamedTuple):
     machine: Machine
     replica: ReplicaId
     key: GroupKey
-    wrong: Wrongness
+    wrong: DiskDamage
 
     def __str__(self) -> str:
         return f"{self.machine.name} {self.wrong}"
@@ -44,7 +44,7 @@ class Damage(NamedTuple):
         )
 
 
-class Harm:
+class FaultBudget:
     """See the module."""
 
     def __init__(self, cluster: BrokerCluster) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-from jepsen.planted.patching import replace_method
+from jepsen.planted.patch import replace_method
 from raftlog.partitions.controller.first_start import FirstStart, StartView
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.placement.assignments.assignments import Assignments

@@ -10,12 +10,13 @@
 - `trim-undone`: a linearizable list says that a log begins below where it had begun for an earlier one, or where an
   answered deletion of records had put it; or the answer to a deletion says that it begins below what was asked for.
 
-`NeverBack` is the bare rule, for numbers that are not in a history: the simulator feeds it after every step.
+`MonotonicCheck` is the bare rule, for numbers that are not in a history: the simulator feeds it after every step.
 """
 
 from collections.abc import Hashable
 from typing import ClassVar
 
+from jepsen.checkers.checker import Anomaly, AnomalyKind, Checker, Findings
 from jepsen.checkers.history import (
     COMMIT,
     COMMITTED,
@@ -31,11 +32,10 @@ from jepsen.checkers.history import (
     Op,
     Trim,
 )
-from jepsen.checkers.judge import Anomaly, AnomalyKind, Findings, Judge
 from raftlog.types import Offset, TopicPartition
 
 
-class NeverBack:
+class MonotonicCheck:
     """A number per key that never falls."""
 
     def __init__(self, kind: AnomalyKind = "end-went-back") -> None:
@@ -55,7 +55,7 @@ class NeverBack:
         self._greatest.pop(key, None)
 
 
-class ListedOffsets(Judge):
+class ListedOffsets(Checker):
     """Checker of the log start and end of each partition as returned to each process: neither goes back."""
 
     completions: ClassVar[frozenset[Kind]] = frozenset((LIST,))
@@ -91,7 +91,7 @@ class ListedOffsets(Judge):
             greatest[key] = offset, op
 
 
-class LogStarts(Judge):
+class LogStarts(Checker):
     """Checker of log starts across all processes, by answers received before a linearizable list was requested."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((LIST,))
@@ -139,7 +139,7 @@ class LogStarts(Judge):
 GroupPartition = tuple[str, TopicPartition]
 
 
-class CommittedOffsets(Judge):
+class CommittedOffsets(Checker):
     """Committed offsets of groups; with `forward_only=False` only their origin is judged."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((COMMIT, COMMITTED, HANDLE))

@@ -10,7 +10,7 @@ from typing import Final
 from jepsen.checkers.history import TRIM, Trim
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.recording import HistoryWriter
-from jepsen.workloads.roles.asking import list_offsets, range_in
+from jepsen.workloads.roles.offset_queries import list_offsets, range_in
 from raftlog.errors import RaftlogError
 from raftlog.types import Offset, TopicPartition
 

@@ -1,6 +1,6 @@
 """Bugs in elections."""
 
-from jepsen.planted.patching import replace_method
+from jepsen.planted.patch import replace_method
 from raftlog.raft import election
 from raftlog.raft.core import RaftCore
 from raftlog.raft.entry import is_as_fresh
@@ -62,9 +62,9 @@ def refuse_pre_vote_asleep() -> None:
         if not (self.is_asleep and isinstance(message, Wake)):
             step_wake(self, message)
 
-    def hear_nothing(self: RaftCore, node: NodeId, is_alive: bool) -> None:
+    def ignore_claim(self: RaftCore, node: NodeId, is_alive: bool) -> None:
         self._replica.hibernation.note_process(node, is_alive)
 
     replace_method(RaftCore, "_step_vote_request", refuse_asleep)
     replace_method(RaftCore, "_step_wake", sleep_on)
-    replace_method(RaftCore, "hear_from_process", hear_nothing)
+    replace_method(RaftCore, "hear_from_process", ignore_claim)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from jepsen.simulation.cluster import Cluster, GroupPlan
 from jepsen.simulation.machine import Machine
-from jepsen.simulation.nemesis.file_damage import Wrongness
+from jepsen.simulation.nemesis.file_damage import DiskDamage
 from raftlog.raft import Configuration, ReplicaId
 
 
@@ -21,7 +21,7 @@ class Damage(NamedTuple):
     plan: GroupPlan
     machine: Machine
     replica: ReplicaId
-    wrong: Wrongness
+    wrong: DiskDamage
 
     def is_over(self) -> bool:
         if self.machine.me != self.replica:
@@ -34,7 +34,7 @@ class Damage(NamedTuple):
         return group.damage is None and not group.core.status().is_quarantined and group.core.voting_position is None
 
 
-class Harm:
+class FaultBudget:
     """See the module."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -53,7 +53,7 @@ class Harm:
         """Whether files of this replica were damaged on purpose, and are perhaps not repaired yet."""
         return any(damage.plan is plan and damage.replica == machine.me for damage in self.damages)
 
-    def may_harm(self, machine: Machine, only: GroupPlan | None = None) -> bool:
+    def may_damage(self, machine: Machine, only: GroupPlan | None = None) -> bool:
         """Whether one more member, this one, may be harmed in every group (or in one)."""
         plans = self.cluster.groups if only is None else [only]
         return all(

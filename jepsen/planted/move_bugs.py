@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from jepsen.planted.membership import two_changes_at_once
-from jepsen.planted.patching import replace_method
+from jepsen.planted.membership_bugs import two_changes_at_once
+from jepsen.planted.patch import replace_method
 from raftlog.membership.member import MemberState
 from raftlog.membership.swim import MemberChange
 from raftlog.partitions.gossip.service import Gossip
@@ -129,13 +129,13 @@ def removed_disturbs() -> None:
     def become_at_once(self: RaftCore, wanted: Become) -> None:
         become(self, wanted._replace(role=Role.CANDIDATE) if wanted.role is Role.PRE_CANDIDATE else wanted)
 
-    def hear_anybody(self: RaftCore, request: PreVoteRequest | VoteRequest) -> None:
+    def accept_any_vote_request(self: RaftCore, request: PreVoteRequest | VoteRequest) -> None:
         if request.term > self.term and not self.configuration.has_voter(request.sender):
             self._adopt_term(request.term, None)
         vote_request(self, request)
 
     replace_method(RaftCore, "_become", become_at_once)
-    replace_method(RaftCore, "_step_vote_request", hear_anybody)
+    replace_method(RaftCore, "_step_vote_request", accept_any_vote_request)
 
 
 def _change(group: Group, change: ConfigurationChange) -> None:

@@ -14,7 +14,7 @@ from jepsen.workloads.client.numbering import Senders
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of
 from jepsen.workloads.incarnations import labelled, short
-from jepsen.workloads.roles.sending import send_batch
+from jepsen.workloads.roles.plain_producer import send_batch
 from raftlog.errors import RaftlogError, UnknownTopic
 from raftlog.records import build_batch
 from raftlog.types import Offset, TopicPartition
@@ -27,47 +27,47 @@ RECORDS_MAX: Final = 3
 SIZES: Final = (10, 100, 1000)
 
 
-class Standing(NamedTuple):
+class NamedTopic(NamedTuple):
     """Topic that has a name. `partitions` is 0 when there is none."""
 
     topic_id: str
     partitions: int
 
 
-NOBODY: Final = Standing("", 0)
+NO_TOPIC: Final = NamedTopic("", 0)
 
 
-async def find_topic(access: Access, history: HistoryWriter, process: int, node: int, name: str) -> Standing | None:
+async def find_topic(access: Access, history: HistoryWriter, process: int, node: int, name: str) -> NamedTopic | None:
     """Return the topic with the name as reported by the node; None when it does not answer."""
     invocation = history.invoke(process, TOPIC, Topic("find", name), node=node)
     try:
         fields = fields_of(await access.get(node, f"/v3/clusters/-/topics/{name}", TIMEOUT_MS, {"timeout": TIMEOUT_MS}))
     except UnknownTopic:
         history.ok(invocation, Topic("find", name))
-        return NOBODY
+        return NO_TOPIC
     except RaftlogError as error:
         history.refused(invocation, error)
         return None
-    found = Standing(short(fields["topic_id"]), int(fields["partitions_count"]))
+    found = NamedTopic(short(fields["topic_id"]), int(fields["partitions_count"]))
     history.ok(invocation, Topic("find", name, found.topic_id))
     return found
 
 
 class Follower:
-    """Process of the history that queries one node; `standing` holds its latest answers."""
+    """Process of the history that queries one node; `known_topics` holds its latest answers."""
 
     def __init__(
         self, access: Access, history: HistoryWriter, process: int, node: int, names: Sequence[str], random: Random
     ) -> None:
         self._access, self._history, self._process, self._node = access, history, process, node
         self._names, self._random = names, random
-        self.standing: dict[str, Standing] = {}
+        self.known_topics: dict[str, NamedTopic] = {}
         self._positions: dict[TopicPartition, int] = {}
 
     async def step(self) -> None:
         """Look for a topic, or poll one of its partitions."""
         name = self._random.choice(self._names)
-        known = self.standing.get(name, NOBODY)
+        known = self.known_topics.get(name, NO_TOPIC)
         if not known.partitions or self._random.random() < FIND_SHARE:
             await self._find(name)
         else:
@@ -77,8 +77,8 @@ class Follower:
 
     async def _find(self, name: str) -> None:
         found = await find_topic(self._access, self._history, self._process, self._node, name)
-        if found is not None and found != self.standing.get(name, NOBODY):
-            self.standing[name] = found
+        if found is not None and found != self.known_topics.get(name, NO_TOPIC):
+            self.known_topics[name] = found
             places = [labelled(name, found.topic_id, number) for number in range(found.partitions)]
             gone = {place for place in self._positions if place.topic.startswith(f"{name}@")}
             self._positions = {place: at for place, at in self._positions.items() if place not in gone}
@@ -129,7 +129,7 @@ class TopicProducer:
                 return
             # Somebody else's belief: it may be older or newer than what this node knows.
             believer = self._followers[self._random.choice(self._access.nodes)]
-            known = believer.standing.get(name, NOBODY)
+            known = believer.known_topics.get(name, NO_TOPIC)
             place = labelled(name, known.topic_id, self._random.randrange(max(1, known.partitions)))
             values = tuple(next(self._values) for _ in range(self._random.randint(1, RECORDS_MAX)))
             body = build_batch([payload_of(value, self._random.choice(SIZES)) for value in values])

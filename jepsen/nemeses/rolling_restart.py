@@ -9,7 +9,7 @@ from jepsen.nemeses.fault import Fault
 from jepsen.nemeses.victims import Victims
 
 
-class Rolling:
+class RollingRestart:
     """State of a rolling restart: the restarting node, the remaining nodes, and the observed effects."""
 
     def __init__(self, fault: Fault, begin_s: float, until_s: float, victims: Victims) -> None:

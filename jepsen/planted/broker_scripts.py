@@ -11,10 +11,10 @@ from typing import Any, Final
 import orjson
 
 from jepsen import damage
-from jepsen.nemeses.ways import SHAPES
+from jepsen.nemeses.network_faults import SHAPES
 from jepsen.runner.stage import Stage
+from jepsen.scenarios.broker_requests import OwnTopic, bounds_of, end_of, figures, path_of, read_through
 from jepsen.scenarios.network import SUSPICION_S
-from jepsen.scenarios.talk import OwnTopic, bounds_of, end_of, figures, path_of, read_through
 from raftlog.testing import BrokerFailed, Cluster, ClusterNode
 from raftlog.testing.http import ask
 from raftlog.types import TopicPartition
@@ -116,7 +116,7 @@ def retry_meets_a_leader_alone(stage: Stage) -> None:
     stage.expect(200 not in answers or is_there, "what was acknowledged is there")
 
 
-def member_is_not_heard_for_a_moment(stage: Stage) -> None:
+def member_is_isolated_briefly(stage: Stage) -> None:
     """Check that a gossip member isolated for less than the suspicion timeout is not declared dead.
 
     The brokers are idle: announcements of a member's load would refute the suspicion as well."""
@@ -213,12 +213,12 @@ def news_ends(stage: Stage) -> None:
         stage.wait(1)
     stage.wait_served()
 
-    def nobody_has_any() -> bool:
+    def are_sent() -> bool:
         with contextlib.suppress(OSError):
             return all(figures(stage.system.addresses[node])["raftlog_gossip_broadcasts"] == 0 for node in stage.nodes)
         return False
 
-    stage.wait_until(nobody_has_any, "nobody has any news to tell", NEWS_S_MAX)
+    stage.wait_until(are_sent, "nobody has any news to tell", NEWS_S_MAX)
 
 
 def seeds_come_one_after_another(stage: Stage) -> None:

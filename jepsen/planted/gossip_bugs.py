@@ -3,7 +3,7 @@
 from typing import Final
 
 from jepsen.planted.bug import PlantedBug
-from jepsen.planted.patching import replace_method
+from jepsen.planted.patch import replace_method
 from raftlog.membership import states, view
 from raftlog.membership.broadcasts import Broadcasts
 from raftlog.membership.member import Claim, GossipIdentity, GossipMember
@@ -16,10 +16,10 @@ from raftlog.types import NodeId
 def never_refute() -> None:
     """Ignore suspicions of the local member instead of refuting them."""
 
-    def hear_nothing(self: MembershipView, claim: Claim, now: float) -> None:
+    def ignore_claim(self: MembershipView, claim: Claim, now: float) -> None:
         """Ignore the claim."""
 
-    replace_method(MembershipView, "_hear_of_me", hear_nothing)
+    replace_method(MembershipView, "_hear_of_me", ignore_claim)
 
 
 def ignore_incarnations() -> None:

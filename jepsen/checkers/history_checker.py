@@ -6,15 +6,23 @@ A malformed history (a process with two operations under way, a completion witho
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, get_args
 
+from jepsen.checkers.checker import (
+    KEPT_MAX,
+    Anomaly,
+    AnomalyKind,
+    Checker,
+    CompletionHandler,
+    Findings,
+    InvocationHandler,
+)
 from jepsen.checkers.compaction import Compaction
 from jepsen.checkers.density import Density
-from jepsen.checkers.going_back import CommittedOffsets, ListedOffsets, LogStarts
-from jepsen.checkers.handling import Handling
+from jepsen.checkers.handler_order import HandlerOrder
 from jepsen.checkers.history import CRASH, INVOKE, LONE_KINDS, Kind, Op
-from jepsen.checkers.judge import KEPT_MAX, Anomaly, AnomalyKind, CompletionHandler, Findings, InvocationHandler, Judge
 from jepsen.checkers.lag import RealtimeLag
 from jepsen.checkers.linearizability import Linearizability
 from jepsen.checkers.member_commits import MemberCommits
+from jepsen.checkers.monotonicity import CommittedOffsets, ListedOffsets, LogStarts
 from jepsen.checkers.offset_order import OffsetOrder
 from jepsen.checkers.ownership import Ownership
 from jepsen.checkers.polls import Polls
@@ -57,7 +65,7 @@ class Verdict(NamedTuple):
         return "\n".join((text, *map(str, self.anomalies)))
 
 
-class Panel:
+class HistoryChecker:
     """`feed` every entry, then `finish`."""
 
     def __init__(self, rules: Rules | None = None, *, kept_max: int = KEPT_MAX) -> None:
@@ -66,7 +74,7 @@ class Panel:
         self.book = RecordBook(self.findings)
         self.lag = RealtimeLag(self.findings, bound_ns=rules.lag_bound_ns)
         self.linearizability = Linearizability(self.findings)
-        self.judges: tuple[Judge, ...] = (
+        self.checkers: tuple[Checker, ...] = (
             Topics(self.book, self.findings),  # before those that read the book at the end
             self.book,
             Polls(self.findings, book=self.book, dense=rules.dense),
@@ -76,14 +84,14 @@ class Panel:
             CommittedOffsets(self.findings, forward_only=rules.forward_only_commits),
             MemberCommits(self.findings),
             Ownership(self.findings),
-            Handling(self.findings),
+            HandlerOrder(self.findings),
             Sequences(self.book, self.findings),
             Compaction(self.book, self.findings),
             self.lag,
             self.linearizability,
             *((Density(self.book, self.findings),) if rules.dense else ()),
         )
-        self._pairing = Pairing(self.judges)
+        self._pairing = Pairing(self.checkers)
 
     def feed(self, op: Op) -> Sequence[Anomaly]:
         """Return the anomalies that this entry proved. Raises `InvalidArgument` when it cannot be part of a history."""
@@ -92,8 +100,8 @@ class Panel:
         return self.findings.anomalies[before:] if len(self.findings.anomalies) > before else ()
 
     def finish(self) -> Verdict:
-        for judge in self.judges:
-            judge.finish()
+        for checker in self.checkers:
+            checker.finish()
         findings = self.findings
         return Verdict(
             tuple(findings.anomalies),
@@ -107,18 +115,18 @@ class Panel:
 class Pairing:
     """Finds the invocation of each completion and calls the judges that want either."""
 
-    def __init__(self, judges: Sequence[Judge]) -> None:
+    def __init__(self, checkers: Sequence[Checker]) -> None:
         kinds: tuple[Kind, ...] = get_args(Kind)
         self.operations = 0
         self._pending: dict[int, Op] = {}
         self._last_sequence, self._last_time_ns = -1, 0
         self._invoked: dict[Kind, list[InvocationHandler]] = {
-            kind: [judge.invoked for judge in judges if kind in judge.invocations] for kind in kinds
+            kind: [checker.invoked for checker in checkers if kind in checker.invocations] for kind in kinds
         }
         self._completed: dict[Kind, list[CompletionHandler]] = {
-            kind: [judge.completed for judge in judges if kind in judge.completions] for kind in kinds
+            kind: [checker.completed for checker in checkers if kind in checker.completions] for kind in kinds
         }
-        self._crashed = [judge.crashed for judge in judges]
+        self._crashed = [checker.crashed for checker in checkers]
 
     def feed(self, op: Op) -> None:
         if op.sequence <= self._last_sequence or op.time_ns < self._last_time_ns:
@@ -146,18 +154,18 @@ class Pairing:
                 crashed(op)
 
 
-def judge_history(ops: Iterable[Op], rules: Rules | None = None) -> Verdict:
+def check_history(ops: Iterable[Op], rules: Rules | None = None) -> Verdict:
     """Judge a whole history with all judges; reads it once, so `ops` may be `read_lines` of a large file."""
-    panel = Panel(rules)
+    checker = HistoryChecker(rules)
     for op in ops:
-        panel.feed(op)
-    return panel.finish()
+        checker.feed(op)
+    return checker.finish()
 
 
-def judge_with(judge: Judge, ops: Iterable[Op]) -> Findings:
+def check_with(checker: Checker, ops: Iterable[Op]) -> Findings:
     """Judge a whole history with one judge."""
-    pairing = Pairing((judge,))
+    pairing = Pairing((checker,))
     for op in ops:
         pairing.feed(op)
-    judge.finish()
-    return judge.findings
+    checker.finish()
+    return checker.findings

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from jepsen.checkers.fates import FATES, Fate
+from jepsen.checkers.record_status import FATES, Fate
 from jepsen.report.canvas import Canvas, styled, thinned
 from jepsen.report.frame import Frame
 from jepsen.report.plots import Plot
@@ -67,11 +67,11 @@ def offsets(frame: Frame, records: Records) -> Plot:
     """Plot the fates by offset, a panel for each partition."""
     bad = np.isin(records.fate, [FATES.index(fate) for fate in BAD])
     count = len(records.partitions)
-    harm = np.bincount(records.partition[bad], minlength=count)
-    order = sorted(range(count), key=lambda number: (-harm[number], records.partitions[number]))
+    fault_budget = np.bincount(records.partition[bad], minlength=count)
+    order = sorted(range(count), key=lambda number: (-fault_budget[number], records.partitions[number]))
     with styled():
         drawn = order[:PARTITIONS_MAX]
-        canvas = Canvas("offsets", frame, [1.25 if harm.any() else 0.9] * max(1, len(drawn)))
+        canvas = Canvas("offsets", frame, [1.25 if fault_budget.any() else 0.9] * max(1, len(drawn)))
         canvas.faults_behind()
         for panel, number in zip(canvas.panels, drawn, strict=False):
             _draw_offsets(panel, records, number)

@@ -4,7 +4,7 @@ from collections.abc import Generator
 from typing import Any
 
 from jepsen.planted.bug import PlantedBug
-from jepsen.planted.patching import replace_method
+from jepsen.planted.patch import replace_method
 from raftlog.partitions.groups.machine import Machine
 from raftlog.partitions.replica.forgotten import ForgottenIds
 from raftlog.partitions.replica.producer_state import ProducerState

@@ -80,7 +80,7 @@ class Findings:
         return list(self.counts)
 
 
-class Judge:
+class Checker:
     """Base of judges; `invocations` and `completions` name the kinds of operations that one wants to see."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset()

@@ -35,7 +35,7 @@ SPREAD_MAX: Final = 1
 Within = Callable[[float, str, Callable[[], list[str]]], None]
 
 
-class Settling:
+class FinalOrders:
     """`within` waits until nothing is missing, or raises."""
 
     def __init__(self, cluster: BrokerCluster, taken: Taken, within: Within) -> None:
@@ -52,7 +52,7 @@ class Settling:
             self._ordered("maintenance off", partial(self._end_maintenance, node))
         for node in self._draining():
             self._ordered("decommission", partial(self._decide, node))
-        self._within(self.options.convergence_s, "not-decommissioned", self._not_gone)
+        self._within(self.options.convergence_s, "not-decommissioned", self._not_left)
 
     def rest(self) -> None:
         """Nothing happens any more, and everything is where it belongs."""
@@ -117,7 +117,7 @@ class Settling:
         factors = [len(replicas) for topic in state.topics for replicas in state.replicas_of(topic)]
         return len(staying) >= max(factors, default=1)
 
-    def _not_gone(self) -> list[str]:
+    def _not_left(self) -> list[str]:
         return [f"n{node} is draining still" for node in self._draining()]
 
     # rest

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from uuid import UUID
 
-from jepsen.planted.patching import replace_method
+from jepsen.planted.patch import replace_method
 from raftlog.partitions.node import identity, opening
 from raftlog.partitions.node.identity import NodeDirectory
 from raftlog.partitions.node.surroundings import Surroundings
@@ -53,10 +53,10 @@ def damaged_journal_begins_anew() -> None:
 def accept_stale_disk() -> None:
     """Skip the comparison with the remembered disk when a peer's process returns."""
 
-    def judge_nothing(_theirs: Hello, _known: KnownPeer) -> None:
+    def accept_any(_theirs: Hello, _known: KnownPeer) -> None:
         return None
 
-    replace_method(handshake, "_judge_past", judge_nothing)
+    replace_method(handshake, "_judge_past", accept_any)
 
 
 def drop_what_does_not_fit() -> None:

@@ -14,7 +14,7 @@ from jepsen.checkers import GroupOffsets, Membership
 from jepsen.checkers.history import COMMIT, COMMITTED, JOIN, Op
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.recording import HistoryWriter
-from jepsen.workloads.roles.reading import Reader
+from jepsen.workloads.roles.reader import Reader
 from raftlog.assignors import (
     ASSIGNORS,
     Subscription,
