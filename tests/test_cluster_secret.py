@@ -81,7 +81,7 @@ def test_a_new_secret_is_random_private_and_never_overwrites(tmp_path: Path) -> 
         create_secret(str(tmp_path / "missing" / "secret"))
 
 
-def test_the_command_says_what_to_do_with_it(tmp_path: Path) -> None:
+def test_the_command_prints_its_instructions(tmp_path: Path) -> None:
     path = str(tmp_path / "secret")
     done = CliRunner().invoke(cluster, ["secret", "create", path])
     assert done.exit_code == 0, done.output

@@ -280,7 +280,7 @@ async def test_moves_and_local_replicas(api, scripted):
     assert await api.get("/v1/partitions/local_summary") == (200, summary)
 
 
-async def test_the_balancer_says_why_it_is_stuck(api, scripted):
+async def test_the_balancer_reports_why_it_is_stuck(api, scripted):
     _, found = await api.get("/v1/cluster/partition_balancer/status")
     assert (found["status"], found["mode"], found["reasons"]) == ("stalled", "continuous", ["no host is left"])
     assert found["violations"] == {"unavailable_nodes": [3], "over_disk_limit_nodes": []}
@@ -310,7 +310,7 @@ async def test_a_level_that_is_reached_is_done(api, scripted):
     assert ("finish_upgrade", {}) not in scripted.ordered
 
 
-async def test_who_keeps_the_level_down_is_named(api, scripted):
+async def test_the_broker_that_keeps_the_level_down_is_named(api, scripted):
     old = LEVELS.brokers[1].replaced(level_max=2)
     scripted.answers["levels"] = LEVELS.replaced(highest_known_by_all=2, brokers=(LEVELS.brokers[0], old))
     status, body = await api.call("PUT", "/v1/features", {"feature_level": 3})

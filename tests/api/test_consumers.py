@@ -340,7 +340,7 @@ async def test_a_newer_poll_ends_the_older_which_takes_nothing_along(api, consum
     assert (await older, [record["value"] for record in newer]) == ([], ["kept"])
 
 
-async def test_whoever_hangs_up_takes_nothing_along(api, consumer):
+async def test_a_client_that_disconnects_takes_no_records(api, consumer):
     await api.topic("t")
     found = await consumer(**{"consumer.request.timeout.ms": 60_000})
     await found.assign(0)
@@ -443,7 +443,7 @@ async def test_latest_begins_with_what_comes_after_the_assignment(api, consumer)
     assert await found.values(1) == ["after"]
 
 
-async def test_the_policy_none_wants_to_be_told_where_to_go(api, consumer):
+async def test_the_policy_none_needs_an_explicit_position(api, consumer):
     await api.topic("t")
     await produce(api, "a", "b")
     found = await consumer(**{"auto.offset.reset": "none"})

@@ -341,7 +341,7 @@ async def test_a_join_that_waits_for_others_for_too_long(api: Any, member: Membe
     assert len(member.joined["members"]) == 1, "whoever does not know its id is no member"
 
 
-async def test_whoever_hangs_up_has_not_joined(api: Any, member: Member, monkeypatch: Any) -> None:
+async def test_a_client_that_disconnects_has_not_joined(api: Any, member: Member, monkeypatch: Any) -> None:
     join, has_come, has_ended = api.broker.groups.join, asyncio.Event(), asyncio.Event()
 
     async def noted(*args: Any, **more: Any) -> Any:
@@ -361,7 +361,7 @@ async def test_whoever_hangs_up_has_not_joined(api: Any, member: Member, monkeyp
     assert len(member.joined["members"]) == 1
 
 
-async def test_who_waits_is_answered_when_the_server_stops(api: Any, member: Member, monkeypatch: Any) -> None:
+async def test_waiting_requests_are_answered_when_the_server_stops(api: Any, member: Member, monkeypatch: Any) -> None:
     heartbeat, has_come = api.broker.groups.heartbeat, asyncio.Event()
 
     async def noted(*args: Any, **more: Any) -> None:

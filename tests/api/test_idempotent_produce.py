@@ -45,7 +45,7 @@ async def test_a_retry_is_answered_with_the_first_offsets(api):
     assert (await api.post("/topics/t", body(3, "d", producer=first)))[1]["offsets"] == [row(3)]
 
 
-async def test_stored_batches_say_it_in_their_headers(api):
+async def test_stored_batches_have_it_in_their_headers(api):
     await api.topic()
     builder = BatchBuilder(producer_id=9, producer_epoch=1, base_sequence=0)
     builder.append(NewRecord(b"x"), 5)

@@ -40,7 +40,7 @@ async def test_internal_topics_are_not_in_the_view(api):
 
 
 @pytest.mark.parametrize("known", ["{tag}", 'W/{tag}, "other"', "*"])
-async def test_who_has_the_view_already_is_not_sent_it_again(api, known):
+async def test_a_peer_with_the_view_is_not_sent_it_again(api, known):
     async with api.session.get(f"{api.url}/v1/cluster_view") as first:
         tag = first.headers["ETag"]
     headers = {"If-None-Match": known.format(tag=tag)}

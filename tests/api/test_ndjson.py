@@ -365,7 +365,7 @@ async def test_room_is_given_back(start_api):
     assert api.server.bodies.memory.used == 0
 
 
-async def test_progress_is_told_line_by_line(api):
+async def test_progress_is_reported_line_by_line(api):
     """Lines of progress arrive before the body ends and cover stored records only; an error is the last line."""
     await api.topic()
     go_on = asyncio.Event()

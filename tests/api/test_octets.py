@@ -120,7 +120,7 @@ async def test_what_cannot_be_a_record(api):
     assert await end_offset(api) == 0
 
 
-async def test_no_room_for_the_spool_is_said_so(api, monkeypatch):
+async def test_missing_space_for_the_spool_is_reported(api, monkeypatch):
     class Full(tempfile.SpooledTemporaryFile):
         def rollover(self):
             raise OSError(errno.ENOSPC, "No space left on device")

@@ -150,7 +150,7 @@ async def test_the_error_for_a_refused_host_names_the_setting(api):
         (("Host:",), 200),
     ],
 )
-async def test_the_host_is_said_once(api, lines, status):
+async def test_the_host_is_printed_once(api, lines, status):
     assert (await answer_to(api.address, head("GET", "/topics", *lines, "Connection: close"))).status == status
 
 

@@ -156,7 +156,7 @@ def test_sticky_moves_as_little_as_members_that_are_at_most_one_apart_allow(
         st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(0, 5)), st.sampled_from(NAMES[:4]), max_size=18
     )
 )
-def test_sticky_moves_as_little_whoever_had_what(had: Owners) -> None:
+def test_sticky_moves_as_little_from_any_distribution(had: Owners) -> None:
     members = {name: on(*TOPICS, owned=[each for each, owner in had.items() if owner == name]) for name in NAMES[:4]}
     assigned = owners(ASSIGNORS["sticky"](members, dict.fromkeys(TOPICS, 6)))
     counts = [sum(owner == name for owner in had.values()) for name in members]

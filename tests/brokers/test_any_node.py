@@ -98,7 +98,7 @@ async def test_weaker_acknowledgements_are_forwarded_too(brokers, acks):
     assert len(fetched.batches) == 1
 
 
-async def test_others_say_where_the_leader_is(brokers):
+async def test_other_brokers_name_the_leader(brokers):
     await brokers[1].create_topic("t", 1, deadline=soon())
     leader = await brokers.leader("t")
     assert brokers[leader].leader_of("t", 0) == leader

@@ -162,7 +162,7 @@ async def test_a_poll_that_waits_follows_the_coordinator(brokers):
         assert await values(brokers[number], 1) == [b"late"]
 
 
-async def test_records_whose_answer_was_lost_between_brokers_come_again(brokers, monkeypatch):
+async def test_records_whose_answer_was_lost_between_brokers_are_resent(brokers, monkeypatch):
     await brokers[1].create_topic("t", 1, deadline=soon())
     await brokers[1].consumers.create(G, C, SETTINGS, deadline=soon())
     await brokers[1].consumers.assign(G, C, [TopicPartition("t", 0)], deadline=soon())

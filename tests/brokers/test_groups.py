@@ -273,7 +273,7 @@ async def test_a_lost_answer_to_a_watermark_is_asked_for_again(topic, monkeypatc
         await commit(broker, {0: 5}, deadline=deadline_in(300))
 
 
-async def test_nobody_is_refused_by_a_coordinator_that_may_have_been_deposed(topic, monkeypatch):
+async def test_no_member_is_refused_by_a_coordinator_that_may_have_been_deposed(topic, monkeypatch):
     member = Member((await others(topic))[0])
     await member.begin()
     confirm, doubts = GroupCoordinator.confirm, []

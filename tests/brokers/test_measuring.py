@@ -66,7 +66,7 @@ async def test_latencies_are_counted_where_they_arise(brokers):
     assert sum(brokers[leader].node.driver.ticker.lateness.counts) > 0
 
 
-async def test_who_waits_for_records_is_counted(brokers):
+async def test_waiting_fetches_are_counted(brokers):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(10_000))
     leader = brokers[await brokers.leader("t")]
     fetch = asyncio.ensure_future(leader.fetch("t", 0, 0, max_bytes=1_000, deadline=deadline_in(20_000)))

@@ -42,7 +42,7 @@ def test_a_value_that_was_polled_at_another_offset_is_doubled_and_not_lost(histo
 
 
 @pytest.mark.parametrize("polled", [70, 71])
-def test_of_two_values_at_one_offset_the_one_that_nobody_polls_is_lost(history: WrittenHistory, polled: int) -> None:
+def test_of_two_values_at_one_offset_the_unpolled_one_is_lost(history: WrittenHistory, polled: int) -> None:
     one, two = history.begin_send(1, 70), history.begin_send(2, 71)
     history.end_send(one, 0)
     history.end_send(two, 0)
@@ -50,7 +50,7 @@ def test_of_two_values_at_one_offset_the_one_that_nobody_polls_is_lost(history: 
     assert counts(history) == {"inconsistent-offset": 1, "lost-write": 1}
 
 
-def test_retention_is_known_from_the_greatest_start_that_anybody_was_told(history: WrittenHistory) -> None:
+def test_retention_is_derived_from_the_greatest_start_in_any_answer(history: WrittenHistory) -> None:
     history.send(1, 70, 0)
     history.send(1, 71, 1)
     history.list_offsets(2, 1, 2)
@@ -79,7 +79,7 @@ def test_what_lies_below_the_start_is_no_gap(history: WrittenHistory) -> None:
     assert check_history(history.ops).counts["gap"] == 1
 
 
-def test_offsets_below_the_end_that_nobody_sent_are_a_gap(history: WrittenHistory) -> None:
+def test_unsent_offsets_below_the_end_are_a_gap(history: WrittenHistory) -> None:
     history.send(1, 70, 0)
     history.poll(2, (0, 70))
     history.list_offsets(3, 0, 2)

@@ -143,7 +143,7 @@ def test_what_was_read_and_is_overwritten_or_behind_the_end_has_vanished() -> No
     seed=st.integers(0, 2**32),
     share=st.floats(0, 1),
 )
-def test_the_fates_are_what_the_judges_find(history: list[Op], name: str, seed: int, share: float) -> None:
+def test_the_fates_agree_with_the_checkers(history: list[Op], name: str, seed: int, share: float) -> None:
     planted = MUTATIONS[name].plant(history, Random(seed)) if name else history
     assume(planted is not None)
     planted = planted[: round(len(planted) * share)] if share < 0.5 else planted

@@ -72,7 +72,7 @@ def test_a_clean_history_is_clean_under_all_rules(history: list[Op]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(history=CLEAN_HISTORIES, data=st.data())
-def test_the_beginning_of_a_clean_history_is_clean_but_for_what_nobody_read_yet(
+def test_the_beginning_of_a_clean_history_is_clean_but_for_unread_records(
     history: list[Op], data: st.DataObject
 ) -> None:
     beginning = history[: data.draw(st.integers(0, len(history)))]
@@ -119,9 +119,7 @@ def test_every_kind_that_a_history_can_show_is_planted_and_every_mutation_finds_
 @pytest.mark.parametrize("name", ["a_consumer_skips_between_polls", "a_poll_leaves_records_out"])
 @settings(max_examples=60, deadline=None)
 @given(history=CLEAN_HISTORIES, seed=st.integers(0, 2**32))
-def test_without_density_a_skip_over_a_record_that_somebody_saw_is_found(
-    name: str, history: list[Op], seed: int
-) -> None:
+def test_without_density_a_skip_over_a_seen_record_is_found(name: str, history: list[Op], seed: int) -> None:
     kind, plant = MUTATIONS[name]
     planted = plant(history, Random(seed))
     assume(planted is not None)

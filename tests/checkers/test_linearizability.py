@@ -216,7 +216,7 @@ def test_a_swap_takes_what_it_expects() -> None:
     assert "2 of 3 operations have an order" in anomaly.what
 
 
-def test_registers_are_judged_each_for_itself_and_a_limit_leaves_one_undecided() -> None:
+def test_registers_are_checked_separately_and_a_limit_leaves_one_undecided() -> None:
     history = RegisterHistory()
     for register in ("hard", "easy"):
         history.recorder.ok(history.begin("write", 1, register=register))

@@ -97,7 +97,7 @@ def test_a_partition_has_one_owner_in_a_generation(history: GroupHistory) -> Non
     assert "t/1" in history.only(Ownership(), "two-owners", one, two)
 
 
-def test_who_is_told_again_owns_what_it_owned(history: GroupHistory) -> None:
+def test_a_repeated_answer_keeps_the_owned_partitions(history: GroupHistory) -> None:
     history.join(1, "m1", 1, T0)
     history.join(1, "m1", 1, T0)
     history.join(2, "m2", 1, T1)
@@ -214,7 +214,7 @@ def test_a_number_that_is_missing_in_what_was_read_is_a_gap(history: GroupHistor
 
 
 @pytest.mark.parametrize("offsets", [(0, 1, 2), (0, 2, 1)])
-def test_numbers_that_answers_alone_say_are_judged_for_their_order(
+def test_sequence_numbers_known_only_from_answers_are_checked_for_order(
     history: GroupHistory, offsets: tuple[int, ...]
 ) -> None:
     for value, number, offset in zip((70, 71, 72), (1, 2, 4), offsets, strict=True):
@@ -225,7 +225,7 @@ def test_numbers_that_answers_alone_say_are_judged_for_their_order(
     assert history.at_the_end(Sequences).counts == ({} if offsets == (0, 1, 2) else {"sequence-order": 1})
 
 
-def test_the_last_number_may_be_missing_when_nobody_knows_what_became_of_it(history: GroupHistory) -> None:
+def test_the_last_number_may_be_missing_when_its_outcome_is_unknown(history: GroupHistory) -> None:
     history.number(1, 70, 0, 0)
     history.number(1, 71, 1, None)
     history.poll(2, (0, 70))
@@ -287,7 +287,7 @@ def test_a_tombstone_that_was_refused_or_is_of_another_key_excuses_nothing(histo
     assert check_history(history.ops).counts == {"lost-write": 1, "lost-key": 1}
 
 
-def test_who_comes_last_and_stops_short_of_the_end_may_have_missed_what_replaced_a_value(history: GroupHistory) -> None:
+def test_a_last_reader_short_of_the_end_may_have_missed_a_replacement(history: GroupHistory) -> None:
     lost = history.keyed(70, "a", 0)
     history.keyed(71, "a", None)
     history.keyed(72, "b", 2)
@@ -299,7 +299,7 @@ def test_who_comes_last_and_stops_short_of_the_end_may_have_missed_what_replaced
     assert [(anomaly.kind, anomaly.ops[0]) for anomaly in findings.anomalies] == [("lost-key", lost)]
 
 
-def test_who_comes_last_amid_sends_may_have_missed_what_replaced_a_value(history: GroupHistory) -> None:
+def test_a_last_reader_amid_sends_may_have_missed_a_replacement(history: GroupHistory) -> None:
     history.keyed(70, "a", 0)
     history.keyed(71, "a", None)
     history.keyed(72, "b", 2)
@@ -310,7 +310,7 @@ def test_who_comes_last_amid_sends_may_have_missed_what_replaced_a_value(history
     assert history.at_the_end(Compaction).counts == {}, "the newest of then was replaced in its turn"
 
 
-def test_who_reads_last_sees_no_removed_key(history: GroupHistory) -> None:
+def test_the_last_reader_sees_no_removed_key(history: GroupHistory) -> None:
     history.keyed(70, "a", 0)
     removed = history.keyed(71, "a", 1, tombstone=True)
     history.keyed(72, "b", 2)
@@ -376,7 +376,7 @@ def test_what_a_deletion_did_not_take_is_lost_or_unseen(history: GroupHistory) -
     assert check_history(history.ops).counts == {"lost-write": 1, "unseen": 1}, "behind it, or elsewhere"
 
 
-def test_who_reads_past_a_record_that_a_deletion_may_have_taken_skips_it_all_the_same(history: GroupHistory) -> None:
+def test_a_skip_over_a_possibly_deleted_record_is_still_a_skip(history: GroupHistory) -> None:
     missing_below_a_trim(history, "info")
     history.assign(3, 1)
     history.poll(3, (1, 71))

@@ -75,7 +75,7 @@ def test_streams_are_read_once_and_may_be_generators() -> None:
     assert compare_streams(streams) is None
 
 
-def test_the_incremental_comparison_finds_who_differs_and_forgets_what_is_trimmed() -> None:
+def test_the_incremental_comparison_finds_differing_replicas_and_drops_trimmed_offsets() -> None:
     comparison = ReplicaComparison()
     assert comparison.feed("n1", 7, b"seven") is None
     assert comparison.feed("n2", 7, memoryview(b"seven")) is None

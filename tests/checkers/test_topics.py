@@ -159,7 +159,7 @@ def test_a_name_may_be_taken_by_a_creation_of_unknown_outcome_until_a_later_answ
     assert history.kinds() == ["resurrected-topic"]
 
 
-def test_one_that_nobody_created(history: TopicHistory) -> None:
+def test_a_topic_that_was_never_created(history: TopicHistory) -> None:
     history.unknown("create")
     history.find(2, "some")
     assert history.kinds() == [], "the one of unknown outcome"

@@ -184,7 +184,7 @@ def test_a_topic_with_a_leaderless_partition(ask: Any, scripted: ScriptedBroker)
     assert "/topics/orders/partitions/1/offsets" not in scripted.asked
 
 
-def test_offsets_that_nobody_can_say_do_not_hide_the_rest(ask: Any, scripted: ScriptedBroker) -> None:
+def test_unavailable_offsets_do_not_hide_the_rest(ask: Any, scripted: ScriptedBroker) -> None:
     partitions = [{"partition": 0, "leader": 1, "replicas": [replica(1, leader=True)], "high_watermark": 5}]
     scripted.answers["/topics/t"] = 200, {"name": "t", "configs": {}, "partitions": partitions}
     refusal = {"error_code": 50302, "message": "the leader has just changed", "outcome": "failed"}

@@ -85,7 +85,7 @@ def kept(run: Any, at: tuple[str, ...]) -> str:
     return "kept"
 
 
-def test_nothing_happens_where_nobody_can_answer_or_the_answer_is_no(run: Any, at: tuple[str, ...], kept: str) -> None:
+def test_nothing_happens_without_a_terminal_or_after_a_no(run: Any, at: tuple[str, ...], kept: str) -> None:
     commands = {
         ("topic", "delete"): (kept,),
         ("topic", "alter"): (kept, "--config", "retention.ms=1"),

@@ -45,7 +45,7 @@ def test_the_port_of_another_broker_is_left_to_it() -> None:
     assert settings_of(LOOPBACK, seeds=(LOOPBACK, ("127.0.0.1", 8104))).port == 8095
 
 
-def test_others_are_told_the_host_that_they_are_told_for_rpc() -> None:
+def test_gossip_advertises_the_host_that_rpc_advertises() -> None:
     assert settings_of(LOOPBACK, advertise_rpc=("outside", 7)).advertise_host == "outside"
 
 

@@ -60,7 +60,7 @@ def value(scripted: dict[str, Any]) -> ClusterMembers:
     return msgspec.convert(scripted, ClusterMembers)
 
 
-async def test_watching_tells_of_states_and_not_of_ages(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_watching_prints_states_and_not_ages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operating, "LOOK_SECONDS", 0)
     later = TOLD | {"members": [MEMBER | {"state_s": 99.0}, STRANGER]}
     died = TOLD | {"members": [MEMBER | {"state": "dead"}, STRANGER]}

@@ -467,7 +467,7 @@ def test_a_log_level_at_another_broker(ask: Any, scripted: ScriptedBroker) -> No
         ("cluster", "log-level", "raftlog", "loud"),
     ],
 )
-def test_wrong_usage_asks_nobody(ask: Any, scripted: ScriptedBroker, args: tuple[str, ...]) -> None:
+def test_wrong_usage_sends_no_request(ask: Any, scripted: ScriptedBroker, args: tuple[str, ...]) -> None:
     assert "--help" in ask(*args, expect=2).err
     assert (scripted.asked, scripted.ordered) == ([], [])
 

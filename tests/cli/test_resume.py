@@ -178,7 +178,9 @@ def refused(run: Any, half_done: tuple[str, Path, tuple[str, ...]], *command: st
     return words
 
 
-def test_somebody_else_wrote_to_the_topic(run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path) -> None:
+def test_another_producer_wrote_to_the_topic(
+    run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path
+) -> None:
     topic, state, at = half_done
     run("produce", topic, *at, stdin=b"a stranger's record\n")
     words = refused(run, half_done, *produce(topic, source, state, at))

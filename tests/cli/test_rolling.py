@@ -223,7 +223,7 @@ async def test_an_earlier_maintenance_is_reported_and_can_stay(keeps: bool) -> N
     assert [step.node_id for step in steps if step.event == "stays_in_maintenance"] == ([3] if keeps else [])
 
 
-async def test_nobody_is_stopped_while_replicas_are_missing() -> None:
+async def test_no_broker_is_stopped_while_replicas_are_missing() -> None:
     cluster = FakeCluster()
     cluster.behind = 2
     with pytest.raises(CommandFailed, match=r"until the cluster is healthy: 2 partitions lack replicas: t/0, t/1"):
@@ -489,7 +489,7 @@ def test_a_cluster_of_dev_is_restarted_under_writes(spawn: Any, run: Any, tmp_pa
     assert not (tmp_path / "dev" / SOCKET_NAME).exists()
 
 
-async def test_waits_are_said_where_no_terminal_shows_them(
+async def test_waits_are_printed_without_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rolling, "WARN_AFTER_S", 0.05)

@@ -99,7 +99,7 @@ def test_without_seeds_the_others_join_the_first() -> None:
     assert flags_of(2, seeds="", advertise_rpc="outside:7")["--seeds"] == "outside:7"
 
 
-def test_ports_that_the_workers_cannot_know() -> None:
+def test_workers_need_a_known_rpc_port() -> None:
     with pytest.raises(click.UsageError, match="--rpc"):
         flags_of(1, http="127.0.0.1:0", rpc=None)
     with pytest.raises(click.UsageError, match="--rpc"):
@@ -182,7 +182,7 @@ def is_there(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def test_workers_that_nobody_else_talks_to_make_a_secret_of_their_own(tmp_path: Path) -> None:
+def test_workers_without_other_peers_generate_a_secret(tmp_path: Path) -> None:
     given = {**GIVEN, "data_dir": str(tmp_path / "data")}
     assert secret_flags(given) == [], "with --rpc it has to be given"
     flag, path = secret_flags({**given, "rpc": None})

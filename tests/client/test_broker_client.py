@@ -65,7 +65,7 @@ async def test_fetch_gives_bytes_and_bounds(scripted: Any) -> None:
     assert fetched == (BATCH, 12, 3, "some-uuid")
 
 
-async def test_the_cluster_s_picture_and_who_can_be_asked_from_then_on(scripted: Any) -> None:
+async def test_the_cluster_metadata_and_the_brokers_used_from_then_on(scripted: Any) -> None:
     async def answer(request: web.BaseRequest) -> web.Response:
         if request.path != "/v1/cluster_view":
             return json_response(["t"])
@@ -112,7 +112,7 @@ async def test_the_next_address_is_tried_and_then_preferred(scripted: Any, free_
     assert calls == 2
 
 
-async def test_nobody_listens(free_address: str) -> None:
+async def test_no_listener(free_address: str) -> None:
     async with BrokerClient([free_address]) as client:
         with pytest.raises(NotListening, match=f"{free_address}: connection refused") as raised:
             await client.produce_batches("t", 0, BATCH)

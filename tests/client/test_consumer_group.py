@@ -74,7 +74,7 @@ async def test_a_group_goes_on_where_it_stopped(live: str, client: BrokerClient)
     assert sorted(int(record.value or b"") for record in [*first, *second]) == list(range(100))
 
 
-async def test_members_share_the_partitions_and_hear_of_each_other(live: str, client: BrokerClient) -> None:
+async def test_members_share_the_partitions_and_learn_of_each_other(live: str, client: BrokerClient) -> None:
     listener = Listener()
     async with Consumer([live], group="g") as one:
         one.subscribe(["orders"], listener=listener)
@@ -207,7 +207,7 @@ async def test_a_member_that_does_not_poll_loses_its_partitions_and_comes_back(l
     assert listener.told[:3] == [("assigned", BOTH), ("lost", BOTH), ("assigned", BOTH)]
 
 
-async def test_who_takes_a_static_place_over_fences_the_other(live: str, client: BrokerClient) -> None:
+async def test_a_new_static_member_fences_the_former(live: str, client: BrokerClient) -> None:
     settings: dict[str, Any] = {"group": "g", "instance_id": "i", "session_timeout_ms": 6_000}
     async with Consumer([live], "orders", **settings) as old:
         await until([old], lambda: old.assignment == BOTH)
@@ -263,7 +263,7 @@ async def test_consumers_of_another_kind_are_refused(live: str, client: BrokerCl
             await consumer.poll(timeout_ms=20_000)
 
 
-async def test_who_polls_is_told_when_the_consumer_closes(live: str, client: BrokerClient) -> None:
+async def test_a_pending_poll_fails_when_the_consumer_closes(live: str, client: BrokerClient) -> None:
     for group in (None, "g"):
         consumer = Consumer([live], "orders", group=group)
         polling = asyncio.create_task(consumer.poll(timeout_ms=60_000))

@@ -488,7 +488,7 @@ async def test_a_record_that_just_fits_is_taken(serving: Serving) -> None:
             await producer.send("orders", b"x" * 501)
 
 
-async def test_who_waits_for_a_topic_is_told_when_the_producer_closes(scripted: Scripted) -> None:
+async def test_a_wait_for_a_topic_fails_when_the_producer_closes(scripted: Scripted) -> None:
     asked = asyncio.Event()
 
     async def never(request: web.BaseRequest) -> web.StreamResponse:
@@ -515,7 +515,7 @@ def test_a_producer_works_on_uvloop_without_any_linger() -> None:
         assert runner.run(send()) == list(range(500))
 
 
-async def test_who_stops_waiting_for_a_delivery_does_not_end_it(serving: Serving) -> None:
+async def test_a_cancelled_wait_for_a_delivery_does_not_end_it(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     released = asyncio.Event()
 

@@ -251,7 +251,7 @@ async def test_what_is_acknowledged_is_committed_before_the_partitions_go(world)
 
 
 @pytest.mark.parametrize("missed", [StaleGeneration("old"), UnknownMember("who")])
-async def test_whoever_missed_a_generation_begins_at_what_is_committed(world, missed):
+async def test_a_member_that_missed_a_generation_begins_at_the_committed_offset(world, missed):
     found = await world.subscribed(**{"auto.commit.enable": False})
     assert await poll(found) == EVERYTHING
     world.committed_offsets[A] = OffsetRecord(Offset(4), -1, "", 0)
@@ -321,7 +321,7 @@ async def test_commits_without_waiters_are_bounded(world):
         await found.commit([Consumed(TopicPartition("u", 0), 1)], is_waited_for=False, deadline=soon())
 
 
-async def test_why_it_is_no_member_is_told_to_whoever_polls(world):
+async def test_a_poll_fails_with_the_reason_of_the_lost_membership(world):
     world.coordinator.next_join_error = InvalidArgument("too much metadata")
     found = await world.instance()
     await found.subscribe(("t",), None, soon())
@@ -393,7 +393,7 @@ def test_deliveries_travel_with_their_batches_as_they_are():
         POLL.unpack_answer(Answer(None, (msgspec.msgpack.encode(["binary"]),)))
 
 
-async def test_the_broker_that_stops_lets_nobody_wait(world):
+async def test_a_stopping_broker_answers_all_waiters(world):
     found = await world.subscribed(**{"consumer.request.timeout.ms": 60_000})
     await poll(found)
     waiting = asyncio.ensure_future(found.poll(next(IDS), 60_000, 1, ["binary"]))

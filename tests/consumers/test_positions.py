@@ -36,7 +36,7 @@ def test_what_was_only_begun_is_not_committed():
     assert found.acknowledged() == found.delivered() == {}
 
 
-def test_whoever_delivered_last_is_asked_last():
+def test_the_source_of_the_last_delivery_is_asked_last():
     found = positions()
     found.begin(A, Offset(0))
     found.begin(B, Offset(0))

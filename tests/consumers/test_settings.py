@@ -10,7 +10,7 @@ from raftlog.partitions.groups.records import InstanceKey, decode_value, encode_
 from raftlog.types import Offset, TopicPartition
 
 
-def test_nothing_said_is_what_kafka_and_the_rest_proxy_take():
+def test_the_defaults_are_those_of_kafka_and_the_rest_proxy():
     assert read_settings({}) == InstanceSettings()
     assert InstanceSettings().as_mapping() == {
         "format": "binary",

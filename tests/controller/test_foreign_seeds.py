@@ -59,7 +59,7 @@ async def test_without_topics_it_is_not_ready_and_repeats_why(
         assert second.metadata.is_ready
 
 
-async def test_with_topics_it_does_not_start_and_says_what_to_do(tmp_path: Path) -> None:
+async def test_with_topics_it_does_not_start_and_names_the_next_step(tmp_path: Path) -> None:
     async with brokers(tmp_path, [1, 2], seeds=ALONE) as cluster:
         await cluster.start()
         await cluster.stop(1)

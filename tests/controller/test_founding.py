@@ -79,7 +79,7 @@ async def test_all_stop_and_start_again(tmp_path: Path) -> None:
             assert [row.boot_epoch for row in broker.metadata.state.all_brokers()] == [2, 2, 2]
 
 
-async def test_nobody_begins_before_the_last_seed_is_there(tmp_path: Path) -> None:
+async def test_no_seed_begins_before_the_last_one_is_there(tmp_path: Path) -> None:
     async with brokers(tmp_path, THREE) as cluster, log_lines() as lines:
         await cluster.begin(1)
         await cluster.begin(2)

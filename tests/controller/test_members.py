@@ -57,7 +57,7 @@ def test_all_as_it_shall_be() -> None:
     assert changed(group([1, 2, 3, 4]), cluster(4)) is None
 
 
-def test_who_drains_only_learns() -> None:
+def test_a_draining_broker_is_only_a_learner() -> None:
     assert changed(group([1, 2, 3, 4]), cluster(4, [2])) == ([1, 3, 4], [2])
     assert changed(group([1, 3, 4], [2]), cluster(4, [2])) is None
     assert changed(group([1, 3, 4], [2]), cluster(4)) == ([1, 2, 3, 4], []), "it stays after all"
@@ -81,7 +81,7 @@ def test_fewer_vote_where_fewer_brokers_stay() -> None:
     assert changed(group([1, 2], [3]), three) == ([1, 2], [])
 
 
-def test_nobody_ceases_to_vote_whom_those_that_are_there_need() -> None:
+def test_no_voter_needed_by_the_live_ones_ceases_to_vote() -> None:
     three = cluster(3, [3])
     assert changed(group([1, 2, 3], away=[2]), three) is None, "1 alone could commit nothing"
     assert changed(group([1, 2, 3]), three, gone=[2]) is None, "the group has not missed it yet"
@@ -90,7 +90,7 @@ def test_nobody_ceases_to_vote_whom_those_that_are_there_need() -> None:
     assert changed(group([1, 2, 3], [4], away=[2, 4]), four) is None
 
 
-def test_of_those_that_cease_to_vote_who_is_away_goes_first() -> None:
+def test_of_those_that_cease_to_vote_stopped_ones_go_first() -> None:
     assert changed(group([1, 2, 3], away=[3]), cluster(3, [2, 3])) == ([1, 2], [3])
 
 
@@ -104,7 +104,7 @@ def heir(group_of_now: Any, controller: Controller, me: int) -> ReplicaId | None
     return heir_of(group_of_now, change, replica(me))
 
 
-def test_who_leads_hands_over_to_a_voter_that_stays_before_it_ceases_to_vote() -> None:
+def test_a_leader_transfers_to_a_staying_voter_before_it_ceases_to_vote() -> None:
     controller = cluster(4, [2])
     assert heir(group([1, 2, 3, 4]), controller, 2) == replica(4), "who holds most"
     assert heir(group([1, 2, 3, 4], behind=[4]), controller, 2) == replica(3)

@@ -255,7 +255,7 @@ async def test_of_two_new_disks_one_gets_the_place(tmp_path: Path) -> None:
         assert len(cluster.running[1].metadata.state.retired) == 1
 
 
-async def test_only_what_asks_for_its_place_is_heard_before_it_has_it(tmp_path: Path) -> None:
+async def test_a_disk_without_its_place_is_answered_only_to_its_request_for_it(tmp_path: Path) -> None:
     """A disk that waits for its place gets no answer but to that request, and no peer sends Raft messages to it."""
     async with brokers(tmp_path, (1, 2, 3, 4), seeds=THREE) as cluster:
         cluster.settings.update(replace_silence_ms=60_000, replace_patience_ms=60_000)
@@ -339,7 +339,7 @@ async def test_an_old_copy_waits_longer_than_a_restart_takes(tmp_path: Path) -> 
         await whole(cluster)
 
 
-async def test_whoever_is_asked_for_its_own_place_is_alive(tmp_path: Path) -> None:
+async def test_the_asked_leader_counts_as_alive(tmp_path: Path) -> None:
     """By a member that had missed its heartbeats: it hears none of itself, and is in use all the same."""
     async with brokers(tmp_path, THREE) as cluster:
         cluster.settings.update(QUICK)

@@ -57,7 +57,7 @@ async def test_a_late_joiner_gets_a_snapshot(tmp_path: Path) -> None:
         await cluster.converged()
 
 
-async def test_who_was_away_while_the_log_was_trimmed(tmp_path: Path) -> None:
+async def test_a_reader_absent_while_the_log_was_trimmed(tmp_path: Path) -> None:
     async with brokers(tmp_path, THREE) as cluster:
         cluster.settings["snapshot_log_bytes"] = SMALL
         await cluster.start()
@@ -96,7 +96,7 @@ async def test_an_incomplete_snapshot_is_made_again(tmp_path: Path) -> None:
         await cluster.converged()
 
 
-async def test_states_that_differ_are_told(tmp_path: Path) -> None:
+async def test_differing_states_are_reported(tmp_path: Path) -> None:
     async with brokers(tmp_path, THREE) as cluster, log_lines() as lines:
         cluster.settings["hash_interval_ms"] = 20
         await cluster.start()

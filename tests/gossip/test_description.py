@@ -27,7 +27,7 @@ def test_it_always_fits_and_is_read_back_unchanged(described: Description) -> No
         assert said in (text, ""), "a text is told whole or not at all"
 
 
-def test_short_ones_are_told_whole() -> None:
+def test_short_ones_are_shown_in_full() -> None:
     assert decode(encode(PLAIN)) == PLAIN
 
 

@@ -36,7 +36,7 @@ def member(
     return GossipMember(NodeId(node), disk.bytes, 9, state, About(9, Address("g", 3), told), 100.0)
 
 
-def test_who_is_registered_and_gossips_is_shown_with_both() -> None:
+def test_a_registered_broker_that_gossips_is_shown_with_both() -> None:
     (one,) = combined([row()], {NodeId(1): member()}, 103.5)
     assert (one.state, one.state_s, one.is_registered, one.incarnation) == ("alive", 3.5, True, 9)
     assert (one.http_address, one.rpc_address, one.gossip_address, one.host) == (
@@ -48,13 +48,13 @@ def test_who_is_registered_and_gossips_is_shown_with_both() -> None:
     assert (one.rack, one.version, one.load) == ("rack-1", "0.2.0", TOLD.load)
 
 
-def test_who_does_not_gossip_is_unknown() -> None:
+def test_a_broker_without_gossip_is_unknown() -> None:
     (one,) = combined([row()], {}, 103.5)
     assert (one.state, one.state_s, one.is_registered, one.version, one.load) == ("unknown", None, True, None, None)
     assert one.disk_uuid == str(DISK)
 
 
-def test_who_gossips_and_is_not_registered_is_shown_as_such() -> None:
+def test_an_unregistered_broker_that_gossips_is_shown_as_such() -> None:
     one, other = combined(
         [row(1)], {NodeId(1): member(disk=OTHER_DISK), NodeId(2): member(2, state=MemberState.LEFT)}, 100.0
     )

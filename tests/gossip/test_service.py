@@ -68,7 +68,7 @@ async def test_brokers_get_addresses_from_the_controller_and_announce_themselves
     assert [one.rack for one in described] == ["r"] * 3
 
 
-async def test_who_stops_has_left_and_groups_that_sleep_on_it_look(three: Brokers) -> None:
+async def test_a_stopping_broker_has_left_and_its_quiesced_groups_check(three: Brokers) -> None:
     await all_alive(three)
     doubted: list[int] = []
     three[1].node.driver.doubt = doubted.append  # type: ignore[assignment]
@@ -82,7 +82,7 @@ async def test_who_stops_has_left_and_groups_that_sleep_on_it_look(three: Broker
     assert not three[1].parts.gossip.is_doubtful(NodeId(3))
 
 
-async def test_views_wait_less_for_whom_gossip_doubts(three: Brokers) -> None:
+async def test_views_wait_less_for_brokers_that_gossip_suspects(three: Brokers) -> None:
     broker = three[1]
     patience: dict[int, float] = {}
 
@@ -168,7 +168,7 @@ async def test_gossip_needs_the_secret_that_signs_it(tmp_path: Path) -> None:
         await started(BrokerSettings(data_dir=str(tmp_path / "data"), gossip=GossipSettings()))
 
 
-async def test_others_are_told_the_host_and_the_port_that_is_bound(tmp_path: Path) -> None:
+async def test_the_advertised_address_is_the_host_and_the_bound_port(tmp_path: Path) -> None:
     gossip = GossipSettings(advertise_host="broker-1.example")
     settings = BrokerSettings(data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), secret=SECRET, gossip=gossip)
     broker = await started(settings)

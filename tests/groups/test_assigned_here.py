@@ -24,7 +24,7 @@ def owners(desk: Desk, joined: list[JoinedGeneration]) -> dict[TopicPartition, s
 
 
 @pytest.mark.parametrize("name", ["range", "roundrobin", "sticky"])
-def test_the_coordinator_assigns_when_nobody_can_lead(name: str) -> None:
+def test_the_coordinator_assigns_when_no_member_can_lead(name: str) -> None:
     desk = Desk(partitions={"t": 5, "u": 3})
     joined = here(desk, 3, protocols=protocols("t", "u", names=[name]))
     assert desk.state == "Stable"
@@ -46,7 +46,7 @@ def test_joins_and_assignments_are_stored_together_before_any_answer() -> None:
     assert len(owners(desk, [desk.said(token, JoinedGeneration)])) == 4
 
 
-def test_who_can_lead_leads_for_all() -> None:
+def test_a_capable_member_leads_for_all() -> None:
     desk = Desk()
     joined = desk.formed([desk.join(can_lead=False), desk.join(), desk.join(can_lead=False)])
     assert joined[0].leader == desk.members()[1]
@@ -108,7 +108,7 @@ def test_after_a_fail_over_only_what_changed_meanwhile_begins_a_rebalance() -> N
     assert desk.state == "PreparingRebalance"
 
 
-def test_sticky_members_that_say_what_they_own_keep_that() -> None:
+def test_sticky_members_with_owned_partitions_keep_them() -> None:
     desk = Desk()
     one, two = here(desk, 2, protocols=protocols(names=["sticky"]))
     mine = {one.member_id: [0, 1], two.member_id: [2, 3]}
@@ -123,7 +123,7 @@ def test_sticky_members_that_say_what_they_own_keep_that() -> None:
     assert found == {TopicPartition("t", number): member for member, numbers in mine.items() for number in numbers}
 
 
-def test_sticky_members_that_do_not_say_what_they_own_keep_what_they_were_assigned() -> None:
+def test_sticky_members_without_owned_partitions_keep_their_assignment() -> None:
     desk = Desk(partitions={"t": 12})
     sticky = protocols(names=["sticky"])
     joined = here(desk, 3, protocols=sticky)

@@ -41,7 +41,7 @@ def test_assignments_for_strangers_are_ignored_and_missing_ones_are_empty() -> N
     assert {each.member_id for each in desk.log["readers"].members} == {one.member_id, two.member_id}
 
 
-def test_who_is_not_assigned_anything_does_not_keep_what_it_had() -> None:
+def test_a_member_without_an_assignment_does_not_keep_its_former_one() -> None:
     desk = Desk()
     one, two = desk.again(desk.stable(2), protocols=protocols("u"))
     desk.sync(one.member_id, 2, {one.member_id: b"all"})
@@ -246,7 +246,7 @@ def test_without_a_member_only_groups_without_members_take_commits() -> None:
 # leaving
 
 
-def test_who_leaves_is_out_at_once_and_the_others_hear_of_it() -> None:
+def test_a_leaving_member_is_removed_at_once_and_the_others_are_notified() -> None:
     desk = Desk()
     one, two, three = desk.stable(3)
     beat = desk.heartbeat(one.member_id, 1, wait_ms=5000)
@@ -264,7 +264,7 @@ def test_one_rebalance_for_all_who_leave_together() -> None:
     assert desk.again(joined[:1])[0].generation == 2
 
 
-def test_nobody_who_is_no_member_disturbs_a_group() -> None:
+def test_a_stranger_does_not_disturb_a_group() -> None:
     desk = Desk()
     desk.stable(2)
     desk.leave("somebody")
@@ -279,7 +279,7 @@ def test_a_given_id_can_be_given_back() -> None:
     assert desk.machine.names() == []
 
 
-def test_the_requests_of_who_leaves_are_answered() -> None:
+def test_the_requests_of_a_leaving_member_are_answered() -> None:
     desk = Desk()
     one, two = desk.stable(2)
     beat = desk.heartbeat(two.member_id, 1, wait_ms=5000)

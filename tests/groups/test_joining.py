@@ -25,7 +25,7 @@ def test_a_group_has_one_leader_that_gets_all_members() -> None:
     assert desk.state == "CompletingRebalance"
 
 
-def test_member_ids_are_given_here_and_tell_the_client() -> None:
+def test_member_ids_are_assigned_here_and_contain_the_client() -> None:
     (joined,) = Desk().form(1, client_id="loader")
     assert joined.member_id.startswith("loader-")
     assert len({each.member_id for each in Desk().form(5)}) == 5
@@ -97,7 +97,7 @@ def test_a_waiting_heartbeat_and_a_waiting_sync_are_answered_when_a_rebalance_be
     waiting.said(sync, RebalanceInProgress)
 
 
-def test_who_does_not_join_again_is_out_when_the_rebalance_timeout_of_the_slowest_is_over() -> None:
+def test_a_member_that_does_not_rejoin_is_removed_after_the_longest_rebalance_timeout() -> None:
     desk = Desk()
     one, two = desk.formed([desk.join(rebalance_timeout_ms=5000), desk.join(rebalance_timeout_ms=8000)])
     desk.assigned([one, two])
@@ -174,7 +174,7 @@ def test_in_stable_a_leader_that_joins_again_begins_a_rebalance() -> None:
     assert desk.again([one, two])[0].leader == one.member_id
 
 
-def test_the_leader_stays_and_another_takes_over_when_it_is_gone() -> None:
+def test_the_leader_stays_and_another_takes_over_when_it_fails() -> None:
     desk = Desk()
     one, two, three = desk.stable(3)
     joined = desk.again([three, two, one], protocols=protocols("u"))
@@ -211,7 +211,7 @@ def test_an_empty_group_takes_another_type_of_protocol() -> None:
     assert desk.form(1, protocol_type="connect")[0].protocol_type == "connect"
 
 
-def test_nobody_joins_with_an_id_that_was_not_given() -> None:
+def test_no_member_joins_with_an_unassigned_id() -> None:
     desk = Desk()
     desk.said(desk.join("somebody"), UnknownMember)
     desk.stable(1)

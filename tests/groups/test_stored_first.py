@@ -138,7 +138,7 @@ def test_an_emptiness_that_was_not_stored_harms_nothing() -> None:
     assert desk.form(1)[0].generation == 3
 
 
-def test_whoever_waits_is_told_when_the_coordinator_stops() -> None:
+def test_waiting_requests_fail_when_the_coordinator_stops() -> None:
     desk = Desk()
     one, _ = desk.form(2)
     tokens = [desk.heartbeat(one.member_id, 1, wait_ms=5000), desk.join(group="other"), desk.delete("third")]

@@ -173,7 +173,7 @@ def test_without_gossip_all_is_well() -> None:
 
 
 @pytest.mark.slow
-def test_with_a_third_of_all_datagrams_lost_nobody_dies(cluster: Cluster) -> None:
+def test_with_a_third_of_all_datagrams_lost_no_member_is_declared_dead(cluster: Cluster) -> None:
     all_alive(cluster)
     log_sizes = {node: len(cluster.nodes[node].log_text()) for node in cluster.nodes}
     cluster.lose_gossip(0.3)

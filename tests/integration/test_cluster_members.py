@@ -135,7 +135,7 @@ def test_an_address_of_another_machine(stranger: Callable[..., BrokerProcess]) -
         stranger("--node-id", "9", rpc="192.0.2.1:7000").start()
 
 
-def test_seeds_that_nobody_answers_at(stranger: Callable[..., BrokerProcess], free_address: Callable[[], str]) -> None:
+def test_seeds_without_answers(stranger: Callable[..., BrokerProcess], free_address: Callable[[], str]) -> None:
     nobody = free_address()
     alone = stranger("--node-id", "1", "--seeds", nobody)
     alone.launch()

@@ -63,7 +63,7 @@ def test_the_second_terminal_of_one_broker(clone: Path, tmp_path: Path) -> None:
         assert keys == ["bob", "carol", "dave"], "each is the text alone, whichever client sent it"
 
 
-def test_other_second_terminals_know_the_command() -> None:
+def test_other_second_terminals_find_the_command() -> None:
     for heading in ("One broker", "A cluster on this machine"):
         assert typed(block(heading, 1))[0] == 'export PATH="$PWD/.venv/bin:$PATH"'
 

@@ -100,7 +100,7 @@ def test_one_file_is_cut_or_deleted(stopped: Path, data_dir: Path, act: Act, wor
     assert len({kind_of(PurePath(name)) for name in names}) == 2
 
 
-def test_without_anything_to_damage_nothing_is_said(tmp_path: Path) -> None:
+def test_without_anything_to_damage_nothing_is_recorded(tmp_path: Path) -> None:
     assert not flip_bits(tmp_path, Random(1), 3)
     assert not truncate(tmp_path, Random(1))
     assert not delete(tmp_path, Random(1))

@@ -288,7 +288,7 @@ def test_a_roll_waits_until_all_is_whole_and_ends_between_two_nodes() -> None:
     assert victims.done[-1] == "launch 2"
 
 
-def test_who_is_killed_while_it_is_rolled_is_started_by_the_kill() -> None:
+def test_a_broker_killed_while_it_is_restarted_is_started_by_the_kill() -> None:
     victims = Victims()
     work, _ = nemesis(victims, Fault("roll", 1, 3, (2,)), Fault("kill", 2, 8, (2,)))
     for second in (1, 1.5, 2, 3, 4):
@@ -341,7 +341,7 @@ def test_all_lose_power_before_any_of_them_starts() -> None:
     assert victims.done[4:] == ["launch 3", "launch 1"]
 
 
-def test_who_saw_a_sync_fail_is_started_anew_and_who_only_waited_is_not() -> None:
+def test_a_broker_with_a_failed_sync_is_restarted_and_one_that_only_waited_is_not() -> None:
     victims = Victims()
     work, _ = nemesis(victims, Fault("sync", 1, 2, (1,), "slow"), Fault("sync", 1, 2, (2,), "one fails"))
     for second in (1, 2, 3):
@@ -411,7 +411,7 @@ def test_what_cannot_begin_yet_is_put_off(tmp_path: Path) -> None:
     assert victims.done == ["kill 1", "launch 1"]
 
 
-def test_who_has_left_is_not_hurt_but_who_is_about_to_leave_is(tmp_path: Path) -> None:
+def test_a_broker_that_has_left_is_no_target_but_a_leaving_one_is(tmp_path: Path) -> None:
     victims = Victims(leader=2)
     victims.up[4], victims.addresses[4] = True, "node4:80"
     for node in victims.up:
@@ -476,7 +476,7 @@ def test_what_another_fault_holds_down_is_not_started(
     assert len(work.under_way) == 1 + both
 
 
-def test_who_has_left_is_not_rolled_and_not_waited_for() -> None:
+def test_a_broker_that_has_left_is_not_restarted_and_not_waited_for() -> None:
     victims = Victims()
     work, _ = nemesis(victims, Fault("roll", 1, 60, (1, 2)))
     work.step_at(1)

@@ -104,7 +104,7 @@ def test_what_is_offered_counts_from_the_beginnings_within_the_load() -> None:
     assert asked.requests.offered([], 2 * S, 0.0) == OfferedFigures(0.0, 0.0, None), "the load never began"
 
 
-def test_the_judged_history_has_them(tmp_path: Any) -> None:
+def test_the_checked_history_has_them(tmp_path: Any) -> None:
     send = {"kind": "send", "value": {"partition": "t/0", "values": [1], "offsets": []}}
     gone = {"kind": "send", "value": {"partition": "t@id/0", "values": [2], "offsets": []}}
     entries = [

@@ -138,7 +138,7 @@ def folder_of_a_run(parent: Path) -> Path:
     return folder
 
 
-def test_the_page_says_what_was_found_and_what_proves_it(page: Page) -> None:
+def test_the_page_shows_the_findings_and_their_proofs(page: Page) -> None:
     assert "python -m jepsen test --seed 7" in page.text
     assert "abc123" in page.text
     assert "The second paragraph." in page.text
@@ -190,7 +190,7 @@ def test_a_folder_of_before_is_drawn_with_what_it_has(run: Path) -> None:
     assert page.labels == []
 
 
-def test_without_the_libraries_one_line_says_what_is_missing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_libraries_one_line_names_the_missing_package(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_request.importlib.util, "find_spec", lambda name: None if name == "matplotlib" else name)
     assert write_page(run) == "the page of the run needs matplotlib: pip install 'raftlog[dev]'"
     assert not (run / INDEX).exists()

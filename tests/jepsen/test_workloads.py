@@ -65,7 +65,7 @@ def test_what_workloads_are_made_to_find_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bug", [None, "skips what was deleted"])
-def test_who_is_refused_goes_on_where_the_log_begins_and_a_drain_begins_there(tmp_path: Path, bug: str | None) -> None:
+def test_a_refused_reader_continues_at_the_log_start_and_a_drain_begins_there(tmp_path: Path, bug: str | None) -> None:
     log = FakeLog(bug)
     log.start()
     times = iter(range(1_000_000))

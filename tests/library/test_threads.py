@@ -526,7 +526,7 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
-def test_who_is_made_leader_before_the_last_one_is_through_is_served(
+def test_a_leader_appointed_before_the_last_one_is_done_is_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A relaxed policy answers the leading thread amid its round."""
@@ -640,7 +640,9 @@ def test_an_appender_interrupted_again_while_it_leaves_delays_no_other(
         assert all(found[offset] == b"others" for offset in offsets)
 
 
-def test_whoever_leads_goes_on_when_another_one_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_leading_thread_continues_when_another_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A thread answered before its sync makes that sync, and threads that enter behind it need another one."""
     log = raftlog.Log.open(tmp_path / "log", LogConfig(flush_messages=2, flush_ms=NEVER_MS))
     gate = GatedSync(monkeypatch)

@@ -53,7 +53,7 @@ async def test_what_was_cut_off_from_its_majority_ends_unknown_and_what_was_neve
             assert (await client.ask(name, "read", key="k"))["value"] == 5
 
 
-async def test_requests_that_cannot_be_served_say_why(tmp_path: Path) -> None:
+async def test_requests_that_cannot_be_served_get_a_reason(tmp_path: Path) -> None:
     async with Network(tmp_path, 1, seed=9) as network:
         client = network.client()
         for code, kind, fields in (

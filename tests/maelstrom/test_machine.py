@@ -65,7 +65,7 @@ def test_offsets_of_a_key_have_no_gaps(keys: list[Any]) -> None:
     assert set(machine.elements) == set(offsets)
 
 
-def test_values_are_nested_so_deeply_and_no_deeper_whoever_asks() -> None:
+def test_the_bound_on_nesting_holds_on_every_route() -> None:
     assert len(text_of([[]] * NESTED_MAX)) > NESTED_MAX
     for wrap in (lambda inner: [inner], lambda inner: {"a": inner}, lambda inner: [1, {"b": inner}]):
         value: Any = 1

@@ -98,13 +98,13 @@ async def three(site: Site) -> None:
     await site.until(lambda: all(site.all_are(MemberState.ALIVE, of=node) for node in (1, 2, 3)))
 
 
-async def test_members_find_each_other_and_what_they_tell(site: Site) -> None:
+async def test_members_find_each_other_and_their_descriptions(site: Site) -> None:
     await three(site)
     told = {member.node_id: member.description for member in site.agents[1].members()}
     assert told == {1: b"I am 1", 2: b"I am 2", 3: b"I am 3"}
 
 
-async def test_who_is_gone_is_suspected_then_dead_everywhere(site: Site) -> None:
+async def test_a_failed_member_is_suspected_then_dead_everywhere(site: Site) -> None:
     await three(site)
     await site.kill(3)
     await site.until(lambda: site.all_are(MemberState.DEAD, of=3))
@@ -113,7 +113,7 @@ async def test_who_is_gone_is_suspected_then_dead_everywhere(site: Site) -> None
         assert states.index(MemberState.SUSPECT) < states.index(MemberState.DEAD)
 
 
-async def test_who_says_goodbye_has_left_and_was_never_suspected(site: Site) -> None:
+async def test_a_member_that_announced_its_leave_was_never_suspected(site: Site) -> None:
     await three(site)
     agent = site.agents.pop(3)
     agent.leave()
@@ -122,7 +122,7 @@ async def test_who_says_goodbye_has_left_and_was_never_suspected(site: Site) -> 
     assert all(change.after is not MemberState.SUSPECT for node in (1, 2) for change in site.changes[node])
 
 
-async def test_the_next_life_of_who_died_is_alive(site: Site) -> None:
+async def test_the_next_life_of_a_dead_member_is_alive(site: Site) -> None:
     await three(site)
     await site.kill(3)
     await site.until(lambda: site.all_are(MemberState.DEAD, of=3))

@@ -54,7 +54,7 @@ def test_the_example_is_what_the_code_writes() -> None:
     assert told == encode(fingerprint(CLUSTER_ID), [ping, claim])
 
 
-def test_the_seal_is_as_the_table_says() -> None:
+def test_the_seal_is_as_in_the_table() -> None:
     rows = table_after("seal", DOCUMENT)
     layout = Layout([Field(int(at), kind, name.split(":")[0]) for at, kind, name in rows])
     assert layout.size == HEADER_BYTES

@@ -56,7 +56,7 @@ def test_after_an_exchange_both_have_the_same_state(here: list[Claim], there: li
         assert (same.incarnation, same.state, same.about) == (known.incarnation, known.state, known.about)
 
 
-def test_who_know_the_same_say_next_to_nothing() -> None:
+def test_members_with_the_same_state_exchange_next_to_nothing() -> None:
     claims = [claim(node, ALIVE, 1) for node in range(10, 500)]
     one, other = view(1, *claims), view(2, *claims)
     talk(one, other)

@@ -54,7 +54,7 @@ def test_swim_3_1_a_ping_is_answered_with_its_number() -> None:
     assert sent(machine, Ack) == [(2, Ack(77))]
 
 
-def test_swim_3_1_a_ping_for_somebody_else_is_not_answered() -> None:
+def test_swim_3_1_a_ping_for_another_member_is_not_answered() -> None:
     """An address may have a new tenant: another node, or the same on a new disk."""
     machine = knowing(1, [2])
     machine.receive([Ping(77, NodeId(3), disk(3)), Ping(78, NodeId(1), disk(1, 1))], sender(2), 0.0)
@@ -154,7 +154,7 @@ def test_swim_4_1_news_is_given_up_after_lambda_log_n_times() -> None:
     assert CONFIG.retransmits_max(100) == 17
 
 
-def test_swim_4_1_everybody_hears_of_a_newcomer() -> None:
+def test_swim_4_1_every_member_learns_of_a_new_one() -> None:
     net = Net(1, 2, 3, 4, 5)
     net.start(6)
     net.run(2.0)
@@ -208,7 +208,7 @@ def test_swim_4_2_death_is_final_at_an_incarnation_but_not_for_a_higher_one() ->
     assert state_of(machine, 2) is ALIVE
 
 
-def test_swim_4_2_one_that_hears_of_its_own_death_comes_back() -> None:
+def test_swim_4_2_a_member_that_learns_of_its_own_death_refutes_it() -> None:
     net = Net(1, 2, 3)
     net.machines[1].receive([claim(3, DEAD, first(3), by=2, told=False)], sender(2), net.now)
     net.run(3.0)
@@ -218,7 +218,7 @@ def test_swim_4_2_one_that_hears_of_its_own_death_comes_back() -> None:
 # SWIM 4.3: round-robin probing (the order itself: test_pieces)
 
 
-def test_swim_4_3_a_failure_is_found_by_everybody_within_bounded_time() -> None:
+def test_swim_4_3_a_failure_is_found_by_every_member_within_bounded_time() -> None:
     """Time-bounded completeness, without any gossip: each member detects the failure by its own probes."""
     config = replace(CONFIG, gossip_interval_s=1e6, retransmit_factor=1e-9)
     net = Net(1, 2, 3, 4, 5, 6, config=config)
@@ -231,7 +231,7 @@ def test_swim_4_3_a_failure_is_found_by_everybody_within_bounded_time() -> None:
 # Lifeguard, LHA-Probe
 
 
-def test_lifeguard_lha_probe_a_helper_without_an_answer_says_so_in_time() -> None:
+def test_lifeguard_lha_probe_a_helper_without_an_answer_nacks_in_time() -> None:
     helper = knowing(3, [1, 2], config=STILL)
     helper.receive([PingRequest(7, NodeId(2), disk(2), *address(2))], sender(1), 0.0)
     drop(helper)
@@ -251,7 +251,7 @@ def test_lifeguard_lha_probe_an_answer_after_the_nack_still_counts() -> None:
 
 
 @pytest.mark.parametrize(("nacks", "score"), [(0, 3), (1, 2), (3, 0)])
-def test_lifeguard_lha_probe_helpers_that_say_nothing_are_a_sign_against_us(nacks: int, score: int) -> None:
+def test_lifeguard_lha_probe_silent_helpers_worsen_local_health(nacks: int, score: int) -> None:
     machine, ping = doubting(1, 2, 3, 4, 5)
     machine.tick(0.3)
     for helper in range(3, 3 + nacks):
@@ -260,7 +260,7 @@ def test_lifeguard_lha_probe_helpers_that_say_nothing_are_a_sign_against_us(nack
     assert machine.counters().awareness == score
 
 
-def test_lifeguard_lha_probe_who_is_not_well_waits_longer_and_probes_more_rarely() -> None:
+def test_lifeguard_lha_probe_an_unhealthy_member_waits_longer_and_probes_more_rarely() -> None:
     machine, _ = doubting(1, 2, 3, 4, 5)
     machine.tick(0.3)
     machine.tick(0.7)
@@ -315,7 +315,7 @@ def test_lifeguard_lha_suspicion_no_more_are_wanted_than_can_be_had() -> None:
     assert dies_at(3, 1, others=2) == pytest.approx(CONFIG.suspicion_min_s(3))
 
 
-def test_lifeguard_lha_suspicion_confirmations_are_told_on() -> None:
+def test_lifeguard_lha_suspicion_confirmations_are_gossiped() -> None:
     machine = knowing(1, [2, 3, 4, 5, 6, 7, 8])
     for accuser in (3, 4):
         machine.receive([claim(2, SUSPECT, first(2), by=accuser, told=False)], sender(accuser), 0.0)
@@ -324,7 +324,7 @@ def test_lifeguard_lha_suspicion_confirmations_are_told_on() -> None:
     assert (5, claim(2, SUSPECT, first(2), by=4, told=False)) in sent(machine, Claim)
 
 
-def test_lifeguard_lha_suspicion_who_hears_of_it_looks_for_himself() -> None:
+def test_lifeguard_lha_suspicion_a_member_that_learns_of_it_probes_too() -> None:
     machine = knowing(1, [2, 3, 4])
     machine.receive([claim(2, SUSPECT, first(2), by=3, told=False)], sender(3), 0.0)
     assert [to for to, _ in sent(machine, Ping)] == [2]
@@ -360,13 +360,13 @@ def test_lifeguard_buddy_system_so_does_an_ack() -> None:
     assert (2, claim(2, DEAD, first(2), by=1, told=False)) in sent(machine, Claim)
 
 
-def test_lifeguard_buddy_system_the_suspect_refutes_to_the_one_who_told_it() -> None:
+def test_lifeguard_buddy_system_the_suspect_refutes_to_its_informant() -> None:
     machine = knowing(1, [2, 3], config=STILL)
     machine.receive([claim(1, SUSPECT, first(1), by=3, told=False)], sender(2), 0.0)
     assert (2, claim(1, ALIVE, first(1) + 1, by=1)) in sent(machine, Claim)
 
 
-def test_one_who_left_is_not_brought_back_by_old_news() -> None:
+def test_a_member_that_left_is_not_brought_back_by_old_news() -> None:
     net = Net(1, 2, 3)
     net.machines[3].leave(net.now)
     net.run(0.5)

@@ -23,7 +23,7 @@ def test_lifeguard_lha_suspicion_a_suspicion_shrinks_by_the_logarithm_of_its_con
     assert [round(timeout_s(5, 30, each, 3), 2) for each in range(5)] == [30, 17.5, 10.19, 5, 5]
 
 
-def test_lifeguard_lha_suspicion_with_nobody_to_confirm_it_is_as_short_as_can_be() -> None:
+def test_lifeguard_lha_suspicion_without_possible_confirmations_it_is_shortest() -> None:
     assert timeout_s(5, 30, 0, 0) == 5
 
 
@@ -126,7 +126,7 @@ def roster(*others: int) -> Roster:
     return known
 
 
-def test_swim_4_3_everybody_is_probed_within_two_rounds_less_one_turn() -> None:
+def test_swim_4_3_every_member_is_probed_within_two_rounds_less_one_turn() -> None:
     known = roster(*range(2, 12))
     rounds = Rounds(known, Random(1))
     order = [rounds.next() for _ in range(200)]
@@ -141,7 +141,7 @@ def test_swim_4_3_each_round_has_an_order_of_its_own() -> None:
     assert len(orders) == 5
 
 
-def test_swim_4_3_who_joins_is_put_somewhere_into_the_round() -> None:
+def test_swim_4_3_a_joining_member_is_put_somewhere_into_the_round() -> None:
     places = set()
     for seed in range(30):
         known = roster(*range(2, 6))
@@ -162,7 +162,7 @@ def test_the_dead_are_passed_by() -> None:
     assert rounds.next() is None
 
 
-def test_on_the_ring_everybody_is_watched_by_exactly_one() -> None:
+def test_on_the_ring_every_member_is_watched_by_exactly_one() -> None:
     nodes = range(1, 20)
     watched = [ring_of(node, nodes).neighbour() for node in nodes]
     assert sorted(watched, key=str) == sorted(nodes, key=str)
@@ -189,7 +189,7 @@ def ring_of(me: int, nodes: range) -> Roster:
     return known
 
 
-def test_the_roster_counts_who_is_up_and_who_is_alive() -> None:
+def test_the_roster_counts_members_that_are_up_and_alive() -> None:
     known = roster(2, 3, 4)
     for node, state in ((2, SUSPECT), (3, DEAD), (4, MemberState.LEFT)):
         known.put(member(node, state, 1))

@@ -126,7 +126,7 @@ def exchanges(machine: Swim, end: float) -> list[OpenStream]:
     return streams
 
 
-def test_who_is_pinged_by_a_stranger_asks_who_he_is() -> None:
+def test_a_member_pinged_by_a_stranger_asks_for_its_claim() -> None:
     """The receiver's memory may be new, and it may have received no address yet."""
     machine = swim(1, config=STILL)
     for sequence in range(5):
@@ -243,7 +243,7 @@ def test_a_suspect_gets_the_time_back_in_which_we_were_stopped() -> None:
 # leaving and forgetting
 
 
-def test_who_leaves_is_known_to_have_left() -> None:
+def test_a_leaving_member_is_known_to_have_left() -> None:
     net = Net(1, 2, 3, 4, 5)
     net.machines[3].leave(net.now)
     net.run(1.0)
@@ -253,7 +253,7 @@ def test_who_leaves_is_known_to_have_left() -> None:
     assert not [change for change in net.changes if change[3] in (SUSPECT, DEAD)]
 
 
-def test_who_left_neither_probes_nor_refutes() -> None:
+def test_a_member_that_left_neither_probes_nor_refutes() -> None:
     machine = knowing(1, [2, 3])
     machine.leave(0.0)
     assert (2, claim(1, LEFT, first(1), by=1)) in sent(machine, Claim)
@@ -290,7 +290,7 @@ def test_the_time_since_a_death_is_passed_on() -> None:
 # news that would not come otherwise
 
 
-def test_one_who_believes_that_others_are_dead_hears_better() -> None:
+def test_a_member_with_false_deaths_is_corrected() -> None:
     """It gets no corrections, as it counts as alive; and the others are beyond the incarnation that it accuses."""
     config = replace(CONFIG, sync_interval_s=1e6)
     net = Net(1, 2, 3, config=config)
@@ -305,7 +305,7 @@ def test_one_who_believes_that_others_are_dead_hears_better() -> None:
     assert {state_of(wrong, 2), state_of(wrong, 3)} == {ALIVE}
 
 
-def test_two_halves_that_buried_each_other_find_together_again() -> None:
+def test_two_halves_that_declared_each_other_dead_merge() -> None:
     net = Net(1, 2, 3, 4)
     net.lost = lambda one, other: (one <= 2) != (other <= 2)
     net.run(120.0)
@@ -407,7 +407,7 @@ def test_changes_have_the_former_state() -> None:
     ]
 
 
-def test_who_holds_a_contested_name_is_looked_for_at_once() -> None:
+def test_the_holder_of_a_contested_name_is_probed_at_once() -> None:
     """Others may have buried it while we could not hear them."""
     machine = knowing(1, [2, 3], config=STILL)
     machine.receive([claim(2, ALIVE, first(2), on=disk(2, 1))], sender(3), 0.0)

@@ -11,7 +11,7 @@ def rest_s(fitness: Fitness, now: float) -> float:
     return fitness.own(now)[0] / 1000
 
 
-def test_whoever_stalls_again_soon_rests_longer_and_longer() -> None:
+def test_a_process_that_stalls_again_soon_rests_longer_and_longer() -> None:
     fitness = Fitness(ME, 1_000)
     now, rests = 100.0, []
     for _ in range(8):

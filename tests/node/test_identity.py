@@ -112,7 +112,7 @@ def test_a_directory_of_another_format_is_refused_and_left_alone(disk: Simulated
     assert disk.list_directory(internal(PATH)) == ["meta"]
 
 
-def test_somebody_elses_directory_is_refused_and_left_alone(disk: SimulatedDisk) -> None:
+def test_a_foreign_directory_is_refused_and_left_alone(disk: SimulatedDisk) -> None:
     make_directory(disk, f"{PATH}/photos")
     with pytest.raises(FormatError, match=r"is not empty .it holds 'photos'"):
         opened(disk)

@@ -84,7 +84,7 @@ def test_a_stopping_or_dead_node_is_given_nothing_until_it_returns(tmp_path: Pat
     assert group.asked == [OTHER]
 
 
-def test_whoever_lags_is_given_nothing(tmp_path: Path) -> None:
+def test_a_lagging_broker_is_given_nothing(tmp_path: Path) -> None:
     near, far = Led(1, match=90), Led(2, match=89)
     leaders = leaders_of(tmp_path, near, far, transfer_lag_entries_max=10)
     leaders.note_connected(OTHER.node_id, 0.0)
@@ -221,7 +221,7 @@ def test_the_preferred_leader_waits_until_it_is_fit(tmp_path: Path) -> None:
     assert group.asked == [OTHER]
 
 
-def test_where_all_are_slow_everybody_stays(tmp_path: Path) -> None:
+def test_where_all_are_slow_every_leader_stays(tmp_path: Path) -> None:
     group = Led()
     leaders, fitness = unfit(tmp_path, group)
     for other in (OTHER, THIRD):

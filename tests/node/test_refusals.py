@@ -24,7 +24,7 @@ NEVER = DriverConfig(tick_ms=20, raft=RaftSettings(election_ticks_min=1_000_000)
 
 @pytest.mark.parametrize("is_established", [True, False])
 @pytest.mark.parametrize("reason", list(Reason))
-def test_who_is_right(reason: Reason, is_established: bool) -> None:
+def test_consequences_of_refusals(reason: Reason, is_established: bool) -> None:
     ours = consequence_of(HandshakeRefusal(reason, "", "blue", True), "blue", is_established)
     strangers = consequence_of(HandshakeRefusal(reason, "", "green", True), "blue", is_established)
     unknown = consequence_of(HandshakeRefusal(reason, "", "blue", False), "blue", is_established)

@@ -55,7 +55,7 @@ async def test_a_removed_brokers_process_exits_with_the_reason(four: Brokers) ->
     assert 2 not in four[1].metadata.state.brokers
 
 
-async def test_who_is_needed_to_vote_for_the_controller_stays_until_others_are_back(three: Brokers) -> None:
+async def test_a_needed_controller_voter_stays_until_others_are_back(three: Brokers) -> None:
     """Of the two that would be left one is away, and the other alone could decide nothing any more."""
     await three.stop(2)
     await three[1].operations.brokers.decommission(3, deadline=soon())
@@ -70,7 +70,7 @@ async def test_who_is_needed_to_vote_for_the_controller_stays_until_others_are_b
     await three[2].create_topic("u", 1, 2, deadline=soon())
 
 
-async def test_too_few_hosts_are_told_at_once(three: Brokers) -> None:
+async def test_too_few_hosts_are_reported_at_once(three: Brokers) -> None:
     await three[1].create_topic("t", 2, 3, deadline=soon())
     await three[1].operations.brokers.decommission(3, deadline=soon())
     told = await status(three, 2, 3)
@@ -88,7 +88,7 @@ async def test_too_few_hosts_are_told_at_once(three: Brokers) -> None:
         await status(three, 2, 3)
 
 
-async def test_who_stays_after_all_keeps_what_it_has(four: Brokers) -> None:
+async def test_a_broker_that_stays_after_all_keeps_its_replicas(four: Brokers) -> None:
     await four[1].create_topic("t", 1, 3, deadline=soon())
     at = assigned(four[1], "t")
     await four[1].operations.cluster.alter_cluster_config({"balancer.mode": "off"}, deadline=soon())

@@ -9,7 +9,7 @@ from raftlog.partitions.budget import Budget
 from raftlog.partitions.deadline import NEVER, deadline_in
 
 
-async def test_who_waits_is_served_in_order():
+async def test_waiting_requests_are_served_in_order():
     budget = Budget(10, "b")
     await budget.take(10, NEVER)
     order = []

@@ -192,7 +192,7 @@ def test_where_there_are_no_locks_the_run_that_began_first_can_commit_no_more(tm
 
 
 @pytest.mark.parametrize("seed", [*range(8), 33, 103])  # of the last two each has found something
-def test_of_runs_at_the_same_time_without_locks_each_ends_well_or_is_told(tmp_path: Path, seed: int) -> None:
+def test_concurrent_runs_without_locks_each_succeed_or_fail_with_an_error(tmp_path: Path, seed: int) -> None:
     path = str(tmp_path / "lake")
     archive_to(LocalFiles(path), MemorySource(orders=2))
     turns, ended = Turns(seed, 3), [""] * 3
@@ -276,7 +276,7 @@ def test_a_topic_that_was_made_anew_is_another_log(tmp_path: Path) -> None:
     require_complete(str(tmp_path), 8)
 
 
-def test_records_that_are_gone_are_an_error_or_reported(tmp_path: Path) -> None:
+def test_deleted_records_are_an_error_or_reported(tmp_path: Path) -> None:
     files, source = LocalFiles(str(tmp_path)), MemorySource(orders=8)
     archive_to(files, source)
     source.bounds[PLACE] = (10, 16)

@@ -48,7 +48,7 @@ def test_a_limit_is_kept_and_used_and_shared(waiting: dict[TopicPartition, int],
         assert abs(count - waiting[place] * rows_max / total) <= len(waiting) + 1 or total <= rows_max
 
 
-def test_nobody_starves_under_a_small_limit() -> None:
+def test_no_reader_starves_under_a_small_limit() -> None:
     waiting = {T0: 5, T1: 3, U0: 4}
     got = dict.fromkeys(waiting, 0)
     for _ in range(12):

@@ -81,7 +81,7 @@ def test_packages_that_are_missing_or_too_old_are_named(monkeypatch: pytest.Monk
         check_packages()
 
 
-def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:
+def test_without_the_extra_the_command_names_the_package(tmp_path: Path) -> None:
     code = (
         f"{WITHOUT_THE_EXTRA}\nfrom raftlog.cli import main\nsys.argv = ['raftlog', 'pipeline', *sys.argv[1:]]\nmain()"
     )

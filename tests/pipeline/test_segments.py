@@ -262,7 +262,7 @@ def test_a_split_ends_at_its_planned_offset(path: Path) -> None:
         rows([replace(split, pieces=(*pieces, last._replace(last=end)))])
 
 
-def test_rotten_rows_lead_nobody_astray(path: Path) -> None:
+def test_damaged_rows_mislead_no_reader(path: Path) -> None:
     expected, random = written(path), Random(8)
     index = max(files(path, ".index"), key=lambda file: file.stat().st_size)
     whole, base = index.read_bytes(), int(index.stem)

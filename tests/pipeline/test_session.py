@@ -38,7 +38,7 @@ def test_settings_of_the_caller_win_and_java_options_add_up() -> None:
     assert "spark.driver.host" not in settings({}, False)
 
 
-def test_local_workers_are_this_interpreter_and_those_elsewhere_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_workers_use_this_interpreter_and_remote_ones_the_configured_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/elsewhere/python3")
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/elsewhere/python3")
     choose_interpreter(is_local=False)

@@ -194,7 +194,7 @@ def test_a_duplicate_answer_is_not_taken_for_ones_own() -> None:
     assert (len(writer.held), writer.rows_done) == (0, 2)
 
 
-def test_records_that_are_gone_are_not_passed_over() -> None:
+def test_deleted_records_are_not_skipped() -> None:
     writer = lane(must_scan=True)
     with pytest.raises(WriteForgotten, match=r"orders/0: .*acceptMissingRecord"):
         writer.scanned([found(5, b"a")], Offset(9))

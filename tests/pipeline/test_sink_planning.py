@@ -66,12 +66,12 @@ def test_other_columns_are_refused(schema: StructType, said: str) -> None:
         columns_of(schema, "orders")
 
 
-def test_something_has_to_say_where_rows_go() -> None:
+def test_rows_need_a_topic() -> None:
     with pytest.raises(InvalidArgument, match="the option topic, or a column topic"):
         columns_of(StructType().add("value", StringType()), None)
 
 
-def test_options_say_how() -> None:
+def test_options_become_settings() -> None:
     given = {
         "batchbytes": "64k",
         "compression": "ZSTD",

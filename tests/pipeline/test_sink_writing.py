@@ -303,7 +303,9 @@ async def trimmed(client: BrokerClient) -> None:
         await client.delete_records("orders", partition, (await client.offsets("orders", partition)).end)
 
 
-async def test_rows_that_were_trimmed_between_attempts_are_told(client: BrokerClient, settings: SinkSettings) -> None:
+async def test_rows_that_were_trimmed_between_attempts_are_reported(
+    client: BrokerClient, settings: SinkSettings
+) -> None:
     """Of the same batches, which the partitions know as duplicates, and of others."""
     await write(batches_of(range(COUNT)), settings)
     await trimmed(client)
@@ -326,7 +328,7 @@ async def stored_after_trim(client: BrokerClient) -> Counter[int]:
     return found
 
 
-async def test_rows_that_were_trimmed_and_forgotten_are_told(
+async def test_rows_that_were_trimmed_and_forgotten_are_reported(
     client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("raftlog.pipeline.sink.writing._LEASE_S_MIN", 0.01)
@@ -369,7 +371,7 @@ async def test_a_write_id_names_one_write(client: BrokerClient, settings: SinkSe
         await write(batches_of(range(10)), replace(named, topic="other"))
 
 
-async def test_who_repeats_a_write_that_is_done_is_told(
+async def test_a_repeated_finished_write_is_reported(
     client: BrokerClient, settings: SinkSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = {"bootstrap": ",".join(settings.bootstrap), "topic": "orders", "writeId": "q"}
@@ -397,7 +399,7 @@ async def forgotten(client: BrokerClient, identity: WriteIdentity) -> None:
                     await asyncio.sleep(0.01)
 
 
-async def test_other_rows_than_before_are_told(client: BrokerClient, settings: SinkSettings) -> None:
+async def test_changed_rows_are_reported(client: BrokerClient, settings: SinkSettings) -> None:
     with pytest.raises(RuntimeError, match="gone"):
         await write(dying(batches_of(range(COUNT)), 5, settings), settings)
     stored = await stored_numbers(settings.bootstrap, "orders")

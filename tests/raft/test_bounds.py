@@ -43,7 +43,7 @@ def test_bounds_of_what_is_in_flight() -> None:
     assert cluster.data(2)[-1] == "large", "an entry above every bound still travels, alone"
 
 
-def test_r48_who_lacks_much_is_sent_offers_until_little_is_left() -> None:
+def test_r48_a_replica_that_lacks_much_gets_offers_until_little_is_left() -> None:
     """The leader neither reads nor holds what a far follower lacks; once per round trip it offers it to be fetched."""
     cluster = replicating(fetch_bytes_min=1000)
     cluster[3].crash()

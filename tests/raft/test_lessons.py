@@ -18,12 +18,12 @@ R39: there are no leases, and no clock but ticks; a read always needs a quorum's
 R42: tests/storage/test_recovery.py::test_a_failed_sync_is_never_retried
     tests/runtime/test_journal.py::test_a_failed_sync_ends_the_journal_and_is_never_tried_again
 R44: tests/runtime/test_journal_ending.py::test_any_subset_of_an_unfinished_write_is_torn_and_takes_nothing_with_it
-    tests/raft/test_log.py::test_the_sync_of_bytes_that_were_cut_says_nothing_about_those_that_followed
+    tests/raft/test_log.py::test_the_sync_of_cut_bytes_does_not_cover_later_ones
 R45: tests/runtime/test_journal_ending.py::test_damage_to_any_synced_block_is_reported
     tests/storage/test_recovery.py::test_a_flipped_bit_in_the_last_batch_is_damage_because_its_row_proves_the_sync
 R47: tests/storage/test_recovery.py::test_a_damaged_meta_file_without_an_entry_is_refused_and_nothing_is_changed
 R48: tests/raft/test_bounds.py::test_bounds_of_what_is_in_flight
-    tests/raft/test_bounds.py::test_r48_who_lacks_much_is_sent_offers_until_little_is_left
+    tests/raft/test_bounds.py::test_r48_a_replica_that_lacks_much_gets_offers_until_little_is_left
     tests/runtime/test_fetching.py::test_what_is_not_synced_is_bounded
 R49: tests/runtime/test_journal_ending.py::test_a_block_in_the_wrong_place_is_named
     tests/storage/test_adversity.py::test_a_damaged_length_is_never_trusted
@@ -72,7 +72,7 @@ def test_every_lesson_is_somewhere() -> None:
 # persistent state
 
 
-def test_r1_r2_nothing_of_a_new_term_is_said_before_it_is_durable() -> None:
+def test_r1_r2_nothing_of_a_new_term_is_sent_before_it_is_durable() -> None:
     """Also of appends: the answer of a follower that meets a new term carries that term."""
     core = RaftCore(
         TWO, RaftSettings(), Random(0), MemoryLog(), Restart(HardState(Term(0), None), (configuration([1, 2, 3]),))

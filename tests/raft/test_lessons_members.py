@@ -112,7 +112,7 @@ def test_r32_a_stranger_with_a_fresher_log_may_be_a_new_member() -> None:
         assert answer.is_granted == is_expected
 
 
-def test_r32_a_learner_votes_only_for_who_may_know_that_it_is_none() -> None:
+def test_r32_a_learner_votes_only_for_candidates_with_a_newer_configuration() -> None:
     """Without this a voter that promoted its only companion could never lead again after a restart."""
     cluster = Cluster([1], [2])
     cluster.elect(1)
@@ -127,7 +127,7 @@ def test_r32_a_learner_votes_only_for_who_may_know_that_it_is_none() -> None:
     assert cluster.core(2).configuration.voters == (ONE, TWO)
 
 
-def test_r32_a_learner_refuses_a_voter_that_knows_no_more_than_itself() -> None:
+def test_r32_a_learner_refuses_a_voter_without_a_newer_configuration() -> None:
     cluster = Cluster([1, 2], [3])
     cluster.elect(1)
     last = cluster.core(3).status().last
@@ -321,7 +321,7 @@ def test_r46_the_voting_position_ends_with_what_is_durable_and_not_with_what_is_
     assert cluster.core(2).voting_position is None
 
 
-def test_r34_a_replica_that_knows_of_nobody_refuses_everything_and_begins_no_group_by_itself() -> None:
+def test_r34_a_replica_without_a_configuration_refuses_everything_and_begins_no_group() -> None:
     restart = Restart(HardState(Term(0), None), ())
     core = RaftCore(FOUR, RaftSettings(sleep_after_ticks=2), Random(0), MemoryLog(), restart)
     for _ in range(100):
@@ -371,7 +371,7 @@ def test_a_leader_outside_of_the_voters_leads_on_until_the_change_is_committed()
     assert cluster[1].reads_failed == ["s"]
 
 
-def test_r40_what_is_written_is_told_only_from_the_own_term_on() -> None:
+def test_r40_written_entries_are_reported_only_from_the_own_term_on() -> None:
     """Otherwise a later leader could cut a reported entry: an old entry on a quorum may still be replaced (R10)."""
     settings = RaftSettings(acknowledges_written=True, entries_per_message_max=1)
     cluster = Cluster([1, 2, 3], settings=settings)

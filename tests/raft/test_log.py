@@ -117,7 +117,7 @@ def _reached(brought: list[int], number: int) -> int:
     return next((at for at, ready in enumerate(brought) if not 0 < ready <= number), len(brought))
 
 
-def test_the_sync_of_bytes_that_were_cut_says_nothing_about_those_that_followed() -> None:
+def test_the_sync_of_cut_bytes_does_not_cover_later_ones() -> None:
     """R17, R44: an index that was cut and appended again is durable only when its *new* bytes are."""
     durability = Durability(Index(0))
     first = durability.hand_over(Index(5), True)

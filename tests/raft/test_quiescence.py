@@ -90,7 +90,7 @@ def test_a_wake_is_sent_again_until_it_is_answered() -> None:
     assert not cluster.take(Wake), "that is over, whoever leads next"
 
 
-def test_whoever_was_heard_awake_since_the_last_lullaby_is_not_told_to_wake() -> None:
+def test_a_replica_active_since_the_last_quiescence_is_not_woken() -> None:
     cluster = _quiesced_cluster()
     cluster.propose(1, "x")
     cluster.settle()

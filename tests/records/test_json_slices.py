@@ -75,7 +75,7 @@ def changed(text, chance):
 @pytest.mark.usefixtures("slices")
 @given(TEXTS, st.randoms(use_true_random=False))
 @settings(deadline=None, max_examples=150)
-def test_text_is_json_or_not_as_a_parser_says(value, chance):
+def test_text_is_json_if_a_parser_accepts_it(value, chance):
     text = written(value, chance)
     assert is_json(text)
     for _ in range(5):

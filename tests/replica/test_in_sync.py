@@ -44,7 +44,7 @@ def test_one_that_fetches_what_it_lacks_is_out_of_sync_at_once(one_behind: Clust
     assert sorted(each.node_id for each in voters_in_sync(status._replace(followers=fetching), 100)) == [1, 2]
 
 
-def test_one_that_is_not_heard_is_out_of_sync_however_much_time_it_has(one_behind: Cluster) -> None:
+def test_a_silent_follower_is_out_of_sync_with_any_time_left(one_behind: Cluster) -> None:
     for _ in range(100):
         one_behind.tick()
     assert in_sync(one_behind, 1 << 30) == [1, 2]

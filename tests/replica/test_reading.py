@@ -87,7 +87,7 @@ def test_a_waiting_fetch_ends_when_the_leadership_is_lost_or_the_replica_closes(
         assert isinstance(cancelled.exception(), LogClosed)
 
 
-def test_nobody_is_left_behind_by_a_fetch_that_is_cancelled() -> None:
+def test_a_cancelled_fetch_leaves_no_waiter_behind() -> None:
     with Replicas() as world:
         leader = world.lead()
         waiting = world.fetch(leader, 0, wait=100, min_bytes=1)
@@ -173,7 +173,7 @@ def test_an_offset_unknown_to_a_new_leader_is_not_out_of_range(monkeypatch: pyte
         assert waiting.result().high_watermark == 5
 
 
-def test_out_of_range_is_said_when_a_majority_confirms_it() -> None:
+def test_out_of_range_is_answered_when_a_majority_confirms_it() -> None:
     with Replicas() as world:
         leader = world.lead()
         world.appended(leader, b"first")
@@ -188,7 +188,7 @@ def test_out_of_range_is_said_when_a_majority_confirms_it() -> None:
         assert isinstance(task.exception(), OffsetNotAvailable)
 
 
-def test_who_does_not_wait_for_records_is_told_all_the_same_whether_there_are_any() -> None:
+def test_a_fetch_without_a_wait_still_reports_whether_there_are_records() -> None:
     with Replicas() as world:
         leader = world.lead()
         world.appended(leader, b"first")

@@ -190,7 +190,7 @@ async def test_room_is_given_back_whatever_becomes_of_a_call(queue, leader):
     assert (own.used, shared.used) == (0, 0)
 
 
-async def test_without_room_a_call_waits_and_then_is_told_so(queue, leader):
+async def test_without_space_a_call_waits_and_then_fails(queue, leader):
     futures = [call(queue, b"x" * 400) for _ in range(2)]
     record = NewRecord(b"y" * 400)
     pending = Pending([record], (), 1, record_size(record), -1, deadline_in(20), None)

@@ -56,7 +56,7 @@ async def test_each_flies_alone_and_they_do_not_wait_for_each_other_nor_others_f
     assert [await future for future in (*futures, *plain, last)] == [8, 7, 6, 5, 4, 3, 1, 2, 0]
 
 
-async def test_one_that_may_have_been_appended_is_asked_again_until_a_leader_says_where_it_is(queue, leader):
+async def test_a_batch_of_unknown_outcome_is_retried_until_a_leader_returns_its_offset(queue, leader):
     first, second = sequenced(queue, 0), sequenced(queue, 1)
     await turns()
     leader.refuse(0, OutcomeUnknown("the connection broke"))
@@ -110,7 +110,7 @@ async def test_one_that_ran_out_of_time_before_it_could_be_asked_again_is_unknow
     assert not isinstance(caught.value, DeadlineExceeded)
 
 
-async def test_one_that_never_flew_hears_nothing_of_what_refused_another(queue, leader):
+async def test_an_unsent_batch_is_unaffected_by_the_refusal_of_another(queue, leader):
     first, second = sequenced(queue, 0), sequenced(queue, 1)
     await turns()
     leader.refuse(1, OutOfOrderSequence("0 is missing"))

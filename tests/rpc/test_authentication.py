@@ -55,7 +55,7 @@ def refused(proof: Proof, credentials: Credentials = CREDENTIALS, certified: fro
 # the judgement
 
 
-def test_the_secret_proves_who_knows_it() -> None:
+def test_the_secret_authenticates_its_holder() -> None:
     assert refused(CREDENTIALS.prove(ProvingSide.CONNECTOR, TRANSCRIPT)) == ""
     assert refused(OTHERS.prove(ProvingSide.CONNECTOR, TRANSCRIPT)) == "UNAUTHENTICATED"
     assert refused(Proof(b"")) == "UNAUTHENTICATED"
@@ -155,7 +155,7 @@ async def untouched(process: Process) -> None:
 
 
 @on_both_loops
-async def test_without_the_secret_nobody_is_served_or_remembered() -> None:
+async def test_without_the_secret_no_peer_is_served_or_remembered() -> None:
     one = Process(identity_of(1))
     async with running(one):
         for credentials in (Credentials(), OTHERS):
@@ -308,7 +308,7 @@ def test_a_process_indistinguishable_from_a_stranger_does_not_listen() -> None:
 
 
 @on_both_loops
-async def test_raft_messages_of_a_process_that_the_cluster_does_not_know_are_dropped() -> None:
+async def test_raft_messages_of_an_unregistered_process_are_dropped() -> None:
     """It has the secret, and may ask to be taken in; its votes and entries do not count."""
     one = Process(identity_of(1), QUICK)
     one.transport.memory.is_member = one.transport.memory.has_assigned

@@ -222,7 +222,7 @@ def test_loopback(address: str, expected: bool) -> None:
     assert is_loopback(address) is expected
 
 
-async def test_names_are_judged_by_all_their_addresses() -> None:
+async def test_names_are_checked_by_all_their_addresses() -> None:
     loop = asyncio.get_running_loop()
     for name in ("localhost", "127.0.0.1", "::1"):
         addresses = await resolve(loop, name)

@@ -246,7 +246,7 @@ def test_heads_out_of_bounds(kind: int, body_size: int, payload_size: int) -> No
         frames(head)
 
 
-def test_the_first_byte_tells_another_protocol() -> None:
+def test_the_first_byte_reveals_another_protocol() -> None:
     with pytest.raises(BadFrame):
         frames(b"G")
     with pytest.raises(BadFrame):

@@ -78,7 +78,7 @@ def them(*, life: bytes = LIFE, **changes: Any) -> Hello:
     ],
     ids=lambda value: value.name if isinstance(value, Reason) else "",
 )
-def test_refusals_say_what_to_do(theirs: Hello, known: KnownPeer, reason: Reason, words: str) -> None:
+def test_refusals_name_the_next_step(theirs: Hello, known: KnownPeer, reason: Reason, words: str) -> None:
     refusal = judge(US, theirs, known, NodeId(2))
     assert refusal is not None
     assert refusal.reason is reason
@@ -125,7 +125,7 @@ def test_earlier_versions_can_still_be_refused_in_words(version: int, fields: in
         "oldest of our levels",
     ],
 )
-def test_who_may_talk(theirs: Hello, known: KnownPeer) -> None:
+def test_accepted_and_refused_peers(theirs: Hello, known: KnownPeer) -> None:
     assert judge(US, theirs, known, NodeId(2)) is None
 
 
@@ -156,7 +156,7 @@ def test_heartbeats_may_overtake_a_handshake_of_the_same_life() -> None:
     assert judge(US, THEM, KnownPeer(boot_epoch=7, journal_sequence=105, life=LIFE)) is None
 
 
-def test_the_feature_level_is_the_highest_that_both_know() -> None:
+def test_the_feature_level_is_the_highest_common_one() -> None:
     assert feature_level(US.identity._replace(feature_level_max=4), THEM.identity._replace(feature_level_max=3)) == 3
 
 
@@ -301,7 +301,7 @@ def test_memory_survives_our_own_start() -> None:
     assert judge(US, them(boot_epoch=8, life=OTHER_LIFE, journal_sequence=130), known) is None
 
 
-def test_of_a_life_that_is_not_known_the_sequence_is_judged() -> None:
+def test_the_sequence_of_an_unknown_life_is_checked() -> None:
     memory = PeerMemory(10)
     memory.restore([PeerRecord(DISK, NodeId(2), 7, 130, None)])
     refusal = judge(US, THEM, memory.recall(NodeId(2), DISK))

@@ -56,7 +56,7 @@ def test_the_oldest_goes_on_beyond_the_limit() -> None:
     assert budget.used == 15
 
 
-def test_who_gives_up_waits_no_longer() -> None:
+def test_a_cancelled_request_waits_no_longer() -> None:
     budget = MemoryBudget(10)
     assert budget.take("a", 10, _no_call)
     assert not budget.take("b", 5, _no_call)

@@ -85,7 +85,7 @@ async def test_garbage_is_closed_and_counted_without_harm() -> None:
 
 
 @on_both_loops
-async def test_who_says_too_little_is_cut_off() -> None:
+async def test_a_client_that_sends_too_slowly_is_cut_off() -> None:
     """Nothing at all, half a frame, and a byte now and then: the time limit is for the whole handshake."""
     one = Process(identity_of(1), QUICK)
     hello = b"".join(encode_hello(pack_hello(hello_of(2))))
@@ -228,7 +228,7 @@ async def _until(is_true: Callable[[], bool]) -> None:
 
 
 @on_both_loops
-async def test_the_connecting_side_judges_as_well() -> None:
+async def test_the_connecting_side_checks_as_well() -> None:
     """Another node than expected is at the address: it gets an error and no messages."""
     one, three = Process(identity_of(1), QUICK), Process(identity_of(3), QUICK)
     async with running(one, three):

@@ -273,7 +273,7 @@ def test_the_recipe_of_the_document_makes_certificates_that_prove_the_node(tmp_p
         check_host(tls, host)
 
 
-def test_who_refuses_our_certificate_is_complained_of_with_words(
+def test_a_refusal_of_our_certificate_is_logged_with_its_reason(
     runner: asyncio.Runner, ours: TlsFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def attack() -> None:

@@ -206,7 +206,7 @@ async def test_a_process_that_comes_back_is_found_again() -> None:
 
 
 @on_both_loops
-async def test_nobody_is_known_without_an_address() -> None:
+async def test_no_peer_is_known_without_an_address() -> None:
     one, two = Process(identity_of(1)), Process(identity_of(2))
     async with cluster(one, two):
         one.transport.set_addresses({})

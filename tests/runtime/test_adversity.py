@@ -184,7 +184,7 @@ def test_entries_that_do_not_follow_are_refused(
         world.converge()
 
 
-def test_nobody_waits_for_ever_for_a_group_that_is_gone() -> None:
+def test_no_request_waits_for_ever_for_a_deleted_group() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 3)

@@ -100,7 +100,7 @@ def test_groups_that_did_not_change_are_not_looked_at(checked: list[int]) -> Non
         assert len(world.drivers[1].groups) == 101
 
 
-def test_many_groups_are_looked_at_in_slices_and_their_files_synced_in_batches(
+def test_many_groups_are_checked_in_slices_and_their_files_synced_in_batches(
     checked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with World() as world:

@@ -69,7 +69,7 @@ def test_writes_go_on_meanwhile_and_a_second_mark_takes_in_the_first() -> None:
             assert max(rolls) == second
 
 
-def test_rolls_say_the_mark_and_a_restart_takes_it_up() -> None:
+def test_rolls_have_the_mark_and_a_restart_reads_it() -> None:
     """Also when the process ends before anything was compacted."""
     with World(config=replace(CONFIG, checkpoint_interval_ms=20_000)) as world:
         leader = world.leader()
@@ -124,7 +124,7 @@ def _is_partly_done(world: World, number: int) -> bool:
     return any(segment.is_compacted for segment in world.group(number).log.segments.segments)
 
 
-def test_no_file_is_touched_before_a_checkpoint_knows_what_stands_behind_it() -> None:
+def test_no_file_is_touched_before_a_checkpoint_covers_the_entries_behind_it() -> None:
     with World(config=replace(CONFIG, checkpoint_interval_ms=60_000)) as world:
         leader = world.leader()
         write(world, leader, 100)

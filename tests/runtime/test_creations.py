@@ -188,7 +188,7 @@ def test_a_group_is_created_once() -> None:
         assert again.error is None
 
 
-def test_who_waits_for_a_creation_hears_that_the_process_ends() -> None:
+def test_a_wait_for_a_creation_fails_when_the_process_ends() -> None:
     with World() as world:
         call = Call(world, 1, rolls(world))
         driver = world.drivers[1]

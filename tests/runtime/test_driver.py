@@ -270,7 +270,7 @@ def test_a_new_member_is_filled_and_votes() -> None:
 
 
 @pytest.mark.parametrize("kept", ["index files", "nothing"])
-def test_whoever_lost_its_log_knows_its_members_once_it_has_it_again(kept: str) -> None:
+def test_a_replica_that_lost_its_log_has_its_configuration_once_it_is_refilled(kept: str) -> None:
     """Nothing was said about members since the first entry, and that comes as any other one; then it can lead."""
     with World() as world:
         leader = world.leader()
@@ -312,7 +312,7 @@ def test_a_removed_group_stays_removed_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize("checkpoint_s", [0.1, 5.0])
-def test_whoever_was_let_go_and_is_taken_in_again_elects_nobody_who_lacks_what_it_held(checkpoint_s: float) -> None:
+def test_a_removed_and_readded_replica_elects_no_candidate_without_its_entries(checkpoint_s: float) -> None:
     with World(4, voters=3) as world:
         leader = world.leader()
         gone, behind = (number for number in (1, 2, 3) if number != leader)

@@ -66,7 +66,7 @@ def test_not_while_it_is_being_made() -> None:
             finish(world, 1, renounce(world.drivers[1], OTHER))
 
 
-def test_nobody_else_leads_once_one_goes_on_alone() -> None:
+def test_no_other_replica_leads_after_a_recovery_on_one() -> None:
     """The other two had no room for their first replicas, and get it later."""
     with World(3) as world:
         finish(world, 1, world.drivers[1].create_groups([creation(world)]))

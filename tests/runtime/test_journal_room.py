@@ -133,7 +133,7 @@ def why_append_raises(opened: Opened, operation: Append) -> RaftlogError | None:
 
 @settings(max_examples=40, deadline=None)
 @given(spare=st.integers(0, 20), counts=st.lists(st.integers(1, 15), min_size=1, max_size=12), flushes=st.booleans())
-def test_why_refused_says_what_the_append_would_do(spare: int, counts: list[int], flushes: bool) -> None:
+def test_why_refused_predicts_the_append(spare: int, counts: list[int], flushes: bool) -> None:
     """Whether the disk is full, too much waits in memory, or no checkpoint comes."""
     config = replace(SMALL, pending_bytes_max=60_000, journal_bytes_max=40 * 4096)
     opened = new(config, capacity=2 * SMALL.file_bytes + spare * 4096)
@@ -198,7 +198,7 @@ def test_a_journal_that_waits_for_its_checkpoint_takes_what_was_admitted_before(
     opened.journal.append([Append(TWO, Index(index), Index(index), [BATCH])], may_use_reserve=True)
 
 
-def test_why_refused_tells_the_failure_that_ended_the_journal() -> None:
+def test_why_refused_returns_the_failure_that_ended_the_journal() -> None:
     disk, journal, _ = new()
     append_one(journal, 1)
     journal.flush()

@@ -45,7 +45,7 @@ def test_an_append_waits_for_its_own_frame_and_not_for_the_one_before() -> None:
         world.run_until(second.done)
 
 
-def test_nothing_is_said_while_a_vote_waits_for_its_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_sent_while_a_vote_waits_for_its_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 2)

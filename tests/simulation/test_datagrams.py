@@ -113,7 +113,7 @@ def test_a_slow_link_is_slow_in_one_direction_until_the_network_heals(mail: Mail
     assert [(message, at) for _, _, message, at in mail.received] == [("fast", 1.0), ("healed", 1.0), ("slow", 300.0)]
 
 
-def test_nobody_hears_for_a_dead_process_and_a_paused_one_hears_later(mail: Mail) -> None:
+def test_a_dead_process_receives_nothing_and_a_paused_one_later(mail: Mail) -> None:
     mail.nodes[1].crash()
     mail.nodes[2].pause()
     mail.send(0, 1, "to the dead")
@@ -145,7 +145,7 @@ def reached(cuts: list[tuple[int, int]], count: int) -> list[set[int]]:
 
 
 @pytest.mark.parametrize("count", [3, 4, 5, 7])
-def test_shapes_cut_what_their_names_say(count: int) -> None:
+def test_shapes_cut_the_links_of_their_names(count: int) -> None:
     nodes, random = range(count), Random(count)
     two = reached(halves(nodes, random), count)
     assert sorted(map(len, two)) == [count // 2] * (count // 2) + [count - count // 2] * (count - count // 2)

@@ -44,7 +44,7 @@ def test_kept_seeds(kept: KeptSeed) -> None:
     demand(simulate_gossip(kept.seed))
 
 
-def test_without_loss_nobody_is_even_suspected_however_others_are_stopped() -> None:
+def test_without_loss_no_live_member_is_suspected_when_others_stop() -> None:
     for members in (2, 3, 5, 10):
         demand(simulate_options(steady(1, members=members, loss=0.0, safety_s=300.0)))
 
@@ -64,7 +64,7 @@ def test_two_hash_seeds_give_the_same_trace() -> None:
     assert digests == {simulate_gossip(9).digest}
 
 
-def test_the_seed_says_what_a_run_is_like() -> None:
+def test_the_seed_determines_the_run() -> None:
     assert draw(5) == draw(5)
     assert len({str(draw(seed)).partition("\n")[2] for seed in range(50)}) > 25
 
@@ -102,7 +102,7 @@ def test_a_healthy_member_declared_dead_is_detected() -> None:
     assert condemned(watching(), change(2, MemberState.SUSPECT, MemberState.DEAD)) == "healthy-declared-dead"
 
 
-def test_one_who_is_gone_may_be_declared_dead() -> None:
+def test_a_dead_member_may_be_declared_dead() -> None:
     watch = watching()
     watch.world.processes[1].end(90.0)
     watch.changed(watch.world.processes[0], change(2, MemberState.SUSPECT, MemberState.DEAD))
@@ -141,6 +141,6 @@ def test_costs_above_the_bound_are_detected() -> None:
         watch.demand_cheap(3 * 3_001 * 10, 10.0)
 
 
-def test_views_that_differ_in_the_end_are_condemned() -> None:
+def test_views_that_differ_in_the_end_are_detected() -> None:
     with pytest.raises(PropertyBroken, match="disagreement"):
         watching().demand_agreement()

@@ -51,7 +51,7 @@ def test_a_timer_may_be_as_far_as_infinity_and_sweeping_keeps_the_others(loop: V
 
 
 @given(st.floats(0, 1e9))
-def test_who_sleeps_until_a_moment_wakes_at_it_or_later(moment: float) -> None:
+def test_a_sleep_until_a_time_ends_at_it_or_later(moment: float) -> None:
     nanoseconds = to_ns(moment)
     assert nanoseconds / 1e9 >= moment
     assert nanoseconds <= moment * 1e9 + 1 + 2 * math.ulp(moment) * 1e9
@@ -158,7 +158,7 @@ def test_after_every_step_the_simulation_can_look(loop: VirtualLoop) -> None:
     assert steps == [0, 1_000_000_000]
 
 
-def test_waiting_for_what_cannot_happen_is_a_deadlock_that_names_who_waits(loop: VirtualLoop) -> None:
+def test_waiting_for_ever_is_a_deadlock_that_names_the_waiter(loop: VirtualLoop) -> None:
     async def wait_for_nothing() -> None:
         await asyncio.Event().wait()
 

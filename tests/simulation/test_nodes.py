@@ -155,7 +155,7 @@ def test_a_crash_during_a_turn_stops_the_callbacks_behind_it(loop: VirtualLoop, 
     assert seen == [1]
 
 
-def test_listeners_hear_of_deaths_in_order(loop: VirtualLoop, node: Node) -> None:
+def test_listeners_are_notified_of_deaths_in_order(loop: VirtualLoop, node: Node) -> None:
     heard: list[str] = []
     node.on_crash(lambda process: heard.append(f"disk: {process.incarnation} {process.is_alive}"))
     node.on_crash(lambda process: heard.append("network"))
@@ -219,7 +219,7 @@ def test_stubborn_coroutines_are_unwound_when_the_loop_is_closed(node: Node, loo
     assert said == ["once", "once"]
 
 
-def test_the_timeline_tells_what_happened_to_whom(loop: VirtualLoop, node: Node) -> None:
+def test_the_timeline_has_each_fault_with_its_nodes(loop: VirtualLoop, node: Node) -> None:
     node.start()
     loop.run_for(1.5)
     node.pause()

@@ -109,7 +109,7 @@ def test_callbacks_that_start_late_miss_nothing(pair: Pair) -> None:
         stream.send("closed here")
 
 
-def test_who_sends_to_an_end_that_is_no_more_is_told(pair: Pair) -> None:
+def test_sends_to_a_closed_end_fail(pair: Pair) -> None:
     """Each end hears of a cut in its own time, and the other one perhaps not at all, when it was over by then."""
     pair.listen(callbacks=False)
     stream = pair.connect()

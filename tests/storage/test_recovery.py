@@ -578,7 +578,7 @@ def test_a_header_that_its_row_can_give_back_is_restored_without_loss(field: int
     assert f.values() == list(range(5))
 
 
-def test_tools_change_nothing_and_say_when_the_end_of_a_log_is_gone() -> None:
+def test_tools_change_nothing_and_report_a_missing_end_of_a_log() -> None:
     f = Fixture(segment_bytes=4096)
     f.append_durably(60)
     f.log.close()

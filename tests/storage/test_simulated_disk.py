@@ -344,7 +344,7 @@ def test_a_submitted_sync_covers_earlier_names_and_perhaps_later_ones() -> None:
     assert durable == {("/d", "/d/a"), ("/d", "/d/a", "/d/b")}
 
 
-def test_syncs_complete_in_order_when_the_owner_says() -> None:
+def test_syncs_complete_in_order_on_demand() -> None:
     disk = simulated()
     file, before = durable_file(disk), disk.sync_count
     done: list[int] = []

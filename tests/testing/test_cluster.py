@@ -127,7 +127,7 @@ def test_what_it_logs_is_kept_over_its_lives() -> None:
         assert cluster.logs() == {1: node.log_text()}
 
 
-def test_nothing_can_be_cut_and_nobody_joins_where_there_is_one() -> None:
+def test_a_cluster_of_one_has_no_cuts_and_no_joins() -> None:
     with Cluster(1) as cluster:
         with pytest.raises(BrokerFailed, match="nothing can be cut"):
             cluster.heal()

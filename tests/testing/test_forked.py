@@ -79,7 +79,7 @@ def lonely(tmp_path: Path) -> Iterator[int]:
     server.close()
 
 
-def test_nobody_is_left_behind(lonely: int) -> None:
+def test_no_process_is_left_behind(lonely: int) -> None:
     ended = select.poll()
     ended.register(lonely, select.POLLIN)
     assert ended.poll(10_000), "it lives on"

@@ -120,7 +120,7 @@ async def test_an_end_is_not_seen_over_a_cut_way(network: Network) -> None:
                 await one.connections.next()
 
 
-async def test_nobody_behind_the_proxy_is_a_broken_connection(network: Network) -> None:
+async def test_a_proxy_without_a_listener_behind_it_breaks_the_connection(network: Network) -> None:
     two = Process(identity_of(2))
     async with running(two):
         port = two.address[1]

@@ -141,7 +141,7 @@ def test_replicas_agree_and_a_snapshot_at_any_point_changes_nothing(
 
 @settings(max_examples=80, deadline=None)
 @given(steps, st.booleans())
-def test_the_hash_tells_states_apart(drawn: list[Step], is_new: bool) -> None:
+def test_the_hash_distinguishes_states(drawn: list[Step], is_new: bool) -> None:
     scribe = Scribe()
     seen: dict[bytes, object] = {}
     for command, _ in [*((command, 0) for command in starts(is_new)), *drawn]:

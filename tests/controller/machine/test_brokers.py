@@ -68,7 +68,7 @@ def test_a_start_raises_the_boot_epoch_and_an_old_copy_is_refused() -> None:
     assert scribe.state.broker(ONE).addresses.http == "h1:9100"
 
 
-def test_the_same_start_can_be_said_again_but_not_by_two_processes() -> None:
+def test_the_same_start_can_be_repeated_but_not_by_two_processes() -> None:
     scribe = cluster()
     version = scribe.tell(register(1, epoch=4))
     assert scribe.tell(register(1, epoch=4)) == version
@@ -159,7 +159,7 @@ def test_producer_ids_are_given_away_once_and_only_to_the_process_of_now() -> No
     assert scribe.tell(AllocateProducerIds(ONE, disk(1), 2, 3)) == NUMBER_MAX - 3
 
 
-def test_the_feature_level_rises_when_all_know_the_next() -> None:
+def test_the_feature_level_rises_when_all_support_the_next() -> None:
     scribe = cluster()
     assert isinstance(scribe.refused(register(6, levels=(2, 3))), InvalidArgument)
     assert isinstance(scribe.refused(SetFeatureLevel(2)), InvalidArgument)

@@ -115,7 +115,7 @@ def test_a_length_of_many_items_is_not_trusted() -> None:
         decode_request(body)
 
 
-def test_topic_settings_that_this_release_does_not_know_are_not_proposed_but_applied() -> None:
+def test_unknown_topic_settings_are_not_proposed_but_applied() -> None:
     for configs in ({"no.such.setting": "1"}, {"retention.ms": "soon"}):
         scribe = cluster()
         unknown = scribe.request(create("t", 1, configs=configs))

@@ -127,7 +127,7 @@ KEPT: list[list[Program]] = [
 
 
 @pytest.mark.parametrize("lives", KEPT)
-def test_programs_that_once_told_the_disks_apart(lives: list[Program], tmp_path: Path) -> None:
+def test_programs_that_once_distinguished_the_disks(lives: list[Program], tmp_path: Path) -> None:
     compare(lives, Worst(), tmp_path)
 
 

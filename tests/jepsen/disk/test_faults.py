@@ -78,7 +78,7 @@ def test_syncs_and_the_wait_for_events_take_longer(tmp_path: Path, disk: NodeDis
     assert disk.seen() == (0,) * 8, "a launch begins anew"
 
 
-def test_without_a_compiler_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_the_error_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CannotBeBuilt, match="gcc and libc6-dev"):

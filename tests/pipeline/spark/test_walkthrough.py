@@ -97,7 +97,7 @@ class Walker:
         return text.replace(DIRECTORY, self._directory).replace(FIRST_NODE, self._address)
 
 
-def test_the_walk_through_does_what_it_says(
+def test_the_walk_through_works_as_written(
     spark: SparkSession,
     brokers: "subprocess.Popen[bytes]",
     tmp_path: Path,

@@ -46,7 +46,7 @@ def test_a_broker_is_available_after_a_time_of_heartbeats() -> None:
     assert not there.is_available(1, 5.0), "it has to be there for as long again"
 
 
-def test_who_was_never_heard_is_away_since_the_beginning_of_the_leadership() -> None:
+def test_a_silent_broker_is_absent_since_the_beginning_of_the_leadership() -> None:
     there = Availability()
     for at in range(100, 110):
         there.look({1: False, 2: True}, float(at))
@@ -107,7 +107,7 @@ def test_partitions_set_out_a_few_at_a_time() -> None:
     assert tenure.may_set_out(1, 100.0) == 0, "no more than there can be under way"
 
 
-def test_who_is_in_maintenance_is_not_lost() -> None:
+def test_a_broker_in_maintenance_is_not_lost() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     controller.apply(SetMaintenance(NodeId(4), replica(4).disk_uuid, True))
     for at in range(2_000):

@@ -45,7 +45,7 @@ def test_a_replaced_disk_learns_and_then_votes_in_the_place_of_the_old_one() -> 
     assert next_change(done, wanted, me=ONE, reachable=there, near=(NEW_THREE,)) is None
 
 
-def test_nobody_is_taken_away_before_somebody_else_has_come() -> None:
+def test_no_replica_is_removed_before_its_successor_is_added() -> None:
     wanted = (ONE, TWO, FOUR)
     assert next_change(OLD, wanted, me=ONE, reachable=(ONE, TWO, THREE), near=()) is None, "4 cannot be reached"
     assert next_change(OLD, wanted, me=ONE, reachable=ALL, near=(), may_begin=False) is None
@@ -84,7 +84,7 @@ def test_a_stopped_learner_delays_no_other() -> None:
     assert after.learners == (NEW_THREE, FOUR)
 
 
-def test_nobody_is_taken_away_whom_those_that_are_there_need() -> None:
+def test_no_replica_needed_by_the_live_ones_is_removed() -> None:
     there = (ONE, THREE)
     for wanted in ((ONE, TWO), (TWO,)):
         assert next_change(OLD, wanted, me=ONE, reachable=there, near=()) is None, "2 is away"

@@ -33,7 +33,7 @@ def test_nothing_while_it_goes_on() -> None:
     assert why(plain(A, B, C), A, B, D, is_committed=False) is None
 
 
-def test_who_is_away_is_named() -> None:
+def test_a_stopped_broker_is_named() -> None:
     assert why(plain(A, B, C), A, B, D, reachable=(A, B, C)) == "node 4 is to get a replica and does not answer"
     filling = plain(A, B, C, learners=(D,))
     assert why(filling, A, B, D, reachable=(A, B)) == "node 4 is to get a replica and does not answer"

@@ -139,7 +139,7 @@ def test_a_new_disk_that_is_away_may_be_a_member_already() -> None:
     assert "node 3 answers with another disk" in refusal(plan)
 
 
-def test_one_that_has_not_made_its_first_replica_is_told_not_to() -> None:
+def test_a_broker_without_its_first_replica_is_ordered_not_to_create_it() -> None:
     """With the members of the creation, two such would elect a leader beside the one that went on alone."""
     plan = plan_of(standing(1), untold=(2, 3))
     assert survivor(plan) == 1

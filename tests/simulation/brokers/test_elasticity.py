@@ -98,7 +98,7 @@ def test_a_broker_that_is_removed_before_it_ever_serves_is_not_waited_for(begin:
     assert [each.node_id for each in world.cluster.newest_state().all_brokers()] == [1, 3, 4]
 
 
-def test_who_cannot_be_spared_stays_and_is_told_why(
+def test_a_needed_broker_stays_and_gets_the_reason(
     begin: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = begin()

@@ -66,7 +66,7 @@ def test_an_old_copy_of_a_disk_takes_no_part_and_becomes_another_one(world: Worl
     assert machine.replica not in (None, before)
 
 
-def test_whoever_was_away_for_long_gets_the_log_though_its_leader_dies(world: World) -> None:
+def test_a_long_absent_replica_gets_the_log_though_its_leader_crashes(world: World) -> None:
     world.nemesis.faults.inflict(Fault.AMBUSH)
     while "an ambush" not in world.timeline():
         assert "it is away for long" in world.inflict(Fault.ABSENCE, 1)

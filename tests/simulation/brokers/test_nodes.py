@@ -81,7 +81,7 @@ def test_an_old_copy_of_a_disk_is_refused(rig: Rig) -> None:
     )
 
 
-def test_requests_know_what_they_know(rig: Rig) -> None:
+def test_requests_have_their_sender_and_payload(rig: Rig) -> None:
     rig.start()
     rig.until(lambda: all(peer.raft.is_connected for peer in rig.node(1).transport.peers()))
     ended: list[object] = []

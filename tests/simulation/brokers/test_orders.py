@@ -75,7 +75,7 @@ def test_a_learner_without_an_order() -> None:
         World().change(entry(1, (1, 2, 3)), entry(2, (1, 2, 3), (4,)))
 
 
-def test_the_controller_s_group_drops_only_who_drains() -> None:
+def test_the_controller_s_group_drops_only_draining_brokers() -> None:
     world = World()
     dropped = entry(2, (1, 2, 4), (3,), (1, 2, 3, 4))
     with pytest.raises(PropertyBroken, match="unordered-members"):
@@ -101,6 +101,6 @@ def test_a_leader_unseated_by_a_removed_replica() -> None:
         unseat(World(), 3, GRACE_NS + 1)
 
 
-def test_who_votes_may_unseat_a_leader_and_so_may_who_has_just_lost_its_vote() -> None:
+def test_a_voter_may_unseat_a_leader_and_so_may_a_recent_one() -> None:
     unseat(World(), 4, GRACE_NS + 1)
     unseat(World(), 3, GRACE_NS)
