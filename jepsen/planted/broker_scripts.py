@@ -160,7 +160,7 @@ def _told(node: ClusterNode, path: str, name: str) -> list[Any]:
 @contextlib.contextmanager
 def _other_brokers(stage: Stage) -> Iterator[Cluster]:
     """Yield a cluster of three more brokers of the same kind, not started yet."""
-    command = stage.brokers.nodes[stage.nodes[0]].process.command
+    command = stage.brokers.nodes[stage.nodes[0]].command
     program = command[1 : command.index("serve")]
     with (
         tempfile.TemporaryDirectory() as directory,

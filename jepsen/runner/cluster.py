@@ -130,7 +130,7 @@ class RealCluster:
         pid = victim.pid
         victim.kill()
         if was_expected_up and victim.exit_code != -signal.SIGKILL:  # it was dead already
-            self._unclean.append(f"node {node} ended by itself with {victim.exit_code}{victim.process.last_words()}")
+            self._unclean.append(f"node {node} ended by itself with {victim.exit_code}{victim.last_words()}")
         if node in self._clocks:
             self._clocks[node].ended(pid)
         return f"node {node}, process {pid}, ended with {victim.exit_code}"
@@ -159,7 +159,7 @@ class RealCluster:
     def terminate(self, node: int) -> str:
         self._expected_up[node] = False
         victim = self._cluster.nodes[node]
-        victim.process.ask_to_end()
+        victim.ask_to_end()
         self._ordered_to_end.add(node)
         return f"node {node}, process {victim.pid}, was told to end"
 
@@ -178,7 +178,7 @@ class RealCluster:
         """Record a broker's end; one that was terminated, and not killed meanwhile, must exit with 0."""
         ended = self._cluster.nodes[node]
         if node in self._ordered_to_end and node in self._staying() and ended.exit_code != 0:
-            self._unclean.append(f"node {node} stopped with exit code {ended.exit_code}{ended.process.last_words()}")
+            self._unclean.append(f"node {node} stopped with exit code {ended.exit_code}{ended.last_words()}")
         self._ordered_to_end.discard(node)
 
     def pause(self, node: int) -> str:
@@ -259,7 +259,7 @@ class RealCluster:
             self._expected_up[node.node_id] = False
         unclean, self._unclean = self._unclean, []
         return unclean + [
-            f"node {node.node_id} ended by itself with {node.exit_code}{node.process.last_words()}" for node in dead
+            f"node {node.node_id} ended by itself with {node.exit_code}{node.last_words()}" for node in dead
         ]
 
     def recover(self, timeout_s: float) -> list[str]:
@@ -311,7 +311,7 @@ def _stop(node: ClusterNode) -> str | None:
         code = node.stop()
     except BrokerFailed as error:
         return str(error)
-    return f"node {node.node_id} stopped with exit code {code}{node.process.last_words()}" if code else None
+    return f"node {node.node_id} stopped with exit code {code}{node.last_words()}" if code else None
 
 
 def _state_once_stopped(pid: int) -> str:

@@ -12,8 +12,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Coroutine, Iterable
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from raftlog.cli.outcome import CommandFailed
 
@@ -115,6 +116,21 @@ class Child:
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):  # it has ended, and the loop has not been told yet
                 os.kill(self._process.pid, number)
+
+
+async def run_until(
+    stop: asyncio.Event, signals: Iterable[signal.Signals], work: Coroutine[Any, Any, None]
+) -> "asyncio.Task[None]":
+    """Work until it ends, a signal comes or `stop` is set; then it is cancelled, and returned."""
+    loop = asyncio.get_running_loop()
+    for number in signals:
+        loop.add_signal_handler(number, stop.set)
+    stopped, working = loop.create_task(stop.wait()), loop.create_task(work)
+    await asyncio.wait([stopped, working], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    working.cancel()
+    await asyncio.wait([stopped, working])
+    return working
 
 
 class _EndWithParent:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from rich.console import Console, RenderableType
 from rich.progress import (
@@ -20,14 +19,6 @@ from rich.text import Text
 from raftlog.cli.operating import HowFar
 
 SHOWN_AFTER_SECONDS = 1.0
-
-
-class Meter(Protocol):
-    """Is told how far the work is."""
-
-    def at(self, done_bytes: int) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Bar:

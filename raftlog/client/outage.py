@@ -11,13 +11,18 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from raftlog.backoff import Backoff
-from raftlog.errors import RaftlogError, Unavailable
+from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 
 PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 5.0
 WARN_AFTER_S: Final = 1.0
 _log = logging.getLogger("raftlog.client")
 _T = TypeVar("_T")
+
+
+def is_unanswered(error: RaftlogError) -> bool:
+    """Whether a request that changes nothing may be sent again."""
+    return isinstance(error, Unavailable | OutcomeUnknown)
 
 
 def _is_unavailable(error: RaftlogError) -> bool:

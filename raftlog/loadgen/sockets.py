@@ -10,16 +10,15 @@ import select
 import selectors
 import time
 from collections import defaultdict
-from types import TracebackType
-from typing import Self
 
+from raftlog.context import ClosedAtExit
 from raftlog.loadgen.lane import LaneBroken, RequestLane
 from raftlog.loadgen.wire import LOST, NEVER_SENT, Arrival
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
-class SocketWire:
+class SocketWire(ClosedAtExit):
     """Closes its connections with its `with` block."""
 
     def __init__(self, timeout_s: float) -> None:
@@ -30,12 +29,7 @@ class SocketWire:
         """By token, in the order of their deadlines."""
         self._ended: list[Arrival] = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         for key in list(self._selector.get_map().values()):
             key.data.close()
         self._selector.close()

@@ -17,10 +17,10 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from raftlog.cluster_secret import ensure_secret
+from raftlog.context import ClosedAtExit
 from raftlog.testing.errors import BrokerFailed
 from raftlog.testing.faults import NetworkFaults
 from raftlog.testing.http import ask
@@ -35,7 +35,7 @@ ASK_SECONDS_MAX: Final = 2.0
 """How long one of those questions may take; a broker in trouble must not keep the others from being asked."""
 
 
-class Cluster(NetworkFaults):
+class Cluster(NetworkFaults, ClosedAtExit):
     """`nodes` brokers with node ids from 1, each on a host of its own as far as placement is concerned."""
 
     def __init__(
@@ -83,11 +83,6 @@ class Cluster(NetworkFaults):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     # life
 
     def start(self) -> None:
@@ -95,7 +90,7 @@ class Cluster(NetworkFaults):
         self.prepare()
         for node in self.nodes.values():
             node.launch()
-        wait_ready([node.process for node in self.nodes.values()], self._ready_timeout_s)
+        wait_ready(list(self.nodes.values()), self._ready_timeout_s)
 
     def prepare(self) -> None:
         """Everything but the nodes' processes: ports, directories, the proxy. `start` does it too; once."""
@@ -135,17 +130,14 @@ class Cluster(NetworkFaults):
         return node
 
     def _new_node(self, number: int) -> ClusterNode:
-        network = self._network
-        between = network if self._with_cuts else None
         return ClusterNode(
             number,
             self.directory,
-            between.add if between is not None else None,
             self._note_processes,
-            self._count > 1,
-            self._with_gossip,
-            between.add_gossip if between is not None else None,
-            network.add_clients if network is not None and self._client_cuts else None,
+            is_clustered=self._count > 1,
+            gossips=self._with_gossip,
+            between=self._network if self._with_cuts else None,
+            clients=self._network if self._client_cuts else None,
         )
 
     def _configure(self, node: ClusterNode, flags: Sequence[str]) -> None:
@@ -190,21 +182,15 @@ class Cluster(NetworkFaults):
         for node in self._awake():
             while not self._is_ready(node):
                 if not node.is_running:
-                    raise BrokerFailed(f"node {node.node_id} ended{node.process.last_words()}")
-                if time.monotonic() >= until:
-                    raise BrokerFailed(
-                        f"node {node.node_id} does not serve after {timeout_s:g} s{node.process.last_words()}"
-                    )
-                time.sleep(POLL_SECONDS)
+                    raise BrokerFailed(f"node {node.node_id} ended{node.last_words()}")
+                _pause(until, f"node {node.node_id} does not serve after {timeout_s:g} s{node.last_words()}")
 
     def wait_healthy(self, timeout_s: float = READY_SECONDS_MAX) -> None:
         """Until every node that runs, and is not paused, says that the cluster is healthy and no replica lags."""
         until = time.monotonic() + timeout_s
         for node in self._awake():
             while not (overview := self._health(node)).get("is_healthy") or overview["lagging_count"]:
-                if time.monotonic() >= until:
-                    raise BrokerFailed(f"not healthy after {timeout_s:g} s, as node {node.node_id} sees it: {overview}")
-                time.sleep(POLL_SECONDS)
+                _pause(until, f"not healthy after {timeout_s:g} s, as node {node.node_id} sees it: {overview}")
 
     def wait_unhealthy(self, reason: str, timeout_s: float = READY_SECONDS_MAX) -> list[str]:
         """Until a node that runs, and is not paused, names a reason that contains this text; all its reasons."""
@@ -214,9 +200,7 @@ class Cluster(NetworkFaults):
             for reasons in named:
                 if any(reason in each for each in reasons):
                     return reasons
-            if time.monotonic() >= until:
-                raise BrokerFailed(f"no node names {reason!r} after {timeout_s:g} s; they name {named}")
-            time.sleep(POLL_SECONDS)
+            _pause(until, f"no node names {reason!r} after {timeout_s:g} s; they name {named}")
 
     def leader(
         self,
@@ -238,9 +222,7 @@ class Cluster(NetworkFaults):
             for node in awake:
                 if node.node_id not in other_than and 2 * named.count(node.node_id) > len(awake):
                     return node.node_id
-            if time.monotonic() >= until:
-                raise BrokerFailed(f"{topic}/{partition} has no leader after {timeout_s:g} s; the nodes name {named}")
-            time.sleep(POLL_SECONDS)
+            _pause(until, f"{topic}/{partition} has no leader after {timeout_s:g} s; the nodes name {named}")
 
     def _awake(self) -> list[ClusterNode]:
         return [node for node in self.nodes.values() if node.is_running and not node.is_paused]
@@ -263,3 +245,10 @@ class Cluster(NetworkFaults):
         except BrokerFailed:
             return None
         return described.get("leader") if status == 200 else None
+
+
+def _pause(until: float, problem: str) -> None:
+    """Wait before the next question. Raises `BrokerFailed` when the time is over."""
+    if time.monotonic() >= until:
+        raise BrokerFailed(problem)
+    time.sleep(POLL_SECONDS)

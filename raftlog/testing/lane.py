@@ -24,7 +24,6 @@ HOLD_BACK_S: Final = 0.1
 """A datagram that is to be overtaken is held back for up to so much longer."""
 PIECES_PER_S: Final = 20
 LANES_MAX: Final = 4096
-FAIR: Final = Weather()
 
 Way = tuple[int, int]
 

@@ -38,7 +38,7 @@ class BrokerProcess(ClosedAtExit):
 
     def __init__(
         self,
-        data_dir: str,
+        data_dir: str | Path,
         *flags: str,
         http: str = "127.0.0.1:0",
         log_path: Path | None = None,
@@ -54,7 +54,7 @@ class BrokerProcess(ClosedAtExit):
         self.name = name
         self.python = python
         """The interpreter of its next start, which brings the raftlog that is installed there."""
-        self.data_dir = data_dir
+        self.data_dir = Path(data_dir)
         self.address = http
         """Where it serves HTTP; of a port 0 from the first ready line on the address that it said."""
         self.ready: dict[str, Any] = {}
@@ -82,7 +82,7 @@ class BrokerProcess(ClosedAtExit):
             *self._program,
             "serve",
             "--data-dir",
-            self.data_dir,
+            str(self.data_dir),
             "--http",
             self.address,
             "--log-format",

@@ -45,10 +45,10 @@ while True:
 SUPERVISOR = """
 import asyncio, sys
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.serve.workers import _supervise
+from raftlog.cli.serve.workers import _Supervisor
 commands = [[sys.executable, "-c", script, str(number)] for number, script in enumerate(sys.argv[2:], start=1)]
 try:
-    asyncio.run(_supervise(commands, sys.argv[1]))
+    asyncio.run(_Supervisor(commands, sys.argv[1]).run())
 except CommandFailed as failed:
     print(failed, file=sys.stderr)
     sys.exit(failed.exit_code)

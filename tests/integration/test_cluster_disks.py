@@ -41,7 +41,7 @@ def test_a_sync_that_fails_once(cluster: Cluster, topic: str, leads: bool) -> No
         ledger.wait_for_more(ENOUGH)
         with injected(node.pid, one_failing_sync()):
             ledger.wait_for_more(ENOUGH)
-            assert node.process.wait(EXIT_S_MAX) == 1
+            assert node.wait(EXIT_S_MAX) == 1
         assert "a sync failed" in node.log_text()
         assert "Input/output error" in node.log_text()
         assert cluster.leader(topic, other_than=[node.node_id]) != node.node_id

@@ -257,7 +257,7 @@ def test_an_identity_that_cannot_be_read(cluster: Cluster, topic: str, written: 
     before = {path: path.stat().st_mtime_ns for path in node.data_dir.rglob("*") if path.is_file()}
     since = len(node.log_text())
     node.launch()
-    assert node.process.wait() == 1
+    assert node.wait() == 1
     assert "restore it from a copy" in node.log_text()[since:]
     assert {path: path.stat().st_mtime_ns for path in node.data_dir.rglob("*") if path.is_file()} == before
     flip(file, 30)

@@ -61,7 +61,7 @@ def records_of(cluster: Cluster) -> None:
 
 def identities(cluster: Cluster) -> dict[int, PeerIdentity]:
     """Return each broker's identity as public over HTTP, with the largest numbers that can be claimed."""
-    cluster_id = cluster.nodes[1].process.ready["cluster_id"]
+    cluster_id = cluster.nodes[1].ready["cluster_id"]
     return {
         row["node_id"]: PeerIdentity(cluster_id, NodeId(row["node_id"]), UUID(row["disk_uuid"]), LARGEST, LARGEST, "x")
         for row in cluster.nodes[1].get("/v1/brokers")

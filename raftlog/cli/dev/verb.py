@@ -21,7 +21,7 @@ import orjson
 from rich.console import Console
 from rich.status import Status
 
-from raftlog.cli.children import Child
+from raftlog.cli.children import Child, run_until
 from raftlog.cli.dev.control import DevControl, give_order
 from raftlog.cli.dev.plan import check_plan
 from raftlog.cli.dev.supervisor import DevNode, Supervisor
@@ -129,15 +129,7 @@ class _Dev:
         self._console = Console(stderr=True, highlight=False)
 
     async def run(self) -> None:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, stop.set)
-        stopped, work = loop.create_task(stop.wait()), loop.create_task(self._work())
-        await asyncio.wait([stopped, work], return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        work.cancel()
-        await asyncio.wait([stopped, work])
+        work = await run_until(asyncio.Event(), (signal.SIGTERM, signal.SIGINT, signal.SIGHUP), self._work())
         self._control.stop()
         try:
             await self._end()

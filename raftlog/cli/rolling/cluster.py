@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from raftlog.cli.tables import times
 from raftlog.client import BrokerClient, BrokerDescription, ClusterHealth
+from raftlog.context import AsyncClosedAtExit
 from raftlog.errors import RaftlogError
 
 
@@ -31,18 +31,13 @@ class LeaderView(NamedTuple):
     """Led by who is preferred to."""
 
 
-class RollingCluster:
+class RollingCluster(AsyncClosedAtExit):
     """`async with RollingCluster(["127.0.0.1:8082"]) as cluster`. Every call raises `RaftlogError`."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._client = BrokerClient(addresses)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def close(self) -> None:
         await self._client.close()
 
     async def ask_others_than(self, nodes: Sequence[int]) -> None:

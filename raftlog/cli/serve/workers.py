@@ -18,7 +18,7 @@ from typing import Any, Final
 import click
 import orjson
 
-from raftlog.cli.children import Child
+from raftlog.cli.children import Child, run_until
 from raftlog.cli.options import broker_option, split_address
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cluster_secret import ensure_secret
@@ -48,7 +48,7 @@ def supervise(given: Mapping[str, Any]) -> None:
     secret = secret_flags(given)
     # What was typed stays as it was; of a flag that is given twice the later one counts.
     commands = [[sys.executable, "-P", "-m", "raftlog.cli", *sys.argv[1:], *each, *secret] for each in flags]
-    asyncio.run(_supervise(commands, given["log_format"]))
+    asyncio.run(_Supervisor(commands, given["log_format"]).run())
 
 
 def secret_flags(given: Mapping[str, Any]) -> list[str]:
@@ -93,10 +93,6 @@ def _joined(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-async def _supervise(commands: Sequence[list[str]], line_format: str) -> None:
-    await _Supervisor(commands, line_format).run()
-
-
 class _Supervisor:
     """Starts the workers, waits, and ends them."""
 
@@ -107,14 +103,7 @@ class _Supervisor:
         self._restarts: deque[float] = deque(maxlen=RESTARTS_MAX)
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
-        stopped, work = loop.create_task(self._stop.wait()), loop.create_task(self._work())
-        await asyncio.wait([stopped, work], return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        work.cancel()
-        await asyncio.wait([stopped, work])
+        work = await run_until(self._stop, (signal.SIGTERM, signal.SIGINT), self._work())
         codes = await asyncio.gather(*(worker.end() for worker in self._workers))
         if not work.cancelled():
             work.result()

@@ -18,7 +18,7 @@ from raftlog.client.consumers.group_session import Assigned, GroupSession
 from raftlog.client.consumers.handed_records import Handing
 from raftlog.client.group_answers import CommittedOffset
 from raftlog.client.metadata import Metadata
-from raftlog.client.outage import Outage
+from raftlog.client.outage import Outage, is_unanswered
 from raftlog.errors import InvalidArgument, OutcomeUnknown, Unavailable
 from raftlog.types import Offset, TopicPartition
 
@@ -44,7 +44,7 @@ class Assigning:
         self._matched: frozenset[str] = frozenset()
         self._member: GroupSession | None = None
         self._joining: asyncio.Task[Assigned] | None = None
-        self._outage = Outage("topics of the consumer", settings.give_up_after_s)
+        self._outage = Outage("topics of the consumer", settings.give_up_after_s, is_passing=is_unanswered)
         self._is_manual = self._is_outdated = False
         metadata.changed = self._note_metadata
 
@@ -161,15 +161,7 @@ class Assigning:
         return tuple(sorted(self._matched))
 
     async def _join(self, member: GroupSession) -> Assigned:
-        self._outage.begin()
-        while True:
-            try:
-                topics = await self._subscribed()
-            except (Unavailable, OutcomeUnknown) as error:
-                await self._outage.pause(error)
-            else:
-                self._outage.end()
-                return await member.join(topics)
+        return await member.join(await self._outage.repeat(self._subscribed))
 
     async def _read_all(self, ends_at: float) -> bool:
         """Without a group: every partition of the topics. What is made later is read from its beginning. False when

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Generator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from raftlog.client.answers import Produced
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.records import NewRecord
@@ -28,7 +30,7 @@ class Delivered(NamedTuple):
     timestamp_ms: int
 
 
-class Batch:
+class Batch(Struct, eq=False):
     """Records of one partition. `number` counts its batches as they leave; `sequence` is that of its first record, -1
     before it leaves and without idempotence.
 
@@ -36,38 +38,20 @@ class Batch:
     was not stored.
     """
 
-    __slots__ = (
-        "count",
-        "created_s",
-        "done",
-        "headers",
-        "is_looked_at",
-        "keys",
-        "last_error",
-        "maybe_stored",
-        "number",
-        "place",
-        "sequence",
-        "size_bytes",
-        "timestamps",
-        "values",
-    )
-
-    def __init__(self, place: TopicPartition, now_s: float, done: "asyncio.Future[Produced]") -> None:
-        self.place = place
-        self.created_s = now_s
-        self.done = done
-        self.values: list[bytes | None] = []
-        self.keys: list[bytes | None] = []
-        self.timestamps: list[int] = []
-        self.headers: list[RecordHeaders] = []
-        self.count = 0
-        self.size_bytes = 0
-        self.number = -1
-        self.sequence = -1
-        self.maybe_stored = False
-        self.is_looked_at = False
-        self.last_error: RaftlogError | None = None
+    place: TopicPartition
+    created_s: float
+    done: "asyncio.Future[Produced]"
+    values: list[bytes | None] = []
+    keys: list[bytes | None] = []
+    timestamps: list[int] = []
+    headers: list[RecordHeaders] = []
+    count: int = 0
+    size_bytes: int = 0
+    number: int = -1
+    sequence: int = -1
+    maybe_stored: bool = False
+    is_looked_at: bool = False
+    last_error: RaftlogError | None = None
 
     def add(
         self, value: bytes | None, key: bytes | None, timestamp_ms: int, headers: RecordHeaders, size_bytes: int
