@@ -28,7 +28,7 @@ from raftlog.partitions.placement.moves import Moves, lost_majority
 from raftlog.partitions.results import PartitionState, ReplicaLag, TopicState
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic, Topics
-from raftlog.runtime.rpc import Answer, row_of
+from raftlog.runtime.rpc.calls import Answer, row_of
 from raftlog.types import NodeId
 from raftlog.values.brokers import (
     HEALTH_NAMES_MAX,

@@ -29,7 +29,7 @@ from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.log.control_entries import member_of
 from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.replica.group import Group
-from raftlog.runtime.rpc import PeerIdentity
+from raftlog.runtime.rpc.handshake import PeerIdentity
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.roll import Roll
 from raftlog.storage.sync_threads import SyncThreads

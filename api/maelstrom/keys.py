@@ -25,7 +25,7 @@ from raftlog.errors import (
     Unavailable,
 )
 from raftlog.partitions.deadline import Deadline
-from raftlog.runtime.rpc import Answer, Call
+from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.types import NodeId
 
 COMMANDS: Final = "maelstrom.commands"

@@ -8,7 +8,7 @@ from raftlog.errors import InvalidArgument
 from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
-from raftlog.runtime.rpc import RpcConfig
+from raftlog.runtime.rpc.config import RpcConfig
 
 _STALL_TICKS: Final = 10
 

@@ -20,14 +20,14 @@ from typing import Any, Final
 from raftlog.api.maelstrom.settings import RPC
 from raftlog.errors import Overloaded, RaftlogError, Unavailable
 from raftlog.raft import ReplicaId
-from raftlog.runtime.rpc import Answer, Call, Credentials, NoAnswer, PeerIdentity
-from raftlog.runtime.rpc.calls import decode_answer, encode_call
+from raftlog.runtime.rpc.authentication import Credentials
+from raftlog.runtime.rpc.calls import Answer, Call, decode_answer, encode_call
 from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_answers, bounds_of_callers
-from raftlog.runtime.rpc.errors import BadFrame
+from raftlog.runtime.rpc.errors import BadFrame, NoAnswer
 from raftlog.runtime.rpc.frames.bulk_codec import call_of, found_of
 from raftlog.runtime.rpc.frames.codec import TurnDecoder, decode_beat, encode_beat, encode_turn, size_of
 from raftlog.runtime.rpc.frames.frame import Frame, FrameKind, FrameReader
-from raftlog.runtime.rpc.handshake import Channel
+from raftlog.runtime.rpc.handshake import Channel, PeerIdentity
 from raftlog.runtime.rpc.serving import Serving
 from raftlog.runtime.transfer.bulk import BulkRequest
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport

@@ -33,7 +33,7 @@ from raftlog.partitions.consumers.settings import read_settings
 from raftlog.partitions.coordinator.operation import CoordinatorOperation
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.coordinator import GroupCoordinator
-from raftlog.runtime.rpc import Answer, row_of
+from raftlog.runtime.rpc.calls import Answer, row_of
 from raftlog.types import Offset, TopicPartition
 
 A = TypeVar("A")

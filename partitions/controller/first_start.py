@@ -50,7 +50,9 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import Node, Request
 from raftlog.partitions.node.opening import draw_uuid
 from raftlog.raft import ReplicaId
-from raftlog.runtime.rpc import Answer, HandshakeRefused, Reason
+from raftlog.runtime.rpc.calls import Answer
+from raftlog.runtime.rpc.errors import HandshakeRefused
+from raftlog.runtime.rpc.handshake import Reason
 from raftlog.types import FEATURE_LEVEL_KNOWN
 
 _logger = logging.getLogger(__name__)
@@ -246,20 +248,13 @@ class FirstStart:
 
     def _own_view(self) -> StartView:
         phase, members = self._picture()
-        if phase is Phase.EMPTY and (self._file.record is not None or self._file.is_lost):
-            is_seed = self._file.record is not None and self._file.record.names(self._node.identity.replica)
+        identity, record = self._node.identity, self._file.record
+        if phase is Phase.EMPTY and (record is not None or self._file.is_lost):
+            is_seed = record is not None and record.names(identity.replica)
             phase = Phase.HOLDING if is_seed else Phase.JOINING
-        identity = self._node.identity
         seeds = self._addresses() if phase is Phase.HOLDING else self._seeds
-        return StartView(
-            phase,
-            identity.replica,
-            self._address or "",
-            seeds,
-            self._file.record,
-            tuple(members),
-            identity.cluster_id,
-        )
+        at = self._address or ""
+        return StartView(phase, identity.replica, at, seeds, record, tuple(members), identity.cluster_id)
 
     # founding
 

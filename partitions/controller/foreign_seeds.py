@@ -23,7 +23,8 @@ from raftlog.partitions.controller.machine import ControllerState
 from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import Node
-from raftlog.runtime.rpc import HandshakeRefused, Reason
+from raftlog.runtime.rpc.errors import HandshakeRefused
+from raftlog.runtime.rpc.handshake import Reason
 
 _logger = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import BackgroundLoop, Node
 from raftlog.raft import ReplicaId
-from raftlog.runtime.rpc import PeerIdentity
+from raftlog.runtime.rpc.handshake import PeerIdentity
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)

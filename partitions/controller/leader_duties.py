@@ -23,7 +23,7 @@ from raftlog.partitions.controller.snapshots import is_due, write_snapshot
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import BackgroundLoop, Node, Request
 from raftlog.runtime.replica.group import Group
-from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc.calls import Answer
 from raftlog.types import Index, NodeId
 
 _logger = logging.getLogger(__name__)

@@ -32,7 +32,7 @@ from raftlog.partitions.node.opening import draw_uuid
 from raftlog.raft import ReplicaId
 from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.replica.group import Committed, Group
-from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc.calls import Answer
 from raftlog.runtime.rpc.failures import as_fields, from_fields
 from raftlog.types import Index, NodeId
 

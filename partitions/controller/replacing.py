@@ -32,7 +32,7 @@ from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import Node, Request
 from raftlog.raft import ReplicaId
-from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc.calls import Answer
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from raftlog.errors import InvalidArgument, OutcomeUnknown, RaftlogError
-from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc.calls import Answer
 from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.runtime.rpc.failures import as_fields, from_fields
 from raftlog.types import Buffer

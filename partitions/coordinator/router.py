@@ -24,7 +24,7 @@ from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.partitions.topic_changes import TopicChanges
 from raftlog.records.partitioner import murmur2
-from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc.calls import Answer
 from raftlog.types import NodeId
 
 WAIT_MS_MAX: Final = 600_000

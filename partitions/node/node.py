@@ -43,7 +43,8 @@ from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.node_identity import NodeIdentity
 from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.replica.group import Group
-from raftlog.runtime.rpc import Answer, Call, Channel, HandshakeRefusal, PeerIdentity
+from raftlog.runtime.rpc.calls import Answer, Call
+from raftlog.runtime.rpc.handshake import Channel, HandshakeRefusal, PeerIdentity
 from raftlog.runtime.transport import ProcessBeat
 from raftlog.storage.roll import Roll
 from raftlog.types import NodeId

@@ -20,7 +20,7 @@ A single confused stranger must not end a member of a cluster. So who is right?
 from enum import Enum
 from typing import Final
 
-from raftlog.runtime.rpc import HandshakeRefusal, Reason
+from raftlog.runtime.rpc.handshake import HandshakeRefusal, Reason
 
 _STALE: Final = (Reason.STALE_BOOT_EPOCH, Reason.STALE_JOURNAL, Reason.COPIED_DISK)
 _MISTAKEN: Final = (Reason.CLUSTER_ID, Reason.OWN_NODE_ID, Reason.NODE_ID_TWICE, *_STALE)

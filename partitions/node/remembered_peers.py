@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from raftlog.errors import SmallFileDamaged, SyncFailed
 from raftlog.runtime.log.sealed_file import read_sealed, submit_sealed, write_sealed
-from raftlog.runtime.rpc import PeerMemory, PeerRecord
+from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
 from raftlog.storage.directory import DAMAGED, internal, make_directory
 from raftlog.storage.disk import Disk
 from raftlog.storage.json_file import JsonFile, uuid_of

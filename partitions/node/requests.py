@@ -20,7 +20,8 @@ from raftlog.errors import InvalidArgument, Unavailable
 from raftlog.partitions.addresses import Address
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node.surroundings import NodeTransport
-from raftlog.runtime.rpc import Answer, Call, PeerIdentity
+from raftlog.runtime.rpc.calls import Answer, Call
+from raftlog.runtime.rpc.handshake import PeerIdentity
 from raftlog.types import Buffer, NodeId
 
 REQUEST_MS_MAX: Final = 3_600_000

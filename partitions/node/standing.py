@@ -23,7 +23,7 @@ from raftlog.partitions.node.surroundings import NodeTransport
 from raftlog.runtime.node_identity import NodeIdentity
 from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.process.ticker import Stall
-from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc.calls import Answer
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)

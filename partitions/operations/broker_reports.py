@@ -11,7 +11,7 @@ from raftlog.errors import RaftlogError
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import Node, Request
-from raftlog.runtime.rpc import Answer, row_of
+from raftlog.runtime.rpc.calls import Answer, row_of
 from raftlog.types import NodeId
 
 _BROKER: Final = "operations.broker"

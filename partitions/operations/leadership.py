@@ -33,7 +33,8 @@ from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.routing.topics import Topics
 from raftlog.raft import ReplicaId, Role
 from raftlog.runtime.replica.group import Group
-from raftlog.runtime.rpc import Answer, NotConnected
+from raftlog.runtime.rpc.calls import Answer
+from raftlog.runtime.rpc.errors import NotConnected
 from raftlog.types import NodeId
 
 _TRANSFER: Final = "operations.transfer"

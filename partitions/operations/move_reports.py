@@ -24,7 +24,7 @@ from raftlog.partitions.placement.moves import Moves, is_reached
 from raftlog.raft import ReplicaId, Role
 from raftlog.raft.ready import FollowerStatus
 from raftlog.runtime.replica.group import Group
-from raftlog.runtime.rpc import Answer, row_of
+from raftlog.runtime.rpc.calls import Answer, row_of
 from raftlog.types import Index, NodeId
 from raftlog.values.placement import MOVES_MAX, Reconfiguration, places_of
 

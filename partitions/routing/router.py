@@ -19,7 +19,8 @@ from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.partitions.replica.describing import lost_end
 from raftlog.partitions.results import Acks
 from raftlog.raft import ReplicaId
-from raftlog.runtime.rpc import Answer, NotConnected
+from raftlog.runtime.rpc.calls import Answer
+from raftlog.runtime.rpc.errors import NotConnected
 from raftlog.types import NodeId, Offset
 
 T = TypeVar("T")

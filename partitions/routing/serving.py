@@ -24,7 +24,7 @@ from raftlog.partitions.routing.router import (
     TRIM,
 )
 from raftlog.records import validate_client_batches
-from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc.calls import Answer
 from raftlog.types import interned_uuid
 
 FindReplica = Callable[[UUID, int], Replica | None]

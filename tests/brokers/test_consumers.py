@@ -12,7 +12,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.records import Protocol
 from raftlog.partitions.groups.results import Join, Sync
 from raftlog.records import NewRecord, read_records
-from raftlog.runtime.rpc import ConnectionLost
+from raftlog.runtime.rpc.errors import ConnectionLost
 from raftlog.types import TopicPartition
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.waiting import until, until_async

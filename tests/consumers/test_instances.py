@@ -33,7 +33,7 @@ from raftlog.partitions.groups.results import JoinedGeneration, MemberIdentity, 
 from raftlog.partitions.results import Fetched
 from raftlog.records import NewRecord, build_batch, read_records, stamp
 from raftlog.runtime.batch_opener import BatchOpener
-from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc.calls import Answer
 from raftlog.types import Offset, OffsetRange, Term, TopicPartition
 from tests.waiting import until
 

@@ -18,7 +18,7 @@ from raftlog.partitions.node import Node, NodeSettings
 from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
-from raftlog.runtime.rpc import RpcConfig
+from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.testing.ports import hold_port
 from tests.cluster_secret import SECRET
 

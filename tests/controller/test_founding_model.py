@@ -15,7 +15,9 @@ from raftlog.partitions.controller.bootstrap_record import BootstrapFile, Bootst
 from raftlog.partitions.controller.first_start import FirstStart, Phase
 from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.node import NodeIdentity, Request
-from raftlog.runtime.rpc import Answer, ConnectionLost, HandshakeRefused, NotConnected, PeerIdentity, Reason
+from raftlog.runtime.rpc.calls import Answer
+from raftlog.runtime.rpc.errors import ConnectionLost, HandshakeRefused, NotConnected
+from raftlog.runtime.rpc.handshake import PeerIdentity, Reason
 from raftlog.types import NodeId
 
 SEEDS = 3

@@ -8,7 +8,7 @@ import pytest
 
 from raftlog.errors import IdentityRefused
 from raftlog.partitions.controller.machine import UpdateBroker
-from raftlog.runtime.rpc import HandshakeRefusal, Reason
+from raftlog.runtime.rpc.handshake import HandshakeRefusal, Reason
 from raftlog.types import NodeId
 from tests.controller.brokers import Broker, Brokers, brokers, soon
 

@@ -16,9 +16,17 @@ from raftlog.errors import (
 )
 from raftlog.raft import Entry, EntryId, EntryKind, ReplicaId, messages
 from raftlog.records import NewRecord, build_batch
-from raftlog.runtime.rpc import Answer, Call, PeerIdentity, RpcConfig
 from raftlog.runtime.rpc.authentication import Proof, decode_proof, encode_proof
-from raftlog.runtime.rpc.calls import decode_answer, decode_call, encode_answer, encode_call, encode_failure
+from raftlog.runtime.rpc.calls import (
+    Answer,
+    Call,
+    decode_answer,
+    decode_call,
+    encode_answer,
+    encode_call,
+    encode_failure,
+)
+from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.frames.bulk_codec import answer_of, call_of, found_of, request_of
 from raftlog.runtime.rpc.frames.codec import TurnDecoder, decode_beat, encode_beat, encode_turn
 from raftlog.runtime.rpc.frames.frame import HEAD_SIZE, Frame, FrameKind
@@ -29,6 +37,7 @@ from raftlog.runtime.rpc.handshake import (
     Channel,
     HandshakeRefusal,
     Hello,
+    PeerIdentity,
     Reason,
     decode_hello,
     decode_refusal,

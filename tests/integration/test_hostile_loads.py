@@ -19,7 +19,7 @@ import pytest
 
 from raftlog.config import MIB
 from raftlog.records import Compression, NewRecord, build_batch
-from raftlog.runtime.rpc import RpcConfig
+from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.testing import Cluster
 from tests.integration.cluster_load import BATCHES, BINARY, create_topic
 

@@ -23,11 +23,19 @@ from raftlog.raft.entry import TERM_MAX
 from raftlog.raft.messages import AppendRequest, Heartbeat, VoteRequest
 from raftlog.records import build_batch
 from raftlog.runtime.log.control_entries import no_op_batch
-from raftlog.runtime.rpc import Call, Channel, PeerIdentity, RpcConfig
 from raftlog.runtime.rpc.authentication import Proof, encode_proof
-from raftlog.runtime.rpc.calls import encode_call
+from raftlog.runtime.rpc.calls import Call, encode_call
+from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.frames.codec import encode_turn
-from raftlog.runtime.rpc.handshake import NONCE_SIZE, PROTOCOL_VERSION, Hello, encode_hello, pack_hello
+from raftlog.runtime.rpc.handshake import (
+    NONCE_SIZE,
+    PROTOCOL_VERSION,
+    Channel,
+    Hello,
+    PeerIdentity,
+    encode_hello,
+    pack_hello,
+)
 from raftlog.runtime.transport import Envelope
 from raftlog.testing import BrokerProcess, Cluster
 from raftlog.testing.http import ask

@@ -17,7 +17,7 @@ from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.replica.group import Committed
-from raftlog.runtime.rpc import RpcConfig
+from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.storage.roll import Roll, RollMember
 from raftlog.types import NodeId
 from tests.cluster_secret import SECRET

@@ -15,7 +15,8 @@ from raftlog.partitions.node import Node, Request
 from raftlog.partitions.node.remembered_peers import PEERS
 from raftlog.raft import ReplicaId, Role
 from raftlog.runtime.log.sealed_file import read_sealed
-from raftlog.runtime.rpc import Answer, ConnectionLost, NoAnswer, NotConnected
+from raftlog.runtime.rpc.calls import Answer
+from raftlog.runtime.rpc.errors import ConnectionLost, NoAnswer, NotConnected
 from raftlog.storage.roll import RollMember
 from raftlog.types import NodeId
 from tests.node.nodes import GROUP, WITHIN_S, first_roll, running, settings_of, soon, values_of

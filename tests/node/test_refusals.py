@@ -13,7 +13,7 @@ from raftlog.partitions.node.identity import NodeDirectory
 from raftlog.partitions.node.refusals import Consequence, consequence_of
 from raftlog.raft import RaftSettings, ReplicaId
 from raftlog.runtime.config import DriverConfig
-from raftlog.runtime.rpc import HandshakeRefusal, Reason
+from raftlog.runtime.rpc.handshake import HandshakeRefusal, Reason
 from raftlog.types import NodeId
 from tests.node.nodes import GROUP, running, settings_of, soon
 

@@ -7,8 +7,8 @@ import pytest
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.partitions.node.remembered_peers import RememberedPeers
-from raftlog.runtime.rpc import Channel, PeerIdentity, PeerMemory, PeerRecord
-from raftlog.runtime.rpc.handshake import NONCE_SIZE, PROTOCOL_VERSION, Hello
+from raftlog.runtime.rpc.handshake import NONCE_SIZE, PROTOCOL_VERSION, Channel, Hello, PeerIdentity
+from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
 from raftlog.types import NodeId
 
 DATA = "/data"

@@ -10,7 +10,8 @@ from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.node.surroundings import Surroundings
 from raftlog.partitions.settings import BrokerSettings
-from raftlog.runtime.rpc import Credentials, TcpTransport
+from raftlog.runtime.rpc.authentication import Credentials
+from raftlog.runtime.rpc.tcp_transport import TcpTransport
 
 
 class PumpedDisk(SimulatedDisk):

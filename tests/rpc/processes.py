@@ -8,30 +8,32 @@ from random import Random
 from typing import Any
 
 from raftlog.cluster_secret import ClusterSecret
-from raftlog.runtime.rpc import (
-    Answer,
-    Call,
-    Channel,
+from raftlog.runtime.rpc.authentication import (
     Credentials,
-    PeerIdentity,
-    RpcConfig,
-    TcpTransport,
-    TlsContexts,
+    ProvingSide,
     credentials_of,
+    decode_proof,
+    encode_proof,
+    transcript_of,
 )
-from raftlog.runtime.rpc.authentication import ProvingSide, decode_proof, encode_proof, transcript_of
+from raftlog.runtime.rpc.calls import Answer, Call
+from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.endpoint import bounds_of_callers
 from raftlog.runtime.rpc.frames.frame import Frame, FrameKind, FrameReader
 from raftlog.runtime.rpc.handshake import (
     NONCE_SIZE,
     PROTOCOL_VERSION,
+    Channel,
     HandshakeRefusal,
     Hello,
+    PeerIdentity,
     decode_hello,
     decode_refusal,
     encode_hello,
     pack_hello,
 )
+from raftlog.runtime.rpc.tcp_transport import TcpTransport
+from raftlog.runtime.rpc.tls import TlsContexts
 from raftlog.runtime.transport import Envelope, ProcessBeat
 from raftlog.types import NodeId
 

@@ -8,10 +8,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import uvloop
 
-from raftlog.runtime.rpc import Call, Channel, RpcConfig
+from raftlog.runtime.rpc.calls import Call
+from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.endpoint import bounds_of_callers
 from raftlog.runtime.rpc.frames.codec import TurnDecoder, encode_turn
 from raftlog.runtime.rpc.frames.frame import FrameReader
+from raftlog.runtime.rpc.handshake import Channel
 from raftlog.runtime.transport import Envelope
 from tests.rpc.messages import ME, append, heartbeat
 from tests.rpc.processes import Process, cluster, identity_of

@@ -10,21 +10,32 @@ import pytest
 from raftlog.cluster_secret import ClusterSecret
 from raftlog.errors import InvalidArgument
 from raftlog.raft import ReplicaId
-from raftlog.runtime.rpc import Call, Channel, Credentials, HandshakeRefusal, HandshakeRefused, Reason, credentials_of
 from raftlog.runtime.rpc.authentication import (
+    Credentials,
     Proof,
     ProvingSide,
     authenticate,
     certified_nodes,
+    credentials_of,
     decode_proof,
     encode_proof,
     transcript_of,
 )
-from raftlog.runtime.rpc.errors import BadFrame
+from raftlog.runtime.rpc.calls import Call
+from raftlog.runtime.rpc.errors import BadFrame, HandshakeRefused
 from raftlog.runtime.rpc.frames.codec import encode_beat, encode_turn
 from raftlog.runtime.rpc.frames.frame import HEAD_SIZE, FrameKind
 from raftlog.runtime.rpc.frames.packing import pack_flat
-from raftlog.runtime.rpc.handshake import Hello, encode_hello, encode_refusal, pack_hello, pack_refusal
+from raftlog.runtime.rpc.handshake import (
+    Channel,
+    HandshakeRefusal,
+    Hello,
+    Reason,
+    encode_hello,
+    encode_refusal,
+    pack_hello,
+    pack_refusal,
+)
 from raftlog.types import NodeId
 from tests.rpc.loops import on_both_loops
 from tests.rpc.messages import heartbeat

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from raftlog.config import KIB, MIB
 from raftlog.errors import InvalidArgument
 from raftlog.raft.messages import Heartbeat
-from raftlog.runtime.rpc import Channel, RpcConfig
 from raftlog.runtime.rpc.addresses import check_reachable, is_loopback, resolve
 from raftlog.runtime.rpc.complaints import Complaints
+from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.endpoint import bounds_of_callers
 from raftlog.runtime.rpc.frames.codec import TurnDecoder
 from raftlog.runtime.rpc.frames.frame import FrameKind, FrameReader, encode_frame, joined
+from raftlog.runtime.rpc.handshake import Channel
 from raftlog.runtime.rpc.send_queue import SendQueue
 from raftlog.runtime.rpc.throttle import TokenBucket
 from raftlog.runtime.rpc.traffic import Flow

@@ -24,9 +24,17 @@ from raftlog.errors import (
 from raftlog.raft import Entry, EntryId, EntryKind, ReplicaId
 from raftlog.records import build_batch
 from raftlog.runtime.log.control_entries import no_op_batch
-from raftlog.runtime.rpc import Answer, Call, NotConnected, RpcConfig
-from raftlog.runtime.rpc.calls import decode_answer, decode_call, encode_answer, encode_call, encode_failure
-from raftlog.runtime.rpc.errors import BadFrame
+from raftlog.runtime.rpc.calls import (
+    Answer,
+    Call,
+    decode_answer,
+    decode_call,
+    encode_answer,
+    encode_call,
+    encode_failure,
+)
+from raftlog.runtime.rpc.config import RpcConfig
+from raftlog.runtime.rpc.errors import BadFrame, NotConnected
 from raftlog.runtime.rpc.failures import as_fields, from_fields
 from raftlog.runtime.rpc.frames.bulk_codec import answer_of, call_of, found_of, request_of
 from raftlog.runtime.rpc.frames.frame import HEAD_SIZE, Frame, FrameKind

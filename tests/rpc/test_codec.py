@@ -14,7 +14,7 @@ from raftlog.config import MIB
 from raftlog.raft import Entry, EntryId, EntryKind, Message, ReplicaId
 from raftlog.raft.messages import AppendRequest
 from raftlog.runtime.log.control_entries import no_op_batch
-from raftlog.runtime.rpc import RpcConfig
+from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.endpoint import bounds_of_callers
 from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.runtime.rpc.frames.codec import TurnDecoder, decode_beat, encode_beat, encode_turn, size_of

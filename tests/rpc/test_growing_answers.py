@@ -18,8 +18,8 @@ from raftlog.partitions.placement.balancing.report import BalancerReport, Mispla
 from raftlog.partitions.placement.recovery.standings import LostEntry, ReplicaStanding, packed, unpacked
 from raftlog.partitions.routing.router import numbers_of
 from raftlog.raft import EntryId, ReplicaId
-from raftlog.runtime.rpc import Answer, RpcConfig
-from raftlog.runtime.rpc.calls import decode_answer
+from raftlog.runtime.rpc.calls import Answer, decode_answer
+from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.failures import as_fields, from_fields
 from raftlog.runtime.rpc.frames.bulk_codec import answer_of, found_of
 from raftlog.runtime.rpc.frames.frame import Frame, FrameKind

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from raftlog.config import MIB
 from raftlog.runtime.memory_budget import MemoryBudget
-from raftlog.runtime.rpc import Answer, Call
 from raftlog.runtime.rpc.accepted import AcceptedConnection
+from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.frames.frame import (
     HEAD_SIZE,
     LARGE_BYTES_FIRST,

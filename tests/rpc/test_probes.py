@@ -9,18 +9,17 @@ import warnings
 import pytest
 
 from raftlog.errors import InvalidArgument
-from raftlog.runtime.rpc import (
-    Answer,
-    Call,
+from raftlog.runtime.rpc.calls import Answer, Call
+from raftlog.runtime.rpc.errors import HandshakeRefused, NoAnswer, NotConnected
+from raftlog.runtime.rpc.frames.frame import HEAD_SIZE
+from raftlog.runtime.rpc.handshake import (
+    Channel,
     HandshakeRefusal,
-    HandshakeRefused,
-    NoAnswer,
-    NotConnected,
     PeerIdentity,
     Reason,
+    decode_refusal,
+    encode_refusal,
 )
-from raftlog.runtime.rpc.frames.frame import HEAD_SIZE
-from raftlog.runtime.rpc.handshake import Channel, decode_refusal, encode_refusal
 from raftlog.types import NodeId
 from tests.rpc.loops import on_both_loops
 from tests.rpc.processes import Inbox, Process, Raw, cluster, hello_of, identity_of, running

@@ -9,8 +9,8 @@ import pytest
 
 from raftlog.config import KIB
 from raftlog.errors import OutcomeUnknown, Overloaded, RaftlogError
-from raftlog.runtime.rpc import Answer, Call, RpcConfig
-from raftlog.runtime.rpc.calls import decode_answer, encode_call
+from raftlog.runtime.rpc.calls import Answer, Call, decode_answer, encode_call
+from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.frames.bulk_codec import call_of
 from raftlog.runtime.rpc.frames.frame import FrameKind, kind_of
 from raftlog.runtime.rpc.serving import Serving

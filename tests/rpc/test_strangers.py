@@ -11,10 +11,19 @@ from typing import Any
 import pytest
 
 from raftlog.raft import ReplicaId
-from raftlog.runtime.rpc import Call, Channel, RpcConfig
+from raftlog.runtime.rpc.calls import Call
+from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.frames.codec import encode_beat, encode_turn
 from raftlog.runtime.rpc.frames.frame import FrameKind, encode_frame
-from raftlog.runtime.rpc.handshake import HandshakeRefusal, Hello, Reason, encode_hello, encode_refusal, pack_hello
+from raftlog.runtime.rpc.handshake import (
+    Channel,
+    HandshakeRefusal,
+    Hello,
+    Reason,
+    encode_hello,
+    encode_refusal,
+    pack_hello,
+)
 from raftlog.runtime.transport import Envelope
 from raftlog.types import NodeId
 from tests.rpc.loops import on_both_loops

@@ -10,19 +10,11 @@ import pytest
 
 from raftlog.cli.serve.cluster_options import cluster_settings_from
 from raftlog.errors import InvalidArgument
-from raftlog.runtime.rpc import (
-    Answer,
-    Call,
-    Credentials,
-    HandshakeRefusal,
-    Reason,
-    RpcConfig,
-    TlsFiles,
-    check_certificate,
-    check_host,
-    load_tls,
-)
-from raftlog.runtime.rpc.handshake import encode_hello, pack_hello
+from raftlog.runtime.rpc.authentication import Credentials
+from raftlog.runtime.rpc.calls import Answer, Call
+from raftlog.runtime.rpc.config import RpcConfig
+from raftlog.runtime.rpc.handshake import HandshakeRefusal, Reason, encode_hello, pack_hello
+from raftlog.runtime.rpc.tls import TlsFiles, check_certificate, check_host, load_tls
 from raftlog.types import NodeId
 from tests.rpc.loops import FACTORIES
 from tests.rpc.messages import append

@@ -3,7 +3,7 @@
 import asyncio
 
 from raftlog.raft.messages import Heartbeat
-from raftlog.runtime.rpc import Call
+from raftlog.runtime.rpc.calls import Call
 from raftlog.runtime.transport import Envelope
 from tests.rpc.messages import append, heartbeat
 from tests.rpc.processes import Process, beat_of, cluster, envelopes_of, identity_of

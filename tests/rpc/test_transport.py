@@ -8,19 +8,14 @@ import pytest
 from raftlog.config import KIB, MIB
 from raftlog.errors import InvalidArgument, NotLeader, OutcomeUnknown, Overloaded, Unavailable
 from raftlog.raft import EntryId, ReplicaId
-from raftlog.runtime.rpc import (
-    Answer,
-    Call,
-    Channel,
-    ConnectionLost,
-    NoAnswer,
-    NotConnected,
-    RpcConfig,
-    TcpTransport,
-)
+from raftlog.runtime.rpc.calls import Answer, Call
+from raftlog.runtime.rpc.config import RpcConfig
+from raftlog.runtime.rpc.errors import ConnectionLost, NoAnswer, NotConnected
 from raftlog.runtime.rpc.frames.codec import TurnDecoder, encode_beat
 from raftlog.runtime.rpc.frames.frame import FrameKind
+from raftlog.runtime.rpc.handshake import Channel
 from raftlog.runtime.rpc.listener import check_stalls
+from raftlog.runtime.rpc.tcp_transport import TcpTransport
 from raftlog.runtime.transfer.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound, StoredEntry
 from raftlog.types import Index, NodeId, Offset, Term
 from tests.rpc.loops import on_both_loops

@@ -11,9 +11,9 @@ from raftlog.cluster_secret import ClusterSecret
 from raftlog.errors import NotLeader
 from raftlog.raft import ReplicaId
 from raftlog.raft.messages import Heartbeat
-from raftlog.runtime.rpc import Answer, Call, Channel, HandshakeRefusal, PeerIdentity, Reason, RpcConfig, credentials_of
-from raftlog.runtime.rpc.authentication import ProvingSide, encode_proof, transcript_of
-from raftlog.runtime.rpc.calls import encode_answer, encode_call, encode_failure
+from raftlog.runtime.rpc.authentication import ProvingSide, credentials_of, encode_proof, transcript_of
+from raftlog.runtime.rpc.calls import Answer, Call, encode_answer, encode_call, encode_failure
+from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.failures import _FIELDS
 from raftlog.runtime.rpc.frames.codec import _LAYOUTS, encode_beat, encode_turn
 from raftlog.runtime.rpc.frames.frame import FRAME_VERSION, HEAD_SIZE, MAGIC, FrameKind
@@ -23,7 +23,11 @@ from raftlog.runtime.rpc.handshake import (
     PROTOCOL_VERSION,
     REFUSAL_BYTES_MAX,
     TEXT_BYTES_MAX,
+    Channel,
+    HandshakeRefusal,
     Hello,
+    PeerIdentity,
+    Reason,
     encode_hello,
     encode_refusal,
     pack_hello,

@@ -11,19 +11,10 @@ from random import Random
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.raft import Configuration, ReplicaId
 from raftlog.records import ControlKind, NewRecord, build_batch, build_control_batch, read_header, read_records, stamp
-from raftlog.runtime.journal import (
-    Append,
-    AppendIds,
-    Created,
-    Cut,
-    Fold,
-    GroupState,
-    Journal,
-    JournalConfig,
-    LogEnd,
-    Mark,
-    Trim,
-)
+from raftlog.runtime.journal.config import JournalConfig
+from raftlog.runtime.journal.fold import Fold
+from raftlog.runtime.journal.journal import Journal
+from raftlog.runtime.journal.operations import Append, AppendIds, Created, Cut, GroupState, LogEnd, Mark, Trim
 from raftlog.runtime.log.control_entries import configuration_batch, member_of
 from raftlog.runtime.log.group_recovery import RecoveredGroup, configurations, recover_group
 from raftlog.storage.changes import ChangedFiles

@@ -10,18 +10,17 @@ from dataclasses import dataclass, field
 from random import Random
 
 from raftlog.records import NewRecord, build_batch
-from raftlog.runtime.journal import (
+from raftlog.runtime.journal.config import JournalConfig
+from raftlog.runtime.journal.fold import Fold, FoldedGroup
+from raftlog.runtime.journal.journal import Journal
+from raftlog.runtime.journal.operations import (
     Append,
     AppendIds,
     CommitHint,
     Created,
     Cut,
-    Fold,
-    FoldedGroup,
     GroupState,
     Install,
-    Journal,
-    JournalConfig,
     JournaledHardState,
     LogEnd,
     Mark,

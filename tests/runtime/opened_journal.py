@@ -5,7 +5,10 @@ from typing import NamedTuple
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.records import NewRecord, build_batch
-from raftlog.runtime.journal import Append, Fold, GroupState, Journal, JournalConfig, Mark
+from raftlog.runtime.journal.config import JournalConfig
+from raftlog.runtime.journal.fold import Fold
+from raftlog.runtime.journal.journal import Journal
+from raftlog.runtime.journal.operations import Append, GroupState, Mark
 from raftlog.types import Index, Offset, Term
 from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, end_of
 

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk, SimulatedFile
 from raftlog.records import ControlKind, build_batch, build_control_batch
-from raftlog.runtime.journal import Append, CommitHint, Cut, Journal, Trim
+from raftlog.runtime.journal.journal import Journal
+from raftlog.runtime.journal.operations import Append, CommitHint, Cut, Trim
 from raftlog.runtime.log.group_recovery import configurations
 from raftlog.runtime.log.replay import JournalEntry, first_roll
 from raftlog.storage.roll import Roll, encode_roll

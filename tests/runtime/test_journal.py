@@ -8,7 +8,8 @@ import pytest
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.errors import LogClosed, SyncFailed
 from raftlog.records import NewRecord, build_batch
-from raftlog.runtime.journal import CommitHint, Cut, Journal, JournaledHardState, Mark
+from raftlog.runtime.journal.journal import Journal
+from raftlog.runtime.journal.operations import CommitHint, Cut, JournaledHardState, Mark
 from raftlog.storage.roll import RollMember
 from raftlog.types import Index, Term
 from tests.runtime.journal_twin import DISK, PATH, SMALL, end_of

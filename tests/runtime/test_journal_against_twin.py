@@ -7,17 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
-from raftlog.runtime.journal import (
-    Created,
-    Install,
-    Journal,
-    JournalDamaged,
-    Mark,
-    Removed,
-    Trim,
-    VotingPosition,
-    read_journal,
-)
+from raftlog.errors import JournalDamaged
+from raftlog.runtime.journal.journal import Journal
+from raftlog.runtime.journal.operations import Created, Install, Mark, Removed, Trim, VotingPosition
+from raftlog.runtime.journal.recovery import read_journal
 from raftlog.types import Index, Offset, Term
 from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, Twin, end_of
 

@@ -7,7 +7,9 @@ from random import Random
 import pytest
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk, SimulatedFile
-from raftlog.runtime.journal import Fold, Journal, read_journal
+from raftlog.runtime.journal.fold import Fold
+from raftlog.runtime.journal.journal import Journal
+from raftlog.runtime.journal.recovery import read_journal
 from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, Twin
 from tests.runtime.opened_journal import ONE, append_one, new, reopened
 

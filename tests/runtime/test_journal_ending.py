@@ -8,9 +8,13 @@ import pytest
 from crc32c import crc32c
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
-from raftlog.errors import FormatError
-from raftlog.runtime.journal import Fold, Journal, JournalConfig, JournalDamaged, JournaledHardState, read_journal
+from raftlog.errors import FormatError, JournalDamaged
 from raftlog.runtime.journal.blocks import WRITE_BLOCKS_MAX
+from raftlog.runtime.journal.config import JournalConfig
+from raftlog.runtime.journal.fold import Fold
+from raftlog.runtime.journal.journal import Journal
+from raftlog.runtime.journal.operations import JournaledHardState
+from raftlog.runtime.journal.recovery import read_journal
 from raftlog.types import Term
 from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, Twin
 

@@ -3,12 +3,12 @@
 import pytest
 
 from raftlog.records import NewRecord, build_batch
-from raftlog.runtime.journal import (
+from raftlog.runtime.journal.fold import FoldedGroup
+from raftlog.runtime.journal.operations import (
     Append,
     AppendIds,
     Created,
     Cut,
-    FoldedGroup,
     GroupState,
     Install,
     LostEnd,

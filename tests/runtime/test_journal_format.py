@@ -8,21 +8,6 @@ from typing import Any
 from crc32c import crc32c
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
-from raftlog.runtime.journal import (
-    Append,
-    AppendIds,
-    CommitHint,
-    Created,
-    Cut,
-    GroupState,
-    Install,
-    Journal,
-    JournaledHardState,
-    Mark,
-    Removed,
-    Trim,
-    VotingPosition,
-)
 from raftlog.runtime.journal.blocks import (
     BLOCK_HEADER_SIZE,
     BLOCK_MAGIC,
@@ -31,7 +16,26 @@ from raftlog.runtime.journal.blocks import (
     PAYLOAD_SIZE,
     WRITE_BLOCKS_MAX,
 )
-from raftlog.runtime.journal.operations import FRAME_HEAD_SIZE, GROUP_STATE, OPERATION_HEAD_SIZE, VOTE, OperationKind
+from raftlog.runtime.journal.journal import Journal
+from raftlog.runtime.journal.operations import (
+    FRAME_HEAD_SIZE,
+    GROUP_STATE,
+    OPERATION_HEAD_SIZE,
+    VOTE,
+    Append,
+    AppendIds,
+    CommitHint,
+    Created,
+    Cut,
+    GroupState,
+    Install,
+    JournaledHardState,
+    Mark,
+    OperationKind,
+    Removed,
+    Trim,
+    VotingPosition,
+)
 from raftlog.storage.roll import RollMember
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.types import Index, Offset, Term

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.errors import InvalidArgument, LogClosed, Overloaded, RaftlogError, StorageFull, SyncFailed
-from raftlog.runtime.journal import Append, Cut, JournalConfig, JournaledHardState
+from raftlog.runtime.journal.config import JournalConfig
+from raftlog.runtime.journal.operations import Append, Cut, JournaledHardState
 from raftlog.types import Index, Term
 from tests.runtime.journal_twin import SMALL
 from tests.runtime.opened_journal import BATCH, ONE, TWO, Opened, append_one, fill, new, reopened, state

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from raftlog.runtime.rpc import Answer, Call, NoAnswer
-from raftlog.runtime.rpc.errors import ConnectionLost, NotConnected
+from raftlog.runtime.rpc.calls import Answer, Call
+from raftlog.runtime.rpc.errors import ConnectionLost, NoAnswer, NotConnected
 from raftlog.runtime.rpc.handshake import encode_hello, pack_hello
 from raftlog.testing.network import Network
 from tests.rpc.processes import Process, Raw, connected_to, hello_of, identity_of, running

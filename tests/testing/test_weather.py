@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from raftlog.runtime.rpc import Answer, Call, NoAnswer
-from raftlog.runtime.rpc.errors import ConnectionLost
+from raftlog.runtime.rpc.calls import Answer, Call
+from raftlog.runtime.rpc.errors import ConnectionLost, NoAnswer
 from raftlog.testing import BrokerFailed, Cluster
 from raftlog.testing.lane import HELD_BYTES_MAX, HELD_BYTES_MIN, RETRANSMISSION_S, SEGMENT_BYTES, Lanes, NetworkLane
 from raftlog.testing.network import Faults, Network

@@ -23,7 +23,8 @@ from raftlog.errors import RaftlogError
 from raftlog.membership.wire import Wire
 from raftlog.partitions.node import NodeTransport, Surroundings
 from raftlog.raft import ReplicaId
-from raftlog.runtime.rpc import PeerIdentity, RpcConfig
+from raftlog.runtime.rpc.config import RpcConfig
+from raftlog.runtime.rpc.handshake import PeerIdentity
 from raftlog.runtime.transport import Envelope
 from raftlog.types import NodeId
 

@@ -8,9 +8,12 @@ from jepsen.simulation.brokers.wires import ListeningPort
 from jepsen.simulation.network.network import SimulatedNetwork
 from jepsen.simulation.node import Process
 from raftlog.cluster_secret import ClusterSecret
-from raftlog.runtime.rpc import PeerIdentity, RpcConfig, TcpTransport, credentials_of
+from raftlog.runtime.rpc.authentication import credentials_of
+from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.endpoint import Endpoint
+from raftlog.runtime.rpc.handshake import PeerIdentity
 from raftlog.runtime.rpc.listener import Listener
+from raftlog.runtime.rpc.tcp_transport import TcpTransport
 from raftlog.runtime.transport import Envelope
 from raftlog.types import NodeId
 

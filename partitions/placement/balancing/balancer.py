@@ -29,7 +29,7 @@ from raftlog.partitions.placement.balancing.report import BalancerReport, Balanc
 from raftlog.partitions.placement.balancing.reporting import report_on
 from raftlog.partitions.placement.balancing.tenure import Tenure, name_in
 from raftlog.partitions.placement.moves import Moves
-from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc.calls import Answer
 from raftlog.types import Index, NodeId
 
 _logger = logging.getLogger(__name__)

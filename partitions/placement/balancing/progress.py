@@ -18,7 +18,7 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node import Node, Request
 from raftlog.partitions.placement.moves import Moves
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc.calls import Answer
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from raftlog.errors import Unavailable
 from raftlog.partitions.placement.balancing.layout import BrokerMode
-from raftlog.runtime.rpc import row_of
+from raftlog.runtime.rpc.calls import row_of
 from raftlog.types import NodeId
 
 NAMES_MAX: Final = 5

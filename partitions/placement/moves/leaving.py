@@ -20,7 +20,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import BackgroundLoop, Node, Request
 from raftlog.raft import ReplicaId, Role
 from raftlog.runtime.replica.group import Group
-from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc.calls import Answer
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from raftlog.partitions.placement.recovery.standings import Absent, ReplicaStand
 from raftlog.partitions.routing.partition import Partition
 from raftlog.runtime.process.giving_up import renounce
 from raftlog.runtime.replica.group import Group
-from raftlog.runtime.rpc import Answer
+from raftlog.runtime.rpc.calls import Answer
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)

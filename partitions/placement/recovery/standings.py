@@ -7,7 +7,7 @@ from uuid import UUID
 from raftlog.errors import OutcomeUnknown
 from raftlog.raft import EntryId, ReplicaId, Role
 from raftlog.runtime.replica.group import Group
-from raftlog.runtime.rpc import row_of
+from raftlog.runtime.rpc.calls import row_of
 from raftlog.types import Index, NodeId, Term
 
 

@@ -13,9 +13,9 @@ from raftlog.errors import CorruptBatch
 from raftlog.raft import Configuration, EntryId, HardState, ReplicaId, Restart
 from raftlog.records import read_header
 from raftlog.runtime.config import DriverConfig
-from raftlog.runtime.journal import Journal
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
+from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.journal.operations import LogEnd, Mark
 from raftlog.runtime.log.configuration_walk import configurations
 from raftlog.runtime.log.control_entries import entry_of, replica_of

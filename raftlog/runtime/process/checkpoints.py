@@ -20,9 +20,9 @@ from typing import Final
 
 from raftlog.errors import RaftlogError
 from raftlog.raft import EntryId, HardState
-from raftlog.runtime.journal import Journal
 from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.fold import Fold
+from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.journal.operations import Encoded, GroupKey, GroupState, JournaledHardState, Mark, encode
 from raftlog.runtime.log.control_entries import member_of, replica_of
 from raftlog.runtime.replica.group import Group

@@ -21,8 +21,8 @@ from raftlog.raft.messages import AppendRequest
 from raftlog.raft.refused import RefusedMessage
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.histogram import Histogram
-from raftlog.runtime.journal import Journal
 from raftlog.runtime.journal.blocks import JournalSequence
+from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.journal.operations import Cut, GroupKey, VotingPosition
 from raftlog.runtime.log.control_entries import BatchPayloads
 from raftlog.runtime.log.group_log import GroupLog

@@ -2,7 +2,7 @@
 
 from raftlog.errors import RaftlogError, StorageFull
 from raftlog.raft.messages import AppendRequest
-from raftlog.runtime.journal import Journal
+from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.log.control_entries import is_control, is_trim
 from raftlog.runtime.replica.disk_room import DiskRoom
 from raftlog.runtime.replica.group import Group

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 
 from raftlog.errors import Unavailable
-from raftlog.runtime.journal import Journal
 from raftlog.runtime.journal.blocks import JournalSequence
+from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.journal.operations import AppendIds, GroupKey
 from raftlog.runtime.replica.group import Group
 from raftlog.runtime.replica.part import Part

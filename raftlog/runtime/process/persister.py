@@ -13,8 +13,8 @@ from raftlog.errors import CorruptBatch, DescriptorsExhausted, RaftlogError, Syn
 from raftlog.raft import Ready
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.histogram import Histogram
-from raftlog.runtime.journal import Journal
 from raftlog.runtime.journal.blocks import JournalSequence
+from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.journal.operations import (
     Append,
     CommitHint,

@@ -7,7 +7,8 @@ import pytest
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import Node, Request
-from raftlog.runtime.rpc import Answer, ConnectionLost, NoAnswer, NotConnected
+from raftlog.runtime.rpc.calls import Answer
+from raftlog.runtime.rpc.errors import ConnectionLost, NoAnswer, NotConnected
 from raftlog.types import NodeId
 from tests.simulation.brokers.nodes import Rig
 
