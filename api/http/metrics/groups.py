@@ -6,8 +6,9 @@ series of lag ≤ series of committed offsets ≤ partitions_max
 from collections.abc import Iterator
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
+from raftlog.api.http.metrics.families import counter, gauge, gauges
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.groups.measuring import GroupFigures
 
@@ -16,42 +17,36 @@ _COUNTERS: Final = {
     "group_expired": "Committed offsets that were forgotten because their group was empty for so long.",
     "group_rebalances": "Generations with members that coordinators here made.",
 }
+_LABELS: Final = ("group", "topic", "partition")
 
 
 def group_totals(broker: Broker) -> Iterator[Metric]:
     """What is counted as it happens, and the consumer instances."""
     for name, text in _COUNTERS.items():
-        yield CounterMetricFamily(f"raftlog_{name}", text, value=getattr(broker.measuring.counters, name))
-    instances = len(broker.consumers)
-    yield GaugeMetricFamily("raftlog_consumer_instances", "Consumer instances that live here.", value=instances)
+        yield counter(name, text, getattr(broker.measuring.counters, name))
+    yield gauge("consumer_instances", "Consumer instances that live here.", len(broker.consumers))
 
 
 def group_families(figures: GroupFigures) -> Iterator[Metric]:
     """What the groups are now."""
-    groups = GaugeMetricFamily("raftlog_groups", "Groups that are coordinated here, by state.", labels=["state"])
-    for state, count in figures.by_state.items():
-        groups.add_metric([state], count)
-    yield groups
-    yield GaugeMetricFamily("raftlog_group_members", "Their members.", value=figures.members)
-    lag = GaugeMetricFamily(
-        "raftlog_group_lag",
+    by_state = [([state], count) for state, count in figures.by_state.items()]
+    yield gauges("groups", "Groups that are coordinated here, by state.", ["state"], by_state)
+    yield gauge("group_members", "Their members.", figures.members)
+    rows = [([each.group, each.topic, str(each.partition)], each) for each in figures.lags]
+    yield gauges(
+        "group_lag",
         "Records that a group coordinated here has not committed yet, as this broker knows the partition.",
-        labels=["group", "topic", "partition"],
+        _LABELS,
+        [(labels, each.records) for labels, each in rows if each.records is not None],
     )
-    committed = GaugeMetricFamily(
-        "raftlog_group_committed_offset",
+    yield gauges(
+        "group_committed_offset",
         "The offset that a group coordinated here goes on from.",
-        labels=["group", "topic", "partition"],
+        _LABELS,
+        [(labels, each.committed) for labels, each in rows],
     )
-    for each in figures.lags:
-        labels = [each.group, each.topic, str(each.partition)]
-        committed.add_metric(labels, each.committed)
-        if each.records is not None:
-            lag.add_metric(labels, each.records)
-    yield lag
-    yield committed
-    yield GaugeMetricFamily(
-        "raftlog_metrics_group_lags_left_out",
+    yield gauge(
+        "metrics_group_lags_left_out",
         "Groups' partitions without series of their own (--metrics-partitions-max).",
-        value=figures.lags_left_out,
+        figures.lags_left_out,
     )

@@ -11,8 +11,9 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
+from raftlog.api.http.metrics.families import gauge, gauges
 from raftlog.partitions.measuring import ReplicaFigures
 
 _T = TypeVar("_T")
@@ -49,38 +50,30 @@ class TopicFigures(NamedTuple):
 def partition_families(replicas: Sequence[ReplicaFigures], partitions_max: int) -> Iterator[Metric]:
     """Of replicas in the order of their topics; some families come in pieces."""
     shown = replicas[:partitions_max]
-    yield GaugeMetricFamily(
-        "raftlog_metrics_partitions_left_out",
+    yield gauge(
+        "metrics_partitions_left_out",
         "Partitions without series of their own (--metrics-partitions-max).",
-        value=len(replicas) - len(shown),
+        len(replicas) - len(shown),
     )
     for name, text in _PARTITION.items():
         for part in _parts(shown):
-            family = GaugeMetricFamily(f"raftlog_partition_{name}", text, labels=["topic", "partition"])
-            for each in part:
-                family.add_metric([each.topic, str(each.partition)], getattr(each, name))
-            yield family
+            rows = [([each.topic, str(each.partition)], getattr(each, name)) for each in part]
+            yield gauges(f"partition_{name}", text, ["topic", "partition"], rows)
     for part in _parts(shown):
         yield _lags(part)
     topics = _topics(replicas)
     for name, text in _TOPIC.items():
         for some in _parts(topics):
-            family = GaugeMetricFamily(f"raftlog_topic_{name}", text, labels=["topic"])
-            for topic in some:
-                family.add_metric([topic.topic], getattr(topic, name))
-            yield family
+            yield gauges(f"topic_{name}", text, ["topic"], [([each.topic], getattr(each, name)) for each in some])
 
 
 def _lags(part: Iterable[ReplicaFigures]) -> Metric:
-    family = GaugeMetricFamily(
-        "raftlog_replica_lag_entries",
+    return gauges(
+        "replica_lag_entries",
         "Entries that a member lacks of its leader's log, as the leader here knows it.",
-        labels=["topic", "partition", "node"],
+        ["topic", "partition", "node"],
+        [([each.topic, str(each.partition), str(node)], lag) for each in part for node, lag in each.lags],
     )
-    for each in part:
-        for node, entries in each.lags:
-            family.add_metric([each.topic, str(each.partition), str(node)], entries)
-    return family
 
 
 def _topics(replicas: Sequence[ReplicaFigures]) -> list[TopicFigures]:

@@ -160,10 +160,7 @@ ROWS = (
         "An id for an idempotent producer.",
         "newProducer",
         AllocatedProducer,
-        (
-            in_query("fresh", BOOLEAN, "Greater than every id given out before: for a producer that expired."),
-            "timeout",
-        ),
+        (in_query("fresh", BOOLEAN, "Greater than every id given out before: for a producer that expired."), "timeout"),
         text="One that no other producer has.",
     ),
 )

@@ -30,12 +30,7 @@ ROWS = (
     Method(f"DELETE {_TOPIC}", "Delete a topic with its records.", "deleteTopic"),
     Method(f"GET {_TOPIC}/configs", "Its settings.", "configs", ObjectList[TopicSetting]),
     Method(f"GET {_TOPIC}/configs/{{name}}", "One of them.", "config", TopicSetting),
-    Method(
-        f"POST {_TOPIC}/configs:alter",
-        "Change settings, all or none.",
-        "alterConfigs",
-        body=TopicSettingsBody,
-    ),
+    Method(f"POST {_TOPIC}/configs:alter", "Change settings, all or none.", "alterConfigs", body=TopicSettingsBody),
     Method(f"GET {_TOPIC}/partitions", "Its partitions.", "clusterPartitions", ObjectList[ClusterPartition]),
     Method(f"GET {_TOPIC}/partitions/{{partition}}", "One of them.", "clusterPartition", ClusterPartition),
 )

@@ -1,0 +1,42 @@
+"""Metric families in one expression each; names get the prefix `raftlog_`."""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from raftlog.runtime.histogram import Histogram
+
+Samples: TypeAlias = Iterable[tuple[Sequence[str], float]]
+"""Values of the labels, and the number."""
+
+
+def counter(name: str, text: str, value: float) -> Metric:
+    """A number that only rises."""
+    return CounterMetricFamily(f"raftlog_{name}", text, value=value)
+
+
+def gauge(name: str, text: str, value: float) -> Metric:
+    """A number as it is now."""
+    return GaugeMetricFamily(f"raftlog_{name}", text, value=value)
+
+
+def counters(name: str, text: str, labels: Sequence[str], samples: Samples) -> Metric:
+    """Numbers that only rise, by labels."""
+    family = CounterMetricFamily(f"raftlog_{name}", text, labels=labels)
+    for values, number in samples:
+        family.add_metric(values, number)
+    return family
+
+
+def gauges(name: str, text: str, labels: Sequence[str], samples: Samples) -> Metric:
+    """Numbers as they are now, by labels."""
+    family = GaugeMetricFamily(f"raftlog_{name}", text, labels=labels)
+    for values, number in samples:
+        family.add_metric(values, number)
+    return family
+
+
+def histogram(name: str, text: str, times: Histogram) -> Metric:
+    """Times, in seconds."""
+    return HistogramMetricFamily(f"raftlog_{name}", text, buckets=times.cumulative(), sum_value=times.sum_s)
