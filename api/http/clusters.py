@@ -4,7 +4,6 @@ from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND, UNKNOWN_V3
 from raftlog.api.http import v3_shapes as shapes
-from raftlog.api.http.records.produce import timeout_ms
 from raftlog.api.http.requests import NewTopicBody, SettingChange, SettingOfTopic, TopicSettingsBody
 from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.bodies import BodyReader
@@ -15,7 +14,6 @@ from raftlog.api.http.topics import find_partition
 from raftlog.config import TopicConfig
 from raftlog.errors import UnknownPartition, UnknownTopic
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import TopicState
 from raftlog.records.json_record import shown
 from raftlog.values.v3 import TopicSummary
@@ -49,7 +47,7 @@ class ClusterHandlers:
             ("GET", _TOPIC + "/partitions", self.partitions),
             ("GET", _TOPIC + "/partitions/{partition}", self.partition),
         ):
-            router.add(method, pattern, in_this_cluster(self._broker, handler), query=("timeout",))
+            router.add(method, pattern, in_this_cluster(self._broker, handler))
 
     async def clusters(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         path, base = "/v3/clusters", base_url(request)
@@ -79,13 +77,13 @@ class ClusterHandlers:
             1 if body.partitions_count is None else body.partitions_count,
             body.replication_factor,
             configs,
-            deadline=deadline_in(timeout_ms(target)),
+            deadline=target.deadline(),
             validate_only=body.validate_only,
         )
         return value_answer(self._topic(request, described), status=200 if body.validate_only else 201)
 
     async def delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        await self._broker.delete_topic(target.args[1], deadline=deadline_in(timeout_ms(target)))
+        await self._broker.delete_topic(target.args[1], deadline=target.deadline())
         return no_content()
 
     async def configs(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -112,7 +110,7 @@ class ClusterHandlers:
         body = await self._bodies.read(request, TopicSettingsBody)
         changes = dict(map(_change, body.data))
         await self._broker.alter_topic_config(
-            target.args[1], changes, deadline=deadline_in(timeout_ms(target)), validate_only=body.validate_only
+            target.args[1], changes, deadline=target.deadline(), validate_only=body.validate_only
         )
         return no_content()
 
@@ -129,11 +127,11 @@ class ClusterHandlers:
 
     async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic = target.args[1]
-        found = await find_partition(self._broker, topic, target.args[2], deadline_in(timeout_ms(target)))
+        found = await find_partition(self._broker, topic, target.args[2], target.deadline())
         return value_answer(shapes.partition(self._topic_url(request, topic), self._broker.cluster_id, topic, found))
 
     async def _described(self, target: Target) -> TopicState:
-        return await self._broker.describe_topic(target.args[1], deadline=deadline_in(timeout_ms(target)))
+        return await self._broker.describe_topic(target.args[1], deadline=target.deadline())
 
     def _topic(self, request: web.BaseRequest, described: TopicState) -> TopicSummary:
         return shapes.topic(self._topic_url(request, described.name), self._broker.cluster_id, described)

@@ -29,8 +29,8 @@ class DescribingHandlers:
         self._document: bytes | None = None
 
     def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/", self.root)
-        router.add("GET", "/openapi.json", self.document)
+        router.add("GET", "/", self.root, query=None)
+        router.add("GET", "/openapi.json", self.document, query=None)
 
     async def root(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Name the program, its documents and paths to begin with; also before the broker is ready."""

@@ -4,11 +4,9 @@ from aiohttp import web
 
 from raftlog.api.http.leader_header import leader_header
 from raftlog.api.http.openapi.parts import INT64_MAX
-from raftlog.api.http.records.produce import timeout_ms
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.routing import HttpRouter, Target, flag, partition_number, query_int
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.deadline import deadline_in
 from raftlog.values.records import AllocatedProducer, LogStart
 
 _RECORDS = "/topics/{topic}/partitions/{partition}/records"
@@ -27,14 +25,14 @@ class ProducerHandlers:
     async def allocate(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """An id that nobody had before; with `?fresh=true` one above all of these. A body is not looked at."""
         is_fresh = flag(target, "fresh")
-        producer_id, epoch = await self._broker.producers.allocate(deadline_in(timeout_ms(target)), is_fresh=is_fresh)
+        producer_id, epoch = await self._broker.producers.allocate(target.deadline(), is_fresh=is_fresh)
         return value_answer(AllocatedProducer(producer_id, epoch))
 
     async def delete_records(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`?before=`: all records below this offset; where the log begins then."""
         topic, partition = target.args[0], partition_number(target.args[1])
         before = query_int(target, "before", None, 0, INT64_MAX)
-        deadline = deadline_in(timeout_ms(target))
+        deadline = target.deadline()
         start = await self._broker.delete_records(topic, partition, before, deadline=deadline)
         response = value_answer(LogStart(start))
         response.headers.update(leader_header(self._broker, self._broker.leader_of(topic, partition)))

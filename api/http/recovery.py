@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST
-from raftlog.api.http.admin.reading import deadline_of, place_of
+from raftlog.api.http.admin.reading import place_of
 from raftlog.api.http.requests import RecoveryBody
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.bodies import BodyReader
@@ -20,13 +20,13 @@ class RecoveryHandlers:
         self._broker, self._bodies = broker, bodies
 
     def add_to(self, router: HttpRouter) -> None:
-        router.add("POST", "/v1/partitions/{namespace}/{topic}/{partition}/recover", self.recover, query=("timeout",))
+        router.add("POST", "/v1/partitions/{namespace}/{topic}/{partition}/recover", self.recover)
 
     async def recover(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic, number = place_of(target)
         body = await self._bodies.read(request, RecoveryBody, mistyped=BAD_REQUEST)
         recovered = await self._broker.recover_partition(
-            topic, number, accept_loss=body.accept_loss, survivor=body.survivor, deadline=deadline_of(target)
+            topic, number, accept_loss=body.accept_loss, survivor=body.survivor, deadline=target.deadline()
         )
         return value_answer(_recovered(topic, number, recovered))
 

@@ -2,7 +2,6 @@
 
 from aiohttp import web
 
-from raftlog.api.http.admin.reading import deadline_of
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
@@ -16,9 +15,9 @@ class StatusHandlers:
         self._broker = broker
 
     def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/v1/status/ready", self.ready)
-        router.add("GET", "/v1/cluster/health_overview", self.health)
-        router.add("GET", "/v1/cluster/uuid", self.uuid)
+        router.add("GET", "/v1/status/ready", self.ready, query=None)
+        router.add("GET", "/v1/cluster/health_overview", self.health, query=None)
+        router.add("GET", "/v1/cluster/uuid", self.uuid, query=None)
 
     async def ready(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if not self._broker.is_ready:
@@ -29,7 +28,7 @@ class StatusHandlers:
         return value_answer(Readiness("ready"))
 
     async def health(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(await self._broker.health(deadline=deadline_of(target)))
+        return value_answer(await self._broker.health(deadline=target.deadline()))
 
     async def uuid(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         return value_answer(ClusterUuid(self._broker.cluster_id))

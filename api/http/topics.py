@@ -2,12 +2,11 @@
 
 from aiohttp import web
 
-from raftlog.api.http.records.produce import timeout_ms
 from raftlog.api.http.server.answers import json_answer, value_answer
 from raftlog.api.http.server.routing import HttpRouter, Target, partition_number
 from raftlog.errors import UnknownPartition
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.results import PartitionState
 from raftlog.values.topics import BrokerIds, PartitionDescription, TopicDescription, TopicReplica
 from raftlog.values.value import UNSET, leader_number
@@ -21,25 +20,25 @@ class TopicHandlers:
 
     def add_to(self, router: HttpRouter) -> None:
         router.add("GET", "/topics", self.topics, query=())
-        router.add("GET", "/topics/{topic}", self.topic, query=("timeout",))
-        router.add("GET", "/topics/{topic}/partitions", self.partitions, query=("timeout",))
-        router.add("GET", "/topics/{topic}/partitions/{partition}", self.partition, query=("timeout",))
+        router.add("GET", "/topics/{topic}", self.topic)
+        router.add("GET", "/topics/{topic}/partitions", self.partitions)
+        router.add("GET", "/topics/{topic}/partitions/{partition}", self.partition)
         router.add("GET", "/brokers", self.brokers, query=())
 
     async def topics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         return json_answer(self._broker.topics())
 
     async def topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        described = await self._broker.describe_topic(target.args[0], deadline=deadline_in(timeout_ms(target)))
+        described = await self._broker.describe_topic(target.args[0], deadline=target.deadline())
         partitions = [_shown(partition) for partition in described.partitions]
         return value_answer(TopicDescription(described.name, described.config, partitions))
 
     async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        described = await self._broker.describe_topic(target.args[0], deadline=deadline_in(timeout_ms(target)))
+        described = await self._broker.describe_topic(target.args[0], deadline=target.deadline())
         return value_answer([_shown(partition) for partition in described.partitions])
 
     async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        deadline = deadline_in(timeout_ms(target))
+        deadline = target.deadline()
         return value_answer(_shown(await find_partition(self._broker, target.args[0], target.args[1], deadline)))
 
     async def brokers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:

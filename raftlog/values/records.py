@@ -45,13 +45,13 @@ class ErrorBody(Value, frozen=True, kw_only=True):
     topic_exists: bool | UnsetType = UNSET
 
 
-class ProducedRecord(Value, frozen=True, kw_only=True):
+class ProducedRecord(Value, frozen=True):
     """Result of one record. `duplicate`: an idempotent producer sent it before, and the offset is that of then."""
 
     partition: NodeNumber | None
     offset: Count | None
-    error_code: Count | None
-    error: str | None
+    error_code: Count | None = None
+    error: str | None = None
     outcome: Outcome | UnsetType = UNSET
     duplicate: bool | UnsetType = UNSET
 
@@ -134,7 +134,7 @@ class RecordAsJson(Value, frozen=True, kw_only=True):
     encoding: JsonEncodings | UnsetType = UNSET
 
 
-class LogOffsets(Value, frozen=True, kw_only=True):
+class LogOffsets(Value, frozen=True):
     """Offsets of a log; with a timestamp asked for also the first record from then on, or None."""
 
     beginning_offset: Count

@@ -5,7 +5,7 @@ from typing import Final
 
 from aiohttp import web
 
-from raftlog.api.http.admin.reading import deadline_of, node_of
+from raftlog.api.http.admin.reading import node_of
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.errors import RaftlogError, UnknownBroker
@@ -24,43 +24,41 @@ class BrokerHandlers:
         self._broker = broker
 
     def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/v1/brokers", self.brokers, query=("timeout",))
-        router.add("GET", "/v1/broker_uuids", self.uuids, query=("timeout",))
-        router.add("GET", "/v1/brokers/{broker}", self.broker, query=("timeout",))
-        router.add("GET", "/v1/brokers/{broker}/decommission", self.decommission_status, query=("timeout",))
-        router.add("PUT", "/v1/brokers/{broker}/decommission", self.decommission, query=("timeout",), takes_body=False)
-        router.add("PUT", "/v1/brokers/{broker}/recommission", self.recommission, query=("timeout",), takes_body=False)
+        router.add("GET", "/v1/brokers", self.brokers)
+        router.add("GET", "/v1/broker_uuids", self.uuids)
+        router.add("GET", "/v1/brokers/{broker}", self.broker)
+        router.add("GET", "/v1/brokers/{broker}/decommission", self.decommission_status)
+        router.add("PUT", "/v1/brokers/{broker}/decommission", self.decommission, takes_body=False)
+        router.add("PUT", "/v1/brokers/{broker}/recommission", self.recommission, takes_body=False)
 
     async def brokers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        deadline = deadline_of(target)
+        deadline = target.deadline()
         found = await self._broker.brokers(deadline=deadline)
         return value_answer(await asyncio.gather(*(self._shown(each, deadline) for each in found)))
 
     async def broker(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        number, deadline = node_of(target), deadline_of(target)
+        number, deadline = node_of(target), target.deadline()
         for one in await self._broker.brokers(deadline=deadline):
             if one.node_id == number:
                 return value_answer(await self._shown(one, deadline))
         raise UnknownBroker(f"there is no broker {number}")
 
     async def uuids(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        found = await self._broker.brokers(deadline=deadline_of(target))
+        found = await self._broker.brokers(deadline=target.deadline())
         return value_answer([BrokerUuid(each.node_id, each.disk_uuid) for each in found])
 
     async def decommission_status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         node = node_of(target)
-        return value_answer(
-            await self._broker.operations.brokers.decommission_status(node, deadline=deadline_of(target))
-        )
+        return value_answer(await self._broker.operations.brokers.decommission_status(node, deadline=target.deadline()))
 
     async def decommission(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         node = node_of(target)
-        await self._broker.operations.brokers.decommission(node, deadline=deadline_of(target))
+        await self._broker.operations.brokers.decommission(node, deadline=target.deadline())
         return value_answer(BrokerNamed(node))
 
     async def recommission(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         node = node_of(target)
-        await self._broker.operations.brokers.recommission(node, deadline=deadline_of(target))
+        await self._broker.operations.brokers.recommission(node, deadline=target.deadline())
         return value_answer(BrokerNamed(node))
 
     async def _shown(self, one: BrokerDescription, deadline: Deadline) -> BrokerDescription:

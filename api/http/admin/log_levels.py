@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, NOT_FOUND
-from raftlog.api.http.records.produce import timeout_ms
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import HttpRouter, Target, query_int
@@ -59,7 +58,7 @@ class LogLevelHandlers:
         level = LEVELS.get(text)
         if level is None:
             raise HttpProblem(BAD_REQUEST, f"the query parameter 'level' is {text!r}; it can be {', '.join(LEVELS)}")
-        timeout_ms(target)  # it is done at once; who sends it with every order may, and a wrong one is refused
+        target.timeout_ms()  # it is done at once; who sends it with every order may, and a wrong one is refused
         self._override(name, level, query_int(target, "expires", EXPIRES_S_DEFAULT, 0, EXPIRES_S_MAX))
         return self._shown(name)
 

@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from raftlog.api.http.admin.reading import deadline_of, expected_version, node_of
+from raftlog.api.http.admin.reading import expected_version, node_of
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
@@ -17,7 +17,7 @@ class MaintenanceHandlers:
 
     def add_to(self, router: HttpRouter) -> None:
         for pattern in ("/v1/brokers/{broker}/maintenance", "/v1/maintenance"):
-            router.add("GET", pattern, self.status, query=("timeout",))
+            router.add("GET", pattern, self.status)
             router.add("PUT", pattern, self.begin, query=("expected_version", "timeout"), takes_body=False)
             router.add("DELETE", pattern, self.end, query=("expected_version", "timeout"))
 
@@ -25,7 +25,7 @@ class MaintenanceHandlers:
         return node_of(target) if target.args else self._broker.node_id
 
     async def status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        found = await self._broker.operations.brokers.maintenance(self._node(target), deadline=deadline_of(target))
+        found = await self._broker.operations.brokers.maintenance(self._node(target), deadline=target.deadline())
         return value_answer(found, version=found.version)
 
     async def begin(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -37,6 +37,6 @@ class MaintenanceHandlers:
     async def _set(self, request: web.BaseRequest, target: Target, *, is_on: bool) -> web.StreamResponse:
         node = self._node(target)
         version = await self._broker.operations.brokers.set_maintenance(
-            node, is_on, expected_version=expected_version(request, target), deadline=deadline_of(target)
+            node, is_on, expected_version=expected_version(request, target), deadline=target.deadline()
         )
         return value_answer(MaintenanceOrdered(node, is_on, version), version=version)

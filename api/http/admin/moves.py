@@ -4,7 +4,6 @@ from aiohttp import web
 
 from raftlog.api.codes import INVALID_JSON
 from raftlog.api.http.admin.reading import (
-    deadline_of,
     expected_version,
     node_id,
     node_of,
@@ -27,10 +26,10 @@ class MoveHandlers:
         self._broker, self._bodies = broker, bodies
 
     def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/v1/partitions", self.local_replicas, query=("timeout",))
-        router.add("GET", "/v1/partitions/local_summary", self.local_summary, query=("timeout",))
-        router.add("GET", "/v1/partitions/reconfigurations", self.reconfigurations, query=("timeout",))
-        router.add("POST", "/v1/partitions/rebalance", self.rebalance, query=("timeout",), takes_body=False)
+        router.add("GET", "/v1/partitions", self.local_replicas)
+        router.add("GET", "/v1/partitions/local_summary", self.local_summary)
+        router.add("GET", "/v1/partitions/reconfigurations", self.reconfigurations)
+        router.add("POST", "/v1/partitions/rebalance", self.rebalance, takes_body=False)
         router.add("POST", _PARTITION + "/replicas", self.set_replicas, query=("expected_version", "timeout"))
         router.add(
             "POST",
@@ -39,36 +38,31 @@ class MoveHandlers:
             query=("target", "timeout"),
             takes_body=False,
         )
-        router.add(
-            "POST", _PARTITION + "/cancel_reconfiguration", self.cancel_one, query=("timeout",), takes_body=False
-        )
+        router.add("POST", _PARTITION + "/cancel_reconfiguration", self.cancel_one, takes_body=False)
         router.add(
             "POST",
             "/v1/brokers/{broker}/cancel_partition_moves",
             self.cancel_of_broker,
-            query=("timeout",),
             takes_body=False,
         )
-        router.add("POST", "/v1/cluster/cancel_reconfigurations", self.cancel_all, query=("timeout",), takes_body=False)
-        router.add("GET", "/v1/cluster/partition_balancer/status", self.balancer, query=("timeout",))
+        router.add("POST", "/v1/cluster/cancel_reconfigurations", self.cancel_all, takes_body=False)
+        router.add("GET", "/v1/cluster/partition_balancer/status", self.balancer)
 
     async def local_replicas(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(await self._broker.operations.replicas.local_replicas(deadline=deadline_of(target)))
+        return value_answer(await self._broker.operations.replicas.local_replicas(deadline=target.deadline()))
 
     async def local_summary(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(await self._broker.operations.replicas.local_summary(deadline=deadline_of(target)))
+        return value_answer(await self._broker.operations.replicas.local_summary(deadline=target.deadline()))
 
     async def reconfigurations(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(await self._broker.operations.partitions.reconfigurations(deadline=deadline_of(target)))
+        return value_answer(await self._broker.operations.partitions.reconfigurations(deadline=target.deadline()))
 
     async def rebalance(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(
-            MovesPlanned(await self._broker.operations.balancing.rebalance(deadline=deadline_of(target)))
-        )
+        return value_answer(MovesPlanned(await self._broker.operations.balancing.rebalance(deadline=target.deadline())))
 
     async def set_replicas(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic, partition = place_of(target)
-        expected, deadline = expected_version(request, target), deadline_of(target)
+        expected, deadline = expected_version(request, target), target.deadline()
         rows = await self._bodies.read(request, ReplicasBody, beyond=INVALID_JSON)
         version = await self._broker.operations.partitions.set_replicas(
             topic, partition, [each.node_id for each in rows], expected_version=expected, deadline=deadline
@@ -80,24 +74,24 @@ class MoveHandlers:
         text = target.query.get("target")
         heir = None if text is None else node_id(text)
         leader = await self._broker.operations.leadership.transfer_leadership(
-            topic, partition, heir, deadline=deadline_of(target)
+            topic, partition, heir, deadline=target.deadline()
         )
         return value_answer(LeaderNow(leader))
 
     async def cancel_one(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic, partition = place_of(target)
         version = await self._broker.operations.partitions.cancel_reconfiguration(
-            topic, partition, deadline=deadline_of(target)
+            topic, partition, deadline=target.deadline()
         )
         return value_answer(Ordered(version), version=version)
 
     async def cancel_of_broker(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         return value_answer(
-            await self._broker.operations.partitions.cancel_moves(node_of(target), deadline=deadline_of(target))
+            await self._broker.operations.partitions.cancel_moves(node_of(target), deadline=target.deadline())
         )
 
     async def cancel_all(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(await self._broker.operations.partitions.cancel_moves(deadline=deadline_of(target)))
+        return value_answer(await self._broker.operations.partitions.cancel_moves(deadline=target.deadline()))
 
     async def balancer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(await self._broker.operations.balancing.balancer_status(deadline=deadline_of(target)))
+        return value_answer(await self._broker.operations.balancing.balancer_status(deadline=target.deadline()))

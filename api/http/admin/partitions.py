@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from raftlog.api.http.admin.reading import deadline_of, topic_in_namespace
+from raftlog.api.http.admin.reading import topic_in_namespace
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.api.http.topics import find_partition
@@ -19,24 +19,24 @@ class PartitionHandlers:
         self._broker = broker
 
     def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/v1/partitions/{namespace}/{topic}", self.partitions, query=("timeout",))
-        router.add("GET", "/v1/partitions/{namespace}/{topic}/{partition}", self.partition, query=("timeout",))
+        router.add("GET", "/v1/partitions/{namespace}/{topic}", self.partitions)
+        router.add("GET", "/v1/partitions/{namespace}/{topic}/{partition}", self.partition)
         router.add("GET", "/v1/cluster/partitions", self.all_partitions, query=("topic", "timeout"))
 
     async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic = topic_in_namespace(target)
-        described = await self._broker.describe_topic(topic, deadline=deadline_of(target))
+        described = await self._broker.describe_topic(topic, deadline=target.deadline())
         return value_answer([_partition(topic, one) for one in described.partitions])
 
     async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic = topic_in_namespace(target)
-        found = await find_partition(self._broker, topic, target.args[2], deadline_of(target))
+        found = await find_partition(self._broker, topic, target.args[2], target.deadline())
         return value_answer(_partition(topic, found))
 
     async def all_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Leaders come from the partitions' leaders: this broker does not know those of partitions that it has no
         replica of. `?topic=` shows one topic only."""
-        only, deadline = target.query.get("topic"), deadline_of(target)
+        only, deadline = target.query.get("topic"), target.deadline()
         if only is None:
             topics = await self._broker.describe_topics(deadline=deadline)
         else:

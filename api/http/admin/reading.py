@@ -6,21 +6,14 @@ from typing import Final
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, NOT_FOUND
-from raftlog.api.http.records.produce import timeout_ms
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import header
 from raftlog.api.http.server.routing import Target, partition_number, whole_number
-from raftlog.partitions.deadline import Deadline, deadline_in
 
 NAMESPACE: Final = "kafka"
 _NODE_MAX: Final = (1 << 31) - 1
 _VERSION_MAX: Final = (1 << 63) - 1
 _TAG = re.compile(r'"(\d{1,19})"', re.ASCII)
-
-
-def deadline_of(target: Target) -> Deadline:
-    """`?timeout=` from now on."""
-    return deadline_in(timeout_ms(target))
 
 
 def node_of(target: Target) -> int:

@@ -6,7 +6,7 @@ from aiohttp import web
 from msgspec import UNSET
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND
-from raftlog.api.http.admin.reading import deadline_of, expected_version
+from raftlog.api.http.admin.reading import expected_version
 from raftlog.api.http.bounds import CHANGES_MAX, SETTING_TEXT_MAX
 from raftlog.api.http.requests import ClusterSettingsBody, FeatureLevelBody
 from raftlog.api.http.server.answers import json_answer, value_answer
@@ -29,13 +29,13 @@ class SettingHandlers:
     def add_to(self, router: HttpRouter) -> None:
         router.add("GET", "/v1/cluster_config", self.config, query=("key", "include_defaults", "timeout"))
         router.add("PUT", "/v1/cluster_config", self.alter, query=("dry_run", "expected_version", "timeout"))
-        router.add("GET", "/v1/cluster_config/schema", self.schema, query=("timeout",))
-        router.add("GET", "/v1/cluster_config/status", self.status, query=("timeout",))
-        router.add("GET", "/v1/features", self.features, query=("timeout",))
-        router.add("PUT", "/v1/features", self.finish_upgrade, query=("timeout",))
+        router.add("GET", "/v1/cluster_config/schema", self.schema)
+        router.add("GET", "/v1/cluster_config/status", self.status)
+        router.add("GET", "/v1/features", self.features)
+        router.add("PUT", "/v1/features", self.finish_upgrade)
 
     async def config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        found = await self._broker.operations.cluster.cluster_config(deadline=deadline_of(target))
+        found = await self._broker.operations.cluster.cluster_config(deadline=target.deadline())
         key, with_defaults = target.query.get("key"), flag(target, "include_defaults", default=True)
         if key is not None and key not in found.values:
             known = ", ".join(found.values)
@@ -50,7 +50,7 @@ class SettingHandlers:
     async def alter(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"upsert": {name: value}, "remove": [name]}`, all or nothing."""
         dry_run, expected = flag(target, "dry_run"), expected_version(request, target)
-        deadline = deadline_of(target)
+        deadline = target.deadline()
         upsert, remove = _changes(await self._bodies.read(request, ClusterSettingsBody))
         version = await self._broker.operations.cluster.alter_cluster_config(
             upsert, remove, expected_version=expected, dry_run=dry_run, deadline=deadline
@@ -58,18 +58,18 @@ class SettingHandlers:
         return value_answer(ClusterSettingsChanged(version), version=version)
 
     async def schema(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        found = await self._broker.operations.cluster.cluster_config(deadline=deadline_of(target))
+        found = await self._broker.operations.cluster.cluster_config(deadline=target.deadline())
         return value_answer(ClusterSettingsSchema(found.properties))
 
     async def status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(await self._broker.operations.cluster.cluster_config_status(deadline=deadline_of(target)))
+        return value_answer(await self._broker.operations.cluster.cluster_config_status(deadline=target.deadline()))
 
     async def features(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(await self._broker.operations.cluster.levels(deadline=deadline_of(target)))
+        return value_answer(await self._broker.operations.cluster.levels(deadline=target.deadline()))
 
     async def finish_upgrade(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"feature_level": 3}`; without one, the highest that all brokers know."""
-        deadline = deadline_of(target)
+        deadline = target.deadline()
         wanted = (await self._bodies.read(request, FeatureLevelBody)).feature_level
         await self._raise_level(None if wanted is UNSET else wanted, deadline)
         return value_answer(await self._broker.operations.cluster.levels(deadline=deadline))

@@ -13,7 +13,6 @@ from aiohttp import web
 from raftlog.api.codes import EMPTY_REQUEST, INVALID_JSON
 from raftlog.api.http.bounds import PLACES_MAX
 from raftlog.api.http.groups.groups import with_coordinator
-from raftlog.api.http.records.produce import timeout_ms
 from raftlog.api.http.requests import AssignBody, PartitionPlace, SubscribeBody
 from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.bodies import BodyReader
@@ -22,7 +21,6 @@ from raftlog.api.http.server.request_headers import base_url
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.errors import InvalidConsumer
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.records.json_record import shown
 from raftlog.types import TopicPartition
 from raftlog.values.consumers import ConsumerInstance, InstancePartition, InstancePartitions, InstanceSubscription
@@ -40,13 +38,13 @@ class ConsumerHandlers:
         self._bodies = bodies
 
     def add_to(self, router: HttpRouter) -> None:
-        router.add("POST", CONSUMERS, self.create, query=("timeout",))
-        router.add("DELETE", INSTANCE, self.delete, query=("timeout",))
-        router.add("POST", INSTANCE + "/subscription", self.subscribe, query=("timeout",))
-        router.add("GET", INSTANCE + "/subscription", self.subscription, query=("timeout",))
-        router.add("DELETE", INSTANCE + "/subscription", self.unsubscribe, query=("timeout",))
-        router.add("POST", INSTANCE + "/assignments", self.assign, query=("timeout",))
-        router.add("GET", INSTANCE + "/assignments", self.assignments, query=("timeout",))
+        router.add("POST", CONSUMERS, self.create)
+        router.add("DELETE", INSTANCE, self.delete)
+        router.add("POST", INSTANCE + "/subscription", self.subscribe)
+        router.add("GET", INSTANCE + "/subscription", self.subscription)
+        router.add("DELETE", INSTANCE + "/subscription", self.unsubscribe)
+        router.add("POST", INSTANCE + "/assignments", self.assign)
+        router.add("GET", INSTANCE + "/assignments", self.assignments)
 
     async def create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"name"?, "format"?, "auto.offset.reset"?, …}`, or no body at all."""
@@ -56,7 +54,7 @@ class ConsumerHandlers:
             name = f"rest-consumer-{self._broker.node_id}-{uuid4()}"
         elif type(name) is not str:
             raise InvalidConsumer(f"the name of a consumer instance cannot be {shown(name)}: it is a string")
-        await self._broker.consumers.create(group, name, given, deadline=deadline_of(target))
+        await self._broker.consumers.create(group, name, given, deadline=target.deadline())
         response = value_answer(ConsumerInstance(name, self._base_uri(request, group, name)))
         return with_coordinator(response, self._broker, group)
 
@@ -65,7 +63,7 @@ class ConsumerHandlers:
         return f"{base_url(request)}/consumers/{quote(group, safe='')}/instances/{quote(name, safe='')}"
 
     async def delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        await self._broker.consumers.delete(*instance_of(target), deadline=deadline_of(target))
+        await self._broker.consumers.delete(*instance_of(target), deadline=target.deadline())
         return self._done(target)
 
     async def subscribe(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -77,25 +75,25 @@ class ConsumerHandlers:
         if pattern is None and not topics:
             raise HttpProblem(EMPTY_REQUEST, 'the list "topics" is empty; DELETE the subscription to read nothing')
         check_count(len(topics), "topics")
-        await self._broker.consumers.subscribe(*instance_of(target), topics, pattern, deadline=deadline_of(target))
+        await self._broker.consumers.subscribe(*instance_of(target), topics, pattern, deadline=target.deadline())
         return self._done(target)
 
     async def subscription(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        topics, pattern = await self._broker.consumers.subscription(*instance_of(target), deadline=deadline_of(target))
+        topics, pattern = await self._broker.consumers.subscription(*instance_of(target), deadline=target.deadline())
         return self._answer(InstanceSubscription(topics, pattern), target)
 
     async def unsubscribe(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        await self._broker.consumers.unsubscribe(*instance_of(target), deadline=deadline_of(target))
+        await self._broker.consumers.unsubscribe(*instance_of(target), deadline=target.deadline())
         return self._done(target)
 
     async def assign(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"partitions": [{"topic", "partition"}]}`; an empty list lets go of all."""
         partitions = places_of((await self._bodies.read(request, AssignBody)).partitions)
-        await self._broker.consumers.assign(*instance_of(target), partitions, deadline=deadline_of(target))
+        await self._broker.consumers.assign(*instance_of(target), partitions, deadline=target.deadline())
         return self._done(target)
 
     async def assignments(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        found = await self._broker.consumers.assignment(*instance_of(target), deadline=deadline_of(target))
+        found = await self._broker.consumers.assignment(*instance_of(target), deadline=target.deadline())
         return self._answer(InstancePartitions([InstancePartition(*each) for each in found]), target)
 
     def _answer(self, body: Value, target: Target) -> web.Response:
@@ -109,10 +107,6 @@ def instance_of(target: Target) -> tuple[str, str]:
     """Group and name of the path."""
     group, name = target.args
     return group, name
-
-
-def deadline_of(target: Target) -> Deadline:
-    return deadline_in(timeout_ms(target))
 
 
 def check_count(count: int, what: str) -> None:

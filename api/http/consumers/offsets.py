@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, EMPTY_REQUEST, INVALID_JSON
-from raftlog.api.http.consumers.consumers import INSTANCE, check_count, deadline_of, instance_of, places_of
+from raftlog.api.http.consumers.consumers import INSTANCE, check_count, instance_of, places_of
 from raftlog.api.http.groups.groups import with_coordinator
 from raftlog.api.http.requests import ConsumedBody, PartitionsBody, SeekBody
 from raftlog.api.http.server.answers import no_content, value_answer
@@ -36,9 +36,9 @@ class ConsumerOffsetHandlers:
         self._bodies = bodies
 
     def add_to(self, router: HttpRouter) -> None:
-        router.add("POST", _POSITIONS, self.seek, query=("timeout",))
-        router.add("POST", _POSITIONS + "/beginning", self.seek_to_beginning, query=("timeout",))
-        router.add("POST", _POSITIONS + "/end", self.seek_to_end, query=("timeout",))
+        router.add("POST", _POSITIONS, self.seek)
+        router.add("POST", _POSITIONS + "/beginning", self.seek_to_beginning)
+        router.add("POST", _POSITIONS + "/end", self.seek_to_end)
         router.add("POST", _OFFSETS, self.commit, query=("async", "timeout"))
         router.add("GET", _OFFSETS, self.committed, query=("topic", "partition", "timeout"))
 
@@ -67,7 +67,7 @@ class ConsumerOffsetHandlers:
         check_count(len(chosen), "partitions")
         if len({each.partition for each in chosen}) < len(chosen):
             raise HttpProblem(BAD_REQUEST, "the body names a partition twice")
-        await self._broker.consumers.seek(*instance_of(target), chosen, deadline=deadline_of(target))
+        await self._broker.consumers.seek(*instance_of(target), chosen, deadline=target.deadline())
         return with_coordinator(no_content(), self._broker, target.args[0])
 
     async def commit(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -78,7 +78,7 @@ class ConsumerOffsetHandlers:
         if is_async not in ("true", "false"):
             raise HttpProblem(BAD_REQUEST, f"the query parameter 'async' is {is_async!r}; it can be true or false")
         outcomes = await self._broker.consumers.commit(
-            *instance_of(target), consumed, is_waited_for=is_async == "false", deadline=deadline_of(target)
+            *instance_of(target), consumed, is_waited_for=is_async == "false", deadline=target.deadline()
         )
         return with_coordinator(value_answer([_outcome(each) for each in outcomes]), self._broker, target.args[0])
 
@@ -86,7 +86,7 @@ class ConsumerOffsetHandlers:
         """Of the partitions in the body, as the REST Proxy has it; for clients whose GET has no body, of the one in the
         query; of all that the instance reads when none is named."""
         partitions = await self._asked(request, target)
-        found = await self._broker.consumers.committed(*instance_of(target), partitions, deadline=deadline_of(target))
+        found = await self._broker.consumers.committed(*instance_of(target), partitions, deadline=target.deadline())
         offsets = InstanceOffsets([InstanceOffset(*each) for each in found])
         return with_coordinator(value_answer(offsets), self._broker, target.args[0])
 

@@ -4,14 +4,12 @@ from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON
 from raftlog.api.http.leader_header import leader_header
-from raftlog.api.http.records.produce import timeout_ms
 from raftlog.api.http.requests import RESET_EDGES, CommitBody, ResetBody, ResetPoint
 from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.results import Committed, MemberIdentity, OffsetCommit, ResetTo
 from raftlog.types import Offset, TopicPartition
 from raftlog.values.groups import CommittedPartition, GroupNames, GroupOffsets, OffsetsReset
@@ -27,19 +25,19 @@ class GroupHandlers:
         self._bodies = bodies
 
     def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/groups", self.groups, query=("timeout",))
-        router.add("GET", _OFFSETS, self.committed, query=("timeout",))
-        router.add("POST", _OFFSETS, self.commit, query=("timeout",))
+        router.add("GET", "/groups", self.groups)
+        router.add("GET", _OFFSETS, self.committed)
+        router.add("POST", _OFFSETS, self.commit)
         router.add("DELETE", _OFFSETS, self.forget, query=("topic", "timeout"))
-        router.add("POST", _OFFSETS + "/reset", self.reset, query=("timeout",))
+        router.add("POST", _OFFSETS + "/reset", self.reset)
 
     async def groups(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return value_answer(GroupNames(await self._broker.groups.names(deadline=_deadline(target))))
+        return value_answer(GroupNames(await self._broker.groups.names(deadline=target.deadline())))
 
     async def committed(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """A group that never committed has no offsets; that is no error."""
         group = target.args[0]
-        return self._offsets(group, await self._broker.groups.committed(group, deadline=_deadline(target)))
+        return self._offsets(group, await self._broker.groups.committed(group, deadline=target.deadline()))
 
     async def commit(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"offsets": [{"topic", "partition", "offset", "metadata"?}], "member_id"?, "generation"?, "instance_id"?}`;
@@ -49,7 +47,7 @@ class GroupHandlers:
         member = _member(body)
         offsets = _commits(body, member)
         return self._offsets(
-            group, await self._broker.groups.commit(group, offsets, member=member, deadline=_deadline(target))
+            group, await self._broker.groups.commit(group, offsets, member=member, deadline=target.deadline())
         )
 
     async def forget(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -57,7 +55,7 @@ class GroupHandlers:
         topic = target.query.get("topic")
         if topic is None:
             raise HttpProblem(BAD_REQUEST, "the query parameter 'topic' is missing")
-        await self._broker.groups.delete_offsets(target.args[0], topic, deadline=_deadline(target))
+        await self._broker.groups.delete_offsets(target.args[0], topic, deadline=target.deadline())
         return no_content()
 
     async def reset(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -70,7 +68,7 @@ class GroupHandlers:
             topics=body.topics or (),
             partitions=[each.place for each in body.partitions or ()],
             dry_run=dry_run,
-            deadline=_deadline(target),
+            deadline=target.deadline(),
         )
         return value_answer(OffsetsReset(done, dry_run))
 
@@ -86,10 +84,6 @@ def with_coordinator(response: web.Response, broker: Broker, group: str) -> web.
     """Say where the group's coordinator is, when that is another broker: clients go there directly."""
     response.headers.update(leader_header(broker, broker.groups.leader_of(group)))
     return response
-
-
-def _deadline(target: Target) -> Deadline:
-    return deadline_in(timeout_ms(target))
 
 
 def _known(value: int) -> int | None:

@@ -13,7 +13,6 @@ from aiohttp import web
 from msgspec import convert
 
 from raftlog.api.http.groups.groups import with_coordinator
-from raftlog.api.http.records.produce import timeout_ms
 from raftlog.api.http.requests import (
     ASSIGNED_BY,
     PROTOCOL_TYPE,
@@ -61,10 +60,10 @@ class GroupMembershipHandlers:
         self._ends = ends
 
     def add_to(self, router: HttpRouter) -> None:
-        router.add("POST", _GROUP + "/join", self.join, query=("timeout",))
-        router.add("POST", _GROUP + "/sync", self.sync, query=("timeout",))
-        router.add("POST", _GROUP + "/heartbeat", self.heartbeat, query=("timeout",))
-        router.add("POST", _GROUP + "/leave", self.leave, query=("timeout",))
+        router.add("POST", _GROUP + "/join", self.join)
+        router.add("POST", _GROUP + "/sync", self.sync)
+        router.add("POST", _GROUP + "/heartbeat", self.heartbeat)
+        router.add("POST", _GROUP + "/leave", self.leave)
 
     async def join(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Answered when the join phase is over, or with 50304 at the deadline. A new member is forgotten then."""
@@ -73,7 +72,7 @@ class GroupMembershipHandlers:
         join = _join(group, body, caller_of(request))
         joined = await self._unless_over(
             request,
-            self._broker.groups.join(join, deadline=deadline_in(timeout_ms(target))),
+            self._broker.groups.join(join, deadline=target.deadline()),
             OutcomeUnknown(f"this broker stops, and a member may have joined {group}; join again at another broker"),
         )
         assert isinstance(joined, JoinedGeneration), f"{joined} is only for those that ask for an id first"
@@ -87,7 +86,7 @@ class GroupMembershipHandlers:
         sync = Sync(group, *_member(body), assignments)
         synced = await self._unless_over(
             request,
-            self._broker.groups.sync(sync, deadline=deadline_in(timeout_ms(target))),
+            self._broker.groups.sync(sync, deadline=target.deadline()),
             OutcomeUnknown(f"this broker stops, and {group} may have been assigned; sync again at another broker"),
         )
         return self._answer(group, convert(synced, Synced, from_attributes=True))
@@ -100,7 +99,7 @@ class GroupMembershipHandlers:
         heartbeat = GroupHeartbeat(group, *_member(body), wait_ms)
         await self._unless_over(
             request,
-            self._broker.groups.heartbeat(heartbeat, deadline=deadline_in(wait_ms + timeout_ms(target))),
+            self._broker.groups.heartbeat(heartbeat, deadline=deadline_in(wait_ms + target.timeout_ms())),
             Unavailable("this broker stops; send heartbeats to another one"),
         )
         return self._answer(group, HeartbeatTaken())
@@ -110,7 +109,7 @@ class GroupMembershipHandlers:
         body = await self._bodies.read(request, LeaveBody)
         group = target.args[0]
         members = tuple(MemberToLeave(row.member_id or "", row.instance_id) for row in body.members)
-        left = await self._broker.groups.leave(Leave(group, members), deadline=deadline_in(timeout_ms(target)))
+        left = await self._broker.groups.leave(Leave(group, members), deadline=target.deadline())
         return self._answer(group, MembersLeft([_left(row) for row in left]))
 
     def _answer(self, group: str, found: Value) -> web.Response:

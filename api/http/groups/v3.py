@@ -6,14 +6,12 @@ from raftlog.api.codes import NOT_FOUND, UNKNOWN_V3
 from raftlog.api.http.clusters import in_this_cluster
 from raftlog.api.http.groups.groups import with_coordinator
 from raftlog.api.http.groups.v3_shapes import GroupShapes, assigned
-from raftlog.api.http.records.produce import timeout_ms
 from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import base_url
 from raftlog.api.http.server.routing import HttpRouter, Target, partition_number
 from raftlog.api.http.v3_shapes import cluster_url, many
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.results import LagReport, MemberDescription
 from raftlog.values.value import Value
 
@@ -42,27 +40,27 @@ class GroupV3Handlers:
             ("GET", _GROUP + "/lags", self.lags),
             ("GET", _GROUP + "/lags" + _PARTITION, self.lag),
         ):
-            router.add(method, pattern, in_this_cluster(self._broker, handler), query=("timeout",))
+            router.add(method, pattern, in_this_cluster(self._broker, handler))
 
     async def groups(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         shapes = self._shapes(request)
-        listings = await self._broker.groups.listings(deadline=_deadline(target))
+        listings = await self._broker.groups.listings(deadline=target.deadline())
         return value_answer(
             many("KafkaConsumerGroupList", shapes.groups_url, [shapes.group(listing) for listing in listings])
         )
 
     async def group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         group = target.args[1]
-        described = await self._broker.groups.describe(group, deadline=_deadline(target))
+        described = await self._broker.groups.describe(group, deadline=target.deadline())
         return self._answer(group, self._shapes(request).group(described))
 
     async def delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        await self._broker.groups.delete(target.args[1], deadline=_deadline(target))
+        await self._broker.groups.delete(target.args[1], deadline=target.deadline())
         return no_content()
 
     async def consumers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         shapes, group = self._shapes(request), target.args[1]
-        described = await self._broker.groups.describe(group, deadline=_deadline(target))
+        described = await self._broker.groups.describe(group, deadline=target.deadline())
         data = [shapes.consumer(group, member) for member in described.members]
         return self._answer(group, many("KafkaConsumerList", shapes.url(group) + "/consumers", data))
 
@@ -105,14 +103,14 @@ class GroupV3Handlers:
 
     async def _member(self, target: Target) -> MemberDescription:
         group, member_id = target.args[1:3]
-        described = await self._broker.groups.describe(group, deadline=_deadline(target))
+        described = await self._broker.groups.describe(group, deadline=target.deadline())
         found = next((member for member in described.members if member.member_id == member_id), None)
         if found is None:
             raise HttpProblem(NOT_FOUND, f"group {group} has no member {member_id!r}")
         return found
 
     async def _lags(self, target: Target) -> list[LagReport]:
-        return await self._broker.groups.lag(target.args[1], deadline=_deadline(target))
+        return await self._broker.groups.lag(target.args[1], deadline=target.deadline())
 
     def _shapes(self, request: web.BaseRequest) -> GroupShapes:
         cluster_id = self._broker.cluster_id
@@ -120,7 +118,3 @@ class GroupV3Handlers:
 
     def _answer(self, group: str, found: Value) -> web.Response:
         return with_coordinator(value_answer(found), self._broker, group)
-
-
-def _deadline(target: Target) -> Deadline:
-    return deadline_in(timeout_ms(target))

@@ -19,7 +19,7 @@ class MetricsHandlers:
         self._metrics: Any = None
 
     def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/metrics", self.metrics)
+        router.add("GET", "/metrics", self.metrics, query=None)
 
     async def metrics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if self._metrics is None:

@@ -1,5 +1,7 @@
 """Operations of consumer groups: for simple users, for members, and as REST Proxy's v3 has them."""
 
+from typing import Any
+
 from raftlog.api.http.bounds import TEXT
 from raftlog.api.http.openapi.operation import LEADER, Method, in_query
 from raftlog.api.http.requests import CommitBody, HeartbeatBody, JoinBody, LeaveBody, ResetBody, SyncBody
@@ -29,6 +31,10 @@ _CONSUMER = _V3 + "/consumers/{consumer}"
 _TOPIC = in_query("topic", TEXT, "Name of the topic.", is_required=True)
 
 
+def _of_member(verb: str, summary: str, found: Any, body: Any, text: str) -> Method:
+    return Method(f"POST {_GROUP}/{verb}", summary, f"{verb}Group", found, body=body, headers=LEADER, text=text)
+
+
 ROWS = (
     Method("GET /groups", "Names of all groups.", "groups", GroupNames, text="Sorted."),
     Method(f"GET {_OFFSETS}", "A group's committed offsets.", "committedOffsets", GroupOffsets, headers=LEADER),
@@ -52,42 +58,10 @@ ROWS = (
         body=ResetBody,
         text="What became of each partition, or would.",
     ),
-    Method(
-        f"POST {_GROUP}/join",
-        "Become or stay a member.",
-        "joinGroup",
-        Joined,
-        body=JoinBody,
-        headers=LEADER,
-        text="A generation has begun.",
-    ),
-    Method(
-        f"POST {_GROUP}/sync",
-        "What a member is assigned; the leader says it for all.",
-        "syncGroup",
-        Synced,
-        body=SyncBody,
-        headers=LEADER,
-        text="It is assigned.",
-    ),
-    Method(
-        f"POST {_GROUP}/heartbeat",
-        "Stay a member; hear of a rebalance.",
-        "heartbeatGroup",
-        HeartbeatTaken,
-        body=HeartbeatBody,
-        headers=LEADER,
-        text="There is nothing to do.",
-    ),
-    Method(
-        f"POST {_GROUP}/leave",
-        "Members leave.",
-        "leaveGroup",
-        MembersLeft,
-        body=LeaveBody,
-        headers=LEADER,
-        text="What became of each.",
-    ),
+    _of_member("join", "Become or stay a member.", Joined, JoinBody, "A generation has begun."),
+    _of_member("sync", "What a member is assigned; the leader says it for all.", Synced, SyncBody, "It is assigned."),
+    _of_member("heartbeat", "Stay a member; hear of a rebalance.", HeartbeatTaken, HeartbeatBody, "Nothing is to do."),
+    _of_member("leave", "Members leave.", MembersLeft, LeaveBody, "What became of each."),
     Method(f"GET {_GROUPS_V3}", "The groups.", "consumerGroups", ObjectList[GroupDescription]),
     Method(f"GET {_V3}", "A group.", "consumerGroup", GroupDescription),
     Method(f"DELETE {_V3}", "Delete a group without members, and what it committed.", "deleteConsumerGroup"),

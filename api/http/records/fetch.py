@@ -7,10 +7,10 @@ from aiohttp import web
 
 from raftlog.api.http.leader_header import leader_header
 from raftlog.api.http.records.json_records import Encoded, JsonRecords
-from raftlog.api.http.records.produce import TOPIC_ID_HEADER, timeout_ms
+from raftlog.api.http.records.produce import TOPIC_ID_HEADER
 from raftlog.api.http.records.tail import Tails
 from raftlog.api.http.server.answer_memory import AnswerMemory
-from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.ends import Ends
 from raftlog.api.http.server.media import Format, accepted_format
 from raftlog.api.http.server.paced_answer import send_body
@@ -22,6 +22,7 @@ from raftlog.partitions.results import Fetched
 from raftlog.records import read_header
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.types import Buffer
+from raftlog.values.records import LogOffsets
 
 OFFSET_MAX = (1 << 63) - 1
 TIMEOUT_MS_DEFAULT = 1_000
@@ -120,15 +121,15 @@ class FetchHandlers:
         `?linearizable=true`: nothing that was acknowledged before the request is missing.
         """
         topic, partition = target.args[0], partition_number(target.args[1])
-        deadline = deadline_in(timeout_ms(target))
+        deadline = target.deadline()
         is_linearizable = flag(target, "linearizable")
         beginning, end = await self._broker.offsets(topic, partition, linearizable=is_linearizable, deadline=deadline)
-        body: dict[str, int | None] = {"beginning_offset": beginning, "end_offset": end}
+        found = LogOffsets(beginning, end)
         if "timestamp" in target.query:
             timestamp = query_int(target, "timestamp", None, 0, OFFSET_MAX)
-            found = await self._broker.offset_for_timestamp(topic, partition, timestamp, deadline=deadline)
-            body["offset"], body["timestamp"] = found or (None, None)
-        return json_answer(body)
+            first = await self._broker.offset_for_timestamp(topic, partition, timestamp, deadline=deadline)
+            found = LogOffsets(beginning, end, *(first or (None, None)))
+        return value_answer(found)
 
 
 def _array(parts: Sequence[Encoded]) -> list[Buffer]:

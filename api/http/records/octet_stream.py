@@ -16,8 +16,9 @@ import orjson
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, TOO_LARGE
+from raftlog.api.http.records.produce_answers import described
 from raftlog.api.http.records.produce_options import ProduceOptions
-from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.held_memory import HeldMemory
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import text_header
@@ -30,6 +31,7 @@ from raftlog.records import NewRecord
 from raftlog.records.json_record import read_headers, read_timestamp
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.storage.shortages import PASSING_ERRORS, refusal_of
+from raftlog.values.records import ProducedRecords
 
 SPOOLED_FROM_BYTES = 256 * 1024
 HEADERS_HEADER = "X-Raftlog-Headers"
@@ -65,8 +67,7 @@ class OctetStream:
                 )
         if stored.error is not None:
             raise stored.error
-        done = {"partition": stored.partition, "offset": stored.offset, "error_code": None, "error": None}
-        return json_answer({"offsets": [done], "key_schema_id": None, "value_schema_id": None})
+        return value_answer(ProducedRecords(offsets=[described(stored)]))
 
 
 async def _receive(body: StreamedBody, spool: IO[bytes], limit: int) -> int:

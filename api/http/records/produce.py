@@ -8,31 +8,26 @@ from raftlog.api.http.leader_header import leader_header
 from raftlog.api.http.records.large_records import PARSED_BYTES_MAX, parse_large
 from raftlog.api.http.records.ndjson_block import LINE_READERS
 from raftlog.api.http.records.new_records import parse_records
-from raftlog.api.http.records.produce_answers import DUPLICATE, one_done, records_answer
+from raftlog.api.http.records.produce_answers import one_done, records_answer
 from raftlog.api.http.records.produce_options import ProduceOptions
 from raftlog.api.http.records.stream import STREAMED, StreamedProduce
-from raftlog.api.http.server.answers import json_answer
+from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.bodies import UNCHARGED_BYTES_MAX, BodyReader, ReceivedBody
 from raftlog.api.http.server.ends import Ends
 from raftlog.api.http.server.held_memory import RECORD_MEMORY_BYTES, HeldMemory
 from raftlog.api.http.server.media import Format, content_format
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import header
-from raftlog.api.http.server.routing import HttpRouter, Target, partition_number, query_int
+from raftlog.api.http.server.routing import HttpRouter, Target, partition_number
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import ALL, Acks
+from raftlog.values.records import ProducedBatches, ProducedRecord
+from raftlog.values.value import UNSET
 
-TIMEOUT_MS_DEFAULT = 10_000
-TIMEOUT_MS_MAX = 600_000
 TOPIC_ID_HEADER = "X-Raftlog-Topic-Id"
 _QUERY = ("acks", "timeout", "lines", "key", "timestamp")
 _ACKS: dict[str, Acks] = {"all": ALL, "-1": ALL, "1": 1, "0": 0}
-
-
-def timeout_ms(target: Target) -> int:
-    """`?timeout=` in milliseconds."""
-    return query_int(target, "timeout", TIMEOUT_MS_DEFAULT, 1, TIMEOUT_MS_MAX)
 
 
 def _options(target: Target) -> ProduceOptions:
@@ -44,7 +39,7 @@ def _options(target: Target) -> ProduceOptions:
         raise HttpProblem(BAD_REQUEST, f"the query parameter 'lines' is {lines!r}; it can be {', '.join(LINE_READERS)}")
     partition = partition_number(target.args[1]) if len(target.args) > 1 else None
     options = target.options = ProduceOptions(
-        target.args[0], partition, _ACKS[acks], timeout_ms(target), LINE_READERS[lines]
+        target.args[0], partition, _ACKS[acks], target.timeout_ms(), LINE_READERS[lines]
     )
     return options
 
@@ -137,22 +132,14 @@ class ProduceHandlers:
             await held.cover(2 * len(body), deadline)  # each batch is copied, to be stamped
         done = await self._broker.produce_batches(topic, partition, body, acks=acks, deadline=deadline)
         is_known = done.base_offset >= 0
-        offset = {
-            "partition": partition,
-            "offset": done.base_offset if is_known else None,
-            "error_code": None,
-            "error": None,
-            **(DUPLICATE if done.is_duplicate else {}),
-        }
-        response = json_answer(
-            {
-                "offsets": [offset],
-                "key_schema_id": None,
-                "value_schema_id": None,
-                "next_offset": done.next_offset if is_known else None,
-                "leader_epoch": done.leader_epoch,
-                "high_watermark": done.high_watermark,
-            }
+        offset, next_offset = (done.base_offset, done.next_offset) if is_known else (None, None)
+        response = value_answer(
+            ProducedBatches(
+                offsets=[ProducedRecord(partition, offset, duplicate=done.is_duplicate or UNSET)],
+                next_offset=next_offset,
+                leader_epoch=done.leader_epoch,
+                high_watermark=done.high_watermark,
+            )
         )
         response.headers[TOPIC_ID_HEADER] = str(done.topic_id)
         return response

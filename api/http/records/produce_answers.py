@@ -7,16 +7,15 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from raftlog.api.http.server.answers import answer, json_answer
+from raftlog.api.http.server.answers import answer, json_answer, value_answer
 from raftlog.api.http.server.media import JSON_TYPE
 from raftlog.api.http.server.paced_answer import send_parts
 from raftlog.api.http.server.problems import error_body, retry_headers
-from raftlog.errors import RaftlogError
 from raftlog.partitions.results import RecordResult
 from raftlog.values.error_codes import status_and_code
+from raftlog.values.records import ProducedRecord, ProducedRecords
+from raftlog.values.value import UNSET, to_json
 
-DUPLICATE: Final[dict[str, int | str | None]] = {"duplicate": True}
-"""Of records that an idempotent producer had sent before; their offsets are those of then."""
 _ONE_DONE: Final = (
     b'{"offsets":[{"partition":%d,"offset":%d,"error_code":null,"error":null}],'
     b'"key_schema_id":null,"value_schema_id":null}'
@@ -50,41 +49,28 @@ async def records_answer(
     if len(results) > _SENT_AT_ONCE_MAX:
         parts = _parts(results, fields)
         return await send_parts(request, status, {"Content-Type": JSON_TYPE, **headers, **retry}, parts)
-    if errors or results[0].is_duplicate:
-        rows = [_described(result) for result in results]
-    else:
-        rows = [
-            {"partition": partition, "offset": offset, "error_code": None, "error": None}
-            for partition, offset, *_ in results
-        ]
-    return json_answer({"offsets": rows, **fields} if status == 200 else {**fields, "offsets": rows}, status, retry)
+    rows = [described(result) for result in results]
+    if status == 200:
+        return value_answer(ProducedRecords(offsets=rows))
+    refused = value_answer({**fields, "offsets": rows}, status=status)
+    refused.headers.update(retry)
+    return refused
 
 
 async def _parts(results: Sequence[RecordResult], fields: dict[str, Any]) -> AsyncIterator[bytes]:
     """The answer in parts of a few milliseconds each."""
     start = b'{"offsets":['
     for first in range(0, len(results), _SENT_AT_ONCE_MAX):
-        rows = orjson.dumps([_described(result) for result in results[first : first + _SENT_AT_ONCE_MAX]])
+        rows = to_json([described(result) for result in results[first : first + _SENT_AT_ONCE_MAX]])
         yield start + rows[1:-1]
         start = b","
         await asyncio.sleep(0)
     yield b"]," + orjson.dumps(fields)[1:]
 
 
-def _described(result: RecordResult) -> dict[str, int | str | None]:
-    error: RaftlogError | None = result.error
+def described(result: RecordResult) -> ProducedRecord:
+    """The row of one record."""
+    partition, offset, error, is_duplicate = result
     if error is None:
-        row: dict[str, int | str | None] = {
-            "partition": result.partition,
-            "offset": result.offset,
-            "error_code": None,
-            "error": None,
-        }
-        return row | DUPLICATE if result.is_duplicate else row
-    return {
-        "partition": result.partition,
-        "offset": None,
-        "error_code": status_and_code(error)[1],
-        "error": str(error),
-        "outcome": error.outcome,
-    }
+        return ProducedRecord(partition, offset, duplicate=is_duplicate or UNSET)
+    return ProducedRecord(partition, None, status_and_code(error)[1], str(error), error.outcome)

@@ -1,6 +1,6 @@
 """Making responses."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -24,7 +24,9 @@ def json_answer(value: Any, status: int = 200, headers: dict[str, str] | None = 
     return found
 
 
-def value_answer(value: Value | Sequence[Value], *, version: int | None = None, status: int = 200) -> web.Response:
+def value_answer(
+    value: Value | Sequence[Value] | Mapping[str, Any], *, version: int | None = None, status: int = 200
+) -> web.Response:
     """A response with this value as JSON; `version` is the `ETag` that `If-Match` is taken from."""
     found = answer(to_json(value), status=status)
     if version is not None:

@@ -7,8 +7,6 @@ stored records that cannot be decoded.
 
 from typing import Any
 
-import orjson
-
 from raftlog.api.codes import INTERNAL
 from raftlog.errors import (
     DescriptorsExhausted,
@@ -19,6 +17,8 @@ from raftlog.errors import (
     UndecodableBatch,
 )
 from raftlog.values.error_codes import status_and_code
+from raftlog.values.records import ErrorBody, Outcome, UndecodableRange
+from raftlog.values.value import to_json
 
 _RETRY_AFTER_S = "1"
 """Memory and descriptors come free as fast as other clients send, read and leave."""
@@ -42,8 +42,7 @@ def error_body(error: RaftlogError | HttpProblem) -> tuple[int, bytes]:
     if isinstance(error, OffsetOutOfRange):
         more = {"beginning_offset": error.first, "end_offset": error.end}
     elif isinstance(error, UndecodableBatch):
-        undecodable = {"base_offset": error.base_offset, "offset": error.offset, "next_offset": error.next_offset}
-        more = {"undecodable": undecodable}
+        more = {"undecodable": UndecodableRange(error.base_offset, error.offset, error.next_offset)}
     elif isinstance(error, TopicExists):
         more = {"topic_exists": True}  # it shares its code with every bad request
     return status, _body(code, str(error), error.outcome, **more)
@@ -55,10 +54,10 @@ def retry_headers(error: BaseException) -> dict[str, str]:
     return {"Retry-After": _RETRY_AFTER_S} if is_shortage else {}
 
 
-def _body(code: int, message: str, outcome: str, **more: Any) -> bytes:
+def _body(code: int, message: str, outcome: Outcome, **more: Any) -> bytes:
     if not message.isascii():  # it may hold what a client sent
         message = message.encode("utf-8", "backslashreplace").decode()
-    return orjson.dumps({"error_code": code, "message": message, "outcome": outcome, **more})
+    return to_json(ErrorBody(error_code=code, message=message, outcome=outcome, **more))
 
 
 INTERNAL_ERROR_BODY = _body(INTERNAL[1], "the broker failed on this request; its log says why", "unknown")

@@ -12,9 +12,12 @@ from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND
 from raftlog.api.http.server.problems import HttpProblem
+from raftlog.partitions.deadline import Deadline, deadline_in
 
 Handler: TypeAlias = Callable[["web.BaseRequest", "Target"], Awaitable[web.StreamResponse]]
 
+TIMEOUT_MS_DEFAULT = 10_000
+TIMEOUT_MS_MAX = 600_000
 _CACHED_TARGETS_MAX = 1024
 _CACHED_PATH_LENGTH_MAX = 256
 _ANY = "{}"
@@ -56,6 +59,14 @@ class Target:
             _only(self.query, found.parameters)
         return found
 
+    def timeout_ms(self) -> int:
+        """`?timeout=` in milliseconds. Raises `HttpProblem` 400."""
+        return query_int(self, "timeout", TIMEOUT_MS_DEFAULT, 1, TIMEOUT_MS_MAX)
+
+    def deadline(self) -> Deadline:
+        """`?timeout=` from now on. Raises `HttpProblem` 400."""
+        return deadline_in(self.timeout_ms())
+
 
 class _Node:
     __slots__ = ("children", "routes")
@@ -84,12 +95,13 @@ class HttpRouter:
         pattern: str,
         handler: Handler,
         *,
-        query: Sequence[str] | None = None,
+        query: Sequence[str] | None = ("timeout",),
         has_head: bool = True,
         takes_body: bool = True,
     ) -> None:
-        """`pattern` is like `/topics/{topic}/partitions`; arguments are handed over by place. With `query` other
-        parameters than these are refused: one that is misspelt must not make an order of what was to be tried.
+        """`pattern` is like `/topics/{topic}/partitions`; arguments are handed over by place. Other
+        parameters of the query than these are refused: one that is misspelt must not make an order of what was to be
+        tried; with None any are taken.
 
         A body is refused where the route takes none, as DELETE never does: what it says would be ignored.
 
