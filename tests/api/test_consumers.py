@@ -365,7 +365,7 @@ async def test_a_subscription_ends_a_poll_that_waits(api, consumer):
     assert code(await polling) == (404, 40403)
 
 
-async def test_what_cannot_be_opened_is_said_until_the_client_goes_on(start_api):
+async def test_an_undecodable_batch_is_reported_until_the_client_skips_it(start_api):
     api = await start_api({"opened_bytes_max": 64 * 1024})
     await api.topic("t")
     await produce(api, "before")
@@ -552,7 +552,7 @@ async def test_a_commit_without_a_waiter(api, consumer):
     assert code(await found("POST", "/offsets?async=maybe")) == (400, 40002)
 
 
-async def test_what_is_not_its_own_is_not_committed(api, consumer):
+async def test_unowned_partitions_are_not_committed(api, consumer):
     await api.topic("t", 2)
     found = await consumer()
     assert code(await found("POST", "/offsets", {"offsets": [{"topic": "t", "partition": 1, "offset": 0}]})) == (

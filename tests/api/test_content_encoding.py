@@ -122,7 +122,7 @@ async def test_a_cut_body_stores_nothing_behind_the_cut(api, caplog, content_typ
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 @pytest.mark.parametrize("body", [b"no such thing", b"\x1f\x8b\x08\x00", NOISE], ids=["text", "header", "noise"])
 @pytest.mark.parametrize("content_type", BODIES)
-async def test_what_cannot_be_opened_is_a_named_error_without_a_traceback(api, caplog, content_type, encoding, body):
+async def test_an_undecodable_batch_is_a_named_error_without_a_traceback(api, caplog, content_type, encoding, body):
     await api.topic()
     headers = (f"Content-Type: {content_type}", f"Content-Encoding: {encoding}")
     answer = await answer_to(api.address, post("/topics/t/partitions/0", body, *headers))

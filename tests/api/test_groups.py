@@ -180,7 +180,7 @@ async def test_a_reset_can_begin_where_nothing_is_committed(api: Any) -> None:
     assert (status, [row["before"] for row in done["offsets"]]) == (200, [0, None])
 
 
-async def test_what_only_an_empty_group_allows(api: Any, member: Member) -> None:
+async def test_operations_that_need_an_empty_group(api: Any, member: Member) -> None:
     await member.commit(1)
     for method, path, body in (
         ("POST", "/groups/g/offsets/reset", {"to": "earliest"}),

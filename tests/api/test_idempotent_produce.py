@@ -76,7 +76,7 @@ async def test_stored_batches_have_it_in_their_headers(api):
         (body(0, "a", producer=1 << 63), 400, 40002, "failed"),
     ],
 )
-async def test_what_is_refused_and_what_it_means(api, sent, status, code, outcome):
+async def test_refusals_and_their_meaning(api, sent, status, code, outcome):
     await api.topic()
     for sequence in range(6):
         await api.post("/topics/t/partitions/0", body(sequence, "x", producer=1))

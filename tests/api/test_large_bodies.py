@@ -103,7 +103,7 @@ def test_large_members_of_a_record():
         (b'{"records":[{"value":"%b}]}' % (b"a," * 400_000), "does not end"),
     ],
 )
-async def test_what_is_wrong_is_named_and_nothing_is_stored(api, body, word):
+async def test_invalid_input_is_named_and_nothing_is_stored(api, body, word):
     await api.topic()
     status, said = await send(api, "/topics/t", body)
     assert (status, said["error_code"], said["outcome"]) == (422, 42203, "failed")

@@ -70,7 +70,7 @@ async def test_values_are_stored_byte_for_byte(api):
     assert [value for _, value in await stored(api)][1:3] == ["x", None]
 
 
-async def test_what_was_printed_can_be_read_again(api):
+async def test_printed_records_can_be_imported(api):
     await api.topic()
     line = b'{"topic":"other","partition":0,"offset":77,"key":"a","value":"/w==","encoding":%b}'
     assert (await send(api, line % b'{"value":"base64","key":"text"}'))[1]["records"] == 1
@@ -178,7 +178,7 @@ async def test_a_body_that_opens_to_much_more_than_it_is(api):
     assert (status, said["records"], said["line"]) == (413, 2, 3)
 
 
-async def test_what_is_refused_before_the_body(api):
+async def test_refusals_before_the_body(api):
     await api.topic()
     await api.post("/groups/g/offsets", {"offsets": [{"topic": "t", "partition": 0, "offset": 0}]})
     for path, status, code in [

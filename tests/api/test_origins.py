@@ -202,7 +202,7 @@ async def test_on_other_addresses_hosts_are_checked_once_some_are_allowed(api, a
 
 
 @pytest.mark.parametrize("text", ["", "a:80", "[::1]:80", "a/b", "a b", ":", "*"])
-def test_what_is_no_host_cannot_be_allowed(text):
+def test_invalid_hosts_cannot_be_allowed(text):
     with pytest.raises(InvalidArgument, match="is not a host"):
         allowed_host(text)
 

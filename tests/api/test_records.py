@@ -68,7 +68,7 @@ async def test_binary_comes_back_as_base64(api):
     assert found[1]["value"] is None
 
 
-async def test_what_is_no_json_says_how_it_is_written(api):
+async def test_values_other_than_json_state_their_encoding(api):
     await api.topic()
     batch = build_batch([NewRecord(b"plain text", b"\xff\xfe"), NewRecord(b'{"a":', b"7")])
     await api.post("/topics/t/partitions/0", data=bytes(batch), headers={"Content-Type": BATCHES})
@@ -158,7 +158,7 @@ async def test_batches_go_in_and_out_as_they_are(api, codec):
     ]
 
 
-async def test_what_compaction_left_without_records_is_passed_over(start_api):
+async def test_batches_without_records_after_compaction_are_skipped(start_api):
     api = await start_api({"retention_interval_s": 0.05})
     await api.topic(cleanup_policy="compact", segment_bytes="16384", min_cleanable_dirty_ratio="0.01")
     for number in range(60):

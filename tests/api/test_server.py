@@ -61,7 +61,7 @@ async def test_everything_acknowledged_is_there_after_a_restart(start_api):
     assert [record["value"] for record in found] == list(range(100))
 
 
-async def test_what_nobody_expected_is_answered_and_logged(api, caplog, monkeypatch):
+async def test_unexpected_errors_are_answered_and_logged(api, caplog, monkeypatch):
     def broken():
         raise ZeroDivisionError("planted")
 

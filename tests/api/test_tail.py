@@ -77,7 +77,7 @@ async def test_it_follows(api):
         assert await values(new, 1) == [4]
 
 
-async def test_what_it_gives_can_be_sent_back(api):
+async def test_its_output_can_be_sent_back(api):
     await api.topic()
     await api.topic("copy")
     batch = build_batch([NewRecord(b"text", b"\xff", 5, [("h", b"\x00")]), NewRecord(b"7"), NewRecord(None, b'"k"')])
@@ -91,7 +91,7 @@ async def test_what_it_gives_can_be_sent_back(api):
     assert [each | {"topic": "copy"} for each in first] == second
 
 
-async def test_what_is_known_before_the_first_line_is_the_status(api):
+async def test_errors_before_the_first_line_are_the_status(api):
     await api.topic()
     for query in [
         "",

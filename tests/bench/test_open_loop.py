@@ -33,7 +33,7 @@ def test_only_an_answer_with_an_offset_is_a_success() -> None:
     assert (done["sent"], done["succeeded"]) == (4, 2)
 
 
-def test_what_a_standing_server_delays_is_charged_from_when_it_was_due() -> None:
+def test_requests_delayed_by_a_stalled_server_are_timed_from_their_due_time() -> None:
     """48 connections wait in the stall; what was due meanwhile was never sent, and counts all the same."""
     gate = threading.Event()
 

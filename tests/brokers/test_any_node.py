@@ -170,7 +170,7 @@ async def test_a_topic_made_again_waits_for_no_more_than_the_removal_of_the_firs
 
 
 @pytest.mark.parametrize("is_made_again", [True, False])
-async def test_what_waited_for_a_topic_of_old_is_not_told_that_there_is_none(brokers, monkeypatch, is_made_again):
+async def test_a_request_for_a_deleted_topic_does_not_fail_after_its_recreation(brokers, monkeypatch, is_made_again):
     """A broker with stale metadata is asked for a topic that was deleted and created anew meanwhile."""
     await brokers[1].create_topic("t", 1, deadline=soon())
     await produce(brokers[3], "t", b"x")
@@ -211,7 +211,7 @@ async def test_creations_at_several_brokers_at_once_make_one_topic(brokers):
         await brokers[2].create_topic("t", 1, deadline=soon())
 
 
-async def test_what_the_cluster_cannot_do_is_refused(brokers):
+async def test_orders_that_the_cluster_cannot_execute_are_refused(brokers):
     with pytest.raises(PlacementImpossible, match="replication factor 4 needs as many hosts"):
         await brokers[1].create_topic("t", 1, 4, deadline=soon())
     with pytest.raises(InvalidArgument, match=r"min\.insync\.replicas=3 can never be met with 2 replicas"):

@@ -112,7 +112,7 @@ def set_clock(brokers: Brokers, wall_ms: int) -> None:
         object.__setattr__(broker.groups._around, "wall_ms", lambda: wall_ms)
 
 
-async def test_what_an_empty_group_committed_long_ago_is_forgotten(brokers):
+async def test_old_offsets_of_an_empty_group_expire(brokers):
     now_ms, week_ms = brokers[1].groups._around.wall_ms(), brokers[1].settings.offsets_retention_ms
     member = Member(brokers[1])
     await member.begin()

@@ -128,7 +128,7 @@ async def test_commits_without_a_member_only_rise(topic):
     assert await committed(topic[3]) == {("t", 0): 9, ("t", 1): 39}
 
 
-async def test_what_cannot_be_committed_is_refused_as_a_whole(topic):
+async def test_invalid_commits_are_refused_as_a_whole(topic):
     good = {TopicPartition("t", 0): OffsetCommit(Offset(1))}
     bad: list[tuple[dict[TopicPartition, OffsetCommit], type[RaftlogError]]] = [
         ({TopicPartition("x", 0): OffsetCommit(Offset(1))}, UnknownTopic),
@@ -199,7 +199,7 @@ async def test_a_coordinator_that_ends_before_the_leader_assigned_keeps_the_gene
     assert await waiting == ALL_OF_T[1:]
 
 
-async def test_what_was_committed_while_coordinators_change_is_there_or_was_not_acknowledged(topic):
+async def test_acknowledged_commits_survive_changes_of_coordinators(topic):
     member = Member((await others(topic))[0])
     await member.begin()
     acknowledged = 0

@@ -62,13 +62,13 @@ def test_retention_is_derived_from_the_greatest_start_in_any_answer(history: Wri
 # density
 
 
-def test_what_lies_below_the_first_known_offset_is_no_gap(history: WrittenHistory) -> None:
+def test_offsets_below_the_first_known_one_are_no_gap(history: WrittenHistory) -> None:
     history.send(1, 70, 5)
     history.poll(2, (5, 70))
     assert check_history(history.ops).is_clean()
 
 
-def test_what_lies_below_the_start_is_no_gap(history: WrittenHistory) -> None:
+def test_offsets_below_the_start_are_no_gap(history: WrittenHistory) -> None:
     history.send(1, 70, 5)
     history.send(1, 71, 8)
     history.list_offsets(2, 8, 9)

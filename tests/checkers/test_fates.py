@@ -50,7 +50,7 @@ def test_each_record_has_one_fate() -> None:
 
 
 @pytest.mark.parametrize(("outcome", "fate"), [("ok", "excused"), ("info", "excused"), ("fail", "lost")])
-def test_what_a_deletion_may_have_taken_is_excused(outcome: str, fate: str) -> None:
+def test_records_possibly_deleted_are_excused(outcome: str, fate: str) -> None:
     history = WrittenHistory()
     for number in range(3):
         history.send(1, 70 + number, number)
@@ -62,7 +62,7 @@ def test_what_a_deletion_may_have_taken_is_excused(outcome: str, fate: str) -> N
     assert [FATES[code] for code in fates_of(history.ops).fate] == [fate, "lost", "ok"]
 
 
-def test_what_retention_or_a_newer_record_took_is_excused() -> None:
+def test_records_removed_by_retention_or_a_newer_one_are_excused() -> None:
     history = WrittenHistory()
     history.send(1, 70, 0)
     history.list_offsets(2, 1, 1)
@@ -74,7 +74,7 @@ def test_what_retention_or_a_newer_record_took_is_excused() -> None:
 
 
 @pytest.mark.parametrize(("outcome", "fate"), [("info", "excused"), ("fail", "lost")])
-def test_what_a_tombstone_of_unknown_outcome_may_have_removed_is_excused(outcome: str, fate: str) -> None:
+def test_records_possibly_removed_by_a_tombstone_are_excused(outcome: str, fate: str) -> None:
     history = WrittenHistory()
     history.end_send(history.recorder.invoke(1, "send", Send(T0, (70,), keys=("a",))), 0)
     removal = history.recorder.invoke(1, "send", Send(T0, (71,), keys=("a",), tombstones=(71,)))
@@ -87,7 +87,7 @@ def test_what_a_tombstone_of_unknown_outcome_may_have_removed_is_excused(outcome
 
 
 @pytest.mark.parametrize(("outcome", "end", "fate"), [("info", 4, "excused"), ("fail", 4, "lost"), ("info", 3, "lost")])
-def test_what_a_record_behind_the_last_poll_may_have_replaced_is_excused(outcome: str, end: int, fate: str) -> None:
+def test_records_possibly_replaced_behind_the_last_poll_are_excused(outcome: str, end: int, fate: str) -> None:
     history = WrittenHistory()
     history.end_send(history.recorder.invoke(1, "send", Send(T0, (70,), keys=("a",))), 0)
     newer = history.recorder.invoke(1, "send", Send(T0, (71,), keys=("a",)))
@@ -99,7 +99,7 @@ def test_what_a_record_behind_the_last_poll_may_have_replaced_is_excused(outcome
     assert ("lost-write" in check_history(history.ops).counts) == (fate == "lost")
 
 
-def test_what_was_polled_before_it_was_sent_was_polled() -> None:
+def test_polls_before_a_send_count_as_polls() -> None:
     history = WrittenHistory()
     history.poll(2, (0, 70), (1, 71))
     history.send(1, 70, 0)
@@ -107,7 +107,7 @@ def test_what_was_polled_before_it_was_sent_was_polled() -> None:
     assert [FATES[code] for code in fates_of(history.ops).fate] == ["ok", "duplicate"]
 
 
-def test_what_nobody_read_of_a_topic_that_may_be_gone_is_excused() -> None:
+def test_unread_records_of_a_possibly_deleted_topic_are_excused() -> None:
     history = WrittenHistory()
     for offset in range(3):
         history.send(1, 70 + offset, offset)
@@ -117,7 +117,7 @@ def test_what_nobody_read_of_a_topic_that_may_be_gone_is_excused() -> None:
     assert [FATES[code] for code in checker.fates().fate] == ["excused", "ok", "excused"]
 
 
-def test_what_was_read_and_is_overwritten_or_behind_the_end_has_vanished() -> None:
+def test_read_records_that_are_overwritten_or_behind_the_end_have_vanished() -> None:
     history = WrittenHistory()
     for offset in range(4):
         history.send(1, 70 + offset, offset)

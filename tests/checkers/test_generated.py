@@ -89,7 +89,7 @@ def test_a_history_comes_back_from_its_lines(history: list[Op]) -> None:
 @pytest.mark.parametrize("name", MUTATIONS)
 @settings(max_examples=40, deadline=None)
 @given(history=CLEAN_HISTORIES.filter(lambda history: len(history) > 60), seed=st.integers(0, 2**32))
-def test_what_is_planted_is_found_by_its_name(name: str, history: list[Op], seed: int) -> None:
+def test_planted_errors_are_found_by_their_name(name: str, history: list[Op], seed: int) -> None:
     mutation = MUTATIONS[name]
     planted = mutation.plant(history, Random(seed))
     assume(planted is not None)

@@ -234,7 +234,7 @@ def test_registers_are_checked_separately_and_a_limit_leaves_one_undecided() -> 
     assert verdict.counts == {"not-linearizable": 2}, "with time enough it is decided"
 
 
-def test_what_is_undecided_is_not_clean() -> None:
+def test_undecided_histories_are_not_clean() -> None:
     verdict = Verdict((), {}, 3, 0, ("r",))
     assert not verdict.is_clean()
     assert "linearizable: r" in str(verdict)

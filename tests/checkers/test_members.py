@@ -148,7 +148,7 @@ def test_commits_of_a_member_count_in_their_order_and_backwards_too(history: Gro
     history.only(MemberCommits(), "lost-commit", newer, stale)
 
 
-def test_what_was_answered_is_seen_by_reads_that_begin_later(history: GroupHistory) -> None:
+def test_answered_writes_are_seen_by_later_reads(history: GroupHistory) -> None:
     reading = history.recorder.invoke(2, "committed", GroupOffsets("g"))
     done = history.commit_as(1, 8)
     history.recorder.ok(reading, GroupOffsets("g", ((T0, None),)))
@@ -252,7 +252,7 @@ def test_the_newest_value_of_a_key_is_kept(history: GroupHistory) -> None:
     assert list(check_history(history.ops).counts) == ["lost-write", "lost-key"]
 
 
-def test_what_was_replaced_and_tombstones_may_be_gone(history: GroupHistory) -> None:
+def test_replaced_records_and_tombstones_may_be_missing(history: GroupHistory) -> None:
     for value, key, offset in ((70, "a", 0), (71, "b", 1), (72, "a", 2), (73, "b", 3), (74, "c", 4)):
         history.keyed(value, key, offset, tombstone=value == 73)
     history.read(2, (2, 72), (4, 74))
@@ -360,14 +360,14 @@ def test_a_deletion_is_not_answered_before_the_log_begins_there(history: GroupHi
 
 
 @pytest.mark.parametrize("outcome", ["ok", "info", "crash", "open"])
-def test_what_a_deletion_may_have_taken_is_neither_lost_nor_unseen(history: GroupHistory, outcome: str) -> None:
+def test_records_possibly_deleted_are_neither_lost_nor_unseen(history: GroupHistory, outcome: str) -> None:
     missing_below_a_trim(history, outcome)
     assert check_history(history.ops).is_clean()
     history.list_offsets(6, 0, 4, linearizable=True)
     assert check_history(history.ops).is_clean() == (outcome != "ok"), "an unknown one may happen later, or never"
 
 
-def test_what_a_deletion_did_not_take_is_lost_or_unseen(history: GroupHistory) -> None:
+def test_records_outside_of_a_deletion_are_lost_or_unseen(history: GroupHistory) -> None:
     missing_below_a_trim(history, "fail")
     assert check_history(history.ops).counts == {"lost-write": 2}
     history.send(1, 74, 4)

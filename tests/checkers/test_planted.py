@@ -51,14 +51,14 @@ def test_an_acknowledged_record_whose_offset_shows_another_value_is_lost_too(his
     assert history.kinds(RecordBook()) == ["inconsistent-offset", "lost-write"]
 
 
-def test_what_nobody_polled_so_far_is_unseen_and_not_lost(history: WrittenHistory) -> None:
+def test_unpolled_records_are_unseen_and_not_lost(history: WrittenHistory) -> None:
     history.send(1, 70, 0)
     unseen = history.send(1, 71, 1)
     poll = history.poll(2, (0, 70))
     history.only(RecordBook(), "unseen", unseen, poll)
 
 
-def test_what_retention_took_before_anybody_read_it_is_excused(history: WrittenHistory) -> None:
+def test_unread_records_removed_by_retention_are_excused(history: WrittenHistory) -> None:
     history.send(1, 70, 0)
     history.send(1, 71, 1)
     history.list_offsets(2, 1, 2)
@@ -199,7 +199,7 @@ def test_values_of_one_send_get_rising_offsets(history: WrittenHistory) -> None:
     assert history.kinds(OffsetOrder()) == ["int-nonmonotonic-send"]
 
 
-def test_what_was_polled_or_listed_stands_before_what_is_sent_later(history: WrittenHistory) -> None:
+def test_polled_or_listed_offsets_precede_later_sends(history: WrittenHistory) -> None:
     history.begin_send(1, 70)
     history.poll(2, (5, 70))
     history.send(3, 71, 4)
@@ -242,7 +242,7 @@ def test_a_hole_that_no_open_send_can_explain_is_a_gap(history: WrittenHistory) 
 # Going back
 
 
-def test_what_a_process_is_told_of_a_log_never_goes_back(history: WrittenHistory) -> None:
+def test_offsets_reported_to_a_process_never_go_back(history: WrittenHistory) -> None:
     first = history.list_offsets(1, 3, 9)
     history.list_offsets(2, 1, 5)
     second = history.list_offsets(1, 2, 8)

@@ -73,7 +73,7 @@ def test_each_incarnation_is_checked_by_itself(history: TopicHistory) -> None:
     assert list(read_lines(write_lines(history.ops))) == history.ops
 
 
-def test_what_nobody_read_of_a_deleted_topic_is_not_missed_and_of_one_that_stays_it_is(history: TopicHistory) -> None:
+def test_unread_records_are_missed_only_in_existing_topics(history: TopicHistory) -> None:
     history.create("old")
     history.send_to(OLD, 2, 7, 0)
     history.send_to(OLD, 2, 8, 5)

@@ -78,7 +78,7 @@ def test_watching_prints_changes(spawn: Any, scripted: ScriptedBroker) -> None:
     assert process.stderr.read() == b""
 
 
-async def test_what_lags_from_commit_to_commit_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lag_between_commits_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     electing = {"electing_partitions": ["orders/0"], "electing_count": 1}
     lagging = HEALTHY | {"lagging_partitions": ["orders/0"], "lagging_count": 1} | electing
     looks = iter([msgspec.convert(each, ClusterHealth) for each in (HEALTHY, lagging, HEALTHY, lagging | UNHEALTHY)])

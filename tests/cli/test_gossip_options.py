@@ -54,7 +54,7 @@ def test_off_is_off() -> None:
     assert settings_of(None, gossip="off") is None
 
 
-def test_what_was_asked_for_is_required() -> None:
+def test_configured_gossip_is_required() -> None:
     settings = settings_of(LOOPBACK, gossip="127.0.0.1:9", advertise_gossip="outside:10")
     assert settings is not None
     assert (settings.port, settings.advertise, settings.is_required) == (9, ("outside", 10), True)

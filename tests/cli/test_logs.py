@@ -62,7 +62,7 @@ async def test_at_level_debug_all_of_them_are_there(limit: EventLimit, caplog: p
     assert said(caplog) == [("topic_deleted", logging.INFO)] * 3 + [("topic_deleted", logging.DEBUG)] * 2
 
 
-async def test_what_is_not_logged_is_not_counted(limit: EventLimit, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unlogged_events_are_not_counted(limit: EventLimit, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "raftlog")
     for _ in range(5):
         event(LOGGER, "topic_deleted", topic="t")
@@ -128,7 +128,7 @@ def test_the_life_of_a_broker_in_events(spawn: Any, run: Any, tmp_path: Path) ->
     assert (altered["set"], altered["unset"]) == ({"retention.ms": "1000"}, [])
 
 
-def test_what_happened_before_a_start_is_not_told_again(spawn: Any, run: Any, tmp_path: Path) -> None:
+def test_events_before_a_start_are_not_repeated(spawn: Any, run: Any, tmp_path: Path) -> None:
     told = []
     for number in range(2):
         process = spawn("serve", "--data-dir", str(tmp_path / "data"), "--http", "127.0.0.1:0", "--log-format", "json")

@@ -367,7 +367,7 @@ async def test_a_plan_changes_nothing() -> None:
     assert cluster.journal == []
 
 
-def test_what_is_done_is_kept_until_all_is_done(tmp_path: Path) -> None:
+def test_finished_parts_are_kept_until_all_are_done(tmp_path: Path) -> None:
     record = RollingRecord(tmp_path, None)
     assert record.go_on(UNITS) == UNITS
     record.done(UNITS[1])

@@ -51,7 +51,7 @@ async def send(to: LineSender, *batches: list[bytes], partition: int = 0) -> Non
 
 @pytest.mark.parametrize("what", ["lose-answer", "lose-request", "refuse", "504 50401"])
 @pytest.mark.parametrize("expected", [None, ResumePoint([0], [0])])
-async def test_what_went_wrong_for_a_while_is_settled(what: str, expected: ResumePoint | None) -> None:
+async def test_temporary_failures_are_settled(what: str, expected: ResumePoint | None) -> None:
     broker = FakeBroker(t=1)
     broker.fault = at_batch(1, what, what)
     async with sending(broker, expected) as to:

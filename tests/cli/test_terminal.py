@@ -95,7 +95,7 @@ def test_an_error_is_red_on_a_terminal(more: dict[str, str], is_red: bool) -> No
     assert words.startswith(b"\x1b[31m\x1b[1merror:\x1b[0m No such" if is_red else b"error: No such")
 
 
-def test_what_is_wrong_in_a_table_is_red_on_a_terminal_alone() -> None:
+def test_problems_in_a_table_are_red_only_on_a_terminal() -> None:
     table = Table("alive", "problem")
     table.add_row(tables.yes_no(False), tables.bad("[red] is no mark here"))
     for is_terminal in (True, False):

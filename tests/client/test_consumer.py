@@ -198,7 +198,7 @@ async def test_a_deleted_offset_is_reset_and_logged(served: Served, policy: str,
 
 
 @pytest.mark.parametrize("begin", [50, 3])
-def test_what_is_held_is_given_before_reading_goes_on_elsewhere(begin: int) -> None:
+def test_buffered_records_are_returned_before_other_reads(begin: int) -> None:
     partition = Partition(0)
     fill(partition, range(60))
     reading = FetchedRecords(FIRST, Offset(0))
@@ -362,7 +362,7 @@ async def test_no_more_is_held_than_prefetch_allows(served: Served) -> None:
         assert len(await polled(consumer, 15_999)) == 15_999
 
 
-async def test_what_cannot_be_is_refused(served: Served) -> None:
+async def test_invalid_values_are_refused(served: Served) -> None:
     broker = FakeBroker(orders=1)
     address = await served(broker)
     for wrong in ({"auto_offset_reset": "maybe"}, {"assignors": ("best",)}, {"max_poll_records": 0}):

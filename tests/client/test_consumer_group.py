@@ -111,7 +111,7 @@ async def test_nothing_is_read_twice_or_left_out_while_members_come_and_go(
     assert sum((await committed(client)).values()) == 300
 
 
-async def test_what_is_processed_is_committed_by_count(live: str, client: BrokerClient) -> None:
+async def test_processed_records_are_committed_by_count(live: str, client: BrokerClient) -> None:
     await produce(live, range(200))
     settings: dict[str, Any] = {"auto_commit_interval_ms": 3_600_000, "auto_commit_records": 100}
     async with Consumer([live], "orders", group="g", **settings) as consumer:
@@ -124,7 +124,7 @@ async def test_what_is_processed_is_committed_by_count(live: str, client: Broker
         assert sum((await committed(client)).values()) == 100
 
 
-async def test_what_is_processed_is_committed_by_time_and_what_is_in_hands_is_not(
+async def test_processed_records_are_committed_by_time_and_unprocessed_ones_are_not(
     live: str, client: BrokerClient
 ) -> None:
     await produce(live, range(50))

@@ -151,7 +151,7 @@ async def test_numbers_that_json_has_no_room_for_are_refused_unsent(scripted: An
     assert not scripts.asked
 
 
-async def test_what_is_not_known_of_a_lag_is_none(scripted: Any, scripts: Scripts) -> None:
+async def test_unknown_parts_of_a_lag_are_none(scripted: Any, scripts: Scripts) -> None:
     row = {"topic_name": "t", "partition_id": 0, "current_offset": -1, "log_end_offset": 9, "lag": 9}
     member = {"consumer_id": "", "instance_id": None, "client_id": ""}
     scripts.answers["GET /v3/clusters/-/consumer-groups/a%20b/lags"] = scripts.answers[

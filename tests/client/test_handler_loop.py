@@ -243,7 +243,7 @@ async def test_members_that_come_and_go_handle_everything_in_the_order_of_keys(l
         assert firsts == sorted(firsts)
 
 
-async def test_what_cannot_be_is_refused(live: str) -> None:
+async def test_invalid_values_are_refused(live: str) -> None:
     for wrong, why in (
         ({"order": "random"}, "key, partition, none"),
         ({"attempts": 0}, "attempts is 0"),

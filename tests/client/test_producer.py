@@ -124,7 +124,7 @@ async def test_a_batch_that_is_not_full_waits_for_the_one_before_and_no_longer_t
 
 @pytest.mark.parametrize("what", ["refuse", "lose-request", "lose-answer", "504 50401", "429 42901"])
 @pytest.mark.parametrize("number", [0, 2])
-async def test_what_went_wrong_once_is_repaired_without_a_copy_or_a_gap(
+async def test_single_failures_are_repaired_without_a_duplicate_or_a_gap(
     serving: Serving, what: str, number: int
 ) -> None:
     broker = FakeBroker(orders=1)
@@ -204,7 +204,7 @@ async def test_a_batch_that_is_refused_for_good_fails_alone_and_the_next_go_on_u
     assert broker.ids_given == 2
 
 
-async def test_what_may_be_stored_behind_a_failure_is_unknown_and_what_is_not_goes_on(serving: Serving) -> None:
+async def test_batches_possibly_stored_behind_a_failure_are_unknown_and_others_continue(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     three = asyncio.Event()
 
@@ -251,7 +251,7 @@ async def test_a_producer_that_the_partition_forgot_goes_on_under_a_new_id(servi
 
 
 @pytest.mark.parametrize("what", ["lose-answer", "lose-request"])
-async def test_what_an_expired_producer_may_have_stored_is_unknown_and_stored_once(serving: Serving, what: str) -> None:
+async def test_a_retry_of_an_expired_producer_is_unknown_and_stored_once(serving: Serving, what: str) -> None:
     """Also its first batch: sequence 0 of an expired id is no new producer's."""
     broker = FakeBroker(orders=1)
     partition = broker.topics["orders"][0]
@@ -396,7 +396,7 @@ async def test_new_partitions_are_used_after_a_refresh(serving: Serving) -> None
                     break
 
 
-async def test_what_cannot_be_sent_is_refused_before_it_is_taken(serving: Serving) -> None:
+async def test_unsendable_records_are_refused_before_they_are_queued(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     broker.max_message_bytes = 1000
     async with serving(broker) as producer:

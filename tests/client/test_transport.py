@@ -43,7 +43,7 @@ class DyingBroker(FakeBroker):
 
 
 @pytest.mark.parametrize("method", ["DELETE", "PUT", "POST"])
-async def test_what_was_sent_on_a_connection_that_broke_may_have_happened(method: str) -> None:
+async def test_requests_on_a_broken_connection_are_unknown(method: str) -> None:
     broker = DyingBroker()
     async with broker as address, HttpTransport([address]) as transport:
         await transport.request(method, "/t", timeout_s=5, repeatable=False)

@@ -208,7 +208,7 @@ async def commit(instance, *consumed):
 EVERYTHING = {0: list(range(10)), 1: list(range(10))}
 
 
-async def test_what_it_is_stands_in_the_log_before_it_is_answered(world):
+async def test_an_instance_is_in_the_log_before_the_answer(world):
     found = await world.subscribed()
     assert (world.stored().topics, world.stored().member_id) == (("t",), "c-1")
     await found.unsubscribe(soon())
@@ -237,7 +237,7 @@ async def test_a_member_keeps_its_positions_through_a_rebalance_that_leaves_them
     assert await poll(found) == {1: list(range(10))}
 
 
-async def test_what_is_acknowledged_is_committed_before_the_partitions_go(world):
+async def test_acknowledged_records_are_committed_before_the_partitions_are_revoked(world):
     found = await world.subscribed()
     await poll(found)
     await poll(found)
@@ -303,7 +303,7 @@ async def test_a_repeated_poll_gets_the_same(world):
     assert world.commits == [(MemberIdentity("c-1", 1), {A: 10, B: 10})]
 
 
-async def test_what_was_chosen_meanwhile_is_not_taken_back(world):
+async def test_a_seek_meanwhile_is_not_undone(world):
     found = await world.subscribed()
     await poll(found, poll_id="x")
     await found.seek([Chosen(A, offset=8)], soon())
@@ -424,7 +424,7 @@ async def test_a_poll_that_comes_before_the_member_is_back_waits_for_it(world, w
     assert await poll(again, 1_000) == EVERYTHING
 
 
-async def test_what_is_being_committed_does_not_undo_a_choice(world):
+async def test_a_pending_commit_does_not_undo_a_seek(world):
     found = await world.subscribed()
     await poll(found)
     held = asyncio.Event()

@@ -193,13 +193,13 @@ async def test_records_before_the_position_are_left_out():
     assert (await take([batch(10, b"a")], Offset(11), 100, BatchOpener(1_000))).end == 11
 
 
-async def test_what_compaction_removed_is_stepped_over():
+async def test_compacted_offsets_are_skipped():
     gap = build_control_batch(ControlKind.GAP, b"", 0, next_offset=Offset(0), offsets_spanned=4)
     taken = await take([memoryview(gap), batch(4, b"x")], Offset(0), 100, BatchOpener(1_000))
     assert (values(taken), taken.end) == ([b"x"], 5)
 
 
-async def test_what_cannot_be_opened_ends_an_answer_and_is_the_next_error():
+async def test_an_undecodable_batch_ends_an_answer_and_is_the_next_error():
     good, bad = batch(0, b"a"), batch(1, b"b" * 5_000, compression=Compression.GZIP)
     taken = await take([good, bad], Offset(0), 100_000, BatchOpener(1_000))
     assert (values(taken), taken.end) == ([b"a"], 1)

@@ -29,7 +29,7 @@ def test_an_answer_is_acknowledged_by_the_next_request():
     assert found.acknowledged() == {}
 
 
-def test_what_was_only_begun_is_not_committed():
+def test_positions_only_begun_are_not_committed():
     found = positions()
     found.begin(A, Offset(5))
     found.acknowledge()

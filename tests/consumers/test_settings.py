@@ -49,7 +49,7 @@ def test_strings_and_json_values_are_taken_alike(value):
         ({"format": ["json"]}, "it can be binary, json"),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_can(given, says):
+def test_invalid_values_are_refused_with_the_valid_ones(given, says):
     with pytest.raises(InvalidConsumer) as raised:
         read_settings(given)
     assert says in str(raised.value)
@@ -72,7 +72,7 @@ STORED = StoredInstance(
 )
 
 
-def test_what_is_stored_comes_back_through_the_log_of_groups():
+def test_stored_records_return_through_the_log_of_groups():
     assert from_record(STORED.as_record()) == STORED
     key = InstanceKey("g", "c")
     assert from_record(decode_value(key, encode_value(STORED.as_record()))) == STORED
@@ -96,6 +96,6 @@ async def test_a_pattern_matches_whole_names_in_linear_time():
 
 
 @pytest.mark.parametrize("text", ["(", "(?=a)", r"(a)\1", "a" * (PATTERN_CHARACTERS_MAX + 1), "\ud800"])
-def test_what_is_no_pattern_is_refused(text):
+def test_invalid_patterns_are_refused(text):
     with pytest.raises(InvalidArgument, match="topic_pattern"):
         TopicPattern(text)

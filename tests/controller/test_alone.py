@@ -37,7 +37,7 @@ async def test_it_is_registered_and_takes_commands_at_once(tmp_path: Path) -> No
         assert (fresh.age_ms, fresh.leader, fresh.is_member, fresh.problem) == (0, 1, True, None)
 
 
-async def test_what_it_knew_is_there_before_it_starts_again(tmp_path: Path) -> None:
+async def test_its_state_is_restored_before_it_restarts(tmp_path: Path) -> None:
     async with brokers(tmp_path, [1], seeds=ALONE) as cluster:
         await cluster.start()
         cluster_id = cluster.running[1].metadata.cluster_id

@@ -298,7 +298,7 @@ def test_a_given_id_counts_as_a_member_and_finds_its_place() -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_is_refused_and_leaves_nothing(wrong: dict[str, object]) -> None:
+def test_invalid_values_are_refused_and_leave_nothing(wrong: dict[str, object]) -> None:
     desk = Desk()
     desk.said(desk.join(**wrong), InvalidArgument)
     assert desk.machine.names() == []

@@ -39,7 +39,7 @@ def test_a_follower_that_comes_back_keeps_its_assignment_without_a_rebalance() -
     assert {each.member_id for each in desk.log["readers"].members} == {one.member_id, back.member_id}
 
 
-def test_what_it_owned_and_when_does_not_make_a_subscription_another() -> None:
+def test_ownership_and_generation_do_not_change_a_subscription() -> None:
     desk = Desk()
     static(desk)
     said = {"owned": (TopicPartition("t", 1),), "generation": 1}

@@ -18,7 +18,7 @@ STEPS = st.lists(
 
 @FEW
 @given(STEPS)
-def test_what_is_due_is_what_was_set_last(steps: list[tuple[str, str, int]]) -> None:
+def test_the_last_set_timer_is_due(steps: list[tuple[str, str, int]]) -> None:
     timers: Timers[str] = Timers()
     due: dict[str, float] = {}
     for step, key, when in steps:

@@ -110,7 +110,7 @@ def committed(desk: Desk) -> dict[int, int]:
     return {place[1]: int(record.offset) for place, record in desk.folded.offsets.get("g", {}).items()}
 
 
-async def test_what_is_given_in_one_turn_is_one_append_in_its_order(desk: Desk) -> None:
+async def test_records_of_one_turn_are_one_append_in_order(desk: Desk) -> None:
     done = [desk.writer.write([entry(5)]), desk.writer.write([entry(2), entry(9, 1)])]
     assert not desk.log.waiting
     await turn()
@@ -123,7 +123,7 @@ async def test_what_is_given_in_one_turn_is_one_append_in_its_order(desk: Desk) 
     assert desk.folded.next_offset == 3
 
 
-async def test_what_is_on_its_way_is_known_to_who_decides_until_it_ends(desk: Desk) -> None:
+async def test_moves_in_progress_are_known_to_the_planner_until_they_end(desk: Desk) -> None:
     first = desk.writer.write([entry(5)])
     await turn()
     second = desk.writer.write([entry(8)])
@@ -157,7 +157,7 @@ async def test_in_another_term_nothing_is_appended(desk: Desk) -> None:
     assert desk.folded.latest_offset(key()) is None
 
 
-async def test_what_others_appended_is_read(desk: Desk) -> None:
+async def test_appends_of_others_are_read(desk: Desk) -> None:
     done = desk.writer.write([entry(5)])
     await turn()
     desk.log.by_others(keyed(key(3), OffsetRecord(Offset(4), -1, "", NOW_MS)))
@@ -166,7 +166,7 @@ async def test_what_others_appended_is_read(desk: Desk) -> None:
     assert committed(desk) == {0: 5, 3: 4}
 
 
-async def test_what_was_read_already_is_not_put_twice(desk: Desk) -> None:
+async def test_records_read_already_are_not_duplicated(desk: Desk) -> None:
     done = desk.writer.write([entry(5)])
     await turn()
     desk.log.commit()
@@ -212,7 +212,7 @@ async def test_nothing_waits_without_bound(desk: Desk, monkeypatch: pytest.Monke
     await later
 
 
-async def test_what_cannot_be_encoded_leaves_nothing_behind(desk: Desk) -> None:
+async def test_unencodable_values_leave_nothing_behind(desk: Desk) -> None:
     too_much = GroupEntry(InstanceKey("g", "i"), {"x": "y" * INSTANCE_BYTES_MAX})
     with pytest.raises(InvalidArgument):
         desk.writer.write([entry(1), too_much])

@@ -126,7 +126,7 @@ NO_SENSE = [
 
 
 @pytest.mark.parametrize(("asked", "status"), NO_SENSE)
-def test_what_makes_no_sense_is_a_named_error(cluster: Cluster, topic: str, asked: bytes, status: int) -> None:
+def test_nonsense_is_a_named_error(cluster: Cluster, topic: str, asked: bytes, status: int) -> None:
     create_topic(cluster.addresses[0], topic)
     before = picture(cluster, topic)
     for address in cluster.addresses:

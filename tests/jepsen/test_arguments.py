@@ -89,7 +89,9 @@ def test_ctrl_c_ends_all_real_hunts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(hunted) == 1
 
 
-def test_what_the_control_needs_is_named_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_requirements_of_the_control_are_named_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(control_command, "why_not", lambda kinds: f"{', '.join(kinds)}: no compiler")
     code, words = ended(control, ["--case", "power", "--store", str(tmp_path)])
     assert code == 2

@@ -136,7 +136,7 @@ def test_ctrl_c_ends_every_process_and_keeps_the_history(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "arguments", [("--faults", "fire"), ("--nodes", "1", "--faults", "cut"), ("--workload", "tea")]
 )
-def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_contradictory_options_are_refused(arguments: tuple[str, ...], tmp_path: Path) -> None:
     done = subprocess.run(command(*arguments, store=tmp_path), cwd=ROOT, check=False, capture_output=True, timeout=60)
     assert done.returncode == 2
     assert b"Usage" in done.stderr

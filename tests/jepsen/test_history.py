@@ -39,7 +39,7 @@ def test_at_the_same_time_another_process_was_asked_first() -> None:
     assert entries == [(1, "invoke"), (2, "invoke"), (1, "ok"), (2, "ok")]
 
 
-def test_what_is_written_can_be_judged_and_an_unfinished_line_is_left_out(tmp_path: Path) -> None:
+def test_written_histories_can_be_checked_and_an_unfinished_line_is_ignored(tmp_path: Path) -> None:
     store = Store(tmp_path, OPTIONS)
     times = iter(range(1, 100))
     writers = [HistoryWriter(store.part(f"client-{number}"), lambda: next(times)) for number in (1, 2)]

@@ -37,7 +37,7 @@ def test_a_change_is_made_in_its_function_alone() -> None:
 @pytest.mark.parametrize(
     "changes", [{"function": "thrice"}, {"old": "number - number"}, {"old": "number"}, {"new": "number +"}], ids=repr
 )
-def test_what_does_not_fit_any_more_is_refused(changes: dict[str, str]) -> None:
+def test_entries_without_space_are_refused(changes: dict[str, str]) -> None:
     with pytest.raises(NotApplicable, match="twice"):
         mutant(**changes).applied_to(SOURCE)
 

@@ -381,7 +381,7 @@ def test_it_is_not_repeated_when_another_of_its_kind_is_due() -> None:
 
 
 @pytest.mark.parametrize("kind", ["stall", "full", "sync"])
-def test_what_an_earlier_fault_did_proves_nothing(kind: FaultKind) -> None:
+def test_effects_of_an_earlier_fault_prove_nothing(kind: FaultKind) -> None:
     victims = Victims()
     for is_idle, count in ((False, 1), (True, 0)):
         victims.disks[1].is_idle = is_idle
@@ -391,7 +391,7 @@ def test_what_an_earlier_fault_did_proves_nothing(kind: FaultKind) -> None:
         assert len(work.happened) == count
 
 
-def test_what_cannot_begin_yet_is_put_off(tmp_path: Path) -> None:
+def test_a_fault_that_cannot_begin_yet_is_postponed(tmp_path: Path) -> None:
     victims = Victims()
     victims.directories = {1: tmp_path / "1"}
     (tmp_path / "1").mkdir()
@@ -463,7 +463,7 @@ def test_files_are_lost_one_after_another(tmp_path: Path) -> None:
     ("first", "second", "both"),
     [("roll", "sync", False), ("sync", "kill", False), ("damage", "power", False), ("roll", "kill", True)],
 )
-def test_what_another_fault_holds_down_is_not_started(
+def test_a_node_held_down_by_another_fault_is_not_started(
     first: FaultKind, second: FaultKind, both: bool, tmp_path: Path
 ) -> None:
     victims = Victims()
@@ -584,7 +584,7 @@ def test_a_copy_is_old_only_once_its_broker_has_served(serves_s: float | None, t
 @pytest.mark.parametrize(
     ("kind", "words"), [("cut", "7 bytes delayed by up to 3 ms"), ("weather", "7 bytes swallowed")]
 )
-def test_what_another_fault_did_to_a_way_proves_nothing(kind: FaultKind, words: str) -> None:
+def test_effects_of_another_fault_on_a_link_prove_nothing(kind: FaultKind, words: str) -> None:
     victims = Victims()
     victims.swallowed_or_delayed = words
     work, _ = nemesis(victims, Fault(kind, 1, 2, (1,), "slow" if kind == "weather" else "deaf", ((1, 2),)))

@@ -72,7 +72,7 @@ def test_success_is_counted_in_quiet_time_alone_and_by_kind() -> None:
     assert [(each.at_s, each.kind, each.took_s) for each in found.failures] == [(1.0, "poll", 0.1)]
 
 
-def test_what_a_fault_cuts_short_does_not_count_and_what_hangs_by_itself_does() -> None:
+def test_interrupted_waits_do_not_count_and_hanging_ones_do() -> None:
     asked = Asked()
     asked.ask("send", 4.9, 5.2, "info", "DeadlineExceeded: no answer")  # the fault began meanwhile
     asked.ask("send", 8.9, 9.1)  # and this one had begun before it was over
@@ -94,7 +94,7 @@ def test_the_failures_that_are_shown_are_the_first_ones() -> None:
     assert [each.error for each in failures] == [f"Unavailable: {number}" for number in range(10)]
 
 
-def test_what_is_offered_counts_from_the_beginnings_within_the_load() -> None:
+def test_offered_requests_count_by_their_beginning_within_the_load() -> None:
     asked = Asked()
     for tenth in range(-20, 250):
         if not 52 <= tenth < 57:

@@ -58,7 +58,7 @@ def test_a_replica_that_is_behind_is_no_difference_until_a_majority_is(data_dirs
         assert "replicas-differ" not in kinds(data_dirs)
 
 
-def test_what_lies_behind_the_end_is_not_compared(data_dirs: dict[int, Path]) -> None:
+def test_records_behind_the_end_are_not_compared(data_dirs: dict[int, Path]) -> None:
     last = segments(data_dirs, 2)[-1]
     end = int(last.stem)
     content = bytearray(last.read_bytes())

@@ -51,7 +51,7 @@ def judged(workload: str, bug: str | None, directory: Path) -> dict[str, Any]:
     return run(options, FakeLog(bug), Store(directory, options), lambda *_told: None)
 
 
-def test_what_workloads_are_made_to_find_is_found(tmp_path: Path) -> None:
+def test_errors_that_workloads_target_are_found(tmp_path: Path) -> None:
     with ThreadPoolExecutor(len(RUNS)) as pool:
         results = dict(zip(RUNS, pool.map(lambda each: judged(*each, tmp_path / f"{each}"), RUNS), strict=True))
     for case, expected in RUNS.items():

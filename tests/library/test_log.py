@@ -47,7 +47,7 @@ def test_an_undecodable_batch_ends_reading_and_the_error_has_the_next_offset(tmp
         assert log.verify().is_sound
 
 
-def test_what_was_appended_is_there_after_reopening(tmp_path: Path) -> None:
+def test_appended_records_are_there_after_reopening(tmp_path: Path) -> None:
     with raftlog.Log.open(tmp_path / "log") as log:
         assert log.append([b"a", b"b"]) == 0
         assert (
@@ -246,7 +246,7 @@ def test_a_closed_log_refuses_by_name(tmp_path: Path) -> None:
         log.append([b"a"])
 
 
-def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
+def test_a_directory_without_a_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="does not exist"):
         raftlog.Log.open(tmp_path / "none", create=False)
     (tmp_path / "file").write_text("x")

@@ -84,7 +84,7 @@ def test_no_more_is_under_way_than_allowed() -> None:
 
 
 @pytest.mark.parametrize("mode", list(LoadMode))
-def test_what_does_not_succeed_counts_and_says_why(mode: LoadMode) -> None:
+def test_failures_count_with_their_reason(mode: LoadMode) -> None:
     answers = [(200, SENT), (503, b'{"error_code":50302,"outcome":"failed"}'), (LOST, b""), (NEVER_SENT, b"")]
     answers += [(504, b'{"error_code":50401,"outcome":"unknown"}'), (200, b'{"offsets":[{"error_code":50302}]}')]
     turn = iter(range(1_000_000))

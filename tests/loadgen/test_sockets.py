@@ -41,7 +41,7 @@ def test_requests_and_answers_over_connections_that_stay() -> None:
         assert [each[:3] for each in ended(wire, 1)] == [(9, 404, b"no")]
 
 
-def test_what_is_not_answered_in_time_is_lost_and_the_wire_goes_on() -> None:
+def test_requests_without_an_answer_in_time_are_lost_and_the_wire_continues() -> None:
     gate = threading.Event()
 
     def answer(path: str, _body: Any) -> tuple[int, bytes]:
@@ -89,7 +89,7 @@ raftlog_rpc_writes_total{channel="raft"} 5.0
 """
 
 
-def test_what_brokers_count_is_added_up_where_it_was_sent() -> None:
+def test_message_counts_of_brokers_are_summed_at_the_senders() -> None:
     with answering(lambda path, body: (200, METRICS.encode())) as port:
         found = scrape([f"127.0.0.1:{port}"] * 2)
     assert found.by_kind == {"beat": 14, "answer": 6}

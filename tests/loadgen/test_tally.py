@@ -27,7 +27,7 @@ def test_together_they_are_those_of_all() -> None:
     assert one.at_ms(100) == pytest.approx(1000, rel=0.001)
 
 
-def test_what_is_out_of_range_is_not_lost() -> None:
+def test_out_of_range_offsets_are_not_lost() -> None:
     latencies = Latencies()
     latencies.add(0.0)
     latencies.add(10_000.0)

@@ -18,7 +18,7 @@ async def _error_of(client: Client, node: str, kind: str, **fields: object) -> E
     return told.value
 
 
-async def test_what_was_cut_off_from_its_majority_ends_unknown_and_what_was_never_appended_definitely(
+async def test_isolated_proposals_end_unknown_and_unappended_ones_definitely(
     tmp_path: Path,
 ) -> None:
     async with Network(tmp_path, 3, "--groups", "1", "--tick-ms", "40", "--timeout-ms", "1200", seed=8) as network:
@@ -181,7 +181,7 @@ async def test_a_signal_ends_a_node_with_its_report(tmp_path: Path) -> None:
         assert json.loads(words.splitlines()[-1])["operations_by_workload"] == {"kafka": 1}
 
 
-async def test_what_was_sent_on_without_an_answer_stays_unknown_whatever_follows(tmp_path: Path) -> None:
+async def test_forwarded_requests_without_an_answer_stay_unknown(tmp_path: Path) -> None:
     """The leader takes a commit of offsets and cannot answer; then the other node finds no leader to ask."""
     async with Network(tmp_path, 3, "--groups", "1", "--tick-ms", "40", "--timeout-ms", "2000", seed=14) as network:
         client = network.client()

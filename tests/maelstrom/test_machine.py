@@ -76,7 +76,7 @@ def test_the_bound_on_nesting_holds_on_every_route() -> None:
             text_of(wrap(wrap(value)))
 
 
-def test_what_is_no_command_changes_nothing() -> None:
+def test_unknown_commands_change_nothing() -> None:
     machine = KeyMachine()
     for what in (b"", b"{", b"[]", b"7", b'["commit","x"]', b'["send"]', b'["drop",1]', b"[" * 100_000, b"\xff"):
         assert machine.apply("k", what) == CommandOutcome(Code.ABORT)

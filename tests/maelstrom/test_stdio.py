@@ -35,7 +35,7 @@ def test_a_line_that_is_too_long_is_dropped_and_the_next_is_not(monkeypatch: pyt
     assert dropped == [13, 17]
 
 
-async def test_what_cannot_be_read_or_written_is_the_end(tmp_path: Path) -> None:
+async def test_read_and_write_errors_are_fatal(tmp_path: Path) -> None:
     folder, full = os.open(tmp_path, os.O_RDONLY), os.open("/dev/full", os.O_WRONLY)
     try:
         ended = asyncio.Event()
@@ -53,7 +53,7 @@ async def test_what_cannot_be_read_or_written_is_the_end(tmp_path: Path) -> None
         os.close(full)
 
 
-def test_what_a_killed_process_left_goes_and_what_is_in_use_stays(
+def test_leftovers_of_a_killed_process_are_deleted_and_files_in_use_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

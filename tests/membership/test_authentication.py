@@ -36,7 +36,7 @@ def refused(receiver: Seal, datagram: bytes) -> RefusedDatagram:
     return caught.value.why
 
 
-def test_what_was_sealed_is_opened() -> None:
+def test_sealed_data_is_opened() -> None:
     opened = seal_of(2).open(seal_of(1).seal(b"hello"), BYTES_MAX)
     assert opened == (1, b"hello")
 
@@ -116,7 +116,7 @@ def test_an_old_life_is_refused_after_a_message_of_a_newer_one() -> None:
     assert refused(receiver, old) is RefusedDatagram.OLD_LIFE
 
 
-def test_what_we_said_in_an_earlier_life_is_refused() -> None:
+def test_messages_of_our_earlier_life_are_refused() -> None:
     assert refused(seal_of(1, life=4), seal_of(1, life=3).seal(b"")) is RefusedDatagram.OLD_LIFE
 
 

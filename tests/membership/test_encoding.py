@@ -64,7 +64,7 @@ MESSAGES = st.one_of(
 
 
 @given(st.lists(MESSAGES, max_size=4))
-def test_what_was_written_is_read(messages: list[Message]) -> None:
+def test_written_records_are_read(messages: list[Message]) -> None:
     assert decode(encode(OURS, messages), OURS) == messages
 
 

@@ -75,7 +75,7 @@ def test_one_difference_among_many_costs_one_bucket() -> None:
     assert sum(len(encode(fingerprint(""), frame)) for frame in frames) < 1_600
 
 
-def test_what_it_said_of_itself_is_exchanged_apart_from_its_state() -> None:
+def test_descriptions_are_exchanged_apart_from_states() -> None:
     late = claim(10, DEAD, 5)._replace(about=about(3, 10, b"older words"))
     newer = claim(10, DEAD, 5)._replace(about=about(4, 10, b"newer words"))
     one, other = view(1, late), view(2, newer)

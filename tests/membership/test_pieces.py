@@ -96,7 +96,7 @@ def test_past_the_bound_the_most_often_sent_is_dropped() -> None:
     assert {each.node_id for each in broadcasts.take(1000, 9)} == {2, 3}
 
 
-def test_what_does_not_fit_lets_the_smaller_pass() -> None:
+def test_a_claim_that_does_not_fit_lets_smaller_ones_pass() -> None:
     broadcasts = Broadcasts(10)
     large = claim(1, ALIVE, 1)._replace(about=about(1, 1, bytes(400)))
     small = claim(2, DEAD, 1, told=False)

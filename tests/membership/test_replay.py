@@ -20,7 +20,7 @@ def test_datagrams_that_overtook_each_other_are_taken() -> None:
     assert [guard.note(ONE, 1, number) for number in (3, 1, 2, 2, 3, 4)] == [True, True, True, False, False, True]
 
 
-def test_what_is_older_than_the_window_is_not_taken() -> None:
+def test_numbers_older_than_the_window_are_refused() -> None:
     guard = ReplayGuard()
     assert guard.note(ONE, 1, WINDOW)
     assert guard.note(ONE, 1, 1)

@@ -128,7 +128,7 @@ def test_a_suspicion_runs_exactly_while_a_member_is_suspected(claims: list[Claim
 
 
 @given(st.lists(CLAIMS, max_size=12))
-def test_what_is_believed_never_gets_older(claims: list[Claim]) -> None:
+def test_views_never_get_older(claims: list[Claim]) -> None:
     one = view()
     before = state_in(one)
     for each in claims:

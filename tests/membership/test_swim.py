@@ -315,7 +315,7 @@ def test_two_halves_that_declared_each_other_dead_merge() -> None:
     assert all(set(net.states(node).values()) == {ALIVE} for node in range(1, 5))
 
 
-def test_what_a_member_says_of_itself_reaches_all() -> None:
+def test_a_description_reaches_all_members() -> None:
     net = Net(1, 2, 3, 4)
     net.machines[2].describe(b"x" * 400, net.now)
     net.run(1.0)

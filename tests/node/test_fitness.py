@@ -28,7 +28,7 @@ def test_a_stall_that_goes_on_is_one() -> None:
     assert not fitness.is_slow(ME, 102.6)
 
 
-def test_what_is_not_repeated_is_believed_for_a_while() -> None:
+def test_fitness_without_an_update_is_valid_for_a_while() -> None:
     fitness = Fitness(ME, 1_000)
     fitness.note_told(OTHER, 300, True, 50.0)
     assert fitness.is_slow(OTHER, 50.2)

@@ -168,7 +168,7 @@ def test_a_sealed_file_is_the_old_one_or_the_new_one(seed: int) -> None:
 
 
 @pytest.mark.parametrize("wrong", [b"", b"[]", b"{}", b'{"crc32c": 1, "format": 1, "kind": "number"}'])
-def test_what_is_no_sealed_file_is_refused(disk: SimulatedDisk, wrong: bytes) -> None:
+def test_unsealed_files_are_refused(disk: SimulatedDisk, wrong: bytes) -> None:
     make_directory(disk, PATH)
     file = disk.open(SEALED, create=True)
     file.write(0, [wrong])

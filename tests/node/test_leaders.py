@@ -202,7 +202,7 @@ def test_a_slow_leader_stays_where_no_majority_is_faster(tmp_path: Path) -> None
     assert len(group.asked) == 1
 
 
-def test_what_was_seen_of_one_group_holds_for_all(tmp_path: Path) -> None:
+def test_observations_of_one_group_hold_for_all(tmp_path: Path) -> None:
     busy, idle = Led(1), Led(2)
     idle.durable = 100
     leaders, _ = unfit(tmp_path, busy, idle)

@@ -140,7 +140,7 @@ async def test_requests_and_answers(tmp_path: Path) -> None:
             await one.ask(NodeId(1), "double", None, (), soon())
 
 
-async def test_what_may_have_been_asked_is_not_asked_again(tmp_path: Path) -> None:
+async def test_possibly_sent_requests_are_not_repeated(tmp_path: Path) -> None:
     async with running(tmp_path) as cluster:
         asked = asyncio.Queue[Request]()
 
@@ -161,7 +161,7 @@ async def test_what_may_have_been_asked_is_not_asked_again(tmp_path: Path) -> No
         assert asked.empty()
 
 
-async def test_what_was_asked_before_the_end_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_before_the_end_are_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(tmp_path) as cluster:
         asked, may_answer = asyncio.Event(), asyncio.Event()
         two = cluster.nodes[2]
@@ -258,7 +258,7 @@ async def test_a_damaged_journal_makes_it_another_disk(tmp_path: Path) -> None:
         assert cluster.nodes[3].group(GROUP) is not None
 
 
-async def test_what_others_did_is_remembered_across_a_restart(tmp_path: Path) -> None:
+async def test_the_state_of_other_disks_survives_a_restart(tmp_path: Path) -> None:
     async with running(tmp_path) as cluster:
         cluster.create()
         await cluster.write(*VALUES)

@@ -43,13 +43,13 @@ def test_values_are_kept_as_text() -> None:
         ("leaders.balance", 1, "true or false"),
     ],
 )
-def test_what_a_setting_cannot_be(name: str, value: object, said: str) -> None:
+def test_invalid_values_of_settings(name: str, value: object, said: str) -> None:
     with pytest.raises(InvalidArgument, match=said) as refused:
         checked({name: value, "balancer.mode": "off"} if name != "balancer.mode" else {name: value})
     assert all(each in str(refused.value) for each in SETTINGS), "it lists what there is"
 
 
-def test_what_this_release_cannot_use_counts_as_the_default() -> None:
+def test_values_unusable_by_this_release_count_as_the_default() -> None:
     scribe = cluster()
     defaults = current(scribe.state)
     assert (defaults.balancer_mode, defaults.repair_after_ms, defaults.catch_up_bytes_per_s) == (

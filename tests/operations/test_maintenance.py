@@ -65,7 +65,7 @@ async def test_a_lone_broker_cannot_be_in_maintenance(tmp_path) -> None:
             await brokers[1].operations.brokers.set_maintenance(1, True, deadline=soon())
 
 
-async def test_what_nobody_else_can_lead_is_told(three: Brokers) -> None:
+async def test_partitions_without_another_leader_are_reported(three: Brokers) -> None:
     """A partition with one replica stays; one whose other voters are away is named."""
     await three[1].create_topic("alone", 1, 1, deadline=soon())
     await three[1].operations.partitions.set_replicas("alone", 0, [1], deadline=soon())

@@ -45,7 +45,7 @@ async def test_replicas_go_where_they_are_ordered(unplanned: Brokers) -> None:
     await operations.partitions.set_replicas("t", 0, [1, 2], expected_version=version, deadline=soon())
 
 
-async def test_what_cannot_be_is_refused(unplanned: Brokers) -> None:
+async def test_invalid_values_are_refused(unplanned: Brokers) -> None:
     operations = unplanned[1].operations
     before = assigned(unplanned[1], "t")
     for nodes in ([], [1, 1], [1, 9], [*range(1, 17)]):
@@ -90,7 +90,7 @@ async def test_a_move_to_a_stopped_broker_is_reported_and_cancelled(unplanned: B
     await write(asked, "t", b"x")
 
 
-async def test_what_cannot_be_cancelled_keeps_nothing_else_from_it(unplanned: Brokers) -> None:
+async def test_an_uncancellable_move_keeps_no_other_from_being_cancelled(unplanned: Brokers) -> None:
     """One replica alone could never meet what the topic demands by now."""
     await unplanned[1].create_topic("alone", 1, 1, deadline=soon())
     [at] = assigned(unplanned[1], "alone")
@@ -181,7 +181,7 @@ async def test_leadership_is_not_given_to_a_broker_excluded_from_leading(unplann
     assert chosen not in {leader, target}
 
 
-async def test_what_is_not_named_is_where_it_shall_be(unplanned: Brokers) -> None:
+async def test_unnamed_partitions_are_where_they_are_assigned(unplanned: Brokers) -> None:
     """Asked of any broker, at once after the order: its leader may not have heard of that, or be another one by now."""
     for turn, nodes in enumerate(([4, 1, 2], [3, 4, 1], [2, 3, 4], [1, 2, 3]), 1):
         await unplanned[turn].operations.partitions.set_replicas("t", 0, nodes, deadline=soon())

@@ -114,7 +114,7 @@ async def test_names_that_cannot_be_topics(open_broker, name):
         await broker.create_topic(name, 1, deadline=soon())
 
 
-async def test_what_a_single_broker_cannot_do_is_refused(open_broker):
+async def test_orders_that_need_more_brokers_are_refused(open_broker):
     broker = await open_broker()
     for arguments in ((1, 2), (0, 1), (10_001, 1)):
         with pytest.raises(InvalidArgument):

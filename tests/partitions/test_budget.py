@@ -27,7 +27,7 @@ async def test_waiting_requests_are_served_in_order():
     assert budget.used == 9
 
 
-async def test_what_is_larger_than_the_limit_is_let_in_alone():
+async def test_a_request_above_the_limit_is_admitted_alone():
     budget = Budget(10, "b")
     assert budget.maybe_take(50)
     assert not budget.maybe_take(1)

@@ -265,7 +265,7 @@ def test_names_that_lead_elsewhere_are_refused_by_every_operation(tmp_path: Path
             use()
 
 
-def test_what_raftlog_writes_is_understood() -> None:
+def test_batches_written_by_raftlog_are_readable() -> None:
     for topic in ("orders", "a.b-c_d", "with spaces", "größe", "..x", "o" * 255):
         path = path_of(topic_name(topic), 7, day(NO_DATE), 0, (1 << 63) - 1)
         assert rows_path(path) == path

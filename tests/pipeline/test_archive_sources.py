@@ -66,7 +66,7 @@ def test_an_archive_goes_on_from_brokers_to_their_files_and_back(tmp_path: Path)
     assert values(lake, 1) == list(enumerate(numbers(0, 30)))
 
 
-def test_what_became_of_the_topic_in_between(tmp_path: Path) -> None:
+def test_changes_of_the_topic_in_between(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     with brokers_here(tmp_path / "brokers") as brokers:
         source = Brokers(brokers.bootstrap)

@@ -155,7 +155,7 @@ def test_nothing_newer_than_the_targets_is_taken() -> None:
         ([log(T0, 2, 7, "another")], "made anew, or the checkpoint belongs to another cluster", {T0: 2}),
     ],
 )
-def test_what_is_gone_is_data_lost(logs, words, left, caplog) -> None:
+def test_deleted_records_are_lost_data(logs, words, left, caplog) -> None:
     start = offset({T0: 5})
     with pytest.raises(DataLost, match=words):
         after(start, *logs)

@@ -72,7 +72,7 @@ def test_everything_is_read_once_whatever_the_chunks_and_splits(brokers: Brokers
     assert rows_of(splits) == expected
 
 
-def test_what_comes_after_planning_is_not_read(brokers: BrokersHere, topic: str) -> None:
+def test_records_after_planning_are_not_read(brokers: BrokersHere, topic: str) -> None:
     brokers.topic(topic)
     brokers.produce(topic, 0, numbered(0, 10))
     splits = splits_of(brokers, topic)

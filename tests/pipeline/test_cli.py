@@ -145,7 +145,7 @@ def test_replay_hands_all_of_it_over(jobs: Jobs, run: Callable[..., Done]) -> No
         assert run("replay", "/lake", *wrong).code == 2
 
 
-def test_what_is_not_sound_exits_1_and_says_what_is_wrong(jobs: Jobs, run: Callable[..., Done], tmp_path: Path) -> None:
+def test_damage_exits_1_and_is_described(jobs: Jobs, run: Callable[..., Done], tmp_path: Path) -> None:
     jobs.report = Report({"is_sound": True, "partitions": [{"topic": "t", "records": 12345}], "problems": []})
     done = run("verify", str(tmp_path))
     assert done.code == 0

@@ -61,7 +61,7 @@ def test_the_names_of_spark_s_source_for_kafka_are_understood_in_the_error(name:
         Options("raftlog-files", {name: "x"}, ("path",))
 
 
-def test_what_spark_adds_is_let_through_and_what_a_source_says() -> None:
+def test_options_added_by_spark_and_a_source_are_accepted() -> None:
     Options("raftlog", {"checkpointLocation": "/c", "path": "/p", "writeId": "x"}, KNOWN, ["writeId"])
     with pytest.raises(InvalidArgument):
         Options("raftlog", {"writeId": "x"}, KNOWN)

@@ -238,7 +238,7 @@ def batch_at(path: Path, segment: int, number: int) -> IndexRow:
     return unpack_row(files(path, ".index")[segment].read_bytes(), number)
 
 
-def test_what_no_crc_protects_is_checked_by_the_index(path: Path) -> None:
+def test_bytes_without_a_crc_are_checked_by_the_index(path: Path) -> None:
     flip(files(path)[0], batch_at(path, 0, 2).position + 14)  # of the term
     with pytest.raises(CorruptBatch, match="the header is not the one that the index row speaks of"):
         rows(plan_segments([str(path)]))
@@ -308,7 +308,7 @@ def remove_the_last_file(path: Path) -> None:
         (remove_the_last_file, "the log ends here, and its checkpoint at offset"),
     ],
 )
-def test_what_is_gone_is_missed(path: Path, harm: Callable[[Path], None], why: str) -> None:
+def test_missing_records_are_detected(path: Path, harm: Callable[[Path], None], why: str) -> None:
     expected = written(path)
     harm(path)
     with pytest.raises(CorruptBatch, match=why):

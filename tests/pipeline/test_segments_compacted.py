@@ -61,7 +61,7 @@ def records(disk: Disk, splits: Sequence[SegmentSplit]) -> list[Kept]:
 
 @pytest.mark.parametrize("segment_bytes", [100, 900, 1 << 20])
 @pytest.mark.parametrize("has_index", [True, False])
-def test_what_compaction_left_is_read(segment_bytes: int, has_index: bool) -> None:
+def test_compacted_segments_are_read(segment_bytes: int, has_index: bool) -> None:
     for seed in range(3):
         keyed, random = compacted_log(seed, segment_bytes), Random(seed)
         if not has_index:

@@ -96,7 +96,7 @@ def test_an_error_of_ours_without_its_stack_is_the_reason(told: str) -> None:
     )
 
 
-def test_what_is_no_exception_of_python_is_told_without_the_stack_and_bounded() -> None:
+def test_java_errors_are_reported_without_the_stack_and_bounded() -> None:
     assert reason_of("[TABLE_NOT_FOUND] no `t`. SQLSTATE: 42P01\n\tat org.apache.spark.X\n\tat y") == (
         "[TABLE_NOT_FOUND] no `t`. SQLSTATE: 42P01"
     )
@@ -104,7 +104,7 @@ def test_what_is_no_exception_of_python_is_told_without_the_stack_and_bounded() 
     assert len(reason_of(WORKER.format(raised="raftlog.errors.UnknownTopic: " + "x" * 10_000))) == CHARACTERS_MAX
 
 
-def test_what_is_raised_is_not_logged_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+def test_raised_errors_are_not_logged_as_well(capsys: pytest.CaptureFixture[str]) -> None:
     say_errors_once()
     PySparkLogger.getLogger("SQLQueryContextLogger").exception("no such column", errorClass="UNRESOLVED_COLUMN")
     assert capsys.readouterr() == ("", "")

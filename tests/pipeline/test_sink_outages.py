@@ -22,12 +22,12 @@ async def answered(*errors: RaftlogError) -> int:
     return await SinkSettings(("127.0.0.1:1",), delivery_timeout_ms=60_000).outage("asking").repeat(ask)
 
 
-async def test_what_failed_or_may_have_is_asked_again() -> None:
+async def test_failed_and_unknown_requests_are_retried() -> None:
     assert await answered() == 1
     assert await answered(Unavailable("nobody"), OutcomeUnknown("sent, and not answered")) == 3
 
 
-async def test_what_is_forgotten_stays_so() -> None:
+async def test_a_forgotten_write_is_not_retried() -> None:
     with pytest.raises(WriteForgotten):
         await answered(WriteForgotten("no record"))
 

@@ -409,7 +409,7 @@ async def test_changed_rows_are_reported(client: BrokerClient, settings: SinkSet
     assert await stored_numbers(settings.bootstrap, "orders") == ONCE
 
 
-async def test_what_cannot_be_written_is_said(client: BrokerClient, settings: SinkSettings) -> None:
+async def test_write_errors_are_reported(client: BrokerClient, settings: SinkSettings) -> None:
     bootstrap = settings.bootstrap
     with pytest.raises(UnknownTopic, match="raftlog topic create nowhere"):
         await write(batches_of([1]), SinkSettings(bootstrap, topic="nowhere"))
@@ -442,7 +442,7 @@ async def test_partitions_that_are_added_meanwhile_do_not_move_rows(
     assert await stored_numbers(settings.bootstrap, "orders") == ONCE
 
 
-async def test_what_is_held_is_bounded_over_all_partitions(
+async def test_buffered_records_are_bounded_over_all_partitions(
     client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("raftlog.pipeline.sink.writing.BUFFER_BYTES_MAX", 5_000)

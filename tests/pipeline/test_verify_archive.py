@@ -65,7 +65,7 @@ def rewrite(both: Path, offset: int, change: Callable[[pa.Table, pa.Array], pa.T
     raise AssertionError(f"no file has offset {offset}")
 
 
-def test_what_was_archived_is_in_the_archive_as_it_was(both: Path) -> None:
+def test_archived_records_are_in_the_archive_unchanged(both: Path) -> None:
     report = compared(both)
     [archived] = report.archive
     assert report.problems == ()

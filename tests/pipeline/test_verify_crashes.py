@@ -57,7 +57,7 @@ def damage(directory: Path, random: Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_crashes_leave_is_sound(seed: int, tmp_path: Path) -> None:
+def test_directories_after_crashes_are_sound(seed: int, tmp_path: Path) -> None:
     random = Random(seed)
     with World() as world:
         for _ in range(2):

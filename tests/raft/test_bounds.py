@@ -69,7 +69,7 @@ def test_r48_a_replica_that_lacks_much_gets_offers_until_little_is_left() -> Non
         assert bool(cluster.take(AppendRequest, to=3)) == is_near
 
 
-def test_what_a_leader_supplies_to_those_who_fetch() -> None:
+def test_entries_that_a_leader_supplies_to_fetchers() -> None:
     cluster = replicating()
     cluster.propose(1, *"abcdef")
     cluster.settle()
@@ -202,7 +202,7 @@ def test_a_candidate_of_the_last_term_steps_down() -> None:
 
 
 @pytest.mark.parametrize("request_is", ["read", "propose"])
-def test_what_came_before_a_tick_is_in_its_ready(request_is: str) -> None:
+def test_inputs_before_a_tick_are_in_its_ready(request_is: str) -> None:
     """A tick of a quiet leader has a fast path to its Ready, which must not be taken when there is more to send."""
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
@@ -238,7 +238,7 @@ def test_bounds_of_reads_that_a_follower_forwards() -> None:
     assert cluster.core(2).read_index(3) is None
 
 
-def test_what_a_quorum_had_written_ends_with_a_cut() -> None:
+def test_the_written_index_of_a_quorum_ends_at_a_cut() -> None:
     log = MemoryLog([entry(1, 1), entry(2, 1), entry(3, 1)])
     restart = Restart(HardState(Term(1), None), (configuration([1, 2, 3]),), Index(1))
     replica = RaftReplica(TWO, RaftSettings(), Random(0), log, EmptyPayloads(), restart)

@@ -35,7 +35,7 @@ def test_the_window_counts_entries_and_bytes_that_are_not_durable_there() -> Non
     assert not progress.acknowledge(Index(14), Index(16), 9)
 
 
-def test_what_is_acknowledged_is_never_sent_again() -> None:
+def test_acknowledged_entries_are_never_resent() -> None:
     progress = _replicating()
     progress.become_probe(Index(3), 6)
     assert progress.next_index == 11

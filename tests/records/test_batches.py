@@ -77,7 +77,7 @@ def test_a_builder_counts_and_gives_its_size() -> None:
 @pytest.mark.parametrize(
     "record", ["text", NewRecord("text"), NewRecord(b"", timestamp=1 << 70), NewRecord(b"", headers=[(b"k", "v")])]
 )
-def test_what_cannot_be_stored_is_named(record: object) -> None:
+def test_unstorable_values_are_named(record: object) -> None:
     with pytest.raises(InvalidArgument, match=r"record 1 (cannot be stored|is str 'text'; encode it)"):
         build_batch([b"fine", record])
 
@@ -146,7 +146,7 @@ def test_several_batches_are_split_where_they_meet() -> None:
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
-def test_what_opens_to_more_than_the_bound_is_refused(codec: Compression) -> None:
+def test_batches_that_decompress_beyond_the_bound_are_refused(codec: Compression) -> None:
     bomb = build_batch([bytes(4 * MIB)], codec)
     assert len(bomb) < MIB
     with pytest.raises(InvalidBatch, match=r"more than|cannot be opened"):

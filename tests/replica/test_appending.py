@@ -67,7 +67,7 @@ def test_followers_refuse_and_name_the_leader() -> None:
             assert error.leader == world.ids[leader - 1]
 
 
-def test_what_another_leader_replaced_did_not_happen_and_what_ends_with_the_process_is_unknown() -> None:
+def test_replaced_proposals_fail_and_those_ended_by_the_process_are_unknown() -> None:
     with Replicas() as world:
         old = world.lead()
         world.appended(old, b"before")

@@ -51,7 +51,7 @@ def test_the_closed_segments_are_marked_when_enough_of_them_is_dirty_and_nothing
         assert newest < mark <= world.group(leader).high_watermark
 
 
-def test_what_is_young_is_not_compacted_and_what_is_old_is_whatever_the_ratio() -> None:
+def test_young_records_are_not_compacted_and_old_ones_are_at_any_ratio() -> None:
     topic = TopicConfig(
         segment_bytes=4096,
         cleanup_policy="compact",

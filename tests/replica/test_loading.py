@@ -25,7 +25,7 @@ class Book:
             self.is_read.set()
 
 
-async def test_what_cannot_be_read_holds_up_nobody() -> None:
+async def test_an_unreadable_partition_delays_no_other_load() -> None:
     reported: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
     unforeseen = AssertionError("an offset that is nowhere")

@@ -30,7 +30,7 @@ def test_a_batch_that_is_old_in_part_is_out_of_order_and_not_a_duplicate() -> No
         judged("t/0", table.get(7), header_of(7, 0, 3, 2))
 
 
-def test_what_is_known_from_before_a_roll_goes_on_behind_it() -> None:
+def test_producers_from_before_a_roll_continue_behind_it() -> None:
     since = table_of((5, 2))
     since.put_below(table_of((0, 5)), ())
     known = since.get(7)

@@ -49,7 +49,7 @@ def run_of(roll_index: int, *producers: int) -> bytes:
     return payload
 
 
-def test_what_expired_between_a_roll_and_its_run_stays_expired() -> None:
+def test_ids_expired_between_a_roll_and_its_run_stay_expired() -> None:
     state = state_of()
     take(state, 5, ControlKind.ROLL)
     take(state, 6, ControlKind.EXPIRE_PRODUCERS, encode_expired([(7, 0)]))
@@ -70,7 +70,7 @@ def test_what_expired_between_a_roll_and_its_run_stays_expired() -> None:
         (ControlKind.EXPIRE_PRODUCERS, encode_expired([(7, 0)]) + b"later", "expire_producers entry of 1 producers"),
     ],
 )
-def test_what_this_release_does_not_know_ends_the_fold_and_is_said(
+def test_unknown_records_end_the_fold_and_are_reported(
     kind: ControlKind, payload: bytes, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     state = state_of()

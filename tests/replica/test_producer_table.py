@@ -240,7 +240,7 @@ def test_a_run_is_taken_whole_or_not_at_all() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 3, 14, 17, 18, 25, 37, 50, -1])
-def test_what_ends_too_early_is_refused(cut: int) -> None:
+def test_truncated_input_is_refused(cut: int) -> None:
     table = ProducerTable()
     table.append(header_of(5, 3, 0, 1), Offset(100))
     [payload] = table.snapshot(Index(9))

@@ -32,7 +32,7 @@ def test_a_retry_is_answered_with_the_first_offset_and_not_appended() -> None:
         assert world.same_everywhere()
 
 
-def test_what_is_outside_the_window_has_an_error_of_its_own() -> None:
+def test_offsets_outside_of_the_window_have_an_error_of_their_own() -> None:
     with Producing() as world:
         leader = world.lead()
         assert world.refused(leader, 3) is UnknownProducer
@@ -84,7 +84,7 @@ def test_a_duplicate_waits_for_its_original() -> None:
         assert all_values(world, leader) == [b"before", b"x", b"y"]
 
 
-def test_what_a_lost_leadership_took_along_was_never_there() -> None:
+def test_records_lost_with_a_leadership_never_existed() -> None:
     """F46: the sequence is free again, and its duplicates fail as it does."""
     with Producing() as world:
         old = world.lead()
@@ -191,7 +191,7 @@ def test_a_deposed_leader_does_not_refuse_for_lack_of_state() -> None:
 # what lasts
 
 
-def test_what_is_known_survives_restarts_of_all() -> None:
+def test_the_producer_table_survives_restarts_of_all() -> None:
     with Producing() as world:
         leader = world.lead()
         for sequence in range(7):
@@ -209,7 +209,7 @@ def test_what_is_known_survives_restarts_of_all() -> None:
         assert world.same_everywhere()
 
 
-def test_what_a_cut_takes_is_not_waited_for() -> None:
+def test_entries_removed_by_a_cut_are_not_waited_for() -> None:
     with Producing() as world:
         old = world.lead()
         world.sent(old, 0, b"a")
@@ -246,7 +246,7 @@ def snapshots(world: Producing, number: int) -> list[int]:
     return found
 
 
-def test_what_is_known_stands_behind_every_roll_and_outlives_trims_leaders_and_restarts() -> None:
+def test_the_producer_table_is_stored_behind_every_roll_and_outlives_trims_leaders_and_restarts() -> None:
     """F45: the retry is answered with its offset though the batch itself was trimmed."""
     with Producing() as world:
         leader = world.lead()

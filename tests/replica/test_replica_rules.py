@@ -167,7 +167,7 @@ def test_retention_goes_up_to_committed_rolls_and_spares_what_is_known_of_produc
     assert [offset for offset, _ in group.proposed] == trims
 
 
-def test_what_is_compacted_and_not_deleted_has_no_retention() -> None:
+def test_compacted_topics_without_deletion_have_no_retention() -> None:
     group = group_of(*THREE, applied=30)
     Retention("t/0", group, producers(), Counters()).apply(
         TopicConfig(retention_ms=1, cleanup_policy="compact"), OLD_MS

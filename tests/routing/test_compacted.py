@@ -28,7 +28,7 @@ async def test_every_record_has_a_key(codec: Compression) -> None:
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD, Compression.LZ4, Compression.SNAPPY])
-async def test_what_opens_to_too_much_is_refused(codec: Compression) -> None:
+async def test_batches_that_decompress_too_far_are_refused(codec: Compression) -> None:
     batch = batch_of(OPENED_BYTES_MIN, codec)
     with pytest.raises(InvalidBatch):
         await check(batch)
@@ -57,7 +57,7 @@ async def test_others_run_in_between() -> None:
 
 
 @pytest.mark.parametrize("sent", SMALL, ids=[each.name for each in SMALL])
-async def test_what_cannot_be_decoded_is_refused_as_a_batch(sent: Undecodable) -> None:
+async def test_undecodable_batches_are_refused(sent: Undecodable) -> None:
     with pytest.raises(InvalidBatch, match="batch 1: its records cannot be decoded") as raised:
         await check(batch_of(10, Compression.NONE), bytearray(sent.batch))
     assert type(raised.value) is InvalidBatch, "an offset to go on at is for readers"

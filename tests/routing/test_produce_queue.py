@@ -107,7 +107,7 @@ async def test_only_a_few_appends_are_in_flight_and_the_rest_accumulates(queue, 
     assert await asyncio.gather(*futures) == list(range(8))
 
 
-async def test_what_nobody_leads_goes_back_to_its_place_and_is_tried_again(queue, leader):
+async def test_requests_without_a_leader_return_to_their_place_and_are_retried(queue, leader):
     first = call(queue, b"first")
     await turns()
     second = call(queue, b"second")
@@ -140,7 +140,7 @@ async def test_ready_made_batches_are_tried_again_as_copies(queue, leader):
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknown("lost"), StorageFull("full")])
-async def test_what_may_have_happened_or_will_not_change_is_not_tried_again(queue, leader, error):
+async def test_unknown_and_permanent_failures_are_not_retried(queue, leader, error):
     future = call(queue, b"x")
     await turns()
     leader.refuse(0, error)
@@ -215,7 +215,7 @@ async def test_a_closed_queue_refuses_what_waits_and_what_comes(queue, leader):
     assert queue._budgets[0].used == 0
 
 
-async def test_what_expired_while_nobody_leads_gives_its_room_back(queue, leader):
+async def test_requests_expired_without_a_leader_release_their_room(queue, leader):
     leader.why_no_leader = lambda: NotLeader("nobody")
     futures = [call(queue, b"x" * 100, ms=20), call(queue, b"y" * 100, acks=0, ms=20)]
     assert [type(error) for error in await asyncio.gather(*futures, return_exceptions=True)] == [NoLeader, NoLeader]

@@ -84,7 +84,7 @@ async def test_a_jump_is_an_error_where_nothing_came_before(queue, leader):
     await other
 
 
-async def test_what_was_unknown_once_stays_so_whatever_refuses_it_later(queue, leader):
+async def test_unknown_outcomes_stay_unknown_after_a_later_refusal(queue, leader):
     for refusal in (ProducerFenced("a newer epoch"), StorageFull("full"), DuplicateSequence("long ago")):
         future = sequenced(queue, 0)
         await turns()

@@ -103,7 +103,7 @@ def test_anything_else_raises_nothing_but_a_bad_frame(body: bytes, payload: byte
     [object(), (1, 2), {(1, 2): 3}, 2**70, [0] * 101, {str(at): 1 for at in range(101)}, bytes(64 * KIB), "\ud800"],
     ids=["object", "tuple", "tuples as keys", "number", "list", "mapping", "size", "text"],
 )
-def test_what_cannot_be_sent_is_refused_before_it_is(value: Any) -> None:
+def test_unsendable_records_are_refused_before_a_request(value: Any) -> None:
     with pytest.raises(InvalidArgument):
         encode_call(1, Call("x", value), CONFIG)
 

@@ -28,7 +28,7 @@ def _no_call() -> None:
     raise AssertionError("nothing was waited for")
 
 
-def test_what_is_within_the_limit_is_granted_and_the_rest_waits_in_line() -> None:
+def test_requests_within_the_limit_are_granted_and_others_wait_in_order() -> None:
     budget = MemoryBudget(10)
     granted: list[str] = []
     assert budget.take("a", 6, _no_call)

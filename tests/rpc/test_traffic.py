@@ -16,7 +16,7 @@ def notice(number: int) -> Envelope:
     return envelope._replace(message=envelope.message._replace(sequence=0))
 
 
-async def test_what_one_sends_the_other_receives_kind_by_kind() -> None:
+async def test_sent_messages_are_received_kind_by_kind() -> None:
     one, two = Process(identity_of(1)), Process(identity_of(2))
     turn = [heartbeat(1), append(2, 10, 100_000), heartbeat(3), notice(4), append(5, 7)]
     async with cluster(one, two):

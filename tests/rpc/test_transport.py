@@ -118,7 +118,7 @@ async def test_errors_and_their_outcomes_come_back() -> None:
 
 
 @on_both_loops
-async def test_what_was_not_foreseen_is_reported_and_unknown() -> None:
+async def test_unforeseen_errors_are_reported_as_unknown() -> None:
     failures = []
 
     async def serve(node: NodeId, request: object) -> object:

@@ -16,7 +16,7 @@ def damage(world: World, number: int, at: str) -> None:
 
 @pytest.mark.parametrize("at", ["roll", "inside", "last"])
 @pytest.mark.parametrize("who", ["leader", "follower"])
-def test_what_is_damaged_there_is_copied_anew_and_what_was_acknowledged_stays(at: str, who: str) -> None:
+def test_damaged_copies_are_repeated_and_acknowledged_records_stay(at: str, who: str) -> None:
     with World(config=CONFIG) as world:
         leader, _, expected = compacted(world)
         victim = leader if who == "leader" else next(number for number in (1, 2, 3) if number != leader)
@@ -55,7 +55,7 @@ def test_damage_below_where_the_others_have_compacted_already() -> None:
         require_same(world, expected)
 
 
-def test_what_no_compaction_has_come_to_is_mended_entry_by_entry_and_then_compacted() -> None:
+def test_uncompacted_damage_is_repaired_entry_by_entry_and_then_compacted() -> None:
     """Also without a whole log to copy: compaction finds the damage, and has changed nothing yet."""
     with World(config=CONFIG) as world:
         leader = world.leader()

@@ -251,7 +251,7 @@ def test_a_follower_behind_the_mark_copies_the_compacted_files() -> None:
         require_same(world, newest(world, leader))
 
 
-def test_what_is_compacted_while_it_is_copied_is_copied_anew() -> None:
+def test_segments_compacted_during_their_copy_are_copied_anew() -> None:
     config = replace(CONFIG, transfer_chunk_bytes=256, compaction_wait_ms=1, checkpoint_interval_ms=50)
     with World(config=config) as world:
         leader, follower, _, _ = behind(world)

@@ -112,7 +112,7 @@ def test_a_group_does_not_work_before_the_name_of_its_topic_is_durable() -> None
         assert "/data/topic" in disk.durable_paths()
 
 
-def test_what_a_replica_hears_before_its_mark_is_durable_does_not_hinder_the_next_attempt() -> None:
+def test_messages_before_a_durable_mark_do_not_hinder_the_next_attempt() -> None:
     """The journal is busy with something else, so the mark waits in memory; then the process is killed."""
     with World() as world:
         world.converge()

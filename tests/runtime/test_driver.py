@@ -11,7 +11,7 @@ from raftlog.runtime.replica.disk_room import DiskRoom
 from tests.runtime.drivers import GROUP, SMALL, World, everything
 
 
-def test_what_is_committed_is_the_same_on_every_replica() -> None:
+def test_committed_entries_are_the_same_on_every_replica() -> None:
     with World() as world:
         leader = world.leader()
         committed = [world.commit(leader, b"value %d" % number) for number in range(50)]
@@ -362,7 +362,7 @@ def test_a_stalled_disk_moves_leadership_on() -> None:
         world.commit(world.leader(), b"goes on")
 
 
-def test_what_others_commit_is_answered_though_the_own_disk_stands_still() -> None:
+def test_commits_by_others_are_answered_though_the_own_disk_stalls() -> None:
     with World() as world:
         leader = world.leader()
         world.fill(leader, 3)
@@ -456,7 +456,7 @@ def test_no_number_of_elections_ends_a_process_whose_disk_is_full() -> None:
         assert not world.failures
 
 
-def test_what_was_durable_before_it_could_be_written_is_readable() -> None:
+def test_entries_durable_before_their_write_are_readable() -> None:
     with World() as world:
         old = world.leader()
         world.fill(old, 3)

@@ -46,7 +46,7 @@ def require_same(world: World) -> None:
     assert not world.failures
 
 
-def test_what_is_lacking_is_fetched() -> None:
+def test_missing_entries_are_fetched() -> None:
     with World(config=FAR) as world:
         leader, follower = away(world)
         require_same(world)
@@ -54,7 +54,7 @@ def test_what_is_lacking_is_fetched() -> None:
         assert world.drivers[leader].supplying.bytes_supplied >= fetched(world, follower)
 
 
-def test_what_is_written_afterwards_comes_by_raft_alone() -> None:
+def test_later_entries_arrive_by_raft_alone() -> None:
     with World(config=FAR) as world:
         leader, follower = away(world)
         under_way(world, follower)
@@ -109,7 +109,7 @@ def test_a_trim_moves_the_transfer_to_the_new_start() -> None:
         assert not world.failures
 
 
-def test_what_is_not_synced_is_bounded() -> None:
+def test_unsynced_bytes_are_bounded() -> None:
     """A disk that stands still stops the transfer; nothing piles up, here or at the leader."""
     with World(config=FAR) as world:
         _, follower = away(world)
@@ -136,7 +136,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[object], objec
     return begin
 
 
-def test_what_the_network_spoiled_is_not_taken(spoil: Callable[[Callable[[object], object]], None]) -> None:
+def test_data_spoiled_by_the_network_is_refused(spoil: Callable[[Callable[[object], object]], None]) -> None:
     spoiled = []
 
     def flip(answer: object) -> object:
@@ -173,7 +173,7 @@ def test_where_the_logs_part_it_goes_on_behind_what_is_committed(
         assert parted
 
 
-def test_what_a_leader_supplies() -> None:
+def test_entries_that_a_leader_supplies() -> None:
     with World(config=FAR) as world:
         leader = world.leader()
         world.fill(leader, 20)

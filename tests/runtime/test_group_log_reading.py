@@ -12,7 +12,7 @@ def entry(index: int, batch: bytearray) -> Entry:
     return Entry(Index(index), Term(1), EntryKind.DATA, len(batch), batch)
 
 
-def test_what_is_in_memory_alone_is_read_behind_a_gap_in_the_files() -> None:
+def test_entries_only_in_memory_are_read_behind_a_gap_in_the_files() -> None:
     twin = GroupTwin(0)
     twin.open()
     log = GroupLog(twin.log, 1 << 20)

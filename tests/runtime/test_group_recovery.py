@@ -252,7 +252,7 @@ def test_a_joined_replica_begins_with_nothing_and_a_cut_can_take_it_back_there()
     assert configurations(twin.log, twin.recovered.configuration_index, Index(0)) == ()
 
 
-def test_what_is_no_segment_stays_and_is_reported() -> None:
+def test_foreign_files_stay_and_are_reported() -> None:
     twin = GroupTwin(3)
     live(twin, 4)
     twin.disk.process_crash()

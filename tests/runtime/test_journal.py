@@ -87,7 +87,7 @@ def test_operations_may_come_from_inside_the_completion() -> None:
     assert fold.groups[ONE].last_index == 5
 
 
-def test_what_is_larger_than_a_frame_goes_in_several_and_all_become_durable_with_one_flush() -> None:
+def test_a_large_operation_spans_frames_that_become_durable_with_one_flush() -> None:
     disk, journal, durable = new()
     numbers = [append_one(journal, index, batch=bytes(build_batch([NewRecord(bytes(9000))]))) for index in range(1, 20)]
     assert len(set(numbers)) > 3
@@ -118,7 +118,7 @@ def test_a_failed_sync_ends_the_journal_and_is_never_tried_again() -> None:
     journal.close()
 
 
-def test_what_a_failed_sync_left_in_the_page_cache_is_made_durable_before_it_is_believed() -> None:
+def test_page_cache_contents_after_a_failed_sync_are_made_durable_before_use() -> None:
     """The kernel calls those pages clean: without a new write no sync would save them."""
     disk, journal, _ = new()
     append_one(journal, 1)

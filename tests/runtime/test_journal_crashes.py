@@ -155,7 +155,7 @@ def test_the_same_seed_writes_the_same_bytes() -> None:
     assert snapshots[0] == snapshots[1]
 
 
-def test_what_a_burst_put_into_new_files_survives() -> None:
+def test_a_burst_into_new_files_survives() -> None:
     """Appends that outrun the preparation of files make some by themselves; a frame in one syncs its name too."""
     for seed in range(20):
         opened = new(seed=seed)

@@ -129,7 +129,7 @@ def test_a_voting_position_stays_until_it_is_lifted(
         GroupState(ONE, Mark.NONE, Term(1), None, Offset(0), None, Index(0), Index(1)),
     ],
 )
-def test_what_no_group_can_be_is_not_written(wrong: Operation) -> None:
+def test_invalid_groups_are_not_written(wrong: Operation) -> None:
     _, journal, _ = new()
     with pytest.raises(AssertionError):
         journal.append([wrong])

@@ -38,7 +38,7 @@ def difference(*logs: list[FoundEntry], marks: list[FoundEntry] | None = None) -
 FIRST, OTHER, LATER = entry(0, b"other"), entry(3, b"k"), entry(12, b"k")
 
 
-def test_what_is_replaced_beyond_the_greatest_mark_may_not_be_missing() -> None:
+def test_records_replaced_beyond_the_greatest_mark_may_not_be_missing() -> None:
     whole, lacking = [FIRST, OTHER, LATER], [FIRST, LATER]
     assert "differs at offset 3: " in str(difference(whole, lacking, marks=[]))
     assert "differs at offset 3: " in str(difference(whole, lacking, marks=[mark(20, 12), mark(21, 11)]))
@@ -48,7 +48,7 @@ def test_what_is_replaced_beyond_the_greatest_mark_may_not_be_missing() -> None:
 
 
 @pytest.mark.parametrize("older", [[], [entry(1, b"k")]])
-def test_what_is_replaced_behind_the_end_may_be_missing_below(older: list[FoundEntry]) -> None:
+def test_records_replaced_behind_the_end_may_be_missing_below(older: list[FoundEntry]) -> None:
     assert difference([FIRST, OTHER, LATER], [FIRST, *older, LATER], [FIRST, OTHER, LATER]) is None
     for logs in ([FIRST, OTHER, LATER], [FIRST, *older]), ([FIRST, *older], [FIRST, OTHER, LATER]):
         assert "differs at offset 3: " in str(difference(*logs)), "the other one has no later record of the key"

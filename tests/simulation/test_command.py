@@ -53,12 +53,12 @@ def test_a_failure_prints_the_command_that_repeats_it(monkeypatch: pytest.Monkey
         assert said in done.stdout
 
 
-def test_what_repeats_a_failure_names_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_repeating_command_names_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
     done = invoke(monkeypatch, {1}, "--seeds", "1", "--level", "broker")
     assert "repeat: python -m jepsen.simulation --level broker --seeds 1 --from 1" in done.stdout
 
 
-def test_what_repeats_a_failure_names_members_and_loss() -> None:
+def test_the_repeating_command_names_members_and_loss() -> None:
     failed = outcome(3, BROKEN)._replace(level="gossip", shape=" --members 10 --loss 0.1")
     assert repeat_command(failed).endswith("--level gossip --members 10 --loss 0.1 --seeds 1 --from 3")
 
@@ -68,7 +68,7 @@ def test_members_and_loss_are_for_gossip(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (done.exit_code, "--level gossip" in done.stderr) == (2, True)
 
 
-def test_what_repeats_a_failure_names_unordered_syncs() -> None:
+def test_the_repeating_command_names_unordered_syncs() -> None:
     failed = simulate_founding(1, unordered_syncs=True)
     assert repeat_command(failed).endswith("--level founding --unordered-syncs --seeds 1 --from 1")
     assert "unordered_syncs = True" in failed.options

@@ -85,7 +85,7 @@ def test_a_one_way_cut_leaves_the_other_way_open(mail: Mail) -> None:
     assert mail.messages()[1:] == ["mended"]
 
 
-def test_what_was_under_way_at_a_cut_stays_lost_when_the_cut_is_short(mail: Mail) -> None:
+def test_messages_in_flight_at_a_short_cut_stay_lost(mail: Mail) -> None:
     mail.send(0, 1, "under way")
     mail.network.cut(mail.nodes[0], mail.nodes[1])
     mail.network.heal()

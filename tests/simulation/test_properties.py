@@ -163,7 +163,7 @@ def test_another_entry_is_committed_at_an_index(group: Group) -> None:
         other.ready(entry(1, 1), entry(2, 2), committed=2)
 
 
-def test_what_is_committed_is_not_cut(group: Group) -> None:
+def test_committed_entries_are_not_cut(group: Group) -> None:
     with broken("committed-cut"):
         group.members[1].ready(cut_to=1, term=2)
 
@@ -195,7 +195,7 @@ def test_a_deposed_leader_may_commit_by_late_acknowledgements(group: Group) -> N
     leader.leads(1, committed=4, watermark=2)
 
 
-def test_what_was_acknowledged_in_an_earlier_term_does_not_count(group: Group) -> None:
+def test_acknowledgements_of_an_earlier_term_do_not_count(group: Group) -> None:
     leader = group.members[0]
     with broken("old-term-committed"):
         leader.leads(2, committed=3, watermark=2)
@@ -242,7 +242,7 @@ def test_acknowledged_is_committed_and_visible(group: Group) -> None:
         properties.saw_acknowledgement(replica, Term(1), Index(2), Index(2), (Offset(0), Offset(1)), Offset(2))
 
 
-def test_what_was_promised_survives_a_restart(group: Group) -> None:
+def test_promises_survive_a_restart(group: Group) -> None:
     follower = group.members[1]
     follower.restart(Log(group.entries), committed=2)
     with broken("durable-lost"):

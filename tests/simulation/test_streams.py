@@ -225,7 +225,7 @@ def test_the_peer_of_a_dead_process_gets_a_prefix_and_then_an_error(loop: Virtua
     assert dead == 20, "every message arrived or was recorded"
 
 
-def test_what_is_sent_to_a_dead_process_is_lost_and_recorded(pair: Pair) -> None:
+def test_messages_to_a_dead_process_are_lost_and_recorded(pair: Pair) -> None:
     pair.listen()
     stream = pair.connect()
     pair.server.crash()

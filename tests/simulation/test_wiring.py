@@ -96,7 +96,7 @@ def test_messages_and_beats_arrive_and_are_watched(pair: Pair) -> None:
     assert len(pair.watched) == 1
 
 
-def test_what_the_sender_does_to_its_buffers_is_not_seen(pair: Pair) -> None:
+def test_changes_of_a_senders_buffers_are_not_visible(pair: Pair) -> None:
     payload = bytearray(b"before")
 
     def send() -> None:

@@ -98,7 +98,7 @@ def test_many_are_synced_by_one_call(world: World) -> None:
     assert not any(file.is_dirty for file in files)
 
 
-def test_what_is_written_during_a_sync_is_not_covered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_during_a_sync_are_not_covered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     files = world.files()
     sync = Witness.sync
 

@@ -49,7 +49,7 @@ def test_a_broker_s_directory_is_its_owner_s(tmp_path: Path) -> None:
     check_private(tmp_path / "data")
 
 
-def test_what_exists_keeps_its_mode_and_works(tmp_path: Path) -> None:
+def test_existing_files_keep_their_mode_and_work(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with Log.open(str(path)) as log:
         log.append([b"x"])

@@ -30,7 +30,7 @@ def sound(path: Path, **fields: Any) -> JsonFile:
     return found
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_written_records_are_read(tmp_path: Path) -> None:
     file = sound(tmp_path)
     assert (file.format_version, file.kind) == (1, "thing")
     assert (file.text("name"), file.number("count"), file.flag("is_on"), file.items("list")) == ("é", 7, True, ["a"])

@@ -62,7 +62,7 @@ def test_a_cut_holds_and_leaves_no_damage(seed: int, offset: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("number", range(4))
-def test_what_an_opening_shows_of_an_interrupted_cut_stays_so(seed: int, number: int) -> None:
+def test_an_interrupted_cut_keeps_its_state_at_the_opening(seed: int, number: int) -> None:
     f = Fixture(seed)
     f.append_durably(12, size=1000)
     f.log.checkpoint()
@@ -112,7 +112,7 @@ def test_an_opening_that_ends_at_any_sync_leaves_no_damage(seed: int, number: in
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_an_opening_shows_after_a_failed_sync_is_on_the_disk(seed: int) -> None:
+def test_entries_opened_after_a_failed_sync_are_on_the_disk(seed: int) -> None:
     f = Fixture(seed)
     f.append_durably(3)
     f.append(5, size=5000)

@@ -217,7 +217,7 @@ def test_a_rebuilt_entry_ends_where_the_next_one_begins() -> None:
     r.check()
 
 
-def test_what_is_durable_stays_durable() -> None:
+def test_durable_entries_stay_durable() -> None:
     r = three_segments(publish=True)
     durable = r.log.durable_index, r.log.durable_offset
     r.log.mark_durable(Index(7))

@@ -270,7 +270,7 @@ def play(disk: SimulatedDisk, steps: str) -> None:
         ("t1 x s s t2 s", True, "a0"),  # what was cut off does not come back
     ],
 )
-def test_what_a_power_loss_leaves(steps: str, torn: bool, possible: str) -> None:
+def test_contents_after_a_power_loss(steps: str, torn: bool, possible: str) -> None:
     left = {state["/d/f"][::PAGE] for state in outcomes(lambda disk: play(disk, steps), torn)}
     assert left == {pages.encode().replace(b"0", b"\0") for pages in possible.split()}
 

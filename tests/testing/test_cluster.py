@@ -115,7 +115,7 @@ def test_libraries_to_be_loaded_first_add_up() -> None:
     assert joined({"LD_PRELOAD": ""}, {"LD_PRELOAD": "/b.so"}, {"LD_PRELOAD": ""}) == {"LD_PRELOAD": "/b.so"}
 
 
-def test_what_it_logs_is_kept_over_its_lives() -> None:
+def test_its_log_is_kept_over_restarts() -> None:
     with Cluster(1) as cluster:
         node = cluster.nodes[1]
         node.kill()

@@ -58,7 +58,7 @@ def test_environment_and_working_directory(start: Start, tmp_path: Path, monkeyp
         process.terminate()
 
 
-def test_what_counts_when_an_interpreter_begins_gets_one(fork_server: ForkServer) -> None:
+def test_environment_for_the_interpreter_start_prevents_a_fork(fork_server: ForkServer) -> None:
     changed = os.environ | {"PYTHONHASHSEED": "7"}
     with fork_server.popen([*COMMAND, "--version"], env=changed, **streams()) as process:
         assert isinstance(process, subprocess.Popen)

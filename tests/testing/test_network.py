@@ -142,7 +142,7 @@ async def test_strangers_reach_the_node(network: Network) -> None:
         assert two.transport.complaints == 1
 
 
-def test_what_it_guards_ends_when_the_test_is_gone() -> None:
+def test_guarded_processes_end_with_the_test() -> None:
     code = (
         "import subprocess, sys, os\n"
         "from raftlog.testing.network import Network\n"

@@ -264,7 +264,7 @@ class _Peer:
         self.said.append(("let go", reason))
 
 
-async def test_what_is_on_its_way_waits_for_whoever_is_full_and_meets_cuts() -> None:
+async def test_messages_in_flight_wait_for_full_receivers_and_meet_cuts() -> None:
     sender, receiver, lane = _Peer(), _Peer(), lane_with(Weather(delay_ms=60_000))
     stream = ForwardedStream(lane, sender, receiver)
     stream.feed(b"a")

@@ -67,7 +67,7 @@ def test_an_answer_of_another_shape_names_the_field(wrong: dict[str, Any]) -> No
         value_of(BrokerDescription, to_json(ROW | wrong))
 
 
-def test_what_is_unset_is_left_out() -> None:
+def test_unset_fields_are_omitted() -> None:
     assert to_json(RecoveryReplica(node_id=3, reachable=False)) == b'{"node_id":3,"reachable":false}'
     assert to_json(LogLevel("raftlog", "info")) == b'{"name":"raftlog","level":"info","expires":null}'
 

@@ -127,7 +127,7 @@ def test_the_same_seed_gives_the_same_placement_in_whatever_order_brokers_are_na
     assert place(50, 3, among, Random(4)) == place(50, 3, among[::-1], Random(4))
 
 
-def test_what_cannot_be_placed_is_said_with_numbers() -> None:
+def test_an_impossible_placement_is_reported_with_numbers() -> None:
     with pytest.raises(PlacementImpossible, match=r"replication factor 3 needs as many hosts, and 2 have"):
         place(1, 3, candidates(2, 4), Random(1))
     with pytest.raises(PlacementImpossible, match="and 0 have"):

@@ -96,7 +96,7 @@ def test_every_cut_is_a_format_error() -> None:
         decode_request(body + b"\0")
 
 
-def test_what_this_release_does_not_know_is_named() -> None:
+def test_unknown_settings_are_named() -> None:
     envelope = msgpack.unpackb(encode_request(CREATION))
     for place, value, words in ((0, 2, "format 2"), (1, 77, "command 77")):
         with pytest.raises(FormatError, match=words):

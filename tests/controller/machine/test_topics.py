@@ -41,7 +41,7 @@ def test_a_topic_is_created_and_described_by_name_and_uuid() -> None:
     assert scribe.state.assignment(GroupName(topic_id(1), 1)).replicas == (replica(2), replica(3), replica(4))
 
 
-def test_what_exists_is_not_created_again() -> None:
+def test_existing_topics_are_not_created_again() -> None:
     scribe = cluster()
     scribe.tell(create("t", 1))
     assert isinstance(scribe.refused(create("t", 2)), TopicExists)

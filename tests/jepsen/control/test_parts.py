@@ -42,7 +42,7 @@ def test_the_worst_part_ends_behind_the_message_that_leaves_the_shortest_log(pas
     assert stream.worst() == Part(len(rest), 120)
 
 
-def test_what_is_acknowledged_counts_once_it_has_passed() -> None:
+def test_an_acknowledgement_counts_once_it_was_passed_on() -> None:
     stream, answer = Stream(), framed({"type": "next_node_idx", "next_node_idx": 8, "success": True})
     stream.feed(answer)
     stream.note_passed(len(answer) - 1)
@@ -121,7 +121,7 @@ def test_bytes_go_both_ways_in_order_and_so_does_the_end(wire: Wire) -> None:
     assert received(wire.called) == b"to and fro"
 
 
-def test_what_a_dying_machine_has_under_way_arrives_in_part(wire: Wire) -> None:
+def test_messages_in_flight_at_a_crash_arrive_in_part(wire: Wire) -> None:
     wire.relay.set_delay(30)
     first, rest = append(100, 5), append(105, 15)
     wire.caller.sendall(first + rest)

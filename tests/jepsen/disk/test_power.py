@@ -26,7 +26,7 @@ def left(directory: Path, disk: NodeDisk, program: str, random: Random | None = 
     return content(directory)
 
 
-def test_what_was_synced_with_its_directory_stays(tmp_path: Path, disk: NodeDisk) -> None:
+def test_files_synced_with_their_directory_stay(tmp_path: Path, disk: NodeDisk) -> None:
     assert left(tmp_path, disk, "synced('a', OLD)") == {"a": OLD}
     assert str(disk.lose(Worst())) == "everything was synced"
     assert disk.lose_power(Worst()) == "", "nobody wrote since"
@@ -34,9 +34,7 @@ def test_what_was_synced_with_its_directory_stays(tmp_path: Path, disk: NodeDisk
 
 
 @pytest.mark.parametrize(("random", "expected"), [(Worst(), OLD), (Best(), NEW)])
-def test_what_was_overwritten_and_not_synced_may_go(
-    tmp_path: Path, disk: NodeDisk, random: Random, expected: bytes
-) -> None:
+def test_unsynced_overwrites_may_be_lost(tmp_path: Path, disk: NodeDisk, random: Random, expected: bytes) -> None:
     assert left(tmp_path, disk, "os.pwrite(synced('a', OLD), NEW, 0)", random) == {"a": expected}
 
 
@@ -162,7 +160,7 @@ def test_a_failed_sync_loses_what_it_was_to_save(tmp_path: Path, disk: NodeDisk)
     assert disk.seen().failed == 2
 
 
-def test_what_one_life_did_not_sync_is_not_durable_in_the_next(tmp_path: Path, disk: NodeDisk) -> None:
+def test_unsynced_data_of_one_life_is_not_durable_in_the_next(tmp_path: Path, disk: NodeDisk) -> None:
     run(tmp_path, disk, "synced('a', OLD); synced('b', OLD); opened('a', NEW); opened('b', NEW); opened('c')")
     run(tmp_path, disk, "os.pwrite(opened('a'), NEWER, 0); os.fsync(opened('b'))")
     disk.lose_power(Worst())
@@ -191,7 +189,7 @@ def test_a_program_whose_syncs_are_removed_keeps_nothing(tmp_path: Path) -> None
     assert content(tmp_path) == {}
 
 
-def test_what_several_threads_synced_stays(tmp_path: Path, disk: NodeDisk) -> None:
+def test_data_synced_by_several_threads_stays(tmp_path: Path, disk: NodeDisk) -> None:
     program = """
     a, b = synced('a', bytes(4 * 8192)), synced('b', bytes(4 * 8192))
     enough = threading.Semaphore(0)

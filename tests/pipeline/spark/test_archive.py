@@ -131,7 +131,7 @@ def test_a_replay_of_some_rows_by_key(spark: SparkSession, bootstrap: str, new_t
             pipeline.replay(spark, path, bootstrap, **(options | changed))
 
 
-def test_what_cannot_be_replayed(spark: SparkSession, bootstrap: str, new_topic: Any, tmp_path: Path) -> None:
+def test_unsupported_replays(spark: SparkSession, bootstrap: str, new_topic: Any, tmp_path: Path) -> None:
     narrow, wide, path = new_topic(), new_topic(partitions=2), str(tmp_path / "lake")
     produce(bootstrap, wide, 0, 3)
     pipeline.archive(spark, pipeline.Brokers(bootstrap), path, topics=wide)

@@ -83,7 +83,7 @@ def test_a_batch_has_what_the_records_have(spark: SparkSession, bootstrap: str, 
     assert read(spark, bootstrap, topic, startingOffsets="latest").count() == 0
 
 
-def test_what_is_wrong_is_said_at_planning(spark: SparkSession, bootstrap: str, new_topic: NewTopic) -> None:
+def test_problems_are_reported_at_planning(spark: SparkSession, bootstrap: str, new_topic: NewTopic) -> None:
     with pytest.raises(PipelineFailed, match="there is no topic 'nowhere'"), told_plainly("reading"):
         read(spark, bootstrap, "nowhere").count()
     with pytest.raises(PipelineFailed, match="rows have the columns topic string"), told_plainly("reading"):

@@ -104,7 +104,7 @@ def copied(bootstrap: str, topic: str) -> dict[int, Counter[object]]:
     }
 
 
-def test_what_cannot_be_written_is_said_plainly(spark: SparkSession, bootstrap: str) -> None:
+def test_unwritable_rows_are_reported_plainly(spark: SparkSession, bootstrap: str) -> None:
     """Some errors are found when the query is planned, others only by a task."""
     rows = spark.range(1).selectExpr("cast(id as string) as value", "1 as extra")
     with pytest.raises(PipelineFailed, match="writing: the column extra cannot be written"):

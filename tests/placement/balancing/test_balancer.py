@@ -162,7 +162,7 @@ async def test_the_controllers_leader_and_the_target_die_while_a_broker_is_empti
     await until(lambda: replicas(three) == wanted(), lambda: replicas(three))
 
 
-async def test_what_a_broker_had_that_stays_away_is_made_elsewhere(three: Brokers) -> None:
+async def test_replicas_of_a_broker_that_stays_down_are_created_elsewhere(three: Brokers) -> None:
     """After the time that operators say. When it comes back its old replicas go, and it gets others."""
     await three.start(4)
     await three[1].create_topic("t", 8, 3, deadline=deadline_in(10_000))

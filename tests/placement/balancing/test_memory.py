@@ -81,7 +81,7 @@ def test_a_partition_is_moving_until_a_leader_reports_its_arrival() -> None:
     assert list(tenure.ways) == [SECOND]
 
 
-def test_what_can_only_wait_keeps_no_other_from_setting_out() -> None:
+def test_a_move_that_can_only_wait_delays_no_other() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     heard = {1: True, 2: True, 3: True, 4: True}
     tenure.availability.look(heard, 0.0)
@@ -137,7 +137,7 @@ def test_a_target_that_went_away_is_given_up_after_a_time() -> None:
 # who has placed a partition
 
 
-def test_what_somebody_else_places_rests_and_what_the_balancer_places_does_not() -> None:
+def test_replicas_placed_by_an_order_stay_and_those_of_the_balancer_do_not() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     controller.assign(SECOND, 1, 2, 4)
 

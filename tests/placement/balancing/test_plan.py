@@ -43,7 +43,7 @@ def test_a_new_broker_gets_its_share_of_replicas_and_then_of_leaders() -> None:
     assert led(end, range(1, 5)) == {1: 3, 2: 3, 3: 3, 4: 3}
 
 
-def test_what_a_broker_leads_stays_there_if_something_else_can_go() -> None:
+def test_replicas_led_by_a_broker_stay_there_if_others_can_move() -> None:
     placed = topic(1, [(1, 2, 3), (2, 3, 1), (3, 1, 2)] * 4)
     changes, _ = planned(FOUR, placed)
     leaders = {each.group: each.replicas[0] for each in placed}
@@ -85,7 +85,7 @@ def test_a_draining_broker_is_emptied_in_every_mode(mode: BrokerMode) -> None:
     assert planned(places, end, Wishes(mode, evens=False)) == ([], [])
 
 
-def test_what_a_drained_broker_led_goes_to_replicas_that_are_there_and_evenly() -> None:
+def test_leaders_of_a_drained_broker_move_evenly_to_live_replicas() -> None:
     places = [place(1, is_draining=True), *FOUR[1:]]
     changes, _ = planned(places, topic(1, [(1, 2, 3)] * 12))
     assert {change.replicas[0].node_id for change in changes} == {2, 3}
@@ -165,7 +165,7 @@ def test_fewer_replicas_than_at_the_creation() -> None:
     assert planned(FOUR, topic(2, [(1,)])) == ([], [])
 
 
-def test_what_moves_is_left_alone_until_its_target_is_gone() -> None:
+def test_moving_replicas_are_left_alone_until_their_target_fails() -> None:
     places = [place(1, is_draining=True), *FOUR[1:], place(5, is_available=False)]
     moving = topic(1, [(2, 3, 5)], is_busy=True)
     assert planned(places, moving) == ([], [])
@@ -176,7 +176,7 @@ def test_what_moves_is_left_alone_until_its_target_is_gone() -> None:
     assert back[0].replicas == (replica(2), replica(3), replica(1)), "what it has already costs nothing"
 
 
-def test_what_somebody_else_has_placed_rests() -> None:
+def test_replicas_placed_by_an_order_stay() -> None:
     resting = topic(1, [(1, 2, 3)] * 12, is_resting=True)
     assert planned(FOUR, resting) == ([], [])
     assert len(planned([place(1, is_draining=True), *FOUR[1:]], resting)[0]) == 12

@@ -130,6 +130,6 @@ def test_every_way_is_legal_and_ends(begin: list[ReplicaId], wanted: list[Replic
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_what_is_reached_is_left_alone(count: int) -> None:
+def test_a_reached_assignment_is_left_alone(count: int) -> None:
     configuration = Configuration(Index(3), (ONE, TWO, THREE)[:count])
     assert next_change(configuration, configuration.voters, me=ONE, reachable=ALL, near=ALL) is None

@@ -49,7 +49,7 @@ def test_a_topic_that_comes_back(loop: VirtualLoop) -> None:
         watch.applied(node, scribe.state)
 
 
-def test_what_is_told_before_it_is_committed(loop: VirtualLoop) -> None:
+def test_reports_before_the_commit(loop: VirtualLoop) -> None:
     watch = Watch(loop)
     with pytest.raises(PropertyBroken, match="acknowledged-uncommitted"):
         watch.saw_acknowledgement(KEY, "orders/0", Offset(0), Offset(1))

@@ -103,7 +103,7 @@ def test_bytes_arrive_in_order_both_ways(pair: Pair) -> None:
     assert pair.near.transport.get_extra_info("peername") == ("n2", PORT)
 
 
-def test_what_is_written_last_arrives_before_the_end(pair: Pair) -> None:
+def test_the_last_writes_arrive_before_the_end(pair: Pair) -> None:
     pair.connect()
 
     def say_goodbye() -> None:
