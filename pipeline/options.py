@@ -1,7 +1,7 @@
 """Options of data sources: text by name, in any case, as Spark hands it over; read with errors that say what is wrong.
 
 Every source has a table of the options that it knows, each with the field of its settings and the kind of its value
-(`number`, `size`, `one_of`, …); defaults are those of the fields. Another option is refused with the nearest that there
+(`number`, `size`, `choice`, …); defaults are those of the fields. Another option is refused with the nearest that there
 is, so that a typing error never passes for a default. What Spark itself adds (a checkpoint's place, a path) is let
 through. Pure.
 """
@@ -87,7 +87,7 @@ def size(least: int, greatest: int) -> OptionKind[int]:
     return OptionKind(f"a number of bytes from {least} to {greatest}", read)
 
 
-def one_of(values: Mapping[str, T]) -> OptionKind[T]:
+def choice(values: Mapping[str, T]) -> OptionKind[T]:
     """Words in any case, and their values."""
     return OptionKind(f"one of {', '.join(values)}", lambda text: values.get(text.lower()))
 
@@ -100,7 +100,7 @@ def _names(text: str) -> tuple[str, ...] | None:
 TEXT: Final = OptionKind[str]("a text", str)
 NAMES: Final = OptionKind("names, each once, with commas between", _names)
 FLAG: Final = OptionKind[bool]("true or false", lambda text: {"true": True, "false": False}.get(text.lower()))
-SKIPS: Final = one_of({"fail": False, "skip": True})
+SKIPS: Final = choice({"fail": False, "skip": True})
 """Whether what cannot be read is left out."""
 
 

@@ -17,8 +17,7 @@ from typing import NamedTuple
 from raftlog.pipeline.archiving.files import Files
 from raftlog.pipeline.archiving.manifest import Coverage, LostRange, StagedFile
 from raftlog.pipeline.archiving.parquet import DayFiles
-from raftlog.pipeline.archiving.sources import ArchiveSource, ArchiveSplit, SourceLog
-from raftlog.pipeline.archiving.waves import Waves
+from raftlog.pipeline.archiving.sources import ArchiveSource, ArchiveSplit, SourceLog, Waves
 from raftlog.pipeline.archiving.writing import writing_to
 from raftlog.pipeline.errors import DataLost, LogReplaced
 from raftlog.pipeline.options import TopicChoice

@@ -17,7 +17,7 @@ from typing import Final
 from raftlog.pipeline.archiving.files import Files
 from raftlog.pipeline.archiving.manifest import ArchivedFile, StagedFile
 from raftlog.pipeline.archiving.parquet import DayFiles, rows_in_order
-from raftlog.pipeline.archiving.waves import Waves
+from raftlog.pipeline.archiving.sources import Waves
 from raftlog.pipeline.archiving.writing import writing_to
 
 TARGET_BYTES: Final = 128 * 1024 * 1024

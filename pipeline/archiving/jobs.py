@@ -10,8 +10,7 @@ from raftlog.pipeline.archiving.archive import ArchiveReport, archive_in_waves
 from raftlog.pipeline.archiving.compacting import TARGET_BYTES, CompactionReport, compact_in_waves
 from raftlog.pipeline.archiving.files import files_at
 from raftlog.pipeline.archiving.parquet import COMPRESSIONS
-from raftlog.pipeline.archiving.sources import ArchiveSource
-from raftlog.pipeline.archiving.waves import Waves
+from raftlog.pipeline.archiving.sources import ArchiveSource, Waves
 from raftlog.pipeline.jobs import run_splits
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.progress import OnProgress, Progress

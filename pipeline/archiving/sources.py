@@ -4,13 +4,16 @@ A partition is known by its group id, whatever the way to it: an archive that wa
 continued from a backup's files. Planning is on the driver, reading in tasks.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
 from raftlog.pipeline.options import TopicChoice
 from raftlog.types import TopicPartition
+
+S = TypeVar("S")
+R = TypeVar("R")
 
 
 class ArchiveSplit(NamedTuple):
@@ -44,4 +47,18 @@ class ArchiveSource(Protocol):
     def logs(self, choice: TopicChoice, *, fail_on_data_loss: bool) -> list[SourceLog]:
         """Every partition of the topics; raises `UnknownTopic` for a name that is not there. Records that are trimmed
         before a task has read them are an error there, or with `fail_on_data_loss` false left out."""
+        ...
+
+
+class Waves(Protocol):
+    """Runs `work` on every split, wave after wave: on Spark by `jobs`, in tests by a loop.
+
+    A wave is what is committed together: it bounds what a run that is cut off loses, what a commit says, and what the
+    driver holds.
+    """
+
+    def __call__(
+        self, what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]
+    ) -> Iterator[tuple[Sequence[S], list[R]]]:
+        """The splits of each wave, and their results in the same order; the next wave begins when it is asked for."""
         ...

@@ -27,7 +27,7 @@ class BrokerConnection(ClosedAtExit):
     def __init__(self, bootstrap: Sequence[str]) -> None:
         self._thread = LoopThread("raftlog-brokers")
         try:
-            self._client = self._thread.start(_made(bootstrap)).result()
+            self._client = self._thread.create(lambda: BrokerClient(bootstrap))
         except BaseException:
             self._thread.close()
             raise
@@ -50,10 +50,6 @@ class BrokerConnection(ClosedAtExit):
 def addresses_in(bootstrap: str) -> tuple[str, ...]:
     """From `HOST:PORT,…`."""
     return tuple(address.strip() for address in bootstrap.split(",") if address.strip())
-
-
-async def _made(bootstrap: Sequence[str]) -> BrokerClient:
-    return BrokerClient(bootstrap)
 
 
 async def _ended(client: BrokerClient) -> None:

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
 
 from raftlog.client import BrokerClient
 from raftlog.client.decode import checked_batches
@@ -51,6 +52,11 @@ def read_split(split: BrokerSplit) -> Iterator[pa.RecordBatch]:
         split.end,
         skips_undecodable=split.skips_undecodable,
     )
+
+
+def rows_in(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Where nothing was planned Spark makes an empty partition of its own."""
+    return read_split(partition) if isinstance(partition, BrokerSplit) else iter(())
 
 
 def _batches(split: BrokerSplit) -> Iterator[Batch]:

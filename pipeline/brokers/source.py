@@ -4,13 +4,20 @@ Options, guarantees and errors are in docs/PIPELINE.md. Spark makes one for ever
 beside it, and pickles it; so it holds its options and nothing else.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from raftlog.pipeline.brokers.batch import BatchReader
-from raftlog.pipeline.brokers.settings import batch_settings, stream_settings
+from raftlog.client import BrokerClient
+from raftlog.errors import InvalidArgument
+from raftlog.pipeline.brokers.connection import BrokerConnection
+from raftlog.pipeline.brokers.plan import layout, planned
+from raftlog.pipeline.brokers.reading import rows_in
+from raftlog.pipeline.brokers.settings import ReadSettings, batch_settings, stream_settings
+from raftlog.pipeline.brokers.split import BrokerSplit, divided
 from raftlog.pipeline.brokers.stream import StreamReader
 from raftlog.pipeline.plain_errors import plain_errors
 from raftlog.pipeline.rows import SCHEMA, check_schema
@@ -44,3 +51,28 @@ class RaftlogDataSource(DataSource):
         from raftlog.pipeline.sink.writers import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
+
+
+@plain_errors
+class BatchReader(DataSourceReader):
+    """Reads topics as they are when the splits are made; Spark makes them in a process beside the driver."""
+
+    def __init__(self, settings: ReadSettings) -> None:
+        self._settings = settings
+
+    def partitions(self) -> list[InputPartition]:
+        """Raises `InvalidArgument`, `UnknownTopic`, `DataLost`, and `Unavailable` when brokers do not answer in
+        time."""
+        with BrokerConnection(self._settings.bootstrap) as brokers:
+            splits = brokers.ask(self._plan)
+        return list(divided(splits, self._settings.min_partitions))
+
+    async def _plan(self, client: BrokerClient) -> list[BrokerSplit]:
+        settings = self._settings
+        there = await layout(client, settings.bootstrap, settings.topics, settings.patience_s)
+        if not there.logs:
+            raise InvalidArgument(f"there are no {settings.topics}; internal topics are none of them")
+        return await planned(client, settings, there)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return rows_in(partition)

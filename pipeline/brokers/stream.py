@@ -17,7 +17,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.brokers.advancing import UNLIMITED, Targets, advanced, check_subscribed
-from raftlog.pipeline.brokers.batch import rows_in
 from raftlog.pipeline.brokers.connection import BrokerConnection
 from raftlog.pipeline.brokers.plan import (
     ClusterLayout,
@@ -27,6 +26,7 @@ from raftlog.pipeline.brokers.plan import (
     split_of,
     starting_offsets,
 )
+from raftlog.pipeline.brokers.reading import rows_in
 from raftlog.pipeline.brokers.settings import ReadSettings
 from raftlog.pipeline.brokers.split import BrokerSplit, divided
 from raftlog.pipeline.brokers.stream_offsets import StreamOffset, ranges

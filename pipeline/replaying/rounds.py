@@ -10,7 +10,6 @@ the sink's own record: the archive is only read, and what goes with a topic that
 The offset there is 2⁶² + 1 + the step that is about to begin, so that commits rise and none is taken for lag.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +18,8 @@ from raftlog.errors import InvalidArgument, VersionConflict
 from raftlog.pipeline.archiving.manifest import Coverage
 from raftlog.pipeline.archiving.state import ArchiveState
 from raftlog.pipeline.errors import ArchiveDamaged, WriteForgotten
-from raftlog.types import Offset, TopicPartition
+from raftlog.pipeline.sink.marks import record_of, recorded_fields
+from raftlog.types import TopicPartition
 
 STEP_OFFSETS: Final = 1_000_000
 GROUP_PREFIX: Final = "raftlog-replay."
@@ -126,9 +126,8 @@ class ReplayRecord:
     async def write(self, client: BrokerClient, now: Round, epoch: int) -> None:
         """Before a step begins. Of several at once the first one's word stands; raises `VersionConflict` for who says
         otherwise, because rows of both would be written."""
-        fields = {"what": self._what, "round": now}
-        text = json.dumps(fields, separators=(",", ":"))
-        await client.groups.commit(self._group, {self._place: CommittedOffset(Offset(_BASE + epoch), text)})
+        record = record_of(_BASE + epoch, {"what": self._what, "round": now})
+        await client.groups.commit(self._group, {self._place: record})
         stands = await self.read(client)
         if stands is not None and stands.round.epoch <= epoch and stands.round != now:
             raise VersionConflict(
@@ -137,11 +136,8 @@ class ReplayRecord:
             )
 
     def _fields(self, found: CommittedOffset) -> dict[str, Any]:
-        try:
-            fields = json.loads(found.metadata)
-        except ValueError:
-            fields = None
-        if not isinstance(fields, dict) or fields.keys() != {"what", "round"} or found.offset < _BASE:
+        fields = recorded_fields(found)
+        if fields.keys() != {"what", "round"} or found.offset < _BASE:
             raise WriteForgotten(
                 f"what the group {self._group} has committed is no record of a replay: somebody else commits under its "
                 "name, or reset it; replay under another name"

@@ -8,8 +8,11 @@ Called by `extent` (how far a log reaches) and `plan` (how it is divided).
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple
+from uuid import UUID
 
+from raftlog.pipeline.segments.replicas import DataDirectory
 from raftlog.records import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from raftlog.records.header import MAGIC
 from raftlog.storage.disk import File
@@ -49,6 +52,33 @@ class SegmentPiece(NamedTuple):
     @property
     def size(self) -> int:
         return self.last.position - self.first.position
+
+
+@dataclass(frozen=True)
+class SegmentSplit:
+    """Records with `start ≤ offset < end` of the batches in `pieces`, whose files lie in the directory `path`.
+
+    The splits of a partition are in order of offset, and each starts where the one before ends. `owner` is the data
+    directory whose journal holds what is journaled of the pieces. With `skips_damage` batches that fail their checks
+    are reported and left out; otherwise the first one ends the reading. `skips_undecodable` does the same for
+    batches whose checksums are right and whose records cannot be decoded.
+    """
+
+    topic: str
+    partition: int
+    group_id: UUID
+    path: str
+    pieces: tuple[SegmentPiece, ...]
+    start: int
+    end: int
+    owner: DataDirectory | None = None
+    skips_damage: bool = False
+    skips_undecodable: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of the batches."""
+        return sum(piece.size for piece in self.pieces)
 
 
 class IndexRows:

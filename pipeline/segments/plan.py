@@ -19,10 +19,9 @@ from raftlog.errors import FormatError, InvalidArgument, UnknownTopic
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.positions import EARLIEST, LATEST, OffsetPosition, OffsetPositions, PositionKind
 from raftlog.pipeline.segments.extent import CarriedRoom, LogExtent, extent_of
-from raftlog.pipeline.segments.pieces import SegmentPiece, divided
+from raftlog.pipeline.segments.pieces import SegmentPiece, SegmentSplit, divided
 from raftlog.pipeline.segments.reading import first_at
 from raftlog.pipeline.segments.replicas import FoundReplica, real_disk, replicas_in
-from raftlog.pipeline.segments.split import SegmentSplit
 from raftlog.storage.disk import Disk
 from raftlog.storage.segment import open_for_reading
 

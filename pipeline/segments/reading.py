@@ -18,9 +18,8 @@ from raftlog.errors import CorruptBatch, InvalidBatch, StorageError, Undecodable
 from raftlog.pipeline.decoding import rows_of
 from raftlog.pipeline.errors import SegmentGone
 from raftlog.pipeline.segments.extent import LogExtent, file_name, journaled_batches
-from raftlog.pipeline.segments.pieces import BatchBoundary, IndexRows, SegmentPiece
+from raftlog.pipeline.segments.pieces import BatchBoundary, IndexRows, SegmentPiece, SegmentSplit
 from raftlog.pipeline.segments.replicas import real_disk
-from raftlog.pipeline.segments.split import SegmentSplit
 from raftlog.records import HEADER_SIZE, BatchHeader, read_header, read_records
 from raftlog.records.header import CONTROL_BIT, CRC_START, LENGTH_END, MAGIC
 from raftlog.runtime.journal.fold import Fold

@@ -129,15 +129,26 @@ def _begun(epoch: int) -> int:
 
 
 def _row(mark: int, fields: Mapping[str, Any]) -> CommittedOffset:
-    return CommittedOffset(Offset(_BASE + mark), json.dumps(fields, separators=(",", ":")))
+    return record_of(_BASE + mark, fields)
 
 
-def _fields(place: TopicPartition, found: CommittedOffset) -> dict[str, Any]:
+def recorded_fields(found: CommittedOffset) -> dict[str, Any]:
+    """The JSON object that was committed with an offset; empty where there is none."""
     try:
         fields = json.loads(found.metadata)
     except ValueError:
-        fields = None
-    if found.offset <= _BASE or not isinstance(fields, dict) or not isinstance(fields.get("from"), int):
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def record_of(offset: int, fields: Mapping[str, Any]) -> CommittedOffset:
+    """To be committed."""
+    return CommittedOffset(Offset(offset), json.dumps(fields, separators=(",", ":")))
+
+
+def _fields(place: TopicPartition, found: CommittedOffset) -> dict[str, Any]:
+    fields = recorded_fields(found)
+    if found.offset <= _BASE or not isinstance(fields.get("from"), int):
         raise WriteForgotten(
             f"what the group of this write has committed for {place} is no record of a sink: somebody else commits "
             "under its name, or reset it. Delete the group and begin with a new checkpoint or writeId"

@@ -7,7 +7,7 @@ from typing import Final
 from raftlog.client.outage import Outage
 from raftlog.errors import InvalidArgument, OutcomeUnknown, Unavailable
 from raftlog.pipeline.errors import WriteForgotten
-from raftlog.pipeline.options import FLAG, NAMES, TEXT, OptionKind, Options, SourceOption, number, one_of, size
+from raftlog.pipeline.options import FLAG, NAMES, TEXT, OptionKind, Options, SourceOption, choice, number, size
 from raftlog.records import Compression
 from raftlog.records.partitioner import PARTITIONERS
 
@@ -40,13 +40,13 @@ OPTIONS: Final = {
         OptionKind(f"a name of 1 to {WRITE_ID_CHARS_MAX} printable characters without a slash", _write_id),
     ),
     "writeEpoch": SourceOption("write_epoch", number(0, _EPOCH_MAX)),
-    "compression": SourceOption("compression", one_of({codec.name.lower(): codec for codec in Compression})),
+    "compression": SourceOption("compression", choice({codec.name.lower(): codec for codec in Compression})),
     "batchBytes": SourceOption("batch_bytes", size(1 << 10, _BATCH_BYTES_MAX)),
     "recordsPerSecondPerTask": SourceOption(
         "records_per_second", OptionKind(f"a number from {_RATE_MIN:g} to {_RATE_MAX:g}", _rate)
     ),
     "deliveryTimeoutMs": SourceOption("delivery_timeout_ms", number(1, _DAY_MS)),
-    "keyPartitioner": SourceOption("key_partitioner", one_of({name: name for name in PARTITIONERS})),
+    "keyPartitioner": SourceOption("key_partitioner", choice({name: name for name in PARTITIONERS})),
     "acceptMissingRecord": SourceOption("accepts_missing_record", FLAG),
 }
 

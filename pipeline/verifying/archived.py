@@ -26,9 +26,9 @@ from raftlog.pipeline.archiving.state import ArchiveState, read_newest, read_set
 from raftlog.pipeline.errors import ArchiveDamaged
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.segments.extent import LogExtent
+from raftlog.pipeline.segments.pieces import SegmentSplit
 from raftlog.pipeline.segments.plan import logs_in, splits_of
 from raftlog.pipeline.segments.reading import read_segment_split
-from raftlog.pipeline.segments.split import SegmentSplit
 from raftlog.pipeline.verifying.report import ArchiveVerdict, Problems
 from raftlog.types import TopicPartition
 

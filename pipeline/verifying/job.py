@@ -132,14 +132,14 @@ def _report(
     chosen = None if is_all else {log.topic for log in found.logs.values()}
     problems.add(journal_problems(found, journals, chosen))
     verdicts = [judge.verdict(group, problems) for group in groups]
-    reports = [report for verdict in verdicts for report in verdict.reports]
+    reports = [report for _, of_logs in verdicts for report in of_logs]
     notes = Problems(NOTES_MAX)
     notes.add(notes_of(groups))
     return VerifyReport(
         len(reports),
         *totals_of(reports),
         sum(each.tail_bytes for each in reports),
-        tuple(verdict.partition for verdict in verdicts),
+        tuple(partition for partition, _ in verdicts),
         problems.count,
         tuple(problems.listed),
         tuple(notes.listed),

@@ -9,18 +9,21 @@ they are, the segments can be compared without the journal; where not, `held_to`
 One task reads one journal; called in tasks, by `job`. Memory: the fold, and one file's payload at a time.
 """
 
+from contextlib import closing
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import FormatError, JournalDamaged
+from raftlog.pipeline.segments.extent import file_name
+from raftlog.pipeline.segments.pieces import IndexRows
 from raftlog.pipeline.segments.replicas import DataDirectory, real_disk
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.log.offline import OfflineReplica, replicas_of
 from raftlog.runtime.log.replay import JournalEntry, journal_entries
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.recovery import segment_bases
-from raftlog.storage.rows import ROW_SIZE, unpack_row
-from raftlog.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, segment_stem
+from raftlog.storage.rows import unpack_row
+from raftlog.storage.segment_files import INDEX_SUFFIX, segment_stem
 from raftlog.storage.verify import open_with_index
 
 _TRIES: Final = 3
@@ -125,12 +128,11 @@ class _Held:
     def _open_by_row(self, base: int, base_index: int, index: int) -> None:
         """A cut went below the checkpoint: the row says where its last entry ends, if it is there."""
         name = f"{self._path}/{segment_stem(base)}{INDEX_SUFFIX}"
-        packed = b""
-        if self._disk.exists(name):
-            rows = self._disk.open(name, read_only=True)
-            packed = rows.read((index - base_index) * ROW_SIZE, ROW_SIZE)
-            rows.close()
-        if len(packed) == ROW_SIZE and unpack_row(packed).index == index:
+        if not self._disk.exists(name):
+            return
+        with closing(self._disk.open(name, read_only=True)) as rows:
+            packed = IndexRows(rows).packed(index - base_index)
+        if packed and unpack_row(packed).index == index:
             self._open(base)
             self._position = unpack_row(packed).end
 
@@ -153,7 +155,7 @@ class _Held:
 
     def _open(self, base: int) -> None:
         self._close()
-        name = f"{self._path}/{segment_stem(base)}{LOG_SUFFIX}"
+        name = file_name(self._path, base)
         self._position = 0
         if self._disk.exists(name):
             self._file = self._disk.open(name, read_only=True)

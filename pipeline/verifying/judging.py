@@ -117,13 +117,6 @@ def has_to_be_compared_again(group: PartitionCopies, ranges: Mapping[FileKey, Se
     )
 
 
-class Verdict(NamedTuple):
-    """On one partition."""
-
-    partition: PartitionVerdict
-    reports: tuple[LogCheck, ...]
-
-
 class Judge:
     """Everything that was read, and the verdicts on it."""
 
@@ -139,8 +132,8 @@ class Judge:
         for each in groups:
             self._groups.setdefault(each.group_id, []).append(each)
 
-    def verdict(self, group: PartitionCopies, problems: Problems) -> Verdict:
-        """On the copies of one partition; what is wrong goes to `problems`."""
+    def verdict(self, group: PartitionCopies, problems: Problems) -> tuple[PartitionVerdict, list[LogCheck]]:
+        """On the copies of one partition, and on each of them; what is wrong goes to `problems`."""
         before = problems.count
         reports = []
         for log, said in zip(group.copies.logs, group.said, strict=True):
@@ -159,7 +152,7 @@ class Judge:
             end_offset,
             problems.count - before,
         )
-        return Verdict(partition, tuple(reports))
+        return partition, reports
 
     # one log
 

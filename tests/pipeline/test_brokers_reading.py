@@ -12,9 +12,9 @@ import pytest
 
 from raftlog.errors import InvalidArgument, Unavailable, UndecodableBatch, UnknownTopic
 from raftlog.pipeline.brokers import reading
-from raftlog.pipeline.brokers.batch import BatchReader
 from raftlog.pipeline.brokers.plan import topics_there
 from raftlog.pipeline.brokers.settings import batch_settings
+from raftlog.pipeline.brokers.source import BatchReader
 from raftlog.pipeline.brokers.split import BrokerSplit
 from raftlog.pipeline.errors import DataLost
 from raftlog.pipeline.options import TopicChoice

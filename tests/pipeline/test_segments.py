@@ -19,10 +19,10 @@ from raftlog.pipeline.errors import SegmentGone
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.positions import OffsetPosition, OffsetPositions, PositionKind
 from raftlog.pipeline.rows import ARROW_SCHEMA
+from raftlog.pipeline.segments.pieces import SegmentSplit
 from raftlog.pipeline.segments.plan import logs_in, plan_segments
 from raftlog.pipeline.segments.reading import read_segment_split
 from raftlog.pipeline.segments.replicas import real_disk, replicas_in
-from raftlog.pipeline.segments.split import SegmentSplit
 from raftlog.records import Compression, NewRecord
 from raftlog.runtime.log.sealed_file import write_sealed
 from raftlog.runtime.node_identity import IDENTITY

@@ -8,11 +8,10 @@ import pytest
 from raftlog.errors import CorruptBatch
 from raftlog.pipeline.errors import SegmentGone
 from raftlog.pipeline.segments.extent import LogExtent, extent_of
-from raftlog.pipeline.segments.pieces import indexed_piece
+from raftlog.pipeline.segments.pieces import SegmentSplit, indexed_piece
 from raftlog.pipeline.segments.plan import splits_of
 from raftlog.pipeline.segments.reading import batches_of
 from raftlog.pipeline.segments.replicas import FoundReplica
-from raftlog.pipeline.segments.split import SegmentSplit
 from raftlog.records import Compression, read_header, read_records
 from raftlog.runtime.log.offline import replicas_of
 from raftlog.storage.compaction import CompactionBounds

@@ -7,8 +7,8 @@ import click
 from click.core import ParameterSource
 
 from raftlog import pipeline
-from raftlog.cli.options import option
-from raftlog.cli.pipeline.job import Job, some_topics, source_options, spark_job, topics_options
+from raftlog.cli.options import bootstrap_option, option
+from raftlog.cli.pipeline.job import Job, some_topics, spark_job
 
 if TYPE_CHECKING:
     from raftlog.pipeline import ArchiveReport, Brokers, CompactionReport, Segments
@@ -16,8 +16,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("path", metavar="PATH")
-@topics_options
-@source_options
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@option("--topics-pattern", metavar="RE2", help="All topics whose whole name matches, instead of names.")
+@bootstrap_option
+@option(
+    "--data-dir",
+    "data_dirs",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False),
+    help="Read the files of stopped brokers, or of a backup, instead of asking brokers; repeat it for more.",
+)
 @option("--compression", default="zstd", help="Of the Parquet files: zstd, snappy, gzip, lz4 or none.")
 @option(
     "--accept-loss",

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from raftlog import pipeline
-from raftlog.cli.options import F, bootstrap_option, json_option, option, settings_option
+from raftlog.cli.options import json_option, option, settings_option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import foreign, properties, show
 
@@ -57,24 +57,6 @@ def spark_job(function: Callable[..., Job[R]]) -> Callable[..., None]:
     )
     conf = settings_option("A setting of Spark's; repeat it for more.", "--conf", "config", envvar="RAFTLOG_SPARK_CONF")
     return master(conf(json_option("Print the report as JSON.")(verb)))
-
-
-def source_options(function: F) -> F:
-    """`--bootstrap`, or `--data-dir` in its place, as `bootstrap` and `data_dirs`."""
-    directories = option(
-        "--data-dir",
-        "data_dirs",
-        multiple=True,
-        type=click.Path(exists=True, file_okay=False),
-        help="Read the files of stopped brokers, or of a backup, instead of asking brokers; repeat it for more.",
-    )
-    return bootstrap_option(directories(function))
-
-
-def topics_options(function: F) -> F:
-    """`TOPIC…` and `--topics-pattern`, as `topics` and `topics_pattern`."""
-    pattern = option("--topics-pattern", metavar="RE2", help="All topics whose whole name matches, instead of names.")
-    return click.argument("topics", nargs=-1, metavar="[TOPIC]...")(pattern(function))
 
 
 def some_topics(topics: Iterable[str], topics_pattern: str | None) -> list[str] | None:
