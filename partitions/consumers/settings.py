@@ -4,7 +4,7 @@ JSON strings, numbers and booleans are taken alike (`"false"`, `false`), for cli
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,17 +41,7 @@ class InstanceSettings:
 
     def as_mapping(self) -> dict[str, Any]:
         """What `read_settings` makes the same settings of."""
-        return {
-            "format": self.format,
-            "auto.offset.reset": self.reset,
-            "auto.commit.enable": self.auto_commit,
-            "fetch.min.bytes": self.fetch_min_bytes,
-            "consumer.request.timeout.ms": self.request_timeout_ms,
-            "partition.assignment.strategy": self.strategy,
-        }
-
-
-NAMES: Final = tuple(InstanceSettings().as_mapping())
+        return {name: getattr(self, attribute) for name, (attribute, _) in _SETTINGS.items()}
 
 
 def read_settings(given: Mapping[str, Any]) -> InstanceSettings:
@@ -59,17 +49,9 @@ def read_settings(given: Mapping[str, Any]) -> InstanceSettings:
     unknown = [name for name in given if name not in NAMES]
     if unknown:
         raise InvalidConsumer(f"a consumer instance: {unknown_field(unknown, ('name', *NAMES), 'setting')}")
-    default = InstanceSettings()
-    return InstanceSettings(
-        format=_one_of(given, "format", default.format, FORMATS),
-        reset=_one_of(given, "auto.offset.reset", default.reset, RESETS),
-        auto_commit=_boolean(given, "auto.commit.enable", default.auto_commit),
-        fetch_min_bytes=_number(given, "fetch.min.bytes", default.fetch_min_bytes, FETCH_MIN_BYTES_MAX),
-        request_timeout_ms=_number(
-            given, "consumer.request.timeout.ms", default.request_timeout_ms, REQUEST_TIMEOUT_MS_MAX
-        ),
-        strategy=_one_of(given, "partition.assignment.strategy", default.strategy, tuple(ASSIGNORS)),
-    )
+    said = {name: value for name, value in given.items() if value is not None}
+    read = {attribute: read(name, said[name]) for name, (attribute, read) in _SETTINGS.items() if name in said}
+    return InstanceSettings(**read)
 
 
 def check_name(name: str) -> None:
@@ -89,30 +71,39 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def _one_of(given: Mapping[str, Any], name: str, default: str, possible: tuple[str, ...]) -> str:
-    value = given.get(name)
-    if value is None:
-        return default
-    if value not in possible:
-        raise InvalidConsumer(f"{name} cannot be {shown(value)}; it can be {', '.join(possible)}")
-    return str(value)
+def _one_of(*possible: str) -> Callable[[str, Any], str]:
+    def read(name: str, value: Any) -> str:
+        if value not in possible:
+            raise InvalidConsumer(f"{name} cannot be {shown(value)}; it can be {', '.join(possible)}")
+        return str(value)
+
+    return read
 
 
-def _boolean(given: Mapping[str, Any], name: str, default: bool) -> bool:
-    value = given.get(name)
-    if value is None:
-        return default
+def _boolean(name: str, value: Any) -> bool:
     found = _BOOLEANS.get(value.lower()) if type(value) is str else value
     if type(found) is not bool:
         raise InvalidConsumer(f"{name} cannot be {shown(value)}; it can be true or false")
     return found
 
 
-def _number(given: Mapping[str, Any], name: str, default: int, high: int) -> int:
-    value = given.get(name)
-    if value is None:
-        return default
-    number = int(value) if type(value) is str and value.isascii() and value.isdigit() and len(value) < 20 else value
-    if type(number) is not int or not 0 <= number <= high:
-        raise InvalidConsumer(f"{name} cannot be {shown(value)}; it can be a whole number in 0 … {high}")
-    return number
+def _number(high: int) -> Callable[[str, Any], int]:
+    def read(name: str, value: Any) -> int:
+        number = int(value) if type(value) is str and value.isascii() and value.isdigit() and len(value) < 20 else value
+        if type(number) is not int or not 0 <= number <= high:
+            raise InvalidConsumer(f"{name} cannot be {shown(value)}; it can be a whole number in 0 … {high}")
+        return number
+
+    return read
+
+
+_SETTINGS: Final[Mapping[str, tuple[str, Callable[[str, Any], Any]]]] = {
+    "format": ("format", _one_of(*FORMATS)),
+    "auto.offset.reset": ("reset", _one_of(*RESETS)),
+    "auto.commit.enable": ("auto_commit", _boolean),
+    "fetch.min.bytes": ("fetch_min_bytes", _number(FETCH_MIN_BYTES_MAX)),
+    "consumer.request.timeout.ms": ("request_timeout_ms", _number(REQUEST_TIMEOUT_MS_MAX)),
+    "partition.assignment.strategy": ("strategy", _one_of(*ASSIGNORS)),
+}
+"""By the REST Proxy's names: the attribute, and what reads a value."""
+NAMES: Final = tuple(_SETTINGS)

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+import msgspec
+
 from raftlog.errors import FormatError, InvalidArgument, SmallFileDamaged
 from raftlog.partitions.controller.machine import Bootstrap, ControllerState
 from raftlog.raft import ReplicaId
@@ -23,7 +25,6 @@ from raftlog.runtime.log.sealed_file import read_sealed, write_sealed
 from raftlog.runtime.node_identity import NodeIdentity
 from raftlog.storage.directory import DAMAGED, internal, make_directory
 from raftlog.storage.disk import Disk
-from raftlog.storage.json_file import uuid_of
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
@@ -41,19 +42,8 @@ class BootstrapMember(NamedTuple):
     def replica(self) -> ReplicaId:
         return ReplicaId(self.node_id, self.disk_uuid)
 
-    def packed(self) -> list[Any]:
-        return [self.node_id, str(self.disk_uuid), self.address]
 
-    @classmethod
-    def unpacked(cls, raw: Any) -> "BootstrapMember":
-        """Raises `FormatError`."""
-        match raw:
-            case [int(node_id), str(disk_uuid), str(address)]:
-                return cls(NodeId(node_id), _uuid(disk_uuid), address)
-        raise FormatError(f"{raw!r} is not a member of a cluster")
-
-
-class BootstrapRecord(NamedTuple):
+class BootstrapRecord(msgspec.Struct, frozen=True):
     """`seeds` ascend by node id; `addresses` is the list of seeds that all of them were started with, canonical."""
 
     cluster_id: UUID
@@ -74,39 +64,31 @@ class BootstrapRecord(NamedTuple):
 
     def packed(self) -> dict[str, Any]:
         """As JSON and as MessagePack."""
-        return {
-            "cluster_id": str(self.cluster_id),
-            "seeds": [seed.packed() for seed in self.seeds],
-            "addresses": list(self.addresses),
-            "created_ms": self.created_ms,
-            "feature_level": self.feature_level,
-        }
+        fields: dict[str, Any] = in_lists(self)
+        return fields
 
     @classmethod
     def unpacked(cls, raw: Any) -> "BootstrapRecord":
         """Raises `FormatError`, also for a record that no cluster can begin with."""
-        match raw:
-            case {
-                "cluster_id": str(cluster_id),
-                "seeds": [*seeds],
-                "addresses": [*addresses],
-                "created_ms": int(created_ms),
-                "feature_level": int(feature_level),
-            } if all(type(address) is str for address in addresses):
-                record = cls(
-                    _uuid(cluster_id),
-                    tuple(map(BootstrapMember.unpacked, seeds)),
-                    tuple(addresses),
-                    created_ms,
-                    feature_level,
-                )
-            case _:
-                raise FormatError("a bootstrap record that cannot be read")
         try:
+            record = msgspec.convert(raw, cls)
             record.command()
-        except InvalidArgument as error:
+        except (msgspec.ValidationError, InvalidArgument) as error:
             raise FormatError(f"a bootstrap record that cannot be used: {error}") from None
         return record
+
+
+def in_lists(value: BootstrapRecord | Sequence[BootstrapMember]) -> Any:
+    """As mappings, lists, numbers and text; neither JSON nor a frame has tuples."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def members_of(raw: Any) -> tuple[BootstrapMember, ...]:
+    """Raises `FormatError`."""
+    try:
+        return msgspec.convert(raw, tuple[BootstrapMember, ...])
+    except msgspec.ValidationError as error:
+        raise FormatError(f"no members of a cluster: {error}") from None
 
 
 def record_again(state: ControllerState, addresses: tuple[str, ...]) -> BootstrapRecord | None:
@@ -144,9 +126,7 @@ class BootstrapFile:
         try:
             file = read_sealed(self._disk, self._path, BOOTSTRAP)
             if file is not None:
-                members = file.parsed(
-                    "members", lambda raw: tuple(map(BootstrapMember.unpacked, raw)), "a list of members"
-                )
+                members = file.parsed("members", members_of, "a list of members")
                 try:
                     self.record, self.members = BootstrapRecord.unpacked(dict(file.fields)), members
                 except FormatError as error:
@@ -164,13 +144,6 @@ class BootstrapFile:
     def keep(self, record: BootstrapRecord, members: Sequence[BootstrapMember] = ()) -> None:
         """Hold this record for ever; durable on return."""
         assert self.record in (None, record), f"holds the record of {self.record}, and is given {record}"
-        fields = {**record.packed(), "members": [member.packed() for member in members]}
+        fields = {**record.packed(), "members": in_lists(members)}
         write_sealed(self._disk, self._path, BOOTSTRAP, fields)
         self.record, self.members, self.is_lost = record, tuple(members), False
-
-
-def _uuid(text: str) -> UUID:
-    try:
-        return uuid_of(text)
-    except ValueError:
-        raise FormatError(f"{text!r} is not a uuid") from None

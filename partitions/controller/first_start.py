@@ -43,7 +43,13 @@ from uuid import UUID
 
 from raftlog.errors import FormatError, InvalidArgument, RaftlogError, Unavailable
 from raftlog.partitions.addresses import canonical, parse_address
-from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapMember, BootstrapRecord
+from raftlog.partitions.controller.bootstrap_record import (
+    BootstrapFile,
+    BootstrapMember,
+    BootstrapRecord,
+    in_lists,
+    members_of,
+)
 from raftlog.partitions.controller.damaged_copy import lost_alone
 from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.deadline import deadline_in
@@ -94,8 +100,7 @@ class StartView(NamedTuple):
 
     def packed(self) -> list[Any]:
         record = None if self.record is None else self.record.packed()
-        members = [member.packed() for member in self.members]
-        return [self.phase.value, self.address, list(self.seeds), record, members]
+        return [self.phase.value, self.address, list(self.seeds), record, in_lists(self.members)]
 
 
 class FirstStart:
@@ -439,7 +444,7 @@ def view_of(replica: ReplicaId, cluster_id: str | None, raw: Any) -> StartView:
                 address,
                 tuple(seeds),
                 None if record is None else BootstrapRecord.unpacked(record),
-                tuple(map(BootstrapMember.unpacked, members)),
+                members_of(members),
                 cluster_id,
             )
     raise FormatError(f"node {replica.node_id} says something of itself that cannot be read")

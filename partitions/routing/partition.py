@@ -118,7 +118,8 @@ class Partition:
         self, batches: Sequence[bytearray], count: int, acks: Acks, deadline: Deadline
     ) -> "asyncio.Future[int] | None":
         """Queue `count` records in batches that were built here; the future gets their first offset."""
-        return (await self._enqueue((), batches, count, sum(map(len, batches)), acks, deadline)).future
+        size = sum(map(len, batches))
+        return (await self._queued(self._pending((), batches, count, size, acks, deadline))).future
 
     async def produce_batches(self, body: Buffer, acks: Acks, deadline: Deadline) -> Produced:
         """Append a client's batches as they are, all or nothing; a writable body is stamped in place."""
@@ -135,7 +136,8 @@ class Partition:
                     f"{CALL_PRODUCERS_MAX}: send them in parts; nothing was appended"
                 )
             await self._shared.check_ids(self.name, producers, deadline)
-        return await self._produced(await self._enqueue((), batches, count, len(body), acks, deadline, producers))
+        pending = self._pending((), batches, count, len(body), acks, deadline, producers)
+        return await self._produced(await self._queued(pending))
 
     async def produce_sequenced(
         self, records: Sequence[NewRecord], producer: ProducerSequence, acks: Acks, deadline: Deadline
@@ -146,9 +148,8 @@ class Partition:
         self._check_batch(len(batch))
         producers = frozenset((producer.producer_id,))
         await self._shared.check_ids(self.name, producers, deadline)
-        return await self._produced(
-            await self._enqueue((), [batch], len(records), len(batch), acks, deadline, producers)
-        )
+        pending = self._pending((), [batch], len(records), len(batch), acks, deadline, producers)
+        return await self._produced(await self._queued(pending))
 
     async def _produced(self, pending: Pending) -> Produced:
         if pending.future is None:
@@ -182,18 +183,6 @@ class Partition:
                 f"{self.name}: a record of about {size} bytes does not fit max.message.bytes={limit}; "
                 "send a smaller one, or raise the setting of the topic"
             )
-
-    async def _enqueue(
-        self,
-        records: Sequence[NewRecord],
-        batches: Sequence[bytearray],
-        count: int,
-        size: int,
-        acks: Acks,
-        deadline: Deadline,
-        producers: frozenset[int] = NOBODY,
-    ) -> Pending:
-        return await self._queued(self._pending(records, batches, count, size, acks, deadline, producers))
 
     async def _queued(self, pending: Pending) -> Pending:
         if not self.queue.maybe_add(pending):

@@ -71,17 +71,8 @@ class ClusterState:
         self._leader_counts: Counter[ReplicaId] = Counter()
 
     def tables(self) -> tuple[Table[Any, Any], ...]:
-        """In the order of a snapshot."""
-        return (
-            self.brokers,
-            self.retired,
-            self.topics,
-            self.moved,
-            self.deleted,
-            self.maintenance,
-            self.settings,
-            self.answered,
-        )
+        """In the order of a snapshot, which is that in which they are made."""
+        return tuple(each for each in vars(self).values() if isinstance(each, Table))
 
     # brokers
 

@@ -1,17 +1,16 @@
 """What one replica of a group says of itself, for the plan of a recovery; and how that travels."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
-from uuid import UUID
+from typing import Any, Final
+
+import msgspec
 
 from raftlog.errors import OutcomeUnknown
 from raftlog.raft import EntryId, ReplicaId, Role
 from raftlog.runtime.replica.group import Group
-from raftlog.runtime.rpc.calls import row_of
-from raftlog.types import Index, NodeId, Term
+from raftlog.types import NodeId
 
 
-class LostEntry(NamedTuple):
+class LostEntry(msgspec.Struct, frozen=True, array_like=True):
     """A damaged entry that no other replica could give: its records are those from `offset` to `end`, exclusive."""
 
     offset: int
@@ -19,14 +18,14 @@ class LostEntry(NamedTuple):
     problem: str
 
 
-class Absent(NamedTuple):
+class Absent(msgspec.Struct, frozen=True, array_like=True):
     """A disk that has no replica. `is_told`: it never makes a first one as the creation says it."""
 
     replica: ReplicaId
     is_told: bool
 
 
-class ReplicaStanding(NamedTuple):
+class ReplicaStanding(msgspec.Struct, frozen=True, array_like=True):
     """A replica as it stands. `last` is the id of its last entry, `vote_floor` what it votes by, if that is later."""
 
     replica: ReplicaId
@@ -79,59 +78,20 @@ def standing_of(replica: ReplicaId, group: Group) -> ReplicaStanding:
     )
 
 
+_ENCODER: Final = msgspec.msgpack.Encoder(uuid_format="bytes")
+
+
 def packed(standing: ReplicaStanding | Absent) -> list[Any]:
     """As numbers, text, bytes and lists."""
-    if isinstance(standing, Absent):
-        return [_packed_replicas([standing.replica])[0], standing.is_told]
-    lost = None if standing.lost is None else [list(each) for each in standing.lost]
-    return [
-        _packed_replicas([standing.replica])[0],
-        standing.term,
-        standing.leads,
-        standing.leader,
-        list(standing.last),
-        list(standing.vote_floor),
-        standing.log_start,
-        standing.log_end,
-        _packed_replicas(standing.voters),
-        _packed_replicas(standing.outgoing),
-        standing.damage,
-        lost,
-    ]
+    rows: list[Any] = msgspec.msgpack.decode(_ENCODER.encode(standing))
+    return rows
 
 
 def unpacked(raw: Any) -> ReplicaStanding | Absent:
     """Raises `OutcomeUnknown` for an answer that cannot be read."""
     try:
         if type(raw[1]) is bool:  # a standing has the term there
-            return Absent(_replicas([raw[0]])[0], raw[1])
-        replica, term, leads, leader, last, floor, start, end, voters, outgoing, damage, lost, *_ = raw
-        return ReplicaStanding(
-            _replicas([replica])[0],
-            int(term),
-            bool(leads),
-            None if leader is None else NodeId(leader),
-            _entry_id(last),
-            _entry_id(floor),
-            int(start),
-            int(end),
-            _replicas(voters),
-            _replicas(outgoing),
-            damage,
-            None if lost is None else tuple(row_of(LostEntry, each) for each in lost),
-        )
-    except (TypeError, ValueError, IndexError) as error:
+            return msgspec.convert(raw, Absent)
+        return msgspec.convert(raw, ReplicaStanding)
+    except (msgspec.ValidationError, TypeError, IndexError) as error:
         raise OutcomeUnknown(f"an answer about a replica that cannot be read: {error}") from None
-
-
-def _packed_replicas(replicas: Sequence[ReplicaId]) -> list[list[Any]]:
-    return [[each.node_id, each.disk_uuid.bytes] for each in replicas]
-
-
-def _replicas(raw: Any) -> tuple[ReplicaId, ...]:
-    return tuple(ReplicaId(NodeId(node), UUID(bytes=disk)) for node, disk in raw)
-
-
-def _entry_id(raw: Any) -> EntryId:
-    index, term = raw
-    return EntryId(Index(index), Term(term))

@@ -3,6 +3,7 @@
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from raftlog.errors import OutcomeUnknown
 from raftlog.partitions.placement.recovery.plan import KnownPlaces, Plan, make_plan
@@ -150,7 +151,7 @@ def test_a_broker_without_its_first_replica_is_ordered_not_to_create_it() -> Non
 
 
 def empty(node: int, disk: int = 0) -> ReplicaStanding:
-    return standing(node, entry(0, 0), voters=())._replace(replica=replica(node, disk))
+    return replace(standing(node, entry(0, 0), voters=()), replica=replica(node, disk))
 
 
 def test_it_does_not_restart_while_another_may_hold_it() -> None:
