@@ -2,7 +2,7 @@
 
     event(logger, "leader_elected", group=group.name, term=term, why=why)
 
-`EVENTS` is the whole list, and docs/OPERATIONS.md has the same table. A name or a field that is not in it is a defect,
+`EVENTS` is the whole list, and docs/EVENTS.md has the same table. A name or a field that is not in it is a defect,
 and an assertion says so. Names and fields stay what they are from release to release; fields hold numbers, short words
 and names, never the contents of records and nothing secret. Every layer may call this. How many lines of one name are
 written in a second is bounded where they are written (`raftlog.cli.serve.event_limit`).

@@ -1,6 +1,6 @@
 """docs/FORMATS.md against the code: its tables decode real files, and its example is what the code writes.
 
-The table of error codes in docs/HTTP.md is held to the code as well, and links between all documents to their headings.
+The table of error codes in docs/HTTP.md is held to the code as well.
 """
 
 import json
@@ -44,7 +44,6 @@ from tests.layouts import DOCS, DOCUMENT, LAYOUTS, code_of, layout, table_after
 
 GROUP_ID = "6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60"
 CREATED_MS = 1_700_000_000_000
-DOCUMENTS = sorted([*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md")])
 STEM = "0" * 20
 
 
@@ -105,21 +104,6 @@ def test_positions_of_a_layout_follow_from_its_types(name: str) -> None:
 
 def test_every_layout_has_its_own_name() -> None:
     assert len(set(LAYOUTS)) == len(LAYOUTS)
-
-
-def headings_of(path: Path) -> list[str]:
-    """As links name them."""
-    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
-
-
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_every_link_leads_to_a_file_and_a_heading(path: Path) -> None:
-    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text):
-        file = path.parent / target if target else path
-        assert file.exists(), f"{path.name} points to {target}"
-        assert not anchor or anchor in headings_of(file), f"{path.name} points to {target}#{anchor}"
 
 
 def test_bytes_are_specified_in_one_document_only() -> None:

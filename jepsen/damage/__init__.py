@@ -1,6 +1,6 @@
 """Damaged, lost or outdated files of brokers; for nemeses and scenarios.
 
-The product's promise for each of them is in docs/OPERATIONS.md, "Trouble"."""
+The product's promise for each of them is in docs/how-to/troubleshoot.md."""
 
 from jepsen.damage.files import SURVIVABLE, FileKind
 from jepsen.damage.injection import delete, flip_bits, truncate, wipe

@@ -12,9 +12,9 @@ from jepsen.scenarios.scenario import Scenario
 
 SLOW_S: Final = 2.0
 WITHOUT_WRITE_S_MAX: Final = 3.0
-"""With a leader whose syncs stall (OPERATIONS, how long)."""
+"""With a leader whose syncs stall (docs/how-to/monitor.md, normal durations)."""
 RESUMED_S_MAX: Final = 5.0
-"""Once there is room again; a second is what OPERATIONS says."""
+"""Once there is room again; a second is what docs/how-to/replace-a-disk.md says."""
 HEALED_S_MAX: Final = 60.0
 
 

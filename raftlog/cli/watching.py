@@ -1,6 +1,6 @@
 """What is worth an alert or a panel, as tables: `raftlog generate` makes files of them for Prometheus and Grafana.
 
-docs/OPERATIONS.md has the same alerts. Expressions name metrics of `/metrics`, and nothing else but `up`.
+docs/METRICS.md has the same alerts. Expressions name metrics of `/metrics`, and nothing else but `up`.
 """
 
 from typing import Final, NamedTuple

@@ -11,13 +11,13 @@ from raftlog.cli.watching import ALERTS, CONSUMER_LAG, PANELS, Alert
 from raftlog.testing import BrokerProcess
 from tests.layouts import DOCS, table_after
 
-OPERATIONS = (DOCS / "OPERATIONS.md").read_text(encoding="utf-8")
+METRICS = (DOCS / "METRICS.md").read_text(encoding="utf-8")
 _SUFFIXES = ("_bucket", "_count", "_sum")
 
 
 def known_metrics() -> set[str]:
     """Return the metrics that the document describes, which is compared with a scrape elsewhere."""
-    return {name for cells in table_after("metrics", OPERATIONS) for name in re.findall(r"`([^`]+)`", cells[0])}
+    return {name for cells in table_after("metrics", METRICS) for name in re.findall(r"`([^`]+)`", cells[0])}
 
 
 @pytest.mark.parametrize("each", [*ALERTS, *PANELS], ids=lambda each: each[0])
@@ -30,7 +30,7 @@ def test_an_expression_names_metrics_that_there_are(each: Any) -> None:
 
 
 def test_the_alerts_are_those_of_the_document() -> None:
-    described = OPERATIONS.split("### Alerts\n")[1].split("\n## ")[0]
+    described = METRICS.split("## Alerts\n")[1].split("\n## ")[0]
     shown = {alert.expression.replace(CONSUMER_LAG, "LAG") for alert in ALERTS}
     assert [each for each in shown if f"`{each}`" not in described] == []
     assert f"`{CONSUMER_LAG}`" in described

@@ -80,7 +80,7 @@ def test_completion_offers_the_verbs(run: Any) -> None:
 
 
 def test_every_flag_of_a_broker_is_in_the_document() -> None:
-    document = (DOCS / "CLI.md").read_text(encoding="utf-8")
+    document = (DOCS / "SETTINGS.md").read_text(encoding="utf-8")
     flags = {name for parameter in ALL["serve",].params for name in parameter.opts if name.startswith("--")}
     assert {flag for flag in flags if f"`{flag}`" not in document} == set()
 

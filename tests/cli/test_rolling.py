@@ -449,7 +449,7 @@ def test_usage(flags: tuple[str, ...], why: str) -> None:
 
 @pytest.mark.parametrize("verb", [rolling_restart, upgrade])
 def test_the_document_names_every_flag(verb: click.Command) -> None:
-    document = (DOCS / "UPGRADE.md").read_text(encoding="utf-8")
+    document = (DOCS / "how-to" / "restart-and-upgrade.md").read_text(encoding="utf-8")
     flags = [flag for parameter in verb.params if isinstance(parameter, click.Option) for flag in parameter.opts]
     assert [flag for flag in flags if flag not in document] == []
 

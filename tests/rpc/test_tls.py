@@ -255,7 +255,7 @@ def test_a_certificate_without_the_address_of_its_node_is_refused(ours: TlsFiles
 
 
 def test_the_recipe_of_the_document_makes_certificates_that_prove_the_node(tmp_path: Path) -> None:
-    document = (Path(__file__).parents[2] / "docs" / "OPERATIONS.md").read_text(encoding="utf-8")
+    document = (Path(__file__).parents[2] / "docs" / "how-to" / "secure-rpc.md").read_text(encoding="utf-8")
     recipe = document.split("## Certificates\n")[1].split("```sh\n")[1].split("```")[0]
     commands = [line for line in recipe.splitlines() if line.startswith("openssl ")]
     subprocess.run("\n".join(commands), shell=True, cwd=tmp_path, check=True, capture_output=True)

@@ -75,7 +75,7 @@ def check_host(tls: TlsContexts, host: str) -> None:
         raise InvalidArgument(
             f"the certificate cannot be used at {host}, where other brokers connect (--advertise-rpc, or else --rpc): "
             f"{error.verify_message} It has to be among the subject alternative names, and the certificate has "
-            f"{named}: make it again with them (docs/OPERATIONS.md, Certificates)"
+            f"{named}: make it again with them (docs/how-to/secure-rpc.md, Certificates)"
         ) from None
 
 

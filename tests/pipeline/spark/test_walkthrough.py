@@ -1,4 +1,4 @@
-"""The walk-through of docs/PIPELINE.md, run from its first line to its last, and its output compared.
+"""The tutorial docs/tutorials/spark.md, run from its first line to its last, and its output compared.
 
 Commands run in a shell, those of `raftlog pipeline` in this process (a JVM for each would take half a minute), Python
 in one namespace. Only the directory and the addresses are others than in the document.
@@ -21,7 +21,7 @@ from raftlog.cli import main
 from tests.cli.test_dev import free_base_port
 from tests.layouts import DOCS
 
-DOCUMENT = DOCS / "PIPELINE.md"
+DOCUMENT = DOCS / "tutorials" / "spark.md"
 FIRST_NODE = "127.0.0.1:8082"
 DIRECTORY = "/tmp/walk"
 STOPS_BROKERS = "Stop the brokers (Ctrl-C)"
@@ -41,8 +41,7 @@ def brokers(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
 
 def walk_through() -> Iterator[tuple[str, str]]:
     """Kind and content of each block, and where the brokers are stopped."""
-    text = DOCUMENT.read_text(encoding="utf-8").partition("\n## Walk-through\n")[2].partition("\n## ")[0]
-    for match in BLOCK.finditer(text):
+    for match in BLOCK.finditer(DOCUMENT.read_text(encoding="utf-8")):
         yield ("stop", "") if match[3] else (match[1], match[2])
 
 

@@ -1,0 +1,39 @@
+"""Links of all Markdown pages lead to a file and a heading, and the index has every page."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.documents.pages import ROOT, anchors, links, pages
+
+PAGES = pages()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_to_a_file_and_a_heading(path: Path) -> None:
+    for target in links(path.read_text(encoding="utf-8")):
+        name, _, anchor = target.partition("#")
+        file = (path.parent / name).resolve() if name else path
+        assert file.exists(), f"points to {target}"
+        assert file.is_relative_to(ROOT), f"points outside of the project: {target}"
+        if anchor:
+            assert anchor in anchors(file.read_text(encoding="utf-8")), f"points to {target}"
+
+
+def test_the_index_has_every_page_of_docs() -> None:
+    index = ROOT / "docs" / "README.md"
+    named = {(index.parent / target.partition("#")[0]).resolve() for target in links(index.read_text(encoding="utf-8"))}
+    wanted = {path for path in PAGES if path.is_relative_to(index.parent) and path != index}
+    assert {str(path.relative_to(ROOT)) for path in wanted - named} == set()
+
+
+def test_links_and_anchors_are_found() -> None:
+    text = '[a](b.md#c) ![d](e.svg "f") [g]\n\n[g]: h.md\n\n<img src="i.svg">\n`[j](k)`\n[l](https://m.n)\n'
+    assert list(links(text)) == ["b.md#c", "e.svg", "h.md", "i.svg"]
+    assert anchors("# One: `two`!\n## A [b](c)\n## A b\n```\n# no\n```\n") == {"one-two", "a-b", "a-b-1"}
+
+
+def test_the_readme_is_short() -> None:
+    words = [word for word in (ROOT / "README.md").read_text(encoding="utf-8").split() if re.search(r"\w", word)]
+    assert len(words) <= 1_200
