@@ -4,7 +4,7 @@
 
 By itself only the wall clock is wrong, as after a bad NTP step: the kernel never sets the monotonic one. With
 `with_monotonic` that one goes wrong with it, forward only, as in a virtual machine that was moved or that loses ticks.
-Used by whoever launches brokers; what a broker's clock shows is asked from outside, by the `Date` of its answers.
+Used where brokers are launched; what a broker's clock shows is asked from outside, by the `Date` of its answers.
 """
 
 import http.client
@@ -64,7 +64,7 @@ class NodeClock:
             "FAKETIME_TIMESTAMP_FILE": str(self._file.absolute()),
             "FAKETIME_NO_CACHE": "1",
             "NO_FAKE_STAT": "1",
-            # Its mend for waits by the monotonic clock makes them spin: threads that wait for the interpreter's lock
+            # Its correction of waits by the monotonic clock makes them spin: threads waiting for the interpreter's lock
             # took a hundred times as much of the processor.
             "FAKETIME_FORCE_MONOTONIC_FIX": "0",
         }

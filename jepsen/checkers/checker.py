@@ -81,7 +81,7 @@ class Findings:
 
 
 class Checker:
-    """Base of judges; `invocations` and `completions` name the kinds of operations that one wants to see."""
+    """Base of checkers; `invocations` and `completions` name the kinds of operations that one wants to see."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset()
     completions: ClassVar[frozenset[Kind]] = frozenset()

@@ -1,7 +1,7 @@
 """Dense offsets: between the first and the last known offset of a partition none is missing.
 
-A send of unknown outcome may sit at an offset that nobody has seen, so as many offsets may be missing as there are
-values of unknown outcome that nobody saw; one more is a `gap`. Offsets below the greatest log start do not count.
+A send of unknown outcome may sit at an unseen offset, so as many offsets may be missing as there are
+unseen values of unknown outcome; one more is a `gap`. Offsets below the greatest log start do not count.
 Not for logs with transactions, nor for compacted partitions; of a topic that may be gone only what was polled counts.
 Reads the book at the end; sees no operations itself.
 """
@@ -39,7 +39,7 @@ class Density(Checker):
         if missing > unknown:
             holes = (offset for offset in range(first, end) if offset not in book.values)
             shown = list(islice(holes, SHOWN_MAX))
-            what = f"{book.name}: {missing} offsets between {first} and {end} (exclusive) belong to nobody"
+            what = f"{book.name}: {missing} offsets between {first} and {end} (exclusive) have no record"
             what += f" ({', '.join(map(str, shown))}{', …' if missing > len(shown) else ''})"
             what += f"; only {unknown} values of unknown outcome could be there"
             around = (book.witnesses.get(Offset(shown[0] - 1)), book.witnesses[max(book.values)])

@@ -83,7 +83,7 @@ class Send(NamedTuple):
     """Values for one partition; `offsets` one for each value in an `ok`, empty in every other entry.
 
     In a compacted partition every value has a key; `tombstones` are those of the values that stand for the removal of
-    theirs. The answer to a send that was repeated until somebody knew what became of it is one `ok`.
+    theirs. The answer to a send that was retried until its outcome was known is one `ok`.
     """
 
     partition: TopicPartition
@@ -191,7 +191,7 @@ class Register(NamedTuple):
 class Topic(NamedTuple):
     """A topic is to be created or deleted, or looked for by its name.
 
-    `topic_id` tells those apart that had the name one after the other: the `ok` of a creation has it, and that of a
+    `topic_id` distinguishes topics that had the name one after the other: the `ok` of a creation has it, and that of a
     search, where it is empty when there is none.
     """
 
@@ -201,7 +201,7 @@ class Topic(NamedTuple):
 
 
 class Nemesis(NamedTuple):
-    """A fault that begins or ends; judges ignore it, timelines show it."""
+    """A fault that begins or ends; checkers ignore it, timelines show it."""
 
     what: str
 
@@ -251,7 +251,7 @@ class Op(NamedTuple):
 
 
 class Recorder:
-    """Numbers and times the entries and hands each to `sink`: a list's `append`, a file's writer, a judge's `feed`."""
+    """Numberer of entries; hands each with its time to `sink`: `append`, a file's writer, a checker's `feed`."""
 
     def __init__(self, clock_ns: Callable[[], int], sink: Callable[[Op], object]) -> None:
         self._clock_ns, self._sink = clock_ns, sink

@@ -113,7 +113,7 @@ class HistoryChecker:
 
 
 class Pairing:
-    """Finds the invocation of each completion and calls the judges that want either."""
+    """Finds the invocation of each completion and calls the checkers that use either."""
 
     def __init__(self, checkers: Sequence[Checker]) -> None:
         kinds: tuple[Kind, ...] = get_args(Kind)
@@ -155,7 +155,7 @@ class Pairing:
 
 
 def check_history(ops: Iterable[Op], rules: Rules | None = None) -> Verdict:
-    """Judge a whole history with all judges; reads it once, so `ops` may be `read_lines` of a large file."""
+    """Check a whole history with all checkers; reads it once, so `ops` may be `read_lines` of a large file."""
     checker = HistoryChecker(rules)
     for op in ops:
         checker.feed(op)
@@ -163,7 +163,7 @@ def check_history(ops: Iterable[Op], rules: Rules | None = None) -> Verdict:
 
 
 def check_with(checker: Checker, ops: Iterable[Op]) -> Findings:
-    """Judge a whole history with one judge."""
+    """Check a whole history with one checker."""
     pairing = Pairing((checker,))
     for op in ops:
         pairing.feed(op)

@@ -4,7 +4,7 @@ When a poll was invoked, the consumer stood before offset p + 1 of a partition. 
 first acknowledgement of any offset above p, counted from its `assign` at the earliest. A consumer that is stuck lags
 more and more; one that reads from the beginning starts with a lag of its own making, so the bound is the test's to
 choose. After `subscribe` a rebalance may take a partition away at any time, so only partitions that a poll returned
-are judged; after an `assign` of unknown outcome nobody knows where the consumer stands until it polls. Reported once
+are checked; after an `assign` of unknown outcome the position is unknown until the consumer polls. Reported once
 per process and partition (`realtime-lag`), when the bound is first passed; `worst_ns` has the greatest lag of all.
 """
 
@@ -65,7 +65,7 @@ class Reader:
 
 
 Observe = Callable[[int, int, int], None]
-"""Shown the time, the process and its greatest lag at each poll that was judged; all times in nanoseconds."""
+"""Shown the time, the process and its greatest lag at each poll that was checked; all times in nanoseconds."""
 
 
 class RealtimeLag(Checker):

@@ -1,8 +1,8 @@
 """Registers are linearizable: one order of all operations agrees with every answer and with real time.
 
-`not-linearizable`, once for a register, with the entries that contradict one another. Each register is judged by
+`not-linearizable`, once for a register, with the entries that contradict one another. Each register is checked by
 itself, at the end (Horn and Kroening, Faster linearizability checking via P-compositionality, 2015): by `zones` where
-values say which write they come from, otherwise by a search through possible `orders`, which has limits. Where one
+values identify their write, otherwise by a search through orders (`order_search`), which has limits. Where one
 comes first the register is undecided (`undecided`), which is not the same as sound.
 
 Memory: all operations on registers, and what a search keeps.

@@ -2,7 +2,7 @@
 
 `lost-commit`: a read shows none, or one that another had certainly replaced before the read began. A commit replaces
 those that ended before it began, and those of older generations, whenever they end: they are refused from then on.
-What a read showed counts as done when the read ended. Commits without a member move forward only (`going_back` judges
+What a read showed counts as done when the read ended. Commits without a member move forward only (`monotonicity` checks
 groups that have no others): in a group of members they may show up, and replace nothing.
 
 Memory: per group and partition the commits that a read may still show.

@@ -1,11 +1,11 @@
 """Numbers that never fall: log start and end as clients see them, committed offsets, a replica's high watermark.
 
-- `start-went-back`, `end-went-back`: a process was told a smaller log start or end than it was told before. A process
-  talks to one server, or to any that promise this together. Linearizable lists are judged across processes by
+- `start-went-back`, `end-went-back`: a process received a smaller log start or end than before. A process
+  talks to one server, or to any that promise this together. Linearizable lists are checked across processes by
   `OffsetOrder`.
 - `committed-went-back`: a committed offset was read below one that was acknowledged or read before the read began.
-  Only for groups whose commits move forward, which those of members and resets do not (`member_commits` judges them).
-  `phantom-commit`: it is one that nobody ever committed, or whose commits all definitely failed, before the read or
+  Only for groups whose commits move forward, which those of members and resets do not (`member_commits` checks them).
+  `phantom-commit`: it is one that was never committed, or whose commits all definitely failed, before the read or
   after it.
 - `trim-undone`: a linearizable list says that a log begins below where it had begun for an earlier one, or where an
   answered deletion of records had put it; or the answer to a deletion says that it begins below what was asked for.
@@ -85,7 +85,7 @@ class ListedOffsets(Checker):
         before = greatest.get(key)
         if before is not None and offset < before[0]:
             word = "start" if kind == "start-went-back" else "end"
-            what = f"process {op.process} was told {key[1]} {word} {offset} after {before[0]}"
+            what = f"process {op.process} received {key[1]} {word} {offset} after {before[0]}"
             self.findings.report(kind, what, (before[1], op))
         else:
             greatest[key] = offset, op
@@ -140,7 +140,7 @@ GroupPartition = tuple[str, TopicPartition]
 
 
 class CommittedOffsets(Checker):
-    """Committed offsets of groups; with `forward_only=False` only their origin is judged."""
+    """Committed offsets of groups; with `forward_only=False` only their origin is checked."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((COMMIT, COMMITTED, HANDLE))
     completions: ClassVar[frozenset[Kind]] = frozenset((COMMIT, COMMITTED))
@@ -207,7 +207,7 @@ class CommittedOffsets(Checker):
             if offset is None:
                 continue
             if not self._attempts.get(key, {}).get(offset) and payload.group not in self._handled:
-                what = f"group {payload.group} {partition} is at {offset}, which nobody committed"
+                what = f"group {payload.group} {partition} is at {offset}, which was never committed"
                 self.findings.report("phantom-commit", what, (op,))
             self._shown.setdefault(key, {}).setdefault(offset, op)
             self._raise_floor(key, offset, op)

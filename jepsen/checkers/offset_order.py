@@ -6,7 +6,7 @@ linearizable list that was asked after a record was known ends above it, otherwi
 total order and values are unique, these pairwise checks are all that linearizability of appends asks for.
 
 One pass: per partition the greatest offset that is known so far is a *floor*; a send remembers the floor of its
-invocation, and that of its own process's sends, and must end above both. Sends of unknown outcome are judged when a
+invocation, and that of its own process's sends, and must end above both. Sends of unknown outcome are checked when a
 poll shows their values.
 """
 

@@ -11,7 +11,7 @@ What needs no search:
 - a value that no operation observes equals any other such value (`_UNOBSERVED`), and its write may directly precede any
   other write;
 - of equal operations the one that ends first, and of those of unknown outcome the one that began first;
-- an operation of unknown outcome takes effect only for somebody who sees its value at once;
+- an operation of unknown outcome takes effect only for an operation that observes its value at once;
 - where one write alone can explain an answer it ended before that answer, and the reader began after it.
 """
 

@@ -2,13 +2,13 @@
 
 Within one poll (`int-nonmonotonic-poll`, `int-poll-skip`), and from one poll of a process to its next
 (`nonmonotonic-poll`, `poll-skip`). An `assign` begins anew, at its offset where it names one. After `subscribe` only
-polls by themselves are judged: a rebalance may move a consumer anywhere. A poll that ended unknown may have moved the
+polls by themselves are checked: a rebalance may move a consumer anywhere. A poll that ended unknown may have moved the
 consumer on: the next one may skip, but not go back. An `assign` that ended unknown leaves open where the consumer
 stands, and whether it is still subscribed.
 
 Offsets of a log are dense outside transactions and compaction, so with `dense` a step from 7 to 9 is a skip at once.
-Without it a skip is a step over an offset that somebody, somewhere, saw; that is known at the end, from the book.
-What a consumer of a compacted partition may pass over is judged by `compaction`.
+Without it a skip is a step over an offset that any process saw; that is known at the end, from the book.
+`compaction` checks which offsets a consumer of a compacted partition may pass over.
 """
 
 from bisect import bisect_right

@@ -1,9 +1,9 @@
-"""Fate of every record sent, as columns for plots: time of the send, offset, fate.
+"""Status of every record sent, as columns for plots: time of the send, offset, status.
 
 Agrees with the record book but keeps no evidence, so it needs a tenth of the memory: it can pass over a long history a
 second time, long after the verdict. It checks nothing; `records` finds and proves anomalies.
 
-One row per record in the order of the invocations. `fate` of a record whose send was
+One row per record in the order of the invocations. `status` of a record whose send was
 
     acknowledged   ok, duplicate (at two offsets), lost (not polled, although a later offset was), unseen (not polled
                    yet), excused (not polled; below the log start, or where a trim of unknown outcome may have put it;
@@ -13,7 +13,7 @@ One row per record in the order of the invocations. `fate` of a record whose sen
 
 A record that was polled and is missing at the end of the history is vanished, regardless of the answer to its send: its
 offset was last shown with another value, or a linearizable list that was requested later ended at or below it. No other
-fate shows this, because the fate in the record book is decided by one poll."""
+status shows this, because the status in the record book is decided by one poll."""
 
 from array import array
 from collections.abc import Callable
@@ -42,9 +42,9 @@ from jepsen.checkers.trims import UnknownTrims
 from raftlog.errors import InvalidArgument
 from raftlog.types import TopicPartition
 
-Fate = Literal["ok", "duplicate", "lost", "unseen", "excused", "refused", "aborted", "stored", "absent", "vanished"]
-FATES: Final[tuple[Fate, ...]] = get_args(Fate)
-_CODES: Final[dict[Fate, int]] = {fate: code for code, fate in enumerate(FATES)}
+Status = Literal["ok", "duplicate", "lost", "unseen", "excused", "refused", "aborted", "stored", "absent", "vanished"]
+STATUSES: Final[tuple[Status, ...]] = get_args(Status)
+_CODES: Final[dict[Status, int]] = {status: code for code, status in enumerate(STATUSES)}
 _OUTCOMES: Final = {INFO: 0, OK: 1, FAIL: 2}
 _NOWHERE: Final = -1
 _HOLE_MAX: Final = 1_000_000
@@ -60,12 +60,12 @@ class StatusColumns(NamedTuple):
     """Index into `partitions`."""
     offset: "array[int]"
     """Offset of the acknowledgement, else of the first poll, else −1."""
-    fate: "array[int]"
-    """Index into `FATES`."""
+    status: "array[int]"
+    """Index into `STATUSES`."""
 
-    def counts(self) -> dict[Fate, int]:
-        """Of fates that occur."""
-        return {fate: count for code, fate in enumerate(FATES) if (count := self.fate.count(code))}
+    def counts(self) -> dict[Status, int]:
+        """Return the number of records of each status that occurs."""
+        return {status: count for code, status in enumerate(STATUSES) if (count := self.status.count(code))}
 
 
 class _Partition:
@@ -102,7 +102,7 @@ class _Partition:
 
 
 class RecordStatuses(Checker):
-    """Feed it a history, then take `fates`. `may_be_deleted` is asked then (`Topics` knows)."""
+    """Feed it a history, then take `statuses`. `may_be_deleted` is asked then (`Topics` knows)."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((SEND, TRIM))
     completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST, TRIM))
@@ -117,7 +117,7 @@ class RecordStatuses(Checker):
         self._invoked_ns = array("q")
         self._partition = array("I")
         self._acknowledged = array("q")  # the offset, or nowhere
-        self._polled_at = array("q")  # the first offset at which somebody saw it, or nowhere
+        self._polled_at = array("q")  # the first offset at which it was polled, or nowhere
         self._outcome = array("B")
         self._is_twice = array("B")
         self._known_ns = array("q")  # when it was first known to stand somewhere
@@ -229,21 +229,21 @@ class RecordStatuses(Checker):
         if fetched.offsets:
             place.polled_end = max(place.polled_end, max(fetched.offsets) + 1)
 
-    def fates(self) -> StatusColumns:
+    def statuses(self) -> StatusColumns:
         """As far as the history goes by now."""
         offset = array(
             "q", (a if a != _NOWHERE else p for a, p in zip(self._acknowledged, self._polled_at, strict=True))
         )
-        fate = array("B", bytes(len(offset)))
+        status = array("B", bytes(len(offset)))
         for name, place in self._partitions.items():
             place.may_be_deleted = self._may_be_deleted is not None and self._may_be_deleted(name)
             place.start_max = max(place.start, self._unknown_trims.start_max(name))
             newest = _newest(place, offset, self._outcome)
             for value, row in place.rows.items():
-                fate[row] = _CODES[self._fate(place, value, row, newest)]
-        return StatusColumns(tuple(self._partitions), self._invoked_ns, self._partition, offset, fate)
+                status[row] = _CODES[self._status_of(place, value, row, newest)]
+        return StatusColumns(tuple(self._partitions), self._invoked_ns, self._partition, offset, status)
 
-    def _fate(self, place: _Partition, value: Value, row: int, newest: dict[str, int]) -> Fate:
+    def _status_of(self, place: _Partition, value: Value, row: int, newest: dict[str, int]) -> Status:
         is_polled = self._polled_at[row] != _NOWHERE
         if self._is_twice[row]:
             return "duplicate"

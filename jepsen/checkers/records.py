@@ -1,18 +1,18 @@
 """The book of records: which value was sent, which offset it has, who saw it.
 
 Reports at once: `inconsistent-offset` (one offset, two values), `duplicate` (one value, two offsets), `aborted-read`
-(a value that definitely failed was seen), `phantom` (a value that nobody had sent was seen). Reports at the end:
+(a value that definitely failed was seen), `phantom` (a value that was never sent was seen). Reports at the end:
 
-- `lost-write`: acknowledged, never polled by anybody, although somebody polled that offset or a later one;
-- `unseen`: acknowledged, never polled, and nobody polled so far. Weaker: whether it is an error depends on whether
+- `lost-write`: acknowledged, never polled, although that offset or a later one was polled;
+- `unseen`: acknowledged, never polled, and no poll came so far. Weaker: whether it is an error depends on whether
   the test drained the log; the two are disjoint.
 
-Offsets below the greatest known log start are excused: retention may have taken them before anybody read. So are those
+Offsets below the greatest known log start are excused: retention may have deleted them before any read. So are those
 below what a trim of unknown outcome asked for (`trims`); a reader that passes over one is found all the same. In a
 compacted partition a tombstone is, and what has a newer record of its key, or may have had one: a tombstone of unknown
-outcome, which removed the key and expired before anybody read it, or, as long as records are known behind the last one
-that was polled, any record of unknown outcome, which may be among them (`compaction` judges what is left). Of a topic
-that may have been deleted (`topics`) nobody has to have read anything: a reader that comes with the position of its
+outcome, which removed the key and expired before any read of it, or, as long as records are known behind the last one
+that was polled, any record of unknown outcome, which may be among them (`compaction` checks the rest). Of a topic
+that may have been deleted (`topics`) no read is required: a reader that comes with the position of its
 predecessor begins anywhere, and one that passes over a record is the finding of `polls`.
 Definitions after Jepsen's Kafka workload (`jepsen.tests.kafka`), for values that are unique per partition.
 
@@ -77,12 +77,12 @@ class PartitionBook:
         self.polled_elsewhere: set[Value] = set()  # polled anywhere but at `offsets[value]`
         self.polled_end = Offset(0)
         self.polled_op: Op | None = None
-        self.start = Offset(0)  # greatest log start that was told
+        self.start = Offset(0)  # greatest log start that was returned
         self.end = Offset(0)  # greatest end that was listed
         self.keys: dict[Value, str] = {}  # of all values of a compacted partition
         self.began: dict[Value, int] = {}  # the sequence of the invocation of its send, in a compacted partition
         self.tombstones: set[Value] = set()
-        self.may_be_deleted = False  # with its topic, by the end: nobody has to see what it held
+        self.may_be_deleted = False  # with its topic, by the end: its records need not be seen
 
     @property
     def is_compacted(self) -> bool:
@@ -207,7 +207,7 @@ class RecordBook(Checker):
         sender = book.sent.get(value)
         if sender is None:
             if self._is_new("phantom", book, None, value):
-                self.findings.report("phantom", f"{book.name} showed {value!r} before anybody sent it", (op,))
+                self.findings.report("phantom", f"{book.name} showed {value!r} before it was sent", (op,))
         elif sender.type == FAIL:
             self._report_aborted(book, value, sender, op)
 

@@ -2,7 +2,7 @@
 
 An operation takes effect at one moment between its invocation and its completion, both sequences of entries. One of
 unknown outcome may do so at any later time, or never; one that definitely failed, and a read without an answer, carry
-no information and are left out. Gathered by `linearizability`, checked by `zones` or by `orders`."""
+no information and are left out. Gathered by `linearizability`, checked by `zones` or by `order_search`."""
 
 from typing import Final, NamedTuple
 
@@ -71,7 +71,7 @@ class Gathered:
     def never_written(self, read: Operation) -> Contradiction:
         failed = self.refused.get(read.value)
         if failed is None:
-            return Contradiction(f"{read} returned what nobody wrote", read.proof)
+            return Contradiction(f"{read} returned a value that was never written", read.proof)
         return Contradiction(f"{read} returned what definitely failed", (failed, *read.proof))
 
 

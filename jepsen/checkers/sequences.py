@@ -1,13 +1,13 @@
 """Values of idempotent producers stand in the log in the order of their numbers, and none is left out.
 
 - `sequence-order`: of two values of one producer's epoch, the one with the greater number has the smaller offset;
-- `sequence-gap`: two are in the log, and one between them is not, although somebody has read that part of it. A
+- `sequence-gap`: two are in the log, and one between them is not, although that part of it was read. A
   producer repeats what has no answer and never goes on without it, so the log must have refused what came after.
 
 A number that only the `ok` of a send says is one of a client that may have given up others, so nothing is missing
-between such; their order is judged all the same.
+between such; their order is checked all the same.
 
-That each is there once, and where its answer says, is judged by `records` (`duplicate`, `inconsistent-offset`). Reads
+That each is there once, and where its answer says, is checked by `records` (`duplicate`, `inconsistent-offset`). Reads
 the book at the end; partitions that are compacted are looked at for order only.
 """
 

@@ -1,19 +1,20 @@
 """Topics that come and go under one name: what was deleted stays away, what was created is there.
 
 An *incarnation* is a topic from its creation to its deletion; its partitions stand in a history under its own name
-(`incarnation_of`), so every other judge takes them for partitions of their own. Here:
+(`incarnation_of`), so every other checker takes them for partitions of their own. Here:
 
 - `resurrected-topic`: a process that was shown another incarnation, or that there was none, is shown an earlier one
-  again; one is shown that nobody created; its records are found in another one; a name is taken, or can be deleted,
-  although its deletion was answered and nobody created it since.
-- `lost-topic`: one whose creation was answered, and that nobody asked to be deleted, is unknown, or can be made again.
+  again; one is shown that was never created; its records are found in another one; a name is taken, or can be deleted,
+  although its deletion was answered and it was not created since.
+- `lost-topic`: one whose creation was answered, and whose deletion was never requested, is unknown, or can be created
+  again.
 
 A process asks one server all its life, or any that promise this together. Which topics there are is decided in one
-order, so creations and deletions are judged across processes; what a server shows may be old, and it may deny a topic
+order, so creations and deletions are checked across processes; what a server shows may be old, and it may deny a topic
 for `DENIED_NS` after its creation. An operation of unknown outcome has happened or never will as soon as a later change
 of its name, begun after it was given up, was answered.
 
-Records of an incarnation that may be gone need not be seen by anybody (`PartitionBook.may_be_deleted`).
+Records of an incarnation that may be deleted need not be seen (`PartitionBook.may_be_deleted`).
 """
 
 from typing import ClassVar, Final, NamedTuple
@@ -216,7 +217,7 @@ class Topics(Checker):
             shown = [topic_id for each, topic_id in self._first if each == name]
             strange = [topic_id for topic_id in shown if topic_id not in known.acknowledged]
             if len(strange) > known.maybe_created + len(known.open):
-                what = f"nobody created {', '.join(incarnation_of(name, each) for each in strange)}"
+                what = f"never created: {', '.join(incarnation_of(name, each) for each in strange)}"
                 what += f"; {known.maybe_created} creations of {name} have an unknown outcome"
                 ops = [self._first[name, each] for each in strange]
                 self.findings.report("resurrected-topic", what, ops)

@@ -1,7 +1,7 @@
 """Trims of unknown outcome: the offset below which each partition may have lost its records to them.
 
 A trim of unknown outcome may happen at any time, also much later. One that definitely failed never happens, and the log
-start after a successful one is known. Called by the book of records and by their fates."""
+start after a successful one is known. Called by the book of records and by `record_status`."""
 
 from jepsen.checkers.history import INFO, Op, Trim
 from raftlog.types import Offset, TopicPartition

@@ -47,7 +47,7 @@ CASES: Final[Mapping[str, Case]] = {
         why=(
             "The library writes its journal, term and vote and never syncs them, so an acknowledged write is in the "
             "page caches of a majority and nowhere else. When all machines lose power at once, every write since the "
-            "last sync is gone on all of them, whoever was told that it is there. The journals come back empty, and "
+            "last sync is lost on all of them, though it was acknowledged. The journals come back empty, and "
             "new writes get the offsets of the lost ones."
         ),
         cure=(

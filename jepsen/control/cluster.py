@@ -146,8 +146,8 @@ class SyncObjCluster(WithoutFaults):
             if all(self.is_serving(node) for node in self._processes):
                 return []
             time.sleep(_LOOK_S)
-        told = {node: self._status(node) for node in self._processes}
-        return [f"node {node} did not serve: {said}" for node, said in told.items() if not (said or {}).get("ready")]
+        answer = {node: self._status(node) for node in self._processes}
+        return [f"node {node} did not serve: {said}" for node, said in answer.items() if not (said or {}).get("ready")]
 
     def stop(self) -> list[str]:
         problems = []
@@ -194,7 +194,7 @@ class SyncObjCluster(WithoutFaults):
     def terminate(self, node: int) -> str:
         self._expected_up[node] = False
         self._processes[node].ask_to_end()
-        return f"node {node}, process {self._processes[node].pid}, was told to end"
+        return f"node {node}, process {self._processes[node].pid}, was ordered to end"
 
     def launch(self, node: int) -> None:
         if not self.is_up(node):
@@ -229,15 +229,15 @@ class SyncObjCluster(WithoutFaults):
 
     def leader(self, place: TopicPartition) -> int | None:
         """Of those who say that they lead, the one in the greatest term."""
-        told = {node: status for node in self._processes if (status := self._status(node)) is not None}
-        leaders = [(status["term"], node) for node, status in told.items() if status["leads"]]
+        answer = {node: status for node in self._processes if (status := self._status(node)) is not None}
+        leaders = [(status["term"], node) for node, status in answer.items() if status["leads"]]
         return max(leaders)[1] if leaders else None
 
     def _status(self, node: int) -> dict[str, Any] | None:
         if not self.is_up(node) or node in self._paused:
             return None
         try:
-            told: dict[str, Any] = ask(self._addresses[node], "/status", timeout_s=_ANSWER_S_MAX)[1]
+            answer: dict[str, Any] = ask(self._addresses[node], "/status", timeout_s=_ANSWER_S_MAX)[1]
         except BrokerFailed:
             return None
-        return told
+        return answer

@@ -47,8 +47,8 @@ def control(name: str, repaired: bool, seconds: float | None, seed: int | None, 
             folder = Store(store, options)
         try:
             with ending_on_sigterm(), Bar() as bar:
-                results = run_case(options, folder, bar.tell)
-        except KeyboardInterrupt:  # while it was judged or drawn
+                results = run_case(options, folder, bar.show)
+        except KeyboardInterrupt:  # during the check or the plots
             click.echo(f"interrupted; the history is in {folder.path}", err=True)
             sys.exit(INTERRUPTED)
         except Exception:  # noqa: BLE001 - whatever broke the harness itself says nothing about the library

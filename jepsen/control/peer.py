@@ -1,7 +1,7 @@
 """The library as a log: a list for each partition, and a dictionary of what groups have committed.
 
 An append is one `extend` of a list, so it is all or nothing; it is acknowledged when the library's callback says that
-it succeeded, and its offset is where it then stands in the list. The library's thread calls back; whoever asks is on an
+it succeeded, and its offset is where it then stands in the list. The library's thread calls back; the caller is on an
 event loop and awaits.
 """
 
@@ -166,7 +166,7 @@ class Peer:
 
 def _settle(done: "asyncio.Future[int]", why: int, end: int) -> None:
     if done.done():
-        return  # nobody waits any more
+        return  # the caller no longer waits
     if why == FAIL_REASON.SUCCESS:
         done.set_result(end)
     else:

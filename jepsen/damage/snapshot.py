@@ -40,7 +40,7 @@ class Snapshot:
         assert all(_same(put_back.get(name), path) for name, path in old.items()), f"{self._original} is not the copy"
         shutil.rmtree(self._copy)
         what = self._part or "everything"
-        words = f"{what} is as it was {age_s:.1f} s ago: {len(others)} files differ, {len(gone)} of them are gone"
+        words = f"{what} is as it was {age_s:.1f} s ago: {len(others)} files differ, {len(gone)} of them are missing"
         return words if others else ""
 
 

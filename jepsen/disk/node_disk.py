@@ -34,7 +34,7 @@ class NodeDisk:
 
     def environment(self) -> dict[str, str]:
         """For the next launch, which begins without faults and with counters at zero. Raises `CannotBeBuilt`."""
-        self._data.mkdir(parents=True, exist_ok=True)  # somebody may have wiped the disk
+        self._data.mkdir(parents=True, exist_ok=True)  # the disk may have been wiped
         self._control.reset()
         found = {
             "LD_PRELOAD": str(library()),
@@ -55,7 +55,7 @@ class NodeDisk:
         """Simulate a power loss and return its effect in numbers."""
         self._claim_memory()
         blind = self._control.blind_spot()
-        assert blind is None, f"nobody knows what of {self._data} is durable: {blind}"
+        assert blind is None, f"the durable part of {self._data} is unknown: {blind}"
         lost = lose(self._data, self._graves, read_volatile(self._memory), random, torn)
         self.forget()
         return lost

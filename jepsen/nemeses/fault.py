@@ -63,8 +63,8 @@ class Fault(NamedTuple):
 class InjectedFault(NamedTuple):
     """A fault as it was, in seconds from the beginning of the load. `proof` says what was seen of it, empty: nothing.
 
-    `served_s`: when every process that was started at its end served, or was killed again; where nobody was killed, its
-    end.
+    `served_s`: when every process that was started at its end served, or was killed again; without a
+    killed node, its end.
     """
 
     kind: str

@@ -132,7 +132,7 @@ class Clock(Kind):
                 victims.clocks[node].drift(_amount(fault, random, DRIFTS))
             else:
                 victims.clocks[node].jump(_amount(fault, random, JUMPS_S))
-        return self._told(victims, hit)
+        return self._reported_errors(victims, hit)
 
     def during(self, victims: Victims, fault: Fault, hit: tuple[int, ...], since_s: float) -> None:
         if fault.shape == "strobe":
@@ -141,17 +141,17 @@ class Clock(Kind):
                 victims.clocks[node].jump(far if int(since_s / STROBE_S) % 2 else 0.0)
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
-        told = self._told(victims, hit) if fault.shape == "drift" else ""
+        errors = self._reported_errors(victims, hit) if fault.shape == "drift" else ""
         for node in hit:
             victims.clocks[node].reset()
-        return told
+        return errors
 
-    def _told(self, victims: Victims, hit: tuple[int, ...]) -> str:
+    def _reported_errors(self, victims: Victims, hit: tuple[int, ...]) -> str:
         """Return a description of the clock errors that the nodes themselves report."""
-        told = {node: victims.clock_error_s(node) for node in hit}
+        errors = {node: victims.clock_error_s(node) for node in hit}
         return "; ".join(
             f"node {node} is {by:+.1f} s from the time of day"
-            for node, by in told.items()
+            for node, by in errors.items()
             if by is not None and abs(by) >= SEEN_S_MIN
         )
 

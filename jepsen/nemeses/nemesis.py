@@ -268,7 +268,7 @@ class Nemesis:
                 proof = "; ".join(rolling.proofs)
                 end_s = min(now_s, self._load_until_s)
                 self.happened.append(InjectedFault("roll", str(rolling.fault), rolling.begin_s, end_s, proof, now_s))
-            self._say("ends", rolling.fault, "; ".join(rolling.proofs) or "nothing, nobody could be spared")
+            self._say("ends", rolling.fault, "; ".join(rolling.proofs) or "nothing, no node could be spared")
             self._come_again_if_owed(rolling.fault)
 
     def _give_order(self, fault: Fault) -> None:

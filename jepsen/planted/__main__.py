@@ -50,13 +50,13 @@ def main(
     store: Path,
     as_json: bool,
 ) -> None:
-    """Plant each bug (all of them without a NAME) and run seeds until a property condemns it.
+    """Plant each bug (all of them without a NAME) and run seeds until a property detects it.
 
     Exit code 1 when one was not found.
     """
     _check_given({"seeds", "first", "jobs"} if is_real else {"runs", "seed", "is_sound", "store"}, is_real=is_real)
     if is_real:
-        # What real processes need is nobody else's business here.
+        # Only real processes need these imports.
         from jepsen.planted import detection
 
         sys.exit(detection.main(names, runs, seed, store, is_sound=is_sound, as_json=as_json))

@@ -45,7 +45,7 @@ def sleeping_leader_dies(stage: Stage) -> None:
     stage.wait(ASLEEP_S)
     with stage.fault("kill", leader):
         stage.wait_until(
-            lambda: own.write(other)[0] == 200, "a record is taken though the leader is gone", WRITTEN_S_MAX
+            lambda: own.write(other)[0] == 200, "a record is accepted after the leader was killed", WRITTEN_S_MAX
         )
     stage.wait_served()
 
@@ -58,8 +58,8 @@ class _Numbered:
         self.producer: dict[str, Any] = {}
 
         def has_id() -> bool:
-            status, told = stage.ask(stage.nodes[0], "/producers", "POST", {})
-            self.producer = told if status == 200 else {}
+            status, answer = stage.ask(stage.nodes[0], "/producers", "POST", {})
+            self.producer = answer if status == 200 else {}
             return status == 200
 
         stage.wait_until(has_id, "a producer has an id", WRITTEN_S_MAX)
@@ -84,10 +84,10 @@ def retry_comes_late(stage: Stage) -> None:
         stage.wait(1.5)
         other = next(each for each in stage.nodes if stage.system.is_up(each))
         stage.wait_until(lambda: own.write(other)[0] == 200, "one more is taken", WRITTEN_S_MAX)
-        status, told = numbered.send(other, 0, "once")
+        status, answer = numbered.send(other, 0, "once")
         stage.expect(
-            status == 200 and told["offsets"][0].get("duplicate") is True and told["offsets"][0]["offset"] == first,
-            f"the retry of what is at {first} is answered as a duplicate: {status} {told}",
+            status == 200 and answer["offsets"][0].get("duplicate") is True and answer["offsets"][0]["offset"] == first,
+            f"the retry of what is at {first} is answered as a duplicate: {status} {answer}",
         )
     stage.wait_served()
 
@@ -135,7 +135,7 @@ def member_is_isolated_briefly(stage: Stage) -> None:
                 seen |= _states(others, quiet)
                 stage.wait(LOOK_S)
             stage.expect("suspect" in seen, f"the others suspect node {quiet}, which they did not hear: {seen}")
-            stage.expect("dead" not in seen, f"nobody takes node {quiet} for dead, which speaks again: {seen}")
+            stage.expect("dead" not in seen, f"no member declares node {quiet} dead, which is reachable again: {seen}")
 
 
 def _states(asked: Sequence[ClusterNode], member: int) -> set[str]:
@@ -143,18 +143,18 @@ def _states(asked: Sequence[ClusterNode], member: int) -> set[str]:
     return {
         str(row["state"])
         for node in asked
-        for row in _told(node, "/v1/cluster/members", "members")
+        for row in _list_from(node, "/v1/cluster/members", "members")
         if row["node_id"] == member
     }
 
 
-def _told(node: ClusterNode, path: str, name: str) -> list[Any]:
+def _list_from(node: ClusterNode, path: str, name: str) -> list[Any]:
     """Return a list from a broker's answer; empty when the broker does not answer."""
     try:
-        status, told = ask(node.http, path, timeout_s=1.0)
+        status, answer = ask(node.http, path, timeout_s=1.0)
     except BrokerFailed:
         return []
-    return list(told[name]) if status == 200 else []
+    return list(answer[name]) if status == 200 else []
 
 
 @contextlib.contextmanager
@@ -199,12 +199,12 @@ def newest_values_stay(stage: Stage) -> None:
 
 def _compacted_to(stage: Stage, node: int, place: TopicPartition) -> int:
     """Below which offset a node has compacted its replica, as it says in its log."""
-    told = [
+    answer = [
         orjson.loads(line)
         for line in stage.brokers.nodes[node].log_text().splitlines()
         if '"log_compacted"' in line and f'"{place}"' in line
     ]
-    return max((int(event["compacted_to"]) for event in told), default=0)
+    return max((int(event["compacted_to"]) for event in answer), default=0)
 
 
 def news_ends(stage: Stage) -> None:
@@ -218,7 +218,7 @@ def news_ends(stage: Stage) -> None:
             return all(figures(stage.system.addresses[node])["raftlog_gossip_broadcasts"] == 0 for node in stage.nodes)
         return False
 
-    stage.wait_until(are_sent, "nobody has any news to tell", NEWS_S_MAX)
+    stage.wait_until(are_sent, "no broker has broadcasts left", NEWS_S_MAX)
 
 
 def seeds_come_one_after_another(stage: Stage) -> None:
@@ -235,7 +235,9 @@ def seeds_come_one_after_another(stage: Stage) -> None:
                 first.kill()
         first.launch()
         stage.wait_until(
-            lambda: all(sorted(_told(node, _OVERVIEW, "all_nodes")) == [1, 2, 3] for node in cluster.nodes.values()),
+            lambda: all(
+                sorted(_list_from(node, _OVERVIEW, "all_nodes")) == [1, 2, 3] for node in cluster.nodes.values()
+            ),
             "all three are in one cluster",
             FOUNDED_S_MAX,
         )

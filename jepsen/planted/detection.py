@@ -1,6 +1,6 @@
-"""`python -m jepsen.planted --real`: brokers with a planted bug, as processes, and the judges that must condemn them.
+"""`python -m jepsen.planted --real`: brokers with a planted bug, as processes, and the checkers that must detect them.
 
-A run is condemned by findings of the kinds that its case names. A broker that ended by an assertion of its own, or
+A bug is detected by findings of the kinds that its case names. A broker that ended by an assertion of its own, or
 whatever else was found, does not count.
 """
 
@@ -68,7 +68,7 @@ class Played(NamedTuple):
     scenario: str
     verdict: str
     by: dict[str, int]
-    """Findings of the kinds that condemn; of a sound run all of them."""
+    """Findings of the kinds that detect the bug; of a sound run all of them."""
     others: dict[str, int]
     doubts: list[str]
     seconds: float
@@ -142,7 +142,7 @@ def _played(scenario: Scenario, bug: str, kinds: Sequence[str], parent: Path, se
     )
     began = time.monotonic()
     with Bar(bug or scenario.number) as bar:
-        results = run(options, cluster, store, bar.tell, scenario.play, scenario.expects)
+        results = run(options, cluster, store, bar.show, scenario.play, scenario.expects)
     if results["broken"] == "interrupted":
         raise KeyboardInterrupt
     found: dict[str, int] = results["anomalies"]

@@ -87,7 +87,7 @@ BUGS: Final = (
     ),
     PlantedBug(
         "retransmit-without-end",
-        "news is sent on long after everybody has heard it",
+        "news is sent on long after all have received it",
         retransmit_without_end,
         ("queue-not-empty",),
         found_within=3,
@@ -103,7 +103,7 @@ BUGS: Final = (
     ),
     PlantedBug(
         "leave-old-beliefs-alone",
-        "one that wrongly believes others dead, and is believed alive itself, is not told better",
+        "a member that wrongly considers others dead, and is considered alive itself, is not corrected",
         leave_old_beliefs_alone,
         ("disagreement",),
         found_within=159,

@@ -100,14 +100,14 @@ REAL: Final[dict[str, RealCase]] = {
 _REFUSED: Final = "the others remember how far its journal was synced, and refuse a disk that comes with less"
 _MAJORITIES: Final = "two majorities without a common member would have to be cut apart in the milliseconds of a change"
 _RARE: Final = "it did no harm that was seen under the scenario of its kind within a minute"
-_ASSERTION: Final = "the broker ends by an assertion of its own before anybody outside could be misled"
+_ASSERTION: Final = "the broker ends by an assertion of its own before a client could be misled"
 _FEW_PRODUCERS: Final = "clients take fewer producer ids than a partition knows, so that none expires"
 UNSEEN: Final[dict[str, str]] = {
     "skip-vote-sync": _ASSERTION,
     "transfer-to-just-promoted": _ASSERTION,
     "vote-twice": _ASSERTION,
     "no-pre-vote": _ASSERTION,
-    "cut-corrupt": "a start looks through what the journal still has, and mends it from there",
+    "cut-corrupt": "a start checks the entries that the journal still has, and repairs from there",
     "removed-disturbs": _ASSERTION,
     "commit-without-fencing": _RARE,
     "resurrect-key": _RARE,
@@ -129,10 +129,10 @@ UNSEEN: Final[dict[str, str]] = {
     "leader would have to fit between both",
     "cut-matching": "messages that come twice or late do not exist between processes that talk over TCP",
     "overwrite-before-cut": "who finds its bytes overwritten takes them for damaged, and gets them from the others",
-    "forget-boundary-term": "who cannot be told what precedes gets the log from its beginning, and has it",
+    "forget-boundary-term": "a follower without a known previous entry gets the log from its beginning",
     "ignore-incarnations": "datagrams that come late overturn news for the moment that it takes to contradict them",
     "overfill-datagrams": "the news of three members fits into one datagram, and loopback carries larger ones",
-    "leave-old-beliefs-alone": "one that is told nothing better finds out by its next probes",
+    "leave-old-beliefs-alone": "an uncorrected member learns the state by its next probes",
     "forget-lives": "who comes back hears of its death from the first that it talks to, and contradicts",
 }
 """Reasons why real processes do not show the other bugs."""

@@ -20,7 +20,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
     for bug in (
         PlantedBug(
             "skip-vote-sync",
-            "votes and terms are told before they are durable, and forgotten when the power goes",
+            "votes and terms are sent before they are durable, and lost with the power",
             voting_bugs.skip_vote_sync,
             ("voted-twice", "term-back", "election-safety"),
             found_within=1,
@@ -41,7 +41,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         ),
         PlantedBug(
             "refuse-pre-vote-asleep",
-            "sleeping replicas are loyal to a leader that is gone",
+            "quiesced replicas wait for a leader that has failed",
             voting_bugs.refuse_pre_vote_asleep,
             ("sleeping-group-without-leader", "no-progress"),
             found_within=8,
@@ -55,7 +55,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         ),
         PlantedBug(
             "count-follower-unsynced",
-            "a follower's unsynced entries count, and are gone after a loss of power",
+            "a follower's unsynced entries count, and are lost with the power",
             replication_bugs.count_follower_unsynced,
             ("durable-lost", "durable-cut", "leader-completeness"),
             found_within=1,
@@ -132,7 +132,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         ),
         PlantedBug(
             "forget-boundary-term",
-            "after a trim nobody knows the term of the last entry that was deleted",
+            "after a trim the term of the last deleted entry is unknown",
             storage_bugs.forget_boundary_term,
             ("boundary-term",),
             found_within=30,
@@ -219,7 +219,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
         ),
         PlantedBug(
             "gossip-edits-voters",
-            "whoever gossip takes for dead loses its votes",
+            "a member that gossip declares dead loses its votes",
             move_bugs.gossip_edits_voters,
             ("unordered-members",),
             found_within=3,

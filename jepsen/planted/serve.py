@@ -1,7 +1,7 @@
 """`python -P …/jepsen/planted/serve.py BUG serve …`: the command `raftlog`, with a bug planted into its process.
 
-Whoever starts brokers for `jepsen.planted.detection` gives this in the place of `-m raftlog.cli`. The bug is there
-before anything of the product runs; the product's own assertions stay on.
+Used by `jepsen.planted.detection` in place of `-m raftlog.cli`. The bug is in place before any code of the product
+runs; the product's own assertions stay on.
 """
 
 import sys

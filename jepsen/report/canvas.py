@@ -128,7 +128,7 @@ def _in_page(svg: str, name: str, titles: dict[str, str], words: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     for gid, title in titles.items():
         svg = svg.replace(f'<g id="{gid}">', f'<g id="{gid}"><title>{html.escape(title)}</title>', 1)
-    svg = re.sub(r'\bid="image[^"]*"', "", svg)  # those of equal pictures are equal, and nobody refers to them
+    svg = re.sub(r'\bid="image[^"]*"', "", svg)  # those of equal pictures are equal, and nothing refers to them
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
     svg = re.sub(r'xlink:href="#([^"]+)"', rf'xlink:href="#{name}-\1"', svg)

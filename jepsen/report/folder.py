@@ -17,7 +17,7 @@ from raftlog.errors import InvalidArgument
 
 HISTORY: Final = "history.jsonl"
 _ENTRY: Final = re.compile(r"#(\d+) ")
-"""How a judge's evidence names an entry of the history, by its number from 0."""
+"""Form in which a checker's evidence names an entry of the history, by its number from 0."""
 
 
 class Evidence(NamedTuple):

@@ -77,10 +77,10 @@ def _series(folder: Folder) -> Series | None:
 
 def _plots(frame: Frame, series: Series) -> list[plots.Plot]:
     drawn = [plots.faults(frame), plots.throughput(frame, series)]
-    if len(series.records.fate):
-        drawn.append(record_plots.fates(frame, series.records))
+    if len(series.records.status):
+        drawn.append(record_plots.statuses(frame, series.records))
     drawn.append(plots.latency(frame, series.operations))
-    if len(series.records.fate):
+    if len(series.records.status):
         drawn.append(record_plots.offsets(frame, series.records))
     if len(series.lags.at_s):
         drawn.append(plots.lag(frame, series.lags))

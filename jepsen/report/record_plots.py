@@ -1,4 +1,4 @@
-"""Plots of the fate of every record sent, over the time of its send."""
+"""Plots of the status of every record sent, over the time of its send."""
 
 from typing import Final, NamedTuple
 
@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from jepsen.checkers.record_status import FATES, Fate
+from jepsen.checkers.record_status import STATUSES, Status
 from jepsen.report.canvas import Canvas, styled, thinned
 from jepsen.report.frame import Frame
 from jepsen.report.plots import Plot
@@ -21,7 +21,7 @@ class _Look(NamedTuple):
     is_bad: bool = False
 
 
-LOOKS: Final[dict[Fate, _Look]] = {
+LOOKS: Final[dict[Status, _Look]] = {
     "lost": _Look("lost", "#d1350f", "x", 26, is_bad=True),
     "vanished": _Look("read, then gone", "#c2255c", "P", 22, is_bad=True),
     "unseen": _Look("unseen", "#b58a00", "s", 14, is_bad=True),
@@ -34,38 +34,38 @@ LOOKS: Final[dict[Fate, _Look]] = {
     "excused": _Look("expired, replaced", "#8f8f5a", ".", 5),
 }
 """The worst first."""
-BAD: Final = tuple(fate for fate, look in LOOKS.items() if look.is_bad)
+BAD: Final = tuple(status for status, look in LOOKS.items() if look.is_bad)
 PARTITIONS_MAX: Final = 6
 """Of which the offsets are drawn; those with something bad come first."""
 
 
-def fates(frame: Frame, records: Records) -> Plot:
-    """Plot a row for each fate that occurs, in it a lane for each partition."""
-    rows = [fate for fate in LOOKS if records.counts.get(fate)]
+def statuses(frame: Frame, records: Records) -> Plot:
+    """Plot a row for each status that occurs, in it a lane for each partition."""
+    rows = [status for status in LOOKS if records.counts.get(status)]
     with styled():
-        canvas = Canvas("fates", frame, [0.34 * max(1, len(rows)) + 0.1])
+        canvas = Canvas("statuses", frame, [0.34 * max(1, len(rows)) + 0.1])
         canvas.faults_behind()
         (panel,) = canvas.panels
-        for row, fate in enumerate(rows):
-            look, which = LOOKS[fate], records.fate == FATES.index(fate)
+        for row, status in enumerate(rows):
+            look, which = LOOKS[status], records.status == STATUSES.index(status)
             lane = (records.partition[which] + 0.5) / len(records.partitions) - 0.5
             _scatter(panel, look, records.invoked_s[which], row + 0.8 * lane)
         panel.set_yticks(
-            range(len(rows)), [f"{LOOKS[fate].words}\n{records.counts[fate]:,}" for fate in rows], fontsize=7
+            range(len(rows)), [f"{LOOKS[status].words}\n{records.counts[status]:,}" for status in rows], fontsize=7
         )
         panel.set_ylim(max(1, len(rows)) - 0.5, -0.5)
         words = (
             "Each record at the time it was sent, in the row of what became of it; within a row each partition has a "
-            "lane of its own. Lost: acknowledged and never seen. Read, then gone: somebody saw it, and it is not there "
-            "any more. Unknown: the client was not told."
+            "lane of its own. Lost: acknowledged and never seen. Read, then missing: it was polled, and is not there "
+            "any more. Unknown: the client got no answer."
         )
-        told = ", ".join(f"{records.counts[fate]} {LOOKS[fate].words}" for fate in rows)
-        return Plot("fates", "What became of each record", words, canvas.svg(f"{told}. {words}"))
+        summary = ", ".join(f"{records.counts[status]} {LOOKS[status].words}" for status in rows)
+        return Plot("statuses", "Status of each record", words, canvas.svg(f"{summary}. {words}"))
 
 
 def offsets(frame: Frame, records: Records) -> Plot:
-    """Plot the fates by offset, a panel for each partition."""
-    bad = np.isin(records.fate, [FATES.index(fate) for fate in BAD])
+    """Plot the statuses by offset, a panel for each partition."""
+    bad = np.isin(records.status, [STATUSES.index(status) for status in BAD])
     count = len(records.partitions)
     fault_budget = np.bincount(records.partition[bad], minlength=count)
     order = sorted(range(count), key=lambda number: (-fault_budget[number], records.partitions[number]))
@@ -77,7 +77,7 @@ def offsets(frame: Frame, records: Records) -> Plot:
             _draw_offsets(panel, records, number)
         _legend(canvas.panels[0], records)
         words = (
-            "Where each record stands, by the time it was sent. A record of unknown fate that is there may stand far "
+            "Where each record stands, by the time it was sent. A record of unknown status that is there may stand far "
             "above its neighbours: it was stored late."
         )
         if len(order) > len(drawn):
@@ -87,10 +87,10 @@ def offsets(frame: Frame, records: Records) -> Plot:
 
 def _draw_offsets(panel: Axes, records: Records, number: int) -> None:
     here = (records.partition == number) & (records.offset >= 0)
-    for fate in reversed(LOOKS):
-        which = here & (records.fate == FATES.index(fate))
+    for status in reversed(LOOKS):
+        which = here & (records.status == STATUSES.index(status))
         if which.any():  # what is empty costs a picture all the same
-            _scatter(panel, LOOKS[fate], records.invoked_s[which], records.offset[which].astype(np.float64))
+            _scatter(panel, LOOKS[status], records.invoked_s[which], records.offset[which].astype(np.float64))
     panel.set_ylabel(records.partitions[number])
     panel.set_ylim(0)
     panel.yaxis.set_major_locator(MaxNLocator(3, integer=True))
@@ -111,7 +111,7 @@ def _scatter(panel: Axes, look: _Look, xs: np.ndarray, ys: np.ndarray) -> None:
 
 
 def _legend(panel: Axes, records: Records) -> None:
-    for fate, look in LOOKS.items():
-        if records.counts.get(fate) and fate not in ("refused", "absent"):
+    for status, look in LOOKS.items():
+        if records.counts.get(status) and status not in ("refused", "absent"):
             panel.scatter([], [], s=max(14, look.size), marker=look.marker, color=look.colour, label=look.words)
     panel.legend(ncols=8, loc="lower right", bbox_to_anchor=(1, 0.98), borderpad=0)

@@ -58,9 +58,9 @@ class Records(NamedTuple):
     invoked_s: Floats
     partition: NDArray[np.uint32]
     offset: NDArray[np.int64]
-    fate: Codes
+    status: Codes
     counts: dict[str, int]
-    """By fate."""
+    """By status."""
 
 
 class Lags(NamedTuple):
@@ -121,12 +121,12 @@ def read_series(
 ) -> Series:
     """`begin_s` is the beginning of the load on the history's clock.
 
-    Where nobody noted it: the first fault began `first_fault_s` later; without faults it is the first send.
+    Where it was not recorded: the first fault began `first_fault_s` later; without faults it is the first send.
     Raises `InvalidArgument` when the file is no history.
     """
     columns, topics, lagging = _Columns(), Topics(RecordBook()), _Lagging()
-    fates = RecordStatuses(may_be_deleted=topics.may_be_deleted)
-    pairing = Pairing((columns, topics, fates, RealtimeLag(observe=lagging.note)))
+    statuses = RecordStatuses(may_be_deleted=topics.may_be_deleted)
+    pairing = Pairing((columns, topics, statuses, RealtimeLag(observe=lagging.note)))
     lines: dict[int, str] = {}
     first_send_ns = first_nemesis_ns = None
     last_ns = 0
@@ -154,7 +154,7 @@ def read_series(
             np.frombuffer(columns.kind, np.uint8),
             np.frombuffer(columns.outcome, np.uint8),
         ),
-        records=_records(fates.fates(), begin_ns),
+        records=_records(statuses.statuses(), begin_ns),
         lags=Lags(
             _seconds(lagging.at_ns, begin_ns), np.frombuffer(lagging.process, np.int64), _seconds(lagging.lag_ns, 0)
         ),
@@ -163,14 +163,14 @@ def read_series(
     )
 
 
-def _records(fates: StatusColumns, begin_ns: int) -> Records:
+def _records(statuses: StatusColumns, begin_ns: int) -> Records:
     return Records(
-        tuple(map(str, fates.partitions)),
-        _seconds(fates.invoked_ns, begin_ns),
-        np.frombuffer(fates.partition, np.uint32),
-        np.frombuffer(fates.offset, np.int64),
-        np.frombuffer(fates.fate, np.uint8),
-        {str(fate): count for fate, count in fates.counts().items()},
+        tuple(map(str, statuses.partitions)),
+        _seconds(statuses.invoked_ns, begin_ns),
+        np.frombuffer(statuses.partition, np.uint32),
+        np.frombuffer(statuses.offset, np.int64),
+        np.frombuffer(statuses.status, np.uint8),
+        {str(status): count for status, count in statuses.counts().items()},
     )
 
 

@@ -150,10 +150,10 @@ class RealCluster:
         for node in self._cluster.nodes.values():
             if node.is_running and not node.is_paused:
                 try:
-                    told = ask(node.http, "/v1/cluster/health_overview", timeout_s=_WHOLE_S_MAX)
+                    answer = ask(node.http, "/v1/cluster/health_overview", timeout_s=_WHOLE_S_MAX)
                 except BrokerFailed:
                     continue
-                return dict(told[1]) if told[0] == 200 else None
+                return dict(answer[1]) if answer[0] == 200 else None
         return None
 
     def terminate(self, node: int) -> str:
@@ -161,7 +161,7 @@ class RealCluster:
         victim = self._cluster.nodes[node]
         victim.ask_to_end()
         self._ordered_to_end.add(node)
-        return f"node {node}, process {victim.pid}, was told to end"
+        return f"node {node}, process {victim.pid}, was ordered to end"
 
     def launch(self, node: int) -> None:
         if not self.is_up(node):
@@ -240,12 +240,12 @@ class RealCluster:
         for node in self._cluster.nodes.values():
             if node.is_running and not node.is_paused:
                 try:
-                    told = ask(
+                    answer = ask(
                         node.http, f"/topics/{place.topic}/partitions/{place.partition}", timeout_s=_LEADER_S_MAX
                     )
                 except BrokerFailed:
                     continue
-                leader = told[1].get("leader") if told[0] == 200 else None
+                leader = answer[1].get("leader") if answer[0] == 200 else None
                 if leader in self._cluster.nodes:
                     return int(leader)
         return None

@@ -59,7 +59,7 @@ def test(
     keep: bool,
     as_json: bool,
 ) -> None:
-    """Try to make real brokers lose data: clients, faults, a final drain, and judges.
+    """Try to make real brokers lose data: clients, faults, a final drain, and checkers.
 
     Exit code 0 valid, 1 invalid or unknown (too little happened to be believed), 2 the test could not be run.
     """
@@ -74,8 +74,8 @@ def test(
         folder = Store(store, options)
     try:
         with ending_on_sigterm(), Bar() as bar:
-            results = run(options, RealCluster(nodes, folder.data, options.all_flags, faults), folder, bar.tell)
-    except KeyboardInterrupt:  # while it was judged or drawn
+            results = run(options, RealCluster(nodes, folder.data, options.all_flags, faults), folder, bar.show)
+    except KeyboardInterrupt:  # during the check or the plots
         click.echo(f"interrupted; the history is in {folder.path}", err=True)
         sys.exit(INTERRUPTED)
     except Exception:  # noqa: BLE001 - whatever broke the harness itself says nothing about the log

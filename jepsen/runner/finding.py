@@ -1,4 +1,4 @@
-"""Something that must not be: found by the judges in the history, or by looking at the nodes."""
+"""Something that must not be: found by the checkers in the history, or by looking at the nodes."""
 
 from typing import Any, Final, NamedTuple
 
@@ -9,7 +9,9 @@ SHOWN_MAX: Final = 20
 
 
 class Finding(NamedTuple):
-    """`kind` is a judge's kind of anomaly, or one of this harness; `evidence` are lines of the history or of a log."""
+    """Finding of a run.
+
+    `kind` is a checker's kind of anomaly, or one of this harness; `evidence` are lines of the history or of a log."""
 
     kind: str
     what: str

@@ -59,7 +59,7 @@ class _Client:
             else:
                 self.figures = orjson.loads(line)
 
-    def tell(self, line: bytes) -> None:
+    def send(self, line: bytes) -> None:
         assert self.process.stdin is not None, "its stdin is a pipe"
         self.process.stdin.write(line)
         self.process.stdin.flush()
@@ -123,7 +123,7 @@ class Load:
     def begin(self, period: Period) -> None:
         self._period = period
         for client in self._clients:
-            client.tell(period_line(period))
+            client.send(period_line(period))
 
     def crash(self, number: int) -> str:
         """Kill a client (from 1) amid its work and return a description; its operations under way stay open.
@@ -136,7 +136,7 @@ class Load:
         self._crashed.append(killed)
         client = self._clients[place] = self._start(self._next_number)
         self._next_number += 1
-        client.tell(period_line(self._period))
+        client.send(period_line(self._period))
         return (
             f"client {killed.number}, process {killed.process.pid}, ended with {killed.process.returncode}; "
             f"client {client.number} takes its place"
@@ -146,7 +146,7 @@ class Load:
         """Before its period is over: nothing begins any more, and `wait` waits for the last answers."""
         for client in self._clients:
             if client.process.poll() is None:
-                client.tell(END)
+                client.send(END)
 
     def listen(self) -> dict[str, int]:
         """Return the sum of the figures that the clients report. Raises `SystemFailed` when one failed."""

@@ -77,7 +77,7 @@ class Members:
         """Until who was to leave has left and every partition is where it shall be; what did not come to be."""
         for node in self.leaving:
             self._order("PUT", f"/v1/brokers/{node}/decommission")
-        why: str | None = "nobody answers"
+        why: str | None = "no broker answers"
         while time.monotonic() < until:
             why = self._unsettled()
             if why is None:

@@ -15,11 +15,11 @@ class Bar:
 
     def __init__(self, title: str = "") -> None:
         self._title = f"{title} " if title else ""
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[told]}"))
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[counts]}"))
         console = Console(stderr=True)
         self._is_terminal = console.is_terminal
         self._progress = Progress(*columns, console=console, transient=True, disable=not self._is_terminal)
-        self._task = self._progress.add_task("", total=1.0, told="")
+        self._task = self._progress.add_task("", total=1.0, counts="")
         self._said = ""
 
     def __enter__(self) -> Self:
@@ -31,11 +31,11 @@ class Bar:
     ) -> None:
         self._progress.stop()
 
-    def tell(self, stage: str, share: float, figures: dict[str, int], under_way: list[str]) -> None:
+    def show(self, stage: str, share: float, figures: dict[str, int], under_way: list[str]) -> None:
         faults = "; ".join(under_way)
-        told = "  ".join(f"{figures.get(name, 0):,} {name}" for name in ("ok", "fail", "info"))
+        counts = "  ".join(f"{figures.get(name, 0):,} {name}" for name in ("ok", "fail", "info"))
         self._progress.update(
-            self._task, description=f"{self._title}{stage}", completed=share, told=f"{told}  {faults}"
+            self._task, description=f"{self._title}{stage}", completed=share, counts=f"{counts}  {faults}"
         )
         line = f"{stage}: {faults}" if faults else stage
         if not self._is_terminal and line != self._said:
@@ -59,5 +59,5 @@ class ending_on_sigterm(AbstractContextManager[None]):  # noqa: N801 - used like
         on_ctrl_c = signal.getsignal(signal.SIGINT)  # an event loop that runs has its own way to end
         if callable(on_ctrl_c):
             on_ctrl_c(signal.SIGINT, frame)
-        else:  # whoever started this ignores Ctrl-C
+        else:  # the parent process ignores Ctrl-C
             raise KeyboardInterrupt

@@ -1,6 +1,6 @@
 """The replicas' files, after all nodes have stopped: sound each for itself, and the same bytes on every node.
 
-    the later of two log starts ≤ compared < end, the greatest end that clients were told
+    the later of two log starts ≤ compared < end, the greatest end that clients received
 
 Segments are compared by name, batch by batch; of two the shorter may only be the beginning of the longer. A replica
 that has deleted its oldest ones lacks them rightly, and the others are compared all the same. Of compacted partitions
@@ -139,9 +139,9 @@ def _verify(data_dirs: Sequence[Path]) -> list[Finding]:
         return []
     said = done.stderr.decode(errors="replace").strip()
     try:
-        told = orjson.loads(done.stdout)
-        problems = [f"{log['path']}: {problem}" for log in told["logs"] for problem in log["problems"]]
-        differences = [f"{each['paths']}: {each['difference']}" for each in told["comparisons"] if each["difference"]]
+        answer = orjson.loads(done.stdout)
+        problems = [f"{log['path']}: {problem}" for log in answer["logs"] for problem in log["problems"]]
+        differences = [f"{each['paths']}: {each['difference']}" for each in answer["comparisons"] if each["difference"]]
     except (orjson.JSONDecodeError, KeyError):
         return [Finding("damaged-log", f"raftlog log verify ended with {done.returncode}: {said}")]
     found = [Finding("damaged-log", f"raftlog log verify: {problem}") for problem in problems]

@@ -15,7 +15,7 @@ from jepsen.runner.trial import Outcome, Progress, Trial
 from jepsen.runner.verdict import CheckResult, check_file
 
 Expectation = Callable[[RunOptions, Outcome, CheckResult], Iterable[str]]
-"""Of a whole run, once its history was judged: what does not hold, in words."""
+"""Of a whole run, after the check of its history: unmet expectations, in words."""
 
 EXIT_CODES: Final = {"valid": 0, "invalid": 1, "unknown": 1}
 COULD_NOT_RUN: Final = 2
@@ -32,7 +32,7 @@ def run(
 ) -> dict[str, Any]:
     """Run a test and return the content of `results.json`. Without a script the faults are drawn."""
     outcome: Outcome = Trial(options, system, store, progress, script).run()
-    progress("judging", 0, outcome.figures, [])
+    progress("checking", 0, outcome.figures, [])
     is_drained = outcome.drained is not None and not outcome.drained.unread
     checked = check_file(store.history, drained=is_drained, faults=options.faults)
     unmet = [Finding("expectation", what) for expected in expects for what in expected(options, outcome, checked)]

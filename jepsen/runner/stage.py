@@ -212,9 +212,9 @@ class Stage:
 
         def is_known() -> bool:
             for node in self.nodes:
-                status, told = self.ask(node, "/v1/cluster/health_overview")
-                if status == 200 and told.get("controller_id") in self.nodes:
-                    found.append(int(told["controller_id"]))
+                status, answer = self.ask(node, "/v1/cluster/health_overview")
+                if status == 200 and answer.get("controller_id") in self.nodes:
+                    found.append(int(answer["controller_id"]))
                     return True
             return False
 

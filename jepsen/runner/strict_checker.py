@@ -19,18 +19,18 @@ from jepsen.runner.finding import Finding, Findings
 
 DESERVED: Final = frozenset(
     (
-        "Unavailable",  # nobody leads, or the broker starts or stops
+        "Unavailable",  # there is no leader, or the broker starts or stops
         "NotListening",
         "Overloaded",
         "LogClosed",
         "OutcomeUnknown",
         "DeadlineExceeded",
         "CoordinatorLoading",
-        "RebalanceInProgress",  # members of groups: somebody joins, leaves, or was silent for too long
+        "RebalanceInProgress",  # members of groups: a member joins, leaves, or was silent for too long
         "StaleGeneration",
         "UnknownMember",
         "FencedInstance",
-        "UnknownGroup",  # nobody has joined or committed yet
+        "UnknownGroup",  # no member has joined or committed yet
         "50302",
         "50303",
         "42901",
@@ -69,7 +69,7 @@ class StrictChecker:
             self._note(send["partition"], [(min(send["offsets"]), epoch), (max(send["offsets"]), epoch)], line)
         elif entry["kind"] == "poll":
             for fetched in entry["value"]:
-                # A batch may begin below the offset that was asked for; it is judged all the same.
+                # A batch may begin below the offset that was asked for; it is checked all the same.
                 self._note(fetched["partition"], entry.get("leader_epochs", ()), line)
         elif entry["kind"] == "list":
             for partition, start, _ in entry["value"]["ranges"]:
@@ -91,7 +91,7 @@ class StrictChecker:
 
     def _check_start(self, line: bytes, partition: str, start: int) -> None:
         if start > 0 and start > self._start_max(partition):
-            what = f"{partition} begins at {start}, and nobody asked for more than {self._start_max(partition)}"
+            what = f"{partition} begins at {start}, and no trim asked for more than {self._start_max(partition)}"
             self._findings.add(Finding("wrong-start", what, (_shown(line),)))
 
     def _start_max(self, partition: str) -> int:

@@ -91,8 +91,8 @@ def _played(scenario: Scenario, seed: int, parent: Path, title: str) -> dict[str
     began = time.monotonic()
     try:
         with Bar(title) as bar:
-            results = run(options, cluster, folder, bar.tell, scenario.play, scenario.expects)
-    except KeyboardInterrupt:  # while it was judged
+            results = run(options, cluster, folder, bar.show, scenario.play, scenario.expects)
+    except KeyboardInterrupt:  # during the check
         results = {"verdict": "unknown", "anomalies": {}, "doubts": ["interrupted"], "broken": "interrupted"}
     except Exception as error:  # noqa: BLE001 - it says nothing about the log, and the others shall be played
         traceback.print_exc()

@@ -8,7 +8,7 @@ from jepsen.nemeses.victims import Victims
 
 
 class SystemFailed(Exception):
-    """The system could not even be started, or the machinery around it broke: there is nothing to be judged."""
+    """The system could not even be started, or the machinery around it broke: there is nothing to check."""
 
 
 class System(Victims, Protocol):

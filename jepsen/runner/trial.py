@@ -1,8 +1,8 @@
 """One test, from the start of the system to the verdict.
 
-    start → topics → clients ready → load with faults → heal, restart → drain → stop → compare → judge
+    start → topics → clients ready → load with faults → heal, restart → drain → stop → compare → check
 
-Whatever ends it early, all processes end and the history is kept and judged as far as it goes.
+Whatever ends it early, all processes end and the history is kept and checked as far as it goes.
 """
 
 import asyncio

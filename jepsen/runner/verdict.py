@@ -100,7 +100,7 @@ class _HistoryPass:
         if invocation is None:
             return
         if op.kind == CRASH:
-            self._count(invocation.kind, "open")  # the client is gone, whatever the log would have answered
+            self._count(invocation.kind, "open")  # the client has ended, whatever the log would have answered
             return
         self._count(op.kind, op.type)
         if op.kind == POLL and op.type == OK:
@@ -167,12 +167,12 @@ def doubts(
     if untouched:
         found.append(f"nothing was acknowledged in {', '.join(untouched)}")
     if not checked.polled_records:
-        found.append("nobody polled anything")
+        found.append("nothing was polled")
     if not checked.counts.get(LIST, {}).get(OK):
-        found.append("nobody was told where a partition ends")
+        found.append("no end of a partition was returned")
     if checked.undecided:
         found.append(
-            f"nobody knows whether these registers are linearizable: {', '.join(checked.undecided[:SHOWN_MAX])}"
+            f"it is unknown whether these registers are linearizable: {', '.join(checked.undecided[:SHOWN_MAX])}"
         )
     seen = {fault.kind for fault in happened}
     found += [f"no {kind} happened, although it was asked for" for kind in kinds if kind not in seen]

@@ -1,5 +1,5 @@
 """Scenarios with a number: what broke comparable systems, on real brokers, played from a script.
 
 `catalogue.SCENARIOS` has them all; `python -m jepsen suite` plays them. A script strikes through a `Stage` and says
-what it expects beside what the judges look for anyway.
+what it expects beside the findings of the checkers.
 """

@@ -31,8 +31,8 @@ def figures(address: str) -> dict[str, float]:
 
 def bounds_of(stage: Stage, node: int, place: TopicPartition) -> tuple[int, int] | None:
     """First and end offset, linearizable; None when the node does not say."""
-    status, told = stage.ask(node, f"{path_of(place)}/offsets?linearizable=true&timeout=1000")
-    return (int(told["beginning_offset"]), int(told["end_offset"])) if status == 200 else None
+    status, answer = stage.ask(node, f"{path_of(place)}/offsets?linearizable=true&timeout=1000")
+    return (int(answer["beginning_offset"]), int(answer["end_offset"])) if status == 200 else None
 
 
 def end_of(stage: Stage, node: int, place: TopicPartition) -> int:

@@ -121,8 +121,8 @@ def rolling_restart(stage: Stage) -> None:
         stage.wait_until(lambda: len(stage.nemesis.happened) == 1, "all were restarted in order", 60)
         stage.wait_until(lambda: group_of(stage, group) is not None, f"{group} is stable")
         after = group_of(stage, group)
-    told = sum(happened.proof.count("was told to end") for happened in stage.nemesis.happened)
-    stage.expect(told == len(stage.nodes), f"each was told to end once: {told} times")
+    count = sum(happened.proof.count("was ordered to end") for happened in stage.nemesis.happened)
+    stage.expect(count == len(stage.nodes), f"each was ordered to end once: {count} times")
     stage.expect(
         before == after, f"{group} is in the same generation, with the same number of members: {before}, {after}"
     )

@@ -167,9 +167,9 @@ def disk_is_an_old_copy(stage: Stage) -> None:
 def _disk_of(stage: Stage, node: int) -> str | None:
     """Its uuid, as another one says."""
     for other in stage.others(node):
-        status, told = stage.ask(other, f"/v1/brokers/{node}")
+        status, answer = stage.ask(other, f"/v1/brokers/{node}")
         if status == 200:
-            return str(told["disk_uuid"])
+            return str(answer["disk_uuid"])
     return None
 
 
@@ -187,16 +187,16 @@ def disks_are_full(stage: Stage) -> None:
     with stage.fault("full", *most):
         stage.wait_until(lambda: own.write(most[0])[0] == NO_ROOM, f"records are refused with {NO_ROOM}", 10)
         stage.wait(1)
-        status, told = own.write(most[0])
-        stage.expect((status, told.get("outcome")) == (NO_ROOM, "failed"), f"and definitely: {status} {told}")
+        status, answer = own.write(most[0])
+        stage.expect((status, answer.get("outcome")) == (NO_ROOM, "failed"), f"and definitely: {status} {answer}")
         bounds = bounds_of(stage, most[0], own.place)
         stage.expect(bounds is not None and bounds[1] >= 10, f"where records end is known: {bounds}")
         status, records = stage.ask(most[0], f"{path_of(own.place)}/records?offset=0&timeout=100")
         stage.expect(status == 200 and len(records) >= 10, f"records are read: {status}")
-        status, told = own.trim(most[0], 5)
-        stage.expect(status == 200, f"records can be deleted: {status} {told}")
-        status, told = own.delete(most[0])
-        stage.expect(status in (200, 204), f"topics can be deleted: {status} {told}")
+        status, answer = own.trim(most[0], 5)
+        stage.expect(status == 200, f"records can be deleted: {status} {answer}")
+        status, answer = own.delete(most[0])
+        stage.expect(status in (200, 204), f"topics can be deleted: {status} {answer}")
     free_s = stage.now_s()
     place = stage.places[0]
     stage.wait_until(

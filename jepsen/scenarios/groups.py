@@ -15,9 +15,9 @@ _FENCED: Final = (404, 409)
 def coordinator(stage: Stage, group: str) -> int:
     """Return the coordinator of a consumer group from the first node that answers; the first node when none does."""
     for node in stage.nodes:
-        status, told = stage.ask(node, f"/v3/clusters/-/consumer-groups/{group}")
-        if status == 200 and "coordinator" in told:
-            name = str(told["coordinator"]["related"]).rpartition("/")[2]
+        status, answer = stage.ask(node, f"/v3/clusters/-/consumer-groups/{group}")
+        if status == 200 and "coordinator" in answer:
+            name = str(answer["coordinator"]["related"]).rpartition("/")[2]
             if name.isdigit():
                 return int(name)
     return stage.nodes[0]
@@ -44,9 +44,9 @@ class Sleeper:
         """Whether it is in the group, and has taken up what it leads."""
         protocols = [{"name": "its own", "metadata": ""}]
         asked = {"protocols": protocols, "session_timeout_ms": SESSION_TIMEOUT_MS}
-        status, told = self._ask("join", asked)
+        status, answer = self._ask("join", asked)
         if status == 200:
-            self._identity = {name: told[name] for name in ("member_id", "generation")}
+            self._identity = {name: answer[name] for name in ("member_id", "generation")}
             status, _ = self._ask("sync", {**self._identity, "assignments": []})
         return status == 200
 
@@ -57,8 +57,8 @@ class Sleeper:
 
     def committed(self) -> list[int] | None:
         """Return the committed offsets; None without an answer."""
-        status, told = self._stage.ask(self._stage.nodes[0], f"/groups/{self._group}/offsets")
-        return [int(row["offset"]) for row in told["offsets"]] if status == 200 else None
+        status, answer = self._stage.ask(self._stage.nodes[0], f"/groups/{self._group}/offsets")
+        return [int(row["offset"]) for row in answer["offsets"]] if status == 200 else None
 
     def _ask(self, what: str, body: dict[str, Any]) -> tuple[int, Any]:
         path = f"/groups/{self._group}/{what}?timeout={_TIMEOUT_MS}"

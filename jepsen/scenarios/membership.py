@@ -88,8 +88,8 @@ def too_few_are_left(stage: Stage) -> None:
     stage.expect(status == 200, f"the order is taken: {status}")
 
     def is_reported() -> bool:
-        told = stage.ask(asked, f"/v1/brokers/{leaving}/decommission")[1]
-        return not told.get("finished") and bool(told.get("allocation_failures")) and bool(told.get("reason"))
+        answer = stage.ask(asked, f"/v1/brokers/{leaving}/decommission")[1]
+        return not answer.get("finished") and bool(answer.get("allocation_failures")) and bool(answer.get("reason"))
 
     stage.wait_until(is_reported, "the status says what has no place", 10.0)
     with stage.fault("pause", leaving):

@@ -1,6 +1,6 @@
 """Ways between nodes that are lost, slow or one-way: F20 to F23 and F26 to F28.
 
-F24 and F25 (single messages that come twice or late) need more than TCP lets anybody do between real processes: the
+F24 and F25 (single messages that come twice or late) need more than TCP permits between real processes: the
 simulated cluster has them. A storm with connections that are reset in the middle is the nearest real thing.
 """
 
@@ -20,9 +20,9 @@ def described(stage: Stage, place: TopicPartition | None = None) -> dict[str, An
     """Return the description of a partition from the first node that answers; empty when none does."""
     wanted = place or stage.places[0]
     for node in stage.nodes:
-        status, told = stage.ask(node, f"/v1/partitions/kafka/{wanted.topic}/{wanted.partition}")
+        status, answer = stage.ask(node, f"/v1/partitions/kafka/{wanted.topic}/{wanted.partition}")
         if status == 200:
-            return dict(told)
+            return dict(answer)
     return {}
 
 
@@ -40,8 +40,8 @@ def leader_receives_nothing(stage: Stage) -> None:
     with stage.fault("cut", leader, shape="deaf", ways=SHAPES["deaf"]([leader, *others])):
 
         def is_replaced() -> bool:
-            told = stage.ask(others[0], f"/topics/{stage.places[0].topic}/partitions/{stage.places[0].partition}")
-            return told[0] == 200 and told[1].get("leader") in others
+            answer = stage.ask(others[0], f"/topics/{stage.places[0].topic}/partitions/{stage.places[0].partition}")
+            return answer[0] == 200 and answer[1].get("leader") in others
 
         stage.wait_until(is_replaced, "the others have a leader that hears them", STEP_DOWN_S_MAX)
         stage.wait(1)
@@ -57,11 +57,11 @@ def follower_flaps(stage: Stage) -> None:
         ):
             stage.wait(1.2)
         stage.wait(0.8)
-    told = described(stage)
+    answer = described(stage)
     stage.expect(
-        (told.get("leader_id"), told.get("leader_epoch")) == (leader, before),
-        f"leader and term stayed as they were: {leader} in {before}, now {told.get('leader_id')} in "
-        f"{told.get('leader_epoch')}",
+        (answer.get("leader_id"), answer.get("leader_epoch")) == (leader, before),
+        f"leader and term stayed as they were: {leader} in {before}, now {answer.get('leader_id')} in "
+        f"{answer.get('leader_epoch')}",
     )
 
 
@@ -127,7 +127,7 @@ def member_changes(stage: Stage) -> int:
 
 SCENARIOS: Final = (
     Scenario("F20", "the leader is alone, clients are on both sides", leader_is_alone, ("cut",)),
-    Scenario("F21", "the leader can send and hears nobody", leader_receives_nothing, ("cut",)),
+    Scenario("F21", "the leader can send and receives nothing", leader_receives_nothing, ("cut",)),
     Scenario("F22", "a follower is cut off again and again", follower_flaps, ("cut",)),
     Scenario("F23", "a bridge between halves, and a ring of majorities", bridge_and_ring, ("cut",), nodes=5),
     Scenario("F24", "delay, loss and reset connections make leaders send again", storms_and_resets, ("weather",)),

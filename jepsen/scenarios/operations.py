@@ -20,8 +20,8 @@ TOLD_S_MAX: Final = 20.0
 def one_of_many_leaders_dies(stage: Stage) -> None:
     """Kill the broker that leads a third of 1,000 partitions."""
     body = {"topic_name": "many", "partitions_count": MANY, "replication_factor": 3}
-    status, told = stage.ask(stage.nodes[0], "/v3/clusters/-/topics", "POST", body, timeout_s=MADE_S_MAX)
-    stage.expect(status in (200, 201), f"{MANY} partitions are made: {status} {told.get('message', '')}")
+    status, answer = stage.ask(stage.nodes[0], "/v3/clusters/-/topics", "POST", body, timeout_s=MADE_S_MAX)
+    stage.expect(status in (200, 201), f"{MANY} partitions are made: {status} {answer.get('message', '')}")
     stage.wait_until(lambda: leaderless(stage, stage.nodes) == 0, "all partitions are led", MADE_S_MAX)
     victim = stage.leader()
     others = stage.others(victim)
@@ -53,9 +53,9 @@ def elections(stage: Stage, nodes: list[int]) -> int:
 def leaderless(stage: Stage, nodes: list[int]) -> int | None:
     """As the first of these says that answers."""
     for node in nodes:
-        status, told = stage.ask(node, "/v1/cluster/health_overview")
+        status, answer = stage.ask(node, "/v1/cluster/health_overview")
         if status == 200:
-            overview: dict[str, Any] = told
+            overview: dict[str, Any] = answer
             return int(overview["leaderless_count"])
     return None
 

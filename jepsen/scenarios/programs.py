@@ -40,11 +40,11 @@ def members(stage: Stage, topic: str, group: str, count: int) -> Iterator[None]:
 def group_of(stage: Stage, group: str) -> tuple[int, int] | None:
     """Return a consumer group's generation and number of members; None without an answer, or while it is not stable."""
     for node in stage.nodes:
-        status, told = stage.ask(node, f"/v3/clusters/-/consumer-groups/{group}")
-        if status == 200 and told["state"] == "STABLE":
+        status, answer = stage.ask(node, f"/v3/clusters/-/consumer-groups/{group}")
+        if status == 200 and answer["state"] == "STABLE":
             status, consumers = stage.ask(node, f"/v3/clusters/-/consumer-groups/{group}/consumers")
             if status == 200:
-                return int(told["generation"]), len(consumers["data"])
+                return int(answer["generation"]), len(consumers["data"])
     return None
 
 

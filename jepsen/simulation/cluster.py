@@ -3,7 +3,7 @@
     loop, network     one of each
     machines          by node id; `options.nodes` of them hold every group from the beginning, the others nothing
     groups            plans: id, name, first roll, and the properties that are watched
-    panel             judges the history of the clients while it is recorded
+    checker           checks the history of the clients while it is recorded
 
 Everything random comes from the seed, each part of the cluster from a generator of its own. Made by `run`.
 """
@@ -187,7 +187,7 @@ class Cluster:
         held = {known: None for replica, known in plan.configurations.items() if replica not in plan.retired}
         return list(held)
 
-    # what machines tell
+    # callbacks of machines
 
     def may_create(self, machine: Machine, driver: Driver) -> None:
         for plan in self.groups:

@@ -3,7 +3,7 @@
 In this order, each a property of its own when it does not happen: every group takes a write; damaged replicas are
 found out, repaired and well again; the operators reach the members that they want; all members hold the same log,
 applied to its end. Then every replica is read from its start to its end, the files of all replicas are compared byte
-by byte, and the history is judged as a whole.
+by byte, and the history is checked as a whole.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Seeds that once found something, each with its cause; `kept_seeds.json` holds them, and tests run them.
 
-A seed means a run only together with the code that draws from it: whoever changes `options`, or the order in which
+A seed means a run only together with the code that draws from it: a change of `options`, or the order in which
 parts draw, makes other runs of them, and looks for new seeds that find the old causes.
 """
 

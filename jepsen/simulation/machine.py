@@ -2,7 +2,7 @@
 
 The disk has a uuid, which with the node's id says whose votes are cast here. A damaged journal or a wiped disk gets a
 new one: what was promised under the old one is void, and an operator has to replace the member (`operator`). A process
-whose disk fails ends, and is started again by whoever started it.
+whose disk fails ends, and is started again by the supervisor.
 
     boot epoch = number of starts,    driver is not None ⇒ the process is up and has recovered its groups
 """

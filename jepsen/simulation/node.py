@@ -6,7 +6,7 @@ from `start` to `crash`; callbacks and tasks belong to the process in whose cont
 - Paused (SIGSTOP): its callbacks and due timers are held back and run, in order, after `resume`. Its clocks go on.
 - Crashed (kill -9): what it had scheduled never runs, its tasks are never stepped again, so that no `finally` and no
   `except` of them runs: a killed process flushes, unlocks and says goodbye to nothing. What is left of its coroutines
-  is unwound when the loop is closed, when it can reach nobody any more.
+  is unwound when the loop is closed, when it can reach nothing any more.
 
 The loop is reached through `Scheduler`. Invariant: `node.process.state` is never `DEAD`.
 """

@@ -1,7 +1,7 @@
 """The operator of a group: brings its members to where they shall be, one small change at a time.
 
 He sees what the leader knows, waits until the last change is finished, and makes the next: a learner first, which
-becomes a voter once it is caught up, often in exchange for one that shall go. Members whose disk is gone are replaced
+becomes a voter once it is caught up, often in exchange for one to be removed. Members whose disk is lost are replaced
 under the new disk's uuid. Removed replicas go away after a while; until then they may disturb, and must not.
 
 A replica that was removed does not come back as itself: its votes were cast on a log that it has no longer.

@@ -17,13 +17,13 @@ from raftlog.types import Index, Term
 class Held(NamedTuple):
     """Last durable entry that a replica reported and did not cut off since, and its promise to a leader.
 
-    The leader of term `reported_in` received the report that the logs agree up to `told`, so the replica cuts off
+    The leader of term `reported_in` received the report that the logs agree up to `reported`, so the replica cuts off
     nothing of that
     while the term lasts."""
 
     entry: EntryId
     reported_in: Term
-    told: Index
+    reported: Index
 
 
 class Promises:
@@ -39,7 +39,7 @@ class Promises:
         """Entry that a replica held when the Raft group removed it, before it was added again."""
         self._candidates: dict[tuple[ReplicaId, Term], EntryId] = {}
         """Where the log of a candidate ended, as it said."""
-        self._told: dict[tuple[ReplicaId, Term], Index] = {}
+        self._durable_reports: dict[tuple[ReplicaId, Term], Index] = {}
         """Durable position of each replica as reported to the leader of a term.
 
         A deposed leader that has not noticed may still commit by late messages."""
@@ -68,8 +68,14 @@ class Promises:
         held = self._durable.get(replica)
         if held is None:
             return
-        if held.reported_in == term and held.told > cut_to:
-            numbers = {"group": self.name, "replica": replica, "term": term, "promised": held.told, "cut_to": cut_to}
+        if held.reported_in == term and held.reported > cut_to:
+            numbers = {
+                "group": self.name,
+                "replica": replica,
+                "term": term,
+                "promised": held.reported,
+                "cut_to": cut_to,
+            }
             raise PropertyBroken("durable-cut", numbers)
         if held.entry.index > cut_to:
             self._durable[replica] = held._replace(entry=EntryId(cut_to, log.term_at(cut_to)))
@@ -92,7 +98,7 @@ class Promises:
         return True
 
     def _has_reported(self, voter: ReplicaId, term: Term, index: Index) -> bool:
-        return self._told.get((voter, term), 0) >= index
+        return self._durable_reports.get((voter, term), 0) >= index
 
     def has_promised(self, replica: ReplicaId) -> bool:
         """Whether the replica said that it holds anything durably."""
@@ -104,8 +110,8 @@ class Promises:
         held = self._durable.pop(replica, None)
         if held is not None:
             self._former[replica] = held.entry
-        for told in [told for told in self._told if told[0] == replica]:
-            del self._told[told]
+        for reported in [reported for reported in self._durable_reports if reported[0] == replica]:
+            del self._durable_reports[reported]
 
     def check_term(self, replica: ReplicaId, term: Term) -> None:
         """Check that a restarted replica is in no earlier term than it sent messages in."""
@@ -144,10 +150,10 @@ class Promises:
                 raise PropertyBroken("voted-for-less", {**numbers, "promised": entry})
 
     def _record_durable(self, sender: ReplicaId, term: Term, durable: Index, log: LogView) -> None:
-        if durable > self._told.get((sender, term), 0):
-            self._told[sender, term] = durable
+        if durable > self._durable_reports.get((sender, term), 0):
+            self._durable_reports[sender, term] = durable
         held = self._durable.get(sender)
-        if held is not None and held.reported_in == term and held.told >= durable:
+        if held is not None and held.reported_in == term and held.reported >= durable:
             return
         if log.boundary.index <= durable <= log.last_index:
             is_more = held is None or durable >= held.entry.index

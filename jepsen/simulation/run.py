@@ -1,4 +1,4 @@
-"""One seed: build the cluster, let things befall it, demand that all comes right, and say how it went.
+"""One seed: build the cluster, inject faults, demand that all recovers, and report the outcome.
 
 The same seed gives the same run, and the same digest, in every process. Nothing here is printed; `report` does that.
 """

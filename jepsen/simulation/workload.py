@@ -81,7 +81,7 @@ class Client(ABC):
             self.gave_up()
             self.after(RETRY_NS)
 
-    def gave_up(self) -> None:  # noqa: B027  # for those who mind; nobody has to
+    def gave_up(self) -> None:  # noqa: B027  # optional hook
         """Handle a request that had no answer in time."""
 
     def failed(self, request: Request, error: RaftlogError) -> None:
@@ -113,7 +113,7 @@ class Producer(Client):
             self.recorder.fail(request.op, f"{machine.name} is down")
             self.after(RETRY_NS)
 
-    def gave_up(self) -> None:  # for those who mind; nobody has to
+    def gave_up(self) -> None:  # optional hook
         self._believed = None
 
     def _propose(self, request: Request, counts: list[int], values: tuple[int, ...], driver: Driver) -> None:
@@ -179,7 +179,7 @@ class Reader(Client):
         self._machine = self.some_machine()
         self._assign(self.position)
 
-    def gave_up(self) -> None:  # for those who mind; nobody has to
+    def gave_up(self) -> None:  # optional hook
         self._machine = self.some_machine()
 
     def _assign(self, offset: Offset) -> None:

@@ -10,6 +10,6 @@ from jepsen.workloads.client.configuration import ClientConfiguration
 from jepsen.workloads.client.process import run
 
 if __name__ == "__main__":
-    # Ctrl-C is for whoever started this process, who then closes its stdin.
+    # Ctrl-C is for the parent process, which then closes this one's stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     uvloop.run(run(ClientConfiguration.read(Path(sys.argv[1]))))

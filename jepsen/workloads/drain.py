@@ -3,7 +3,7 @@
     names:   of topics that came and went each node says the same, and those that are there count as all others
     settle:  through each node a record goes into each partition, until all of them were acknowledged
     ends:    linearizable, from each node
-    read:    each partition from the greatest start to the greatest end that was told, from each node
+    read:    each partition from the greatest start to the greatest end that was returned, from each node
 
 What does not succeed within the bound is an error of the log, for by then nothing stands in its way.
 """
@@ -91,8 +91,8 @@ class Drain:
         settled = await asyncio.gather(*(self._settle(node, place) for node, place in places))
         settled_s = loop.time() - began
         self._until_s = loop.time() + self._bound_s
-        told = await asyncio.gather(*(self._ask_end(node, place) for node, place in places))
-        self._until_s = loop.time() + self._bound_s  # a node that names no end keeps nobody from reading the others
+        answer = await asyncio.gather(*(self._ask_end(node, place) for node, place in places))
+        self._until_s = loop.time() + self._bound_s  # a node that names no end does not keep the others from being read
         read = await asyncio.gather(*(self._read(node, place) for node, place in places))
         without = await self._read_groups()
         return Drained(
@@ -100,7 +100,7 @@ class Drain:
             read_s=loop.time() - began - settled_s,
             unsettled=_names(places, settled),
             unread=_names(places, read),
-            untold=(*(f"{name}, where it ends" for name in _names(places, told)), *without),
+            untold=(*(f"{name}, where it ends" for name in _names(places, answer)), *without),
             disputed=tuple(disputed),
             gone=tuple(self._gone),
             ends={named(place): end for place, end in self._ends.items()},

@@ -1,9 +1,9 @@
 """Topics that come and go under one name, in histories: each incarnation has partitions of its own, `name@id/number`.
 
 A client sends to a name, and believes to know who has it; it may have gone to another topic by then. So a send is
-written down with the belief, and `resolved` puts right what the answers and the polls of the whole test say: a send
-that was answered belongs to whoever answered, one that was not to whoever showed its values first, and otherwise to
-the one that was meant. Nothing is hidden by it: a value that is seen elsewhere as well is found by the judges.
+written down with the belief, and `resolved` corrects by the answers and the polls of the whole test: a send
+that was answered belongs to the topic that answered, one that was not to the first topic with its values, otherwise to
+the one that was meant. Nothing is hidden by it: a value that is seen elsewhere as well is found by the checkers.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from jepsen.checkers import write_lines
-from jepsen.checkers.record_status import FATES
+from jepsen.checkers.record_status import STATUSES
 from jepsen.report import INDEX, page_request, write_page
 from jepsen.report.command import report
 from jepsen.report.frame import Band, Frame, label_of, lanes
@@ -107,7 +107,7 @@ def folder_of_a_run(parent: Path) -> Path:
     figures = {"worst_partition": "t/0", "worst_partition_s": 3.25, "acknowledged": 1, "refused": 2, "unknown": 3}
     results: dict[str, Any] = {
         "verdict": "invalid",
-        "doubts": [f"nobody polled {SCRIPT}"],
+        "doubts": [f"nothing was polled {SCRIPT}"],
         "explanation": "It was asked for.\n\nThe second paragraph.",
         "anomalies": checked.findings.counts,
         "findings": [finding.as_json() for finding in checked.findings.worst_first()],
@@ -154,7 +154,7 @@ def test_the_page_shows_the_findings_and_their_proofs(page: Page) -> None:
         assert figure in page.text
     assert page.labels[1].startswith("Operations a second")
     assert page.labels[2].startswith("1 lost, 1 duplicate, 2 ok, 1 unknown, is there, 1 unknown, is not, 1 refused.")
-    headings = ("Faults", "Throughput", "What became of each record", "Latency", "Records by offset", "Consumers' lag")
+    headings = ("Faults", "Throughput", "Status of each record", "Latency", "Records by offset", "Consumers' lag")
     assert [page.text.count(f"\n{heading}\n") + page.text.count(heading) > 0 for heading in headings] == [True] * 6
     assert len(page.labels) == len(headings), "each plot says in words what it shows"
 
@@ -222,14 +222,14 @@ def test_the_overview_of_a_suite_links_its_runs(run: Path) -> None:
     suite = [
         {**entry, "folder": run.name},
         {**entry, "number": 2, "verdict": "invalid", "title": SCRIPT, "anomalies": found, "folder": "gone"},
-        {**entry, "number": 3, "folder": "../../etc", "verdict": "unknown", "doubts": ["nobody polled"]},
+        {**entry, "number": 3, "folder": "../../etc", "verdict": "unknown", "doubts": ["nothing was polled"]},
     ]
     (run.parent / "suite.json").write_bytes(orjson.dumps(suite))
     page = page_of(run.parent)
     assert page.links == [f"{run.name}/index.html"]
     assert SCRIPT in page.text
     assert "3 lost-write" in page.text
-    assert "nobody polled" in page.text
+    assert "nothing was polled" in page.text
     assert "3 runs in 93 s" in page.text
     assert page.text.split()[0] == "invalid:", "the worst verdict is the suite's"
 
@@ -259,9 +259,9 @@ def test_faults_of_one_kind_at_the_same_time_have_lanes_of_their_own() -> None:
     assert [lane for lane, _ in lanes(bands)] == [0, 1, 1, 0]
 
 
-def test_every_fate_has_a_look_of_its_own() -> None:
-    assert set(LOOKS) == set(FATES)
-    assert len({look.colour for look in LOOKS.values()}) == len(FATES)
+def test_every_status_has_its_own_look() -> None:
+    assert set(LOOKS) == set(STATUSES)
+    assert len({look.colour for look in LOOKS.values()}) == len(STATUSES)
 
 
 def test_bins_are_whole_seconds_that_cover_everything() -> None:

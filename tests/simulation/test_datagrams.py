@@ -120,7 +120,7 @@ def test_a_dead_process_receives_nothing_and_a_paused_one_later(mail: Mail) -> N
     mail.send(0, 2, "to the sleeping")
     mail.loop.run_for(1)
     assert mail.messages() == []
-    assert mail.network.drop_counts == {"nobody there": 1}
+    assert mail.network.drop_counts == {"no process there": 1}
     mail.nodes[2].resume()
     mail.start(mail.nodes[1])
     mail.loop.run_for(1)

@@ -39,7 +39,7 @@ def test_the_world_is_as_restless_as_it_should_be() -> None:
     world = World(8)
     world.run(60)
     assert world.heard > 1000
-    assert set(world.network.drop_counts) >= {"lost", "cut", "cut under way", "nobody there", "stream broken"}
+    assert set(world.network.drop_counts) >= {"lost", "cut", "cut under way", "no process there", "stream broken"}
     assert "crashes" in world.loop.trace.timeline()
 
 

@@ -2,7 +2,7 @@
 
     machines          first those that found the cluster, then those that join it, then those that come late
     names             of topics, as clients use them now; each has its administrator
-    watch, panel      judge what is seen inside, and what clients are told
+    watch, checker    check the internal state, and the answers to clients
 
 Made by `run`.
 """

@@ -3,8 +3,8 @@
 In this order, each a property of its own when it does not happen: all brokers serve; their copies of the controller's
 state are equal, and hold what was answered; every partition takes a write; members of groups agree on a generation;
 damage is repaired; every broker has just the replicas that are assigned to it, and all of them vote; gossip says that
-all are alive; orders come to rest (`settling`); replicas of a group are equal, file by file. Then every partition is
-read from its start to its end through some broker, and the history is judged as a whole.
+all are alive; orders are done (`final_orders`); replicas of a group are equal, file by file. Then every partition is
+read from its start to its end through some broker, and the history is checked as a whole.
 """
 
 from collections.abc import Callable

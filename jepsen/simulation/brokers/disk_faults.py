@@ -154,7 +154,7 @@ class DiskFaults(MachineFaults[Machine]):
             boot_epoch = machine.service.node.identity.boot_epoch
             machine.crash()
             self.copies[machine.node_id] = _OldCopy(machine.replica, boot_epoch, machine.disk.image())
-            machine.note("somebody copies its disk")
+            machine.note("its disk is copied")
 
     def _is_known_to_be_old(self, copy: "_OldCopy") -> bool:
         """Whether all others remember, durably, a start of this disk later than the first one of the copy would be."""

@@ -59,7 +59,7 @@ class Faults(DiskFaults):
         found = self.cluster.leader(self.random.choice(keys)) if keys else None
         return None if found is None else found[0]
 
-    # long absence, and whoever brings back what was away
+    # long absence, and the return of absent machines
 
     def _absence(self) -> None:
         """One machine is away for so long that retention takes what it lacks."""

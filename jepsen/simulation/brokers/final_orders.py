@@ -1,7 +1,7 @@
 """The last orders of a run: what operators left open is brought to its end, and then nothing changes any more.
 
     order-refused       healed brokers take orders
-    stuck-in-silence    a broker that cannot be spared is told why
+    stuck-in-silence    a broker that cannot be spared gets the reason
     not-decommissioned  one that can be spared is empty and removed within the bound
     leads-in-maintenance, leaders-uneven, replicas-uneven
     no-rest, restless   changes come to an end; and then no assignment, no member and no leader changes any more

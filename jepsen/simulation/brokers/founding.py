@@ -144,7 +144,7 @@ class Founding(Site[Member]):
         if failure is not None:
             raise failure
 
-    # what befalls it
+    # its faults
 
     def run(self) -> None:
         """From the first start to the end of all faults and what has to hold then. Raises `PropertyBroken`."""

@@ -1,7 +1,7 @@
 """A machine of the simulation: a node of the network, a disk that survives its processes, and the program that it runs.
 
     start → the program runs as a process → it ends by itself, or by `crash`, `lose_power`
-    service is not None ⇒ the process is up, and has told that it can be called
+    service is not None ⇒ the process is up, and has reported that it can be called
 
 The program is handed in: it opens what the product is made of on the surroundings that it is given, puts it into
 `service`, and returns at its end. An operating error that it raises ends its process, as it would end a real one.
@@ -161,7 +161,7 @@ class Machine(Generic[S]):
     async def _run(self, process: Process) -> None:
         try:
             await self.program(self, self._surroundings(process))
-            end = "it was told to stop"
+            end = "it was ordered to stop"
         except (RaftlogError, OSError) as error:
             end = f"{type(error).__name__}: {error}"
         self.note(f"ends: {end}")

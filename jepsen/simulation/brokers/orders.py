@@ -109,7 +109,7 @@ class Orders:
         self._changes.setdefault(key, []).append(_Change(entry, now_ns))
         after, copy = entry.configuration, self._copies.get(replica)
         if before.is_joint or after is None or copy is None:
-            return  # the exit drops what the entry into the joint configuration was judged by
+            return  # the exit drops what the entry into the joint configuration was checked by
         known = [*self._known.get((replica, key), ()), *_current(copy, key)]
         if known and not any(_explains(orders, before, after) for orders in known):
             wanted = " or ".join(_text(orders.wanted) for orders in known)

@@ -1,4 +1,4 @@
-"""One seed of whole brokers, or of their founding: let things befall them, demand that all comes right."""
+"""One seed of whole brokers, or of their founding: inject faults, demand that all recovers."""
 
 import gc
 import time

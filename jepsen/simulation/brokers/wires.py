@@ -56,7 +56,7 @@ class StreamTransport(asyncio.Transport):
 
     def write(self, data: Buffer) -> None:
         if self._is_closing or self._stream.lost is not None:
-            return  # as with a real one: whoever writes learns of the end by `connection_lost`
+            return  # as with a real one: the writer learns of the end by `connection_lost`
         self._stream.send(bytes(data))
         if self._stream.pending_bytes > self._high_bytes and not self._is_paused:
             self._is_paused = True

@@ -1,6 +1,6 @@
 """Gossip alone: many machines of `raftlog.membership.swim` on one virtual clock, without brokers and sockets.
 
-`world` is the clock and the network, `process` one member, `nemesis` what befalls them, `watch` what is demanded, `run`
+`world` is the clock and the network, `process` one member, `nemesis` their faults, `watch` the checks, `run`
 one seed. `jepsen.simulation.campaign` and `bench` come in by `run`.
 
 Messages travel as values, for speed: their size is what `membership.encoding` counts for them (exact for claims, an

@@ -1,4 +1,4 @@
-"""One seed of gossip: let things befall the members, heal, demand that all agree."""
+"""One seed of gossip: inject faults into the members, heal, demand that all agree."""
 
 import gc
 import time

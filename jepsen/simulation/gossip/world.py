@@ -83,7 +83,7 @@ class World:
 
     def _wake(self, process: Process) -> None:
         if process.wake_at != self.now or not process.runs:
-            return  # it was called meanwhile, or there is nobody to call
+            return  # it was called meanwhile, or there is no process to call
         due = process.swim.due()
         if due > self.now:  # what it waited for has come
             process.wake_at = due

@@ -1,6 +1,6 @@
 """Damage to files: a flipped bit or a zeroed page in a segment, a flipped bit in the journal.
 
-What is wrong is remembered, so that it can be told when it is right again: byte for byte, not by what the product says.
+What is wrong is remembered, so that its repair can be recognised: byte for byte, not by what the product says.
 """
 
 from collections.abc import Callable

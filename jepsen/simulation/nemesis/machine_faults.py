@@ -1,7 +1,7 @@
-"""Faults of machines, of the network between them and of their disks: what befalls any cluster, whatever runs on it.
+"""Faults of machines, of the network between them and of their disks: faults of any cluster, whatever runs on it.
 
-Targets are drawn: often whoever leads, because that is where it hurts. Durations are drawn too, and a fault that is
-over undoes itself, unless its target is no longer what it was. Made more of by the faults of each kind of cluster.
+Targets are drawn: often leaders, whose faults have most effect. Durations are drawn too, and a fault that is over
+undoes itself, unless its target is no longer what it was. Made more of by the faults of each kind of cluster.
 """
 
 from abc import ABC, abstractmethod

@@ -1,8 +1,8 @@
-"""A simulated network between the nodes of a virtual loop: datagrams, streams, and everything that befalls them.
+"""A simulated network between the nodes of a virtual loop: datagrams, streams, and their faults.
 
 Every direction between two nodes is a `Link` with its own conditions and cuts. All chance comes from the generator
 that is handed in; every message that does not arrive is in `drops` with the reason, and in the loop's digest. Messages
-are delivered by reference as callbacks of the receiving process: bytes, or values that nobody changes. Sizes matter for
+are delivered by reference as callbacks of the receiving process: bytes, or values that never change. Sizes matter for
 bandwidth only.
 
 A process is reached by a service name, as by a port. Streams are in `streams`. A node reaches itself without faults,
@@ -109,7 +109,7 @@ class SimulatedNetwork:
         if not self.link(source, destination).passes(ticket):
             self.drop(source, destination, service, "cut under way")
         elif process is None or receive is None or not process.is_alive:
-            self.drop(source, destination, service, "nobody there")
+            self.drop(source, destination, service, "no process there")
         else:
             self.passed(source, destination)
             process.call_soon(receive, source, message)
@@ -131,7 +131,7 @@ class SimulatedNetwork:
         self.loop.note(a.name, f"streams to {b.name} are reset")
         self._switchboard.reset(a, b)
 
-    # Breaking and mending
+    # Breaking and repairing
 
     def cut(self, source: Node, destination: Node) -> None:
         """Nothing passes in this direction any more; what is in flight is lost."""

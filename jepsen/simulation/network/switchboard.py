@@ -145,7 +145,7 @@ class Switchboard:
         elif not self._network.link(source, destination).passes(ticket):
             self._lose(end, "cut under way")
         elif not end.peer.process.is_alive:
-            self._lose(end, "nobody there")
+            self._lose(end, "no process there")
         else:
             self._network.passed(source, destination)
             end.peer.process.call_soon(end.peer.take, message, size_bytes)
@@ -233,7 +233,7 @@ class Switchboard:
 
 
 def _refused(node: Node, service: str) -> Exception:
-    return ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens to {service} on {node.name}")
+    return ConnectionRefusedError(errno.ECONNREFUSED, f"no process listens to {service} on {node.name}")
 
 
 def _timed_out(node: Node, service: str) -> Exception:

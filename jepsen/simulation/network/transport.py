@@ -1,7 +1,7 @@
 """The transport of one process over the simulated network, by datagrams or by one ordered stream per pair of nodes.
 
 The driver uses it as it uses real connections. Whatever leaves is frozen: buffers become bytes, as a kernel would copy
-them, so that nobody sees what their sender does to them later. Bulk requests open a stream each. A message over a
+them, so that later changes by their sender are not seen. Bulk requests open a stream each. A message over a
 stream that is not open yet is dropped, like one into a connection that is being made.
 """
 
@@ -125,7 +125,7 @@ class SimulatedTransport(Transport):
             stream.send(frozen(answer), size_bytes=4096)
             stream.close()
         except (OSError, EOFError):
-            return  # whoever asked has gone
+            return  # the caller has ended
 
 
 class Line:

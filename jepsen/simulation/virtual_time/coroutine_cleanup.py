@@ -1,7 +1,7 @@
 """Unwinding the coroutines of tasks that will never run again, when a loop is closed.
 
 Python runs the `finally` blocks of a suspended coroutine when it is destroyed, whenever that is. Here it happens at one
-moment, after the end, when disk, network and history of the run have been judged: whatever these blocks do is without
+moment, after the end, when disk, network and history of the run have been checked: whatever these blocks do is without
 effect and without meaning, and so are their errors. They are returned for the curious.
 """
 

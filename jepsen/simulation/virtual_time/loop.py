@@ -8,7 +8,7 @@ Nodes (`add_node`) have processes, clocks, pauses and crashes; `loop.time()` is 
 runs. Code of the harness belongs to no node and sees the time of the simulation. See `node` for what a pause holds
 back and what a crash destroys.
 
-An exception that nobody handles ends the run: it comes out of `run_until`. So does `Deadlock`, when somebody waits
+An unhandled exception ends the run: it comes out of `run_until`. So does `Deadlock`, when a task waits
 and nothing can ever happen again, and `Livelock`, when time stands still. Real input and output is an error
 (`forbidden`). What cannot be made deterministic: iterating sets of objects that hash by address, and whatever the
 garbage collector calls.

@@ -140,7 +140,7 @@ class Client:
             await asyncio.wait((living, ended), return_when=asyncio.FIRST_COMPLETED)
         finally:
             ended.cancel()
-            living.cancel()  # what a role was about to be told stays open
+            living.cancel()  # answers under way stay open
             with suppress(asyncio.CancelledError):
                 await living
         try:

@@ -2,8 +2,8 @@
 
     ready\n → (stdin: the period) → work → a line of figures now and then → end
 
-It ends at the end of the period or when it is told `end`, after the answers that it waits for, or as soon as its stdin
-is closed: then whoever started it is gone, or wants no more. What is under way then stays open in the history.
+It ends at the end of the period or when it receives `end`, after the answers that it waits for, or as soon as its stdin
+is closed: then its parent has ended, or needs no more. What is under way then stays open in the history.
 """
 
 import asyncio

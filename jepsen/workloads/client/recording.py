@@ -1,4 +1,4 @@
-"""A history on its way into a file: the judges' entries, with what only people and this harness want to know beside.
+"""A history on its way into a file: the checkers' entries, with what only people and this harness want to know beside.
 
 Each entry is written as it happens, in one system call, so a process that is killed leaves at most half of its last
 line behind. Further members of an entry (`node`, `acks`, `leader_epoch` …) are ignored by `jepsen.checkers`.

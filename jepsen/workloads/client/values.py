@@ -2,7 +2,7 @@
 
     payload = the number and a space, over and over, cut to the size
 
-A payload that does not say one number all over becomes a text, which nobody ever sent: the judges call it a phantom.
+A payload that does not say one number all over becomes a text, which was never sent: the checkers report a phantom.
 A tombstone has no payload, and its number in a header.
 """
 

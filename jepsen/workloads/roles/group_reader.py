@@ -1,6 +1,6 @@
 """Records through `raftlog.client.Consumer`, as a member of a group that commits by itself.
 
-One process of the history that is subscribed: what each poll returned is judged by itself, and every record by its
+One process of the history that is subscribed: what each poll returned is checked by itself, and every record by its
 offset and value. Now and then it dies and another one takes its place, or it stalls past its session.
 """
 

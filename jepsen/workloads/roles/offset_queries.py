@@ -1,7 +1,7 @@
 """Listers and committers: where partitions begin and end, and what groups have committed.
 
-A lister is one process for each node, because a process that talks to one server must never be told a smaller end than
-before. A linearizable list is judged against everybody. Groups move forward only, because
+A lister is one process for each node, because a process that talks to one server must never receive a smaller end than
+before. A linearizable list is checked against all processes. Groups move forward only, because
 they are committed without generations.
 """
 

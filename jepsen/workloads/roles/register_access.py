@@ -1,8 +1,8 @@
 """A partition as a register: its newest record is its value.
 
 A write is a stored batch of one record, a read asks for the end (linearizable) and fetches the record below it. Both
-are told twice, as what users of a register see (`write`, `read`) and as what they are made of (`send`, `list`), so that
-the judges of records judge them as well. There is no compare-and-set: the service appends under no condition but that
+are recorded twice, as operations on a register (`write`, `read`) and as their parts (`send`, `list`), so that
+the checkers of records check them as well. There is no compare-and-set: the service appends under no condition but that
 of a producer's own numbers.
 """
 

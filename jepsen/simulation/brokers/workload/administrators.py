@@ -1,6 +1,6 @@
 """Administrators: each has one topic name, and creates and deletes the topic through any broker, again and again.
 
-What was answered must hold. After a creation of unknown outcome nobody can say any more whether there is a topic of
+Successful requests must hold. After a creation of unknown outcome it is unknown for good whether there is a topic of
 this name, or when one will appear, so the administrator goes on with another name.
 
     ABSENT  --create ok-->  PRESENT  --delete ok-->  ABSENT          PRESENT  --delete unknown-->  LEAVING

@@ -144,7 +144,7 @@ class Client(ABC):
             self.gave_up(attempt)
             self.after(RETRY_NS)
 
-    def gave_up(self, attempt: Attempt) -> None:  # noqa: B027  # for those who mind; nobody has to
+    def gave_up(self, attempt: Attempt) -> None:  # noqa: B027  # optional hook
         """Handle a request that had no answer in time."""
 
     # the end of a request

@@ -226,7 +226,7 @@ class Operator(Client):
             return str(await operations.brokers.decommission_status(self.random.choice(draining), deadline=deadline))
         needed = max((len(replicas) for topic in state.topics for replicas in state.replicas_of(topic)), default=1)
         if len(brokers) <= max(needed, self.cluster.options.least_brokers) and self.random.random() > SPARED:
-            return "nobody can be spared"
+            return "no broker can be spared"
         node = self.random.choice(brokers).node_id
         await operations.brokers.decommission(node, deadline=deadline)
         self.taken.count += 1

@@ -1,6 +1,6 @@
 """Trimmers: they have the records below some offset deleted, through any broker.
 
-What was answered holds for everybody who asks later where the log begins (`trim-undone`).
+A successful trim holds for every later request for the log start (`trim-undone`).
 """
 
 from typing import Final

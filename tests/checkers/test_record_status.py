@@ -1,4 +1,4 @@
-"""The fate of each record: by hand, and the same as what the judges find in generated histories."""
+"""The status of each record: by hand, and the same as what the checkers find in generated histories."""
 
 from random import Random
 
@@ -7,20 +7,20 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from jepsen.checkers import Op, Send, Trim, check_history, check_with
-from jepsen.checkers.record_status import FATES, RecordStatuses, StatusColumns
+from jepsen.checkers.record_status import STATUSES, RecordStatuses, StatusColumns
 from raftlog.types import Offset
 from tests.checkers.model_log import CLEAN_HISTORIES
 from tests.checkers.mutations import MUTATIONS
 from tests.checkers.written_history import SECOND, T0, WrittenHistory
 
 
-def fates_of(ops: list[Op]) -> StatusColumns:
+def statuses_of(ops: list[Op]) -> StatusColumns:
     checker = RecordStatuses()
     check_with(checker, ops)
-    return checker.fates()
+    return checker.statuses()
 
 
-def test_each_record_has_one_fate() -> None:
+def test_each_record_has_one_status() -> None:
     history = WrittenHistory()
     history.send(1, 70, 0)
     history.send(1, 71, 1)  # lost
@@ -32,8 +32,8 @@ def test_each_record_has_one_fate() -> None:
     open_ = history.begin_send(2, 77)
     history.poll(3, (0, 70), (2, 72), (3, 74), (4, 75), (5, 72))
     history.send(1, 78, 6)
-    found = fates_of(history.ops)
-    rows = zip(found.invoked_ns, found.offset, [FATES[code] for code in found.fate], strict=True)
+    found = statuses_of(history.ops)
+    rows = zip(found.invoked_ns, found.offset, [STATUSES[code] for code in found.status], strict=True)
     assert list(rows) == [
         (0, 0, "ok"),
         (2 * SECOND, 1, "lost"),
@@ -49,17 +49,17 @@ def test_each_record_has_one_fate() -> None:
     assert found.counts()["absent"] == 2
 
 
-@pytest.mark.parametrize(("outcome", "fate"), [("ok", "excused"), ("info", "excused"), ("fail", "lost")])
-def test_records_possibly_deleted_are_excused(outcome: str, fate: str) -> None:
+@pytest.mark.parametrize(("outcome", "status"), [("ok", "excused"), ("info", "excused"), ("fail", "lost")])
+def test_records_possibly_deleted_are_excused(outcome: str, status: str) -> None:
     history = WrittenHistory()
     for number in range(3):
         history.send(1, 70 + number, number)
     getattr(history.recorder, outcome)(history.recorder.invoke(2, "trim", Trim(T0, Offset(1))))
     history.recorder.invoke(2, "trim", Trim(T0, Offset(2)))
-    assert [FATES[code] for code in fates_of(history.ops).fate] == ["excused", "excused", "unseen"]
+    assert [STATUSES[code] for code in statuses_of(history.ops).status] == ["excused", "excused", "unseen"]
     history.recorder.fail(history.ops[-1])
     history.poll(3, (2, 72))
-    assert [FATES[code] for code in fates_of(history.ops).fate] == [fate, "lost", "ok"]
+    assert [STATUSES[code] for code in statuses_of(history.ops).status] == [status, "lost", "ok"]
 
 
 def test_records_removed_by_retention_or_a_newer_one_are_excused() -> None:
@@ -70,24 +70,26 @@ def test_records_removed_by_retention_or_a_newer_one_are_excused() -> None:
         send = Send(T0, (value,), keys=(key,), tombstones=(74,) if value == 74 else ())
         history.end_send(history.recorder.invoke(1, "send", send), offset)
     history.poll(2, (2, 72), (3, 73), (5, 0))
-    assert [FATES[code] for code in fates_of(history.ops).fate] == ["excused", "excused", "ok", "ok", "excused"]
+    assert [STATUSES[code] for code in statuses_of(history.ops).status] == ["excused", "excused", "ok", "ok", "excused"]
 
 
-@pytest.mark.parametrize(("outcome", "fate"), [("info", "excused"), ("fail", "lost")])
-def test_records_possibly_removed_by_a_tombstone_are_excused(outcome: str, fate: str) -> None:
+@pytest.mark.parametrize(("outcome", "status"), [("info", "excused"), ("fail", "lost")])
+def test_records_possibly_removed_by_a_tombstone_are_excused(outcome: str, status: str) -> None:
     history = WrittenHistory()
     history.end_send(history.recorder.invoke(1, "send", Send(T0, (70,), keys=("a",))), 0)
     removal = history.recorder.invoke(1, "send", Send(T0, (71,), keys=("a",), tombstones=(71,)))
     getattr(history.recorder, outcome)(removal)
     history.end_send(history.recorder.invoke(1, "send", Send(T0, (72,), keys=("b",))), 2)
     history.poll(2, (2, 72))
-    found = [FATES[code] for code in fates_of(history.ops).fate]
-    assert found[0] == fate
+    found = [STATUSES[code] for code in statuses_of(history.ops).status]
+    assert found[0] == status
     assert found[2] == "ok"
 
 
-@pytest.mark.parametrize(("outcome", "end", "fate"), [("info", 4, "excused"), ("fail", 4, "lost"), ("info", 3, "lost")])
-def test_records_possibly_replaced_behind_the_last_poll_are_excused(outcome: str, end: int, fate: str) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "end", "status"), [("info", 4, "excused"), ("fail", 4, "lost"), ("info", 3, "lost")]
+)
+def test_records_possibly_replaced_behind_the_last_poll_are_excused(outcome: str, end: int, status: str) -> None:
     history = WrittenHistory()
     history.end_send(history.recorder.invoke(1, "send", Send(T0, (70,), keys=("a",))), 0)
     newer = history.recorder.invoke(1, "send", Send(T0, (71,), keys=("a",)))
@@ -95,8 +97,8 @@ def test_records_possibly_replaced_behind_the_last_poll_are_excused(outcome: str
     for offset in range(2, end):
         history.end_send(history.recorder.invoke(1, "send", Send(T0, (70 + offset,), keys=(f"b{offset}",))), offset)
     history.poll(2, (2, 72))
-    assert FATES[fates_of(history.ops).fate[0]] == fate
-    assert ("lost-write" in check_history(history.ops).counts) == (fate == "lost")
+    assert STATUSES[statuses_of(history.ops).status[0]] == status
+    assert ("lost-write" in check_history(history.ops).counts) == (status == "lost")
 
 
 def test_polls_before_a_send_count_as_polls() -> None:
@@ -104,7 +106,7 @@ def test_polls_before_a_send_count_as_polls() -> None:
     history.poll(2, (0, 70), (1, 71))
     history.send(1, 70, 0)
     history.send(1, 71, 2)
-    assert [FATES[code] for code in fates_of(history.ops).fate] == ["ok", "duplicate"]
+    assert [STATUSES[code] for code in statuses_of(history.ops).status] == ["ok", "duplicate"]
 
 
 def test_unread_records_of_a_possibly_deleted_topic_are_excused() -> None:
@@ -114,7 +116,7 @@ def test_unread_records_of_a_possibly_deleted_topic_are_excused() -> None:
     history.poll(2, (1, 71))
     checker = RecordStatuses(may_be_deleted=lambda partition: partition == T0)
     check_with(checker, history.ops)
-    assert [FATES[code] for code in checker.fates().fate] == ["excused", "ok", "excused"]
+    assert [STATUSES[code] for code in checker.statuses().status] == ["excused", "ok", "excused"]
 
 
 def test_read_records_that_are_overwritten_or_behind_the_end_have_vanished() -> None:
@@ -129,10 +131,10 @@ def test_read_records_that_are_overwritten_or_behind_the_end_have_vanished() -> 
     history.send(6, 74, 2)
     history.poll(5, (4, 75), (3, 73))
     history.list_offsets(4, 0, 1)
-    names = [FATES[code] for code in fates_of(history.ops).fate]
+    names = [STATUSES[code] for code in statuses_of(history.ops).status]
     assert names == ["ok", "ok", "vanished", "ok", "ok", "ok"], "a list that may be old takes nothing away"
     history.list_offsets(4, 0, 1, linearizable=True)
-    names = [FATES[code] for code in fates_of(history.ops).fate]
+    names = [STATUSES[code] for code in statuses_of(history.ops).status]
     assert names == ["ok", "vanished", "vanished", "vanished", "vanished", "vanished"]
 
 
@@ -143,15 +145,17 @@ def test_read_records_that_are_overwritten_or_behind_the_end_have_vanished() -> 
     seed=st.integers(0, 2**32),
     share=st.floats(0, 1),
 )
-def test_the_fates_agree_with_the_checkers(history: list[Op], name: str, seed: int, share: float) -> None:
+def test_the_statuses_agree_with_the_checkers(history: list[Op], name: str, seed: int, share: float) -> None:
     planted = MUTATIONS[name].plant(history, Random(seed)) if name else history
     assume(planted is not None)
     planted = planted[: round(len(planted) * share)] if share < 0.5 else planted
-    verdict, found = check_history(planted), fates_of(planted)
+    verdict, found = check_history(planted), statuses_of(planted)
     counts = found.counts()
     assert counts.get("lost", 0) == verdict.counts.get("lost-write", 0)
     assert counts.get("unseen", 0) == verdict.counts.get("unseen", 0)
     assert ("duplicate" in counts) == ("duplicate" in verdict.counts)
     assert "vanished" not in counts or not verdict.is_clean()
     assert counts.get("aborted", 0) <= verdict.counts.get("aborted-read", 0), "one that stands twice is a duplicate"
-    assert len(found.fate) == sum(len(op.payload.values) for op in planted if op.type == "invoke" and op.kind == "send")
+    assert len(found.status) == sum(
+        len(op.payload.values) for op in planted if op.type == "invoke" and op.kind == "send"
+    )
