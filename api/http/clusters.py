@@ -89,13 +89,8 @@ class ClusterHandlers:
     async def configs(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         described = await self._described(target)
         url = self._topic_url(request, described.name)
-        return value_answer(
-            shapes.many(
-                "KafkaTopicConfigList",
-                url + "/configs",
-                [shapes.config(url, self._broker.cluster_id, described, name) for name in described.config],
-            )
-        )
+        rows = [shapes.config(url, self._broker.cluster_id, described, name) for name in described.config]
+        return value_answer(shapes.many("KafkaTopicConfigList", url + "/configs", rows))
 
     async def config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         described = await self._described(target)
@@ -117,13 +112,9 @@ class ClusterHandlers:
     async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         described = await self._described(target)
         url = self._topic_url(request, described.name)
-        return value_answer(
-            shapes.many(
-                "KafkaPartitionList",
-                url + "/partitions",
-                [shapes.partition(url, self._broker.cluster_id, described.name, one) for one in described.partitions],
-            )
-        )
+        cluster, name = self._broker.cluster_id, described.name
+        rows = [shapes.partition(url, cluster, name, one) for one in described.partitions]
+        return value_answer(shapes.many("KafkaPartitionList", url + "/partitions", rows))
 
     async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic = target.args[1]

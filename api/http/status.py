@@ -1,15 +1,21 @@
-"""For operators and their programs: readiness, health, the cluster's id. The rest is in `admin`."""
+"""For operators and their programs: readiness, health, the cluster's id, its members and its picture.
+
+Members (as gossip has them) and the picture are answered from the state of this broker, without a request to another
+one; the picture is cheap to poll, by `If-None-Match`. The rest is in `admin`.
+"""
 
 from aiohttp import web
 
-from raftlog.api.http.server.answers import value_answer
+from raftlog.api.http.server.answers import answer_with, value_answer
+from raftlog.api.http.server.media import JSON_TYPE
+from raftlog.api.http.server.request_headers import header
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
-from raftlog.values.brokers import ClusterUuid, Readiness
+from raftlog.values.brokers import ClusterMembers, ClusterUuid, Readiness
 
 
 class StatusHandlers:
-    """GET /v1/status/ready, /v1/cluster/health_overview, /v1/cluster/uuid."""
+    """GET /v1/status/ready, /v1/cluster/health_overview, /v1/cluster/uuid, /v1/cluster/members, /v1/cluster_view."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -18,6 +24,8 @@ class StatusHandlers:
         router.add("GET", "/v1/status/ready", self.ready, query=None)
         router.add("GET", "/v1/cluster/health_overview", self.health, query=None)
         router.add("GET", "/v1/cluster/uuid", self.uuid, query=None)
+        router.add("GET", "/v1/cluster/members", self.members, query=())
+        router.add("GET", "/v1/cluster_view", self.view, query=())
 
     async def ready(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if not self._broker.is_ready:
@@ -32,3 +40,20 @@ class StatusHandlers:
 
     async def uuid(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         return value_answer(ClusterUuid(self._broker.cluster_id))
+
+    async def members(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        address = self._broker.gossip_address
+        return value_answer(ClusterMembers(self._broker.node_id, address, self._broker.members()))
+
+    async def view(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        picture = await self._broker.cluster_view()
+        tag = f'"{picture.tag}"'
+        headers = {"ETag": tag, "Cache-Control": "no-cache"}
+        if _has(header(request, "If-None-Match") or "", tag):
+            return web.Response(status=304, headers=headers)
+        return answer_with(picture.body, JSON_TYPE, headers)
+
+
+def _has(known: str, tag: str) -> bool:
+    """Whether the caller says that it has this already."""
+    return any(each.strip().removeprefix("W/") in (tag, "*") for each in known.split(","))

@@ -6,7 +6,6 @@ them but those about itself (its own replicas, maintenance without a node id, lo
 
 from raftlog.api.http.admin.brokers import BrokerHandlers
 from raftlog.api.http.admin.log_levels import LogLevelHandlers
-from raftlog.api.http.admin.maintenance import MaintenanceHandlers
 from raftlog.api.http.admin.moves import MoveHandlers
 from raftlog.api.http.admin.partitions import PartitionHandlers
 from raftlog.api.http.admin.settings import SettingHandlers
@@ -14,7 +13,6 @@ from raftlog.api.http.admin.settings import SettingHandlers
 __all__ = [
     "BrokerHandlers",
     "LogLevelHandlers",
-    "MaintenanceHandlers",
     "MoveHandlers",
     "PartitionHandlers",
     "SettingHandlers",

@@ -1,24 +1,24 @@
-"""Brokers: who they are and how they are; taking one out of the cluster, and keeping it after all."""
+"""Brokers: their state; decommission, recommission, and maintenance, also of the broker that is asked."""
 
 import asyncio
 from typing import Final
 
 from aiohttp import web
 
-from raftlog.api.http.admin.reading import node_of
+from raftlog.api.http.admin.reading import expected_version, node_of
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.errors import RaftlogError, UnknownBroker
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.values.brokers import BrokerDescription, BrokerNamed, BrokerUuid, MaintenanceStatus
+from raftlog.values.brokers import BrokerDescription, BrokerNamed, BrokerUuid, MaintenanceOrdered, MaintenanceStatus
 
 _ASK_MS: Final = 1_500
 """How long a row waits for the progress of a maintenance."""
 
 
 class BrokerHandlers:
-    """/v1/brokers, /v1/broker_uuids, /v1/brokers/{id} and …/decommission, …/recommission."""
+    """Brokers, their disks, decommission and maintenance."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -30,6 +30,10 @@ class BrokerHandlers:
         router.add("GET", "/v1/brokers/{broker}/decommission", self.decommission_status)
         router.add("PUT", "/v1/brokers/{broker}/decommission", self.decommission, takes_body=False)
         router.add("PUT", "/v1/brokers/{broker}/recommission", self.recommission, takes_body=False)
+        for pattern in ("/v1/brokers/{broker}/maintenance", "/v1/maintenance"):
+            router.add("GET", pattern, self.maintenance)
+            router.add("PUT", pattern, self.begin_maintenance, query=("expected_version", "timeout"), takes_body=False)
+            router.add("DELETE", pattern, self.end_maintenance, query=("expected_version", "timeout"))
 
     async def brokers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         deadline = target.deadline()
@@ -60,6 +64,27 @@ class BrokerHandlers:
         node = node_of(target)
         await self._broker.operations.brokers.recommission(node, deadline=target.deadline())
         return value_answer(BrokerNamed(node))
+
+    async def maintenance(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        found = await self._broker.operations.brokers.maintenance(self._node(target), deadline=target.deadline())
+        return value_answer(found, version=found.version)
+
+    async def begin_maintenance(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        return await self._set_maintenance(request, target, is_on=True)
+
+    async def end_maintenance(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        return await self._set_maintenance(request, target, is_on=False)
+
+    async def _set_maintenance(self, request: web.BaseRequest, target: Target, *, is_on: bool) -> web.StreamResponse:
+        node = self._node(target)
+        version = await self._broker.operations.brokers.set_maintenance(
+            node, is_on, expected_version=expected_version(request, target), deadline=target.deadline()
+        )
+        return value_answer(MaintenanceOrdered(node, is_on, version), version=version)
+
+    def _node(self, target: Target) -> int:
+        """Return the broker of the path, or this one."""
+        return node_of(target) if target.args else self._broker.node_id
 
     async def _shown(self, one: BrokerDescription, deadline: Deadline) -> BrokerDescription:
         """Ask a broker in maintenance for its progress, which must not hide the row."""

@@ -13,7 +13,6 @@ from raftlog.api.http.consumers.offsets import ConsumerOffsetHandlers
 from raftlog.api.http.consumers.records import ConsumerRecordHandlers
 from raftlog.api.http.describing import DescribingHandlers
 from raftlog.api.http.groups.groups import GroupHandlers
-from raftlog.api.http.groups.members import MemberHandlers
 from raftlog.api.http.groups.membership import GroupMembershipHandlers
 from raftlog.api.http.groups.v3 import GroupV3Handlers
 from raftlog.api.http.metrics.measured import UNKNOWN, HttpMeasured
@@ -82,12 +81,10 @@ class HttpApp:
             ConsumerOffsetHandlers(broker, bodies),
             StatusHandlers(broker),
             admin.BrokerHandlers(broker),
-            admin.MaintenanceHandlers(broker),
             admin.PartitionHandlers(broker),
             admin.MoveHandlers(broker, bodies),
             admin.SettingHandlers(broker, bodies),
             admin.LogLevelHandlers(),
-            MemberHandlers(broker),
             RecoveryHandlers(broker, bodies),
             MetricsHandlers(broker, self.measured, metrics_partitions_max),
             DescribingHandlers(),
