@@ -1,14 +1,13 @@
-"""Gossip on a loop: what drives `Swim`, between the machine's values and the sealed bytes of a wire.
+"""Driver of `Swim` on a loop, between the machine's values and the sealed bytes of a wire.
 
     wire = UdpWire(); await wire.start(host, port)        so that the port is known before the cluster is
     agent = Agent(speaker, address, description, keys, wire, random)
     agent.start(addresses)                                then members(), describe(…), introduce(…), on_change
     agent.leave(); await agent.close()
 
-Nothing is decoded before its seal was found true. What arrives is bounded in size and in number a second, streams in
-number, rounds and time. The machine's time is the loop's, which no change of the wall clock moves. Called by
-`partitions.gossip`.
-"""
+Nothing is decoded before its seal was verified. Input is bounded in size and in number a second, streams in number,
+rounds and time. The machine's time is the loop's, which no change of the wall clock moves. Called by
+`partitions.gossip`."""
 
 import asyncio
 import logging
@@ -33,7 +32,7 @@ from raftlog.types import NodeId
 _logger = logging.getLogger(__name__)
 
 DATAGRAMS_PER_S_MAX: Final = 4_000
-"""More than these are not looked at: a flood must not take the loop from the broker."""
+"""Datagrams processed per second; more are dropped, as a flood must not take the loop from the broker."""
 STREAMS_OUT_MAX: Final = 8
 ROUNDS_MAX: Final = 16
 """Frames in a row that one side may have in one stream."""
@@ -120,7 +119,7 @@ class Agent:
             self._pump()
 
     async def close(self, farewell_s: float = 0.0) -> None:
-        """End. For at most `farewell_s` it waits until what there is to say was said."""
+        """End; wait at most `farewell_s` until all news is sent."""
         for _ in range(int(min(farewell_s, FAREWELL_S_MAX) / _FAREWELL_LOOK_S)):
             if not self._is_running or not self._swim.counters().broadcasts_waiting:
                 break
@@ -137,7 +136,7 @@ class Agent:
     # what there is to know and to say
 
     def members(self) -> list[GossipMember]:
-        """All that are known, this one included, by node id."""
+        """Return all known members, this one included, by node id."""
         return self._swim.members()
 
     def member(self, node: NodeId) -> GossipMember | None:
@@ -149,7 +148,7 @@ class Agent:
         self._pump()
 
     def introduce(self, addresses: Iterable[tuple[str, int]]) -> None:
-        """All addresses where members may be, instead of those that were named before."""
+        """Replace the list of addresses where members may be."""
         self._swim.join([Address(*each) for each in addresses], self._loop.time())
         self._pump()
 
@@ -165,7 +164,7 @@ class Agent:
     # the machine
 
     def _pump(self) -> None:
-        """Carry out what the machine wants, and plan its next tick."""
+        """Carry out the machine's output, and plan its next tick."""
         for send in self._swim.take_sends():
             datagram = self._seal.seal(encode(self._cluster, send.messages))
             assert len(datagram) <= DATAGRAM_BYTES_MAX, f"a datagram of {len(datagram)} bytes"
@@ -254,7 +253,7 @@ class Agent:
         await self._answer(stream)
 
     async def _answer(self, stream: GossipStream) -> None:
-        """Hand what comes to the machine and send what it says, until it has nothing more to say."""
+        """Hand incoming frames to the machine and send its answers, until it has no more."""
         for _ in range(ROUNDS_MAX):
             try:
                 sender, messages = await self._receive(stream)
@@ -270,7 +269,7 @@ class Agent:
             await self._send(stream, answer)
 
     async def _send(self, stream: GossipStream, messages: Sequence[Message]) -> None:
-        """One list of messages, in as many frames as it takes."""
+        """Send one list of messages, in as many frames as it takes."""
         for at in range(0, max(len(messages), 1), MESSAGES_PER_FRAME):
             is_last = at + MESSAGES_PER_FRAME >= len(messages)
             payload = encode(self._cluster, messages[at : at + MESSAGES_PER_FRAME])
@@ -279,7 +278,7 @@ class Agent:
             await stream.send(frame)
 
     async def _receive(self, stream: GossipStream) -> tuple[Sender, list[Message]]:
-        """One list of messages, all frames of it from one sender. Raises `AuthenticationError`."""
+        """Receive one list of messages, all frames of it from one sender; raise `AuthenticationError`."""
         messages: list[Message] = []
         first: NodeId | None = None
         for _ in range(FRAMES_PER_TURN_MAX):

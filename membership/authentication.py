@@ -41,7 +41,7 @@ class RefusedDatagram(Enum):
     TRUNCATED = "truncated"
     OVERSIZE = "oversize"
     FOREIGN = "foreign"
-    """Not of this protocol at all."""
+    """Data of another protocol."""
     VERSION = "version"
     CLUSTER = "cluster"
     FORGED = "forged"

@@ -1,8 +1,7 @@
-"""How well this process itself does, judged by what it misses (Lifeguard: local health awareness, LHA-Probe).
+"""Health of this process itself, by its missed answers (Lifeguard: local health awareness, LHA-Probe).
 
-One that is short of CPU or cut off gets no answers and would accuse everybody. So each sign of that makes it more
-patient, and each answer less. `0 ≤ score ≤ score_max`. Called by the machine.
-"""
+A process that is short of CPU or cut off gets no answers and would accuse all others. So each sign of that makes it
+more patient, and each answer less. `0 ≤ score ≤ score_max`. Called by the machine."""
 
 
 class Awareness:
@@ -18,7 +17,7 @@ class Awareness:
         return 1 + self.score
 
     def worsen(self, by: int) -> None:
-        """By 1 for a probe that failed, each helper that said nothing, a suspicion of us, and a call that came late."""
+        """Raise the score: by 1 for a failed probe, each silent helper, a suspicion of us, and a late call."""
         self.score = min(self.score + by, self._score_max)
 
     def improve(self) -> None:

@@ -1,9 +1,8 @@
-"""The news that this member sends on: at most one claim about each member, each a bounded number of times (SWIM 4.1).
+"""News that this member gossips: at most one claim about each member, each a bounded number of times (SWIM 4.1).
 
-What was sent least goes first, so that new news overtakes old; a newer claim about a member replaces the older. Sizes
-are those of the encoded claims: `take` never gives more bytes than there is room for. Bounded: past `items_max` the
-most often sent is dropped (the exchange of digests brings what gossip did not). Called by the machine.
-"""
+The least sent claim goes first, so that new news overtakes old; a newer claim about a member replaces the older. Sizes
+are those of the encoded claims: `take` never returns more bytes than there is room for. Bounded: past `items_max` the
+most often sent is dropped (the exchange of digests delivers it later). Called by the machine."""
 
 from typing import Final, NamedTuple
 
@@ -12,9 +11,9 @@ from raftlog.membership.member import Claim
 from raftlog.types import NodeId
 
 SMALLEST_BYTES: Final = 32
-"""No claim takes less: with less room nothing need be looked for."""
+"""Minimum size of a claim: with less room there is nothing to look for."""
 MISFITS_MAX: Final = 8
-"""After so many that did not fit, the datagram is full enough."""
+"""Number of claims that did not fit after which the datagram counts as full."""
 
 
 class _Item(NamedTuple):
@@ -23,7 +22,7 @@ class _Item(NamedTuple):
 
 
 class Broadcasts:
-    """Level i holds what was sent i times."""
+    """Queue of claims in levels: level i holds those sent i times."""
 
     def __init__(self, items_max: int) -> None:
         self._items_max = items_max
@@ -34,7 +33,7 @@ class Broadcasts:
         return len(self._level_of)
 
     def add(self, claim: Claim) -> None:
-        """Send this on; what was said before about the same member is not sent any more."""
+        """Add a claim; it replaces an earlier one about the same member."""
         self.drop(claim.node_id)
         if len(self._level_of) >= self._items_max:
             self.drop(self._most_sent())
@@ -47,10 +46,9 @@ class Broadcasts:
             del self._levels[level][node_id]
 
     def take(self, room: int, times_max: int, besides: NodeId | None = None) -> list[Claim]:
-        """Claims for one datagram with `room` bytes, each counted as sent once more; after `times_max` it is over.
+        """Return claims for one datagram with `room` bytes, each counted as sent once more.
 
-        `besides` names a member whose news the datagram carries already.
-        """
+        A claim sent `times_max` times is dropped. `besides` names a member whose news the datagram carries already."""
         taken: list[tuple[int, _Item]] = []
         misfits = 0
         for level, items in enumerate(self._levels):

@@ -10,10 +10,9 @@ CONFLICT_INTERVAL_S: Final = 60.0
 
 
 class MemberChange(NamedTuple):
-    """Another member's state changed, or it came (`before` is None), or was forgotten (`after` is None).
+    """Change of another member's state; `before` is None for a new one, `after` for a forgotten one.
 
-    Also given with `before == after` when its incarnation, address or description is new.
-    """
+    Also given with `before == after` when its incarnation, address or description is new."""
 
     node_id: NodeId
     before: MemberState | None
@@ -33,17 +32,17 @@ class Conflicts:
 
     def __init__(self) -> None:
         self._waiting: list[Conflict] = []
-        self._said: dict[tuple[NodeId, bytes], float] = {}
+        self._reported: dict[tuple[NodeId, bytes], float] = {}
 
     def note(self, conflict: Conflict, now: float) -> bool:
-        """Whether that is news."""
+        """Note a conflict; return whether it is to be reported."""
         key = (conflict.known.node_id, conflict.other.disk_uuid)
-        said = self._said.get(key)
-        if said is not None and now - said < CONFLICT_INTERVAL_S:
+        reported_at = self._reported.get(key)
+        if reported_at is not None and now - reported_at < CONFLICT_INTERVAL_S:
             return False
-        if said is None and len(self._said) >= CONFLICTS_MAX:
-            del self._said[next(iter(self._said))]
-        self._said[key] = now
+        if reported_at is None and len(self._reported) >= CONFLICTS_MAX:
+            del self._reported[next(iter(self._reported))]
+        self._reported[key] = now
         if len(self._waiting) < CONFLICTS_MAX:
             self._waiting.append(conflict)
         return True

@@ -1,7 +1,6 @@
-"""The settings of gossip. Each says by which formula it acts and what it trades for what.
+"""Settings of gossip, each with its formula and its trade-off.
 
-Times in seconds. `n` is the number of members that are up, this one included.
-"""
+Times in seconds. `n` is the number of members that are up, this one included."""
 
 import math
 from dataclasses import dataclass
@@ -9,16 +8,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwimConfig:
-    """The defaults find a killed process of a small cluster within 2 s and give it up within 6 s."""
+    """Settings; with the defaults a killed process of a small cluster is suspected within 2 s and dead within 6 s."""
 
     period_s: float = 1.0
-    """The protocol period. In each a member probes one other: by turns the next of its round, and its neighbour on the
-    ring. Shorter finds the dead sooner, and costs in proportion."""
+    """Protocol period, in which each member probes one other.
+
+    By turns the next of its round, and its neighbour on the ring. Shorter finds dead members sooner, and costs in
+    proportion."""
     small_cluster: int = 16
-    """Up to so many members, each probes twice a period: where there are few to look, each has to look more often."""
+    """Up to so many members, each probes twice a period: few probers have to probe more often."""
     probe_timeout_s: float = 0.3
-    """After this without an answer, others are asked to probe, and a stream is tried. Should be above the 99th
-    percentile of round trips; lower means more helpers are troubled in vain."""
+    """Time without an answer after which others are asked to probe, and a stream is tried.
+
+    Should be above the 99th percentile of round trips; lower means more helpers are troubled in vain."""
     probe_deadline_s: float = 0.7
     """Without an answer by any way until then, the member is suspected. Between the timeout and the period."""
     helpers: int = 3
@@ -28,15 +30,17 @@ class SwimConfig:
     datagrams
     whenever a direct probe fails."""
     nack_share: float = 0.8
-    """A helper says that it has no answer after this share of the time that is left to it (Lifeguard)."""
+    """Share of its remaining time after which a helper without an answer sends a nack (Lifeguard)."""
     awareness_max: int = 8
     """Local health runs from 0 to this, and multiplies probe timeouts and periods by 1 + score (Lifeguard's S). Higher
     makes a member in trouble accuse less, and find out later."""
     suspicion_base: float = 2.5
     suspicion_per_decade: float = 1.0
-    """A suspicion that enough others confirm lasts `(base + per_decade · log₁₀ n) · period_s`: 3 s for 3 members, 4.5 s
-    for 100. It must leave time for the news to reach the suspect and its refutation to reach all, which takes
-    rounds in proportion to log n. Shorter buries the dead sooner, and the slow too."""
+    """A suspicion with enough confirmations lasts `(base + per_decade · log₁₀ n) · period_s`.
+
+    That is 3 s for 3 members, 4.5 s for 100. It must leave time for the news to reach the suspect and its refutation to
+    reach all, which takes rounds in proportion to log n. Shorter declares dead members dead sooner, and slow ones too.
+    """
     suspicion_factor_max: float = 6.0
     """Factor by which a suspicion without confirmations lasts longer (Lifeguard's β).
 
@@ -44,37 +48,46 @@ class SwimConfig:
     confirmations: int = 3
     """Independent suspicions that bring it down to the minimum (Lifeguard's K), or as many as there are others up."""
     retransmit_factor: float = 8.0
-    """A claim is sent on `⌈factor · log₁₀(n + 1)⌉` times (SWIM's λ·log n) by each who heard it: 5 times with 3 members,
-    17 times with 100. At a loss of p some member gets it only by an exchange of digests, with a probability of about
-    `n · e^-((1 - p) · times)`: 10⁻⁵ for 100 members at 5 %. More survives more loss, and costs in proportion."""
+    """Each receiver gossips a claim `⌈factor · log₁₀(n + 1)⌉` times (SWIM's λ·log n).
+
+    That is 5 times with 3 members, 17 times with 100. At a loss of p some member gets it only by an exchange of
+    digests,
+    with a probability of about `n · e^-((1 - p) · times)`: 10⁻⁵ for 100 members at 5 %. More survives more loss, and
+    costs
+    in proportion."""
     gossip_interval_s: float = 0.2
     gossip_fanout: int = 3
-    """While there is news, it also goes to so many random members at this interval, so that it spreads to all in about
-    `log(n) / log(fanout + 1)` intervals and does not wait for probes. Costs nothing when there is none."""
+    """Random members that get news at each `gossip_interval_s`, while there is any.
+
+    So it spreads to all in about `log(n) / log(fanout + 1)` intervals and does not wait for probes. Costs nothing when
+    there is none."""
     gossip_to_the_dead_s: float = 30.0
-    """For so long news also goes to members found dead, that one who is not may hear of it and refute it."""
+    """Time for which news also goes to members found dead, so that a live one can refute it."""
     sync_interval_s: float = 30.0
-    """Mean time between exchanges of a digest with a random member, for what gossip did not bring. When both know the
-    same, this costs two small frames."""
+    """Mean time between exchanges of a digest with a random member, for claims that gossip did not deliver.
+
+    When both have the same state, this costs two small frames."""
     join_interval_s: float = 2.0
     """Interval at which addresses without a known member are tried, one after the other."""
     stream_timeout_s: float = 5.0
-    """An exchange of a digest is given up after this."""
+    """Timeout of an exchange of digests."""
     reap_s: float = 86_400.0
-    """Dead and left members are forgotten after this; until then they are shown, and the dead are looked for."""
+    """Time after which dead and left members are forgotten; until then they are shown, and dead ones are pinged."""
     late_s: float = 0.25
-    """Called this much too late, the process was stopped (a pause, a stalled loop, a jump of the clock): what did not
-    arrive meanwhile proves nothing about others. All that is under way gets as much more time, and awareness rises."""
+    """Delay of a call that shows that the process was stopped (a pause, a stalled loop, a jump of the clock).
+
+    Messages that did not arrive meanwhile prove nothing about others. All that is under way gets as much more time, and
+    awareness rises."""
     datagram_bytes_max: int = 1_200
-    """On the wire without IP and UDP headers: below the least MTU of IPv6 less what tunnels take."""
+    """Maximum size on the wire without IP and UDP headers: below the least MTU of IPv6 less the overhead of tunnels."""
     envelope_bytes: int = 64
-    """Of these, what the wire puts around the messages: header and authentication."""
+    """Part of the datagram that the wire adds to the messages: header and authentication."""
     broadcasts_max: int = 4_096
     """Claims that wait to be sent on, one for each member at most; past this the most often sent go first."""
     strangers_interval_s: float = 2.0
-    """At most so often an exchange is begun with a process that pings us and that we do not know."""
+    """Minimum time between exchanges begun with unknown processes that ping us."""
     members_max: int = 4_096
-    """Members that are remembered, the dead included; further ones are not taken up."""
+    """Members that are stored, dead ones included; further ones are not accepted."""
 
     def __post_init__(self) -> None:
         assert 0 < self.probe_timeout_s < self.probe_deadline_s < self.period_s, self
@@ -85,7 +98,7 @@ class SwimConfig:
         return self.datagram_bytes_max - self.envelope_bytes
 
     def turn_s(self, n: int) -> float:
-        """From one probe to the next."""
+        """Return the seconds from one probe to the next."""
         return self.period_s / 2 if n <= self.small_cluster else self.period_s
 
     def suspicion_min_s(self, n: int) -> float:

@@ -36,7 +36,7 @@ def bucket_of(node_id: NodeId) -> int:
 
 
 class Digest:
-    """The hashes of everything that is known; each the exclusive or of its members' hashes."""
+    """Hashes of all members' states; each is the exclusive or of its members' hashes."""
 
     def __init__(self) -> None:
         self.root = 0
@@ -61,7 +61,9 @@ class Digest:
 
 
 def news(mine: Iterable[GossipMember], theirs: Iterable[DigestEntry]) -> tuple[list[NodeId], list[NodeId]]:
-    """Of which members we know more, and of which they do; of some both (an older state, a newer description)."""
+    """Return the members of which we have newer state, and those of which they have.
+
+    Some may be in both (an older state, a newer description)."""
     ours = {member.node_id: entry_of(member) for member in mine}
     other = {entry.node_id: entry for entry in theirs}
     tell = [node_id for node_id, entry in ours.items() if _says_more(entry, other.get(node_id))]

@@ -1,9 +1,8 @@
 """The messages of gossip as bytes: msgpack lists, read strictly.
 
 A payload is `[fingerprint of the cluster, message, …]`, a message `[kind, field, …]`; docs/MEMBERSHIP.md lists them.
-Anything else (another kind, count, type or range, a byte too many) is a `FormatError` that says what was wrong; nothing
-is guessed. Nobody calls this before the wire has proved who sent the bytes.
-"""
+Anything else (another kind, count, type or range, a byte too many) is a `FormatError` that names the problem; nothing
+is guessed. Called only after the wire has authenticated the sender."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping

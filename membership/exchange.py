@@ -1,8 +1,7 @@
-"""One side of an exchange of digests; both sides are the same code, for each answer follows from what was asked.
+"""One side of an exchange of digests; both sides are the same code, as each answer follows from its request.
 
-What the messages mean is in `membership.digest`. Bounded by the size of a frame: what does not fit comes with the next
-exchange. Called by the machine with the messages of one frame.
-"""
+The meaning of the messages is in `membership.digest`. Bounded by the size of a frame: the rest comes with the next
+exchange. Called by the machine with the messages of one frame."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -15,7 +14,7 @@ from raftlog.membership.view import MembershipView
 from raftlog.types import NodeId
 
 CLAIMS_BYTES_MAX: Final = 200_000
-"""Of one answer: less than a frame takes."""
+"""Maximum size of the claims in one answer: less than a frame takes."""
 
 
 def opening(view: MembershipView, now: float) -> list[Message]:
@@ -24,7 +23,7 @@ def opening(view: MembershipView, now: float) -> list[Message]:
 
 
 def answer(message: Message, view: MembershipView, now: float) -> list[Message]:
-    """To one message of an exchange, once the claims beside it have been heard; nothing is the end."""
+    """Answer one message of an exchange, after the claims beside it were processed; no answer is the end."""
     digest = view.roster.digest
     match message:
         case DigestRoot(root) if root != digest.root:

@@ -33,7 +33,7 @@ class MemberState(IntEnum):
 
 
 class Address(NamedTuple):
-    """Where a member's datagrams and streams go: both to the same port."""
+    """Host and port of a member's datagrams and streams."""
 
     host: str
     port: int
@@ -49,7 +49,7 @@ class GossipIdentity(NamedTuple):
     disk_uuid: bytes
     """16 bytes."""
     address: Address
-    """Where the others reach it."""
+    """Address at which the others reach it."""
     boot_epoch: int
     """Starts of this disk, from 1."""
 
@@ -76,7 +76,7 @@ class GossipMember(NamedTuple):
     state: MemberState
     about: About
     since: float
-    """On this process's clock: when the state began, as far as known."""
+    """Start of the state on this process's clock, as far as known."""
 
     @property
     def address(self) -> Address:
@@ -97,6 +97,6 @@ class Claim(NamedTuple):
     by: NodeId
     """Member that suspects it or found it dead; distinguishes independent suspicions."""
     age_s: int
-    """Of a dead or left one, for how long that has been so; 0 otherwise."""
+    """Seconds since a dead or left member reached that state; 0 otherwise."""
     about: About | None
-    """Always of a living one; gossip leaves it out of bad news."""
+    """Description; always present for a live member, omitted by gossip about others."""

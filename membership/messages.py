@@ -9,7 +9,7 @@ from raftlog.types import NodeId
 
 
 class Ping(NamedTuple):
-    """Are you there? Answered with `Ack` only by the one who is meant, on the disk that is meant."""
+    """Probe; answered with `Ack` only by the named member on the named disk."""
 
     sequence: int
     target: NodeId
@@ -39,7 +39,7 @@ class PingRequest(NamedTuple):
 
 
 class DigestRoot(NamedTuple):
-    """Begins an exchange on a stream: one hash of all that the sender knows. No answer if it is the same."""
+    """First message of an exchange: one hash of the sender's whole state. No answer if it is the same."""
 
     root: int
 
@@ -51,7 +51,7 @@ class DigestBuckets(NamedTuple):
 
 
 class DigestEntry(NamedTuple):
-    """A member in a digest: enough to see who knows more."""
+    """Member in a digest: enough to see which side has newer state."""
 
     node_id: NodeId
     incarnation: int

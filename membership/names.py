@@ -1,8 +1,7 @@
 """Host names of members as IP addresses, for datagrams: sending one must not wait for a resolver.
 
-A name that is not known yet, or was looked up `FRESH_S` ago, is looked up beside; meanwhile a datagram to an unknown
-one is lost like any other, and an old address goes on being used. Called by the wire.
-"""
+An unknown name, or one resolved more than `FRESH_S` ago, is resolved in the background; meanwhile a datagram to an
+unknown one is lost like any other, and an old address stays in use. Called by the wire."""
 
 import asyncio
 import ipaddress
@@ -18,7 +17,7 @@ class Names:
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[str | None, float]] = {}
-        """The address, if there is one, and when it was looked up last."""
+        """Address, if there is one, and the time of the last look-up."""
         self._looking: dict[str, asyncio.Task[None]] = {}
 
     def ip_of(self, host: str) -> str | None:

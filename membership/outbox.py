@@ -64,7 +64,7 @@ class GossipOutbox:
         self._sends.append(SendDatagram(address, tuple(messages)))
 
     def gossip(self, now: float, fanout: int) -> None:
-        """News to random members, and to one of those that died lately: perhaps it did not."""
+        """Send news to random members, and to one that died lately, as it may be alive."""
         chosen = self._roster.draw(self._random, fanout)
         since = now - self._config.gossip_to_the_dead_s
         died_lately = [node_id for node_id in self._roster.dead if self._roster.known(node_id).since > since]

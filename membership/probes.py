@@ -28,7 +28,7 @@ class Probe:
     sequence: int
     target: NodeId
     incarnation: int
-    """Of which it was to be seen whether it is there."""
+    """Incarnation of the target that is probed."""
     silent_at: float
     failed_at: float
     asked: int = 0
@@ -47,7 +47,7 @@ class Probes:
         self._config = config
         self._probes: dict[int, Probe] = {}
         self.due = math.inf
-        """When the first of them has to be looked at."""
+        """Time of the first due probe."""
 
     def begin(self, sequence: int, target: GossipMember, now: float, factor: int) -> None:
         if len(self._probes) < PROBES_MAX:
@@ -115,7 +115,7 @@ class Relays:
         self.due = math.inf
 
     def maybe_begin(self, sequence: int, request: PingRequest, origin: Address, now: float) -> bool:
-        """Whether there is room for one more."""
+        """Begin a relay; return False when there is no room for one more."""
         if len(self._relays) >= RELAYS_MAX:
             return False
         left_s = self._config.probe_deadline_s - self._config.probe_timeout_s

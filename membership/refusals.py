@@ -9,7 +9,7 @@ from raftlog.membership.authentication import RefusedDatagram
 
 _logger = logging.getLogger(__name__)
 
-TOLD_INTERVAL_S: Final = 60.0
+LOG_INTERVAL_S: Final = 60.0
 _ADVICE: Final = {
     RefusedDatagram.FORGED: "signed with another cluster secret, or with none; compare --cluster-secret-file",
     RefusedDatagram.CLUSTER: "a broker of another cluster has this address among its own",
@@ -24,20 +24,20 @@ class Refusals:
 
     def __init__(self) -> None:
         self._counts = dict.fromkeys(RefusedDatagram, 0)
-        self._told: dict[RefusedDatagram, tuple[float, int]] = {}
-        """When a line was written, and the count then."""
+        self._logged: dict[RefusedDatagram, tuple[float, int]] = {}
+        """Time of the last line by kind, and the count then."""
 
     def counts(self) -> dict[str, int]:
-        """By kind, all of them."""
+        """Return the counts of all kinds."""
         return {why.value: count for why, count in self._counts.items()}
 
     def note(self, why: RefusedDatagram, source: str, now: float) -> bool:
         """Count; true when it was written to the log as well."""
         self._counts[why] += 1
-        told_at, count = self._told.get(why, (float("-inf"), 0))
-        if now - told_at < TOLD_INTERVAL_S:
+        logged_at, count = self._logged.get(why, (float("-inf"), 0))
+        if now - logged_at < LOG_INTERVAL_S:
             return False
-        self._told[why] = now, self._counts[why]
+        self._logged[why] = now, self._counts[why]
         advice = f" ({_ADVICE[why]})" if why in _ADVICE else ""
         silent = self._counts[why] - count - 1
         more = f", {silent} more since the last line" if silent else ""

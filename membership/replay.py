@@ -1,16 +1,15 @@
-"""Which authentic datagrams were taken already: a sliding window for each sender. Pure.
+"""Replay protection of authentic datagrams: a sliding window for each sender. Pure.
 
     sender = node id and disk,   life = its start,   number = rises with every datagram of a life
 
-    life below the newest one heard          refused: an earlier life of the process, or a stale copy of its disk
+    life below the newest received           refused: an earlier life of the process, or a stale copy of its disk
     life above it                            the window begins anew
-    number ≤ highest - WINDOW                refused: too old to say whether it was there
-    number within the window and noted       refused: it was there
+    number ≤ highest - WINDOW                refused: too old to decide whether it is a repetition
+    number within the window and noted       refused: a repetition
 
-The bitmap has one bit for each of the last `WINDOW` numbers, so a datagram that overtook others is taken. Senders are
-bounded: the one that was silent longest is forgotten, which only holders of a key can bring about. Called by
-`authentication`, once a tag was right.
-"""
+The bitmap has one bit for each of the last `WINDOW` numbers, so a datagram that overtook others is accepted. Senders
+are bounded: the longest silent one is forgotten, which only holders of a key can bring about. Called by
+`authentication`, once a tag was right."""
 
 from typing import Final, NamedTuple
 
@@ -43,7 +42,7 @@ class ReplayGuard:
     def __init__(self, senders_max: int = SENDERS_MAX) -> None:
         self._senders_max = senders_max
         self._windows: dict[SenderKey, _ReplayWindow] = {}
-        """The one that was heard last is at the end."""
+        """Windows in the order of the last datagram, newest last."""
 
     def __len__(self) -> int:
         return len(self._windows)

@@ -27,7 +27,7 @@ class Roster:
         """The others that are up, in the order of the ring."""
         self._suspects: set[NodeId] = set()
         self.dead: dict[NodeId, None] = {}
-        """Those found dead and not forgotten, in the order in which they were."""
+        """Members found dead and not forgotten, in that order."""
         self.digest = Digest()
         self.put(me)
 
@@ -63,7 +63,7 @@ class Roster:
         return [member for member in self if bucket_of(member.node_id) in wanted]
 
     def put(self, member: GossipMember) -> None:
-        """Know this of a member from now on."""
+        """Add or replace a member."""
         before = self._members.get(member.node_id)
         self._members[member.node_id] = member
         self.digest.replace(before, member)

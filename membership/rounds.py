@@ -10,7 +10,7 @@ from raftlog.types import NodeId
 
 
 class Rounds:
-    """`_left` is what is left of the round, the next one last; who is not up any more is passed by."""
+    """Rest of the round in `_left`, the next member last; members that are not up any more are skipped."""
 
     def __init__(self, roster: Roster, random: Random) -> None:
         self._roster = roster
@@ -22,7 +22,7 @@ class Rounds:
         self._left.insert(self._random.randint(0, len(self._left)), node_id)
 
     def next(self) -> NodeId | None:
-        """None without others."""
+        """Return the next member to probe; None without others."""
         for _ in range(2):
             while self._left:
                 member = self._roster.get(self._left.pop())

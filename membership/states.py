@@ -12,7 +12,7 @@ from raftlog.membership.member import Claim, GossipMember, MemberState
 
 
 class Order(Enum):
-    """A claim's incarnation, against that of what is known."""
+    """Order of a claim's incarnation relative to the known one."""
 
     OLDER = "older"
     SAME = "same"
@@ -23,9 +23,9 @@ class Effect(Enum):
     """Effect of a claim besides a new state."""
 
     KEEP = "-"
-    """Nothing: it is old, or known."""
+    """No effect: it is old, or known."""
     CONFIRM = "confirm"
-    """One more who suspects it: the suspicion gets shorter (Lifeguard: LHA-Suspicion)."""
+    """A further accuser: the suspicion gets shorter (Lifeguard: LHA-Suspicion)."""
     CONFLICT = "conflict"
     """Another process claims the name: the holder keeps it."""
 

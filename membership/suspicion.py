@@ -1,12 +1,11 @@
-"""A member's time to speak up before it is declared dead (SWIM 4.2; Lifeguard: LHA-Suspicion).
+"""A member's time to refute a suspicion before it is declared dead (SWIM 4.2; Lifeguard: LHA-Suspicion).
 
-It begins long, because the accuser may be the one who is ill, and shrinks as others come to the same suspicion by
+It begins long, because the accuser may be the unhealthy one, and shrinks as others come to the same suspicion by
 themselves:
 
     timeout = max(min_s, max_s - (max_s - min_s) · log(c + 1) / log(k + 1))
 
-with c of k confirmations. Called by the machine, for each suspect once.
-"""
+with c of k confirmations. Called by the machine, for each suspect once."""
 
 import math
 
@@ -26,14 +25,14 @@ class Suspicion:
         return len(self._accusers) - 1
 
     def maybe_confirm(self, by: NodeId, wanted: int) -> bool:
-        """Whether that is news, which others should hear: another accuser, and not more of them than wanted."""
+        """Return whether the accuser is new and still wanted, so that the claim is to be gossiped."""
         if by in self._accusers or self.confirmations >= wanted:
             return False
         self._accusers.add(by)
         return True
 
     def deadline(self, min_s: float, max_s: float, wanted: int) -> float:
-        """When it ends, with `wanted` confirmations (k) making it shortest; with none to be had it is."""
+        """Return the end of the suspicion: shortest with `wanted` confirmations (k), and if none is possible."""
         return self.began + timeout_s(min_s, max_s, self.confirmations, wanted)
 
 

@@ -29,8 +29,8 @@ __all__ = ["Conflict", "MemberChange", "OpenStream", "SendDatagram", "Sender", "
 
 FAREWELLS: Final = 16
 """Members that are notified directly when this member leaves."""
-SECOND_LOOKS: Final = 4
-"""Of those who hear of a suspicion, this times as many look for themselves as are needed to confirm it."""
+SUSPECT_PROBES: Final = 4
+"""Multiple of the needed confirmations: so many members that learn of a suspicion probe the suspect too."""
 
 
 class Sender(NamedTuple):
@@ -49,7 +49,7 @@ class SwimCounters(NamedTuple):
     suspicions: int
     """That began here, by whomever."""
     refutations: int
-    """Of claims about this member."""
+    """Refuted claims about this member."""
     syncs: int
     awareness: int
     broadcasts_waiting: int
@@ -88,9 +88,8 @@ class Swim:
     def join(self, addresses: Iterable[Address], now: float) -> None:
         """Try addresses where members may be, at most 4,096.
 
-        Those of known members are skipped; the others are tried, one after the other, repeatedly, until a known
-        member is
-        there. A new call replaces the list."""
+        Addresses of known members are skipped; the others are tried, one after the other, repeatedly, until each has a
+        known member. A new call replaces the list."""
         self._syncs.join(addresses, now)
 
     def describe(self, description: bytes, now: float) -> None:
@@ -143,7 +142,7 @@ class Swim:
         return answers
 
     def tick(self, now: float) -> None:
-        """Do what is due. Calling it too early is harmless."""
+        """Run all due work. An early call is harmless."""
         if now > self.due() + self._config.late_s:
             self._resume(now)
         if now >= self._relays.due:
@@ -152,7 +151,7 @@ class Swim:
         if now >= self._probes.due:
             self._tick_probes(now)
         if now >= self._view.suspicion_due:
-            self._view.bury(now)
+            self._view.declare_dead(now)
         if now >= self._turn_at:
             self._take_turn(now)
         if now >= self._syncs.due:
@@ -168,14 +167,14 @@ class Swim:
             self._gossip_at = now + self._config.gossip_interval_s if has_more else math.inf
 
     def due(self) -> float:
-        """When to call `tick` next; changes with every call of anything else."""
+        """Return the time of the next `tick`; it changes with every call of anything else."""
         view_at, probes_at, relays_at = self._view.suspicion_due, self._probes.due, self._relays.due
         return min(self._turn_at, self._gossip_at, self._syncs.due, self._reap_at, view_at, probes_at, relays_at)
 
     # what the caller takes
 
     def members(self) -> list[GossipMember]:
-        """All that are known, this one included, by node id."""
+        """Return all known members, this one included, by node id."""
         return sorted(self._roster)
 
     def member(self, node_id: NodeId) -> GossipMember | None:
@@ -260,17 +259,16 @@ class Swim:
     # probes
 
     def _take_turn(self, now: float) -> None:
-        """By turns the next of the round and the neighbour on the ring; rarer when we do not do well.
+        """Probe by turns the next of the round and the neighbour on the ring; more rarely at bad local health.
 
         Rounds alone leave a dead member without a probe for t periods with a probability of e^-t; its neighbour is
-        certain to look after two turns.
-        """
+        certain to probe it after two turns."""
         self._turns += 1
         target = self._roster.neighbour() if self._turns % 2 else self._view.rounds.next()
         if target is not None:
             self._probe(target, now)
         if self._roster.dead:
-            self._maybe_look_for_the_dead(now)
+            self._maybe_ping_dead(now)
         self._turn_at = now + self._config.turn_s(self._roster.up) * self._view.awareness.factor
 
     def _probe(self, node_id: NodeId, now: float) -> None:
@@ -306,7 +304,7 @@ class Swim:
         self._view.awareness.worsen(probe.missed)
         self._view.accuse(probe.target, probe.incarnation, now)
 
-    def _maybe_look_for_the_dead(self, now: float) -> None:
+    def _maybe_ping_dead(self, now: float) -> None:
         """Ping a dead member, about once a second by all together, in case it is alive and was unreachable.
 
         The ping carries the claim that it is dead, which it can refute."""
@@ -314,10 +312,10 @@ class Swim:
         if self._random.random() * up < len(dead):
             self._ping(self._next_sequence(), self._roster.known(self._random.choice(dead)), now)
 
-    def _look_again(self, now: float) -> None:
+    def _probe_suspects(self, now: float) -> None:
         """Probe newly suspected members at once, on a few members only, so that they are confirmed or refuted soon."""
         suspected, self._view.newly_suspected = self._view.newly_suspected, []
-        wanted = SECOND_LOOKS * self._config.confirmations
+        wanted = SUSPECT_PROBES * self._config.confirmations
         for node_id in suspected:
             if self._random.random() * self._roster.up < wanted:
                 self.doubt(node_id, now)
@@ -335,7 +333,7 @@ class Swim:
         late_s = now - min(self.due(), now)
         self._probes.shift(late_s)
         self._relays.shift(late_s)
-        self._view.forgive(late_s)
+        self._view.extend_suspicions(late_s)
         self._view.awareness.worsen(1)
         if self._turn_at < now:
             self._turn_at = now
@@ -343,9 +341,9 @@ class Swim:
     # news
 
     def _follow_up(self, now: float) -> None:
-        """After claims were heard."""
+        """Act on processed claims: probe suspects and contested names, and schedule gossip."""
         if self._view.newly_suspected:
-            self._look_again(now)
+            self._probe_suspects(now)
         if self._view.contested:
             contested, self._view.contested = self._view.contested, []
             for node_id in contested:

@@ -20,8 +20,8 @@ from raftlog.membership.states import Effect, judge
 from raftlog.membership.suspicion import Suspicion
 from raftlog.types import NodeId
 
-BURIAL_INTERVAL_S: Final = 0.05
-"""Between two looks at all suspicions, of which a cut in the network makes many."""
+EXPIRY_CHECK_INTERVAL_S: Final = 0.05
+"""Interval between checks of all suspicions, of which a cut in the network makes many."""
 
 
 class MembershipView:
@@ -39,11 +39,11 @@ class MembershipView:
         self.broadcasts = Broadcasts(config.broadcasts_max)
         self.suspicions: dict[NodeId, Suspicion] = {}
         self.suspicion_due = math.inf
-        """When the first may be over; looked at again then."""
+        """Earliest time at which a suspicion may expire; checked again then."""
         self._wanted = 0
         """Confirmations that `suspicion_due` reckons with."""
         self.newly_suspected: list[NodeId] = []
-        """By others, since the machine looked: it may want to see for itself."""
+        """Members suspected by others since the machine last took them; it may probe them itself."""
         self.contested: list[NodeId] = []
         """Names that another process claims, since the machine last took them; their holders are to be probed."""
         self.changes: list[MemberChange] = []
@@ -67,7 +67,7 @@ class MembershipView:
             self.broadcasts.drop(claim.node_id)
 
     def outdoes(self, claim: Claim) -> bool:
-        """Whether a claim about us, or a disk that had our name, is old: what we say of ourselves now is newer."""
+        """Return whether a claim about us, or about a former disk of our name, is older than our own state."""
         me = self.roster.myself
         is_of_holder = claim.disk_uuid != me.disk_uuid and claim.state.is_up
         return me.state is MemberState.ALIVE and claim.incarnation < me.incarnation and not is_of_holder
@@ -78,21 +78,21 @@ class MembershipView:
         if member is not None and member.incarnation == incarnation:
             self._bad_news(node_id, MemberState.SUSPECT, now)
 
-    def bury(self, now: float) -> None:
+    def declare_dead(self, now: float) -> None:
         """Declare the members dead whose suspicion has expired."""
         if now < self.suspicion_due:
             return
         ends = self._suspicion_ends()
         for node_id in [node_id for node_id, end in ends.items() if end <= now]:
             self._bad_news(node_id, MemberState.DEAD, now)
-        self.suspicion_due = max(min(self._suspicion_ends().values(), default=math.inf), now + BURIAL_INTERVAL_S)
+        self.suspicion_due = max(min(self._suspicion_ends().values(), default=math.inf), now + EXPIRY_CHECK_INTERVAL_S)
 
     def _bad_news(self, node_id: NodeId, state: MemberState, now: float) -> None:
         member = self.roster.get(node_id)
         if member is not None and member.state.is_up:
             self.hear(Claim(node_id, member.disk_uuid, member.incarnation, state, self._me.node_id, 0, None), now)
 
-    def forgive(self, late_s: float) -> None:
+    def extend_suspicions(self, late_s: float) -> None:
         """Extend all suspicions by the time for which this process was stopped."""
         for suspicion in self.suspicions.values():
             suspicion.began += late_s
@@ -176,7 +176,7 @@ class MembershipView:
             self._expect_end(claim.node_id)
 
     def _confirmations_wanted(self) -> int:
-        """Only who is alive can confirm; of these one is the first accuser."""
+        """Return the wanted confirmations: only live members can confirm, and one of them is the first accuser."""
         return min(self._config.confirmations, self.roster.alive - 1)
 
     def _expect_end(self, node_id: NodeId) -> None:
@@ -208,7 +208,7 @@ class MembershipView:
             self._rise(claim.incarnation)
 
     def _hear_of_namesake(self, me: GossipMember, claim: Claim, now: float) -> None:
-        """Another disk of our node id: while it is up it has the name; after that we outdo what it said."""
+        """Process a claim about another disk of our node id: a live one has the name, a dead one is outdone."""
         if claim.state.is_up:
             self.conflicts.note(Conflict(me, claim), now)
         elif claim.incarnation >= me.incarnation:
@@ -227,7 +227,7 @@ class MembershipView:
             self._rise(claim.incarnation)
 
     def _rise(self, above: int) -> None:
-        """Alive, under a higher incarnation than was heard of (SWIM 4.2)."""
+        """Become alive under a higher incarnation than any received one (SWIM 4.2)."""
         me = self.roster.myself
         incarnation = max(above, me.incarnation) + 1
         if incarnation <= INCARNATION_MAX:
@@ -254,7 +254,7 @@ class MembershipView:
     # after a time
 
     def reap(self, now: float) -> None:
-        """Forget who has been dead or away for long."""
+        """Forget members that have been dead or left for long."""
         gone = [member for member in self.roster if member.node_id != self._me.node_id and not member.state.is_up]
         for member in gone:
             if now - member.since >= self._config.reap_s:
@@ -277,6 +277,6 @@ def _is_newer(after: GossipMember, before: GossipMember) -> bool:
 
 
 def _is_twin(known: GossipMember, claim: Claim) -> bool:
-    """Two processes on copies of one disk: the same incarnation at two addresses."""
+    """Return whether two processes run on copies of one disk: the same incarnation at two addresses."""
     same = known.incarnation == claim.incarnation and known.disk_uuid == claim.disk_uuid
     return same and claim.about is not None and claim.about.address != known.address

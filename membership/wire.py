@@ -1,11 +1,10 @@
-"""How sealed bytes travel: datagrams over UDP, and streams over TCP on the same port. Sockets, and no meaning.
+"""Transport of sealed bytes: datagrams over UDP, and streams over TCP on the same port.
 
     stream   a frame there, a frame back, until the caller closes; frame = length (4 bytes, big endian) + sealed
 
-Nothing here is believed: a length is bounded before it is read for, a stream that says nothing ends, and at most
-`STREAMS_MAX` streams are served at once, each for `STREAM_S_MAX` in all. What is lost is lost; who sends finds out by
-the answer that does not come. The simulator hands in a `Wire` of its own. Called by the agent.
-"""
+No input is trusted: a length is bounded before the frame is read, a silent stream ends, and at most `STREAMS_MAX`
+streams are served at once, each for `STREAM_S_MAX` in all. Losses are not repaired; the sender notices the missing
+answer. The simulator hands in a `Wire` of its own. Called by the agent."""
 
 import asyncio
 import contextlib
@@ -41,7 +40,7 @@ class GossipStream(Protocol):
     """One stream, from either end. Raises `OSError`, `TimeoutError` and `StreamEnd`."""
 
     peer: Address
-    """Of the other end's socket."""
+    """Address of the other end's socket."""
 
     async def send(self, frame: bytes) -> None: ...
 
@@ -104,7 +103,7 @@ class UdpWire(asyncio.DatagramProtocol):
         self.address = host, int(udp.getsockname()[1])
 
     async def close(self) -> None:
-        """End what is open; nothing more is taken."""
+        """Close all sockets and streams; nothing more is accepted."""
         self._names.close()
         if self._transport is not None:
             self._transport.close()

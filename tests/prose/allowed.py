@@ -9,7 +9,6 @@ PENDING: Final = (
     "bench",
     "docs",
     "jepsen",
-    "membership",
     "partitions",
     "pipeline",
     "raftlog",
