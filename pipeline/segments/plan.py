@@ -44,21 +44,19 @@ def plan_segments(
     splits_min: int = 1,
     skips_damage: bool = False,
     skips_undecodable: bool = False,
-    disk: Disk | None = None,
 ) -> list[SegmentSplit]:
     """The splits of all chosen partitions, by topic, partition and offset; none of a partition where nothing is wanted.
 
     `splits_min` makes splits smaller where there would be fewer. Raises `UnknownTopic`; `InvalidArgument` for offsets
     that are not there; `CorruptBatch`, `FormatError` and `StorageError` for what is damaged; `OSError`.
     """
-    disk = disk or real_disk()
-    extents = logs_in(paths, topics=topics, skips_damage=skips_damage, disk=disk)
+    extents = logs_in(paths, topics=topics, skips_damage=skips_damage)
     partitions: dict[str, int] = {}
     for extent in extents:
         partitions[extent.topic] = max(partitions.get(extent.topic, 0), extent.partition + 1)
     starting.check(partitions)
     ending.check(partitions)
-    ranges = [_range(disk, extent, starting, ending) for extent in extents]
+    ranges = [_range(extent, starting, ending) for extent in extents]
 
     def divide(size: int) -> list[SegmentSplit]:
         return [
@@ -71,7 +69,6 @@ def plan_segments(
                 split_bytes=size,
                 skips_damage=skips_damage,
                 skips_undecodable=skips_undecodable,
-                disk=disk,
             )
         ]
 
@@ -84,19 +81,12 @@ def plan_segments(
 # which replicas
 
 
-def logs_in(
-    paths: Sequence[str],
-    *,
-    topics: TopicChoice = _ALL,
-    skips_damage: bool = False,
-    disk: Disk | None = None,
-) -> list[LogExtent]:
+def logs_in(paths: Sequence[str], *, topics: TopicChoice = _ALL, skips_damage: bool = False) -> list[LogExtent]:
     """What is there of each chosen partition, by topic and partition: where it begins and ends, and in which files.
 
     Internal topics only by their names. Raises as `plan_segments`.
     """
-    disk = disk or real_disk()
-    found = replicas_in(paths, disk)
+    found = replicas_in(paths)
     by_name: dict[tuple[str, int], list[FoundReplica]] = {}
     for replica in found:
         by_name.setdefault((replica.topic, replica.partition), []).append(replica)
@@ -107,7 +97,7 @@ def logs_in(
     for name in sorted(by_name):
         if name[0] not in chosen:
             continue
-        extent = _one_of(disk, by_name[name], room)
+        extent = _one_of(by_name[name], room)
         replica = extent.replica
         assert replica.group_id is not None, f"{replica} was chosen"
         other = names.setdefault(replica.group_id, replica)
@@ -131,7 +121,7 @@ def _chosen_topics(topics: TopicChoice, found: Iterable[FoundReplica], paths: Se
     return set(topics.names)
 
 
-def _one_of(disk: Disk, replicas: Sequence[FoundReplica], room: CarriedRoom) -> LogExtent:
+def _one_of(replicas: Sequence[FoundReplica], room: CarriedRoom) -> LogExtent:
     """What the replica holds that knows most; of several that know as much, one without damage."""
     unknown = next((replica for replica in replicas if replica.group_id is None), None)
     if unknown is not None:
@@ -154,7 +144,7 @@ def _one_of(disk: Disk, replicas: Sequence[FoundReplica], room: CarriedRoom) -> 
         candidates = list(replicas)
     best: LogExtent | None = None
     for replica in candidates:
-        extent = extent_of(disk, replica, room)
+        extent = extent_of(real_disk(), replica, room)
         if best is None or _rank(extent) > _rank(best):
             best = extent
         if journaled and not best.problems:
@@ -199,9 +189,9 @@ def _warn_of_holes(extents: Iterable[LogExtent]) -> None:
 # which offsets
 
 
-def _range(disk: Disk, extent: LogExtent, starting: OffsetPositions, ending: OffsetPositions) -> tuple[int, int]:
-    start = _resolved(disk, extent, starting.at(extent.topic, extent.partition), starting.option)
-    end = _resolved(disk, extent, ending.at(extent.topic, extent.partition), ending.option)
+def _range(extent: LogExtent, starting: OffsetPositions, ending: OffsetPositions) -> tuple[int, int]:
+    start = _resolved(extent, starting.at(extent.topic, extent.partition), starting.option)
+    end = _resolved(extent, ending.at(extent.topic, extent.partition), ending.option)
     if start > end:
         raise InvalidArgument(
             f"{extent.topic}/{extent.partition} is to be read from offset {start} ({starting.option}) up to {end} "
@@ -210,13 +200,13 @@ def _range(disk: Disk, extent: LogExtent, starting: OffsetPositions, ending: Off
     return start, end
 
 
-def _resolved(disk: Disk, extent: LogExtent, position: OffsetPosition, option: str) -> int:
+def _resolved(extent: LogExtent, position: OffsetPosition, option: str) -> int:
     if position.kind is PositionKind.EARLIEST:
         return extent.start
     if position.kind is PositionKind.LATEST:
         return extent.end
     if position.kind is PositionKind.TIMESTAMP:
-        return first_at(disk, extent, position.value)
+        return first_at(extent, position.value)
     if not extent.start <= position.value <= extent.end:
         raise InvalidArgument(
             f"{option}: offset {position.value} of {extent.topic}/{extent.partition} is not there: "

@@ -88,14 +88,14 @@ def batches_of(
         yield from _Reading(disk, split, piece, journal, on_damage or _warn).batches()
 
 
-def first_at(disk: Disk, extent: LogExtent, timestamp: int) -> int:
+def first_at(extent: LogExtent, timestamp: int) -> int:
     """Offset of the first record whose timestamp is at least that many ms; the end where there is none (KIP-79)."""
     group_id = extent.replica.group_id
     assert group_id is not None, f"{extent.replica} was chosen"
     for piece in extent.pieces:
         if piece.last.offset <= extent.start:
             continue
-        behind = _behind_times_below(disk, extent.replica.path, piece, timestamp)
+        behind = _behind_times_below(extent.replica.path, piece, timestamp)
         split = SegmentSplit(
             extent.topic,
             extent.partition,
@@ -106,7 +106,7 @@ def first_at(disk: Disk, extent: LogExtent, timestamp: int) -> int:
             extent.end,
             extent.replica.owner,
         )
-        for header, batch in batches_of(split, disk=disk):
+        for header, batch in batches_of(split):
             if header.is_control or header.max_timestamp < timestamp or header.next_offset <= extent.start:
                 continue
             try:
@@ -118,12 +118,12 @@ def first_at(disk: Disk, extent: LogExtent, timestamp: int) -> int:
     return extent.end
 
 
-def _behind_times_below(disk: Disk, path: str, piece: SegmentPiece, timestamp: int) -> SegmentPiece:
+def _behind_times_below(path: str, piece: SegmentPiece, timestamp: int) -> SegmentPiece:
     """What of a piece lies behind the batches that are all older, as far as the time index knows."""
     if not piece.rows:
         return piece
     end = piece.row + piece.rows
-    with closing(open_for_reading(disk, path, piece.base)) as segment:
+    with closing(open_for_reading(real_disk(), path, piece.base)) as segment:
         number = min(segment.times.row_before(timestamp) + 1, end)
         if number <= piece.row:
             return piece

@@ -70,12 +70,12 @@ def real_disk() -> Disk:
     return RealDisk(lambda job: job(), lambda job: job())
 
 
-def replicas_in(paths: Sequence[str], disk: Disk | None = None) -> list[FoundReplica]:
+def replicas_in(paths: Sequence[str]) -> list[FoundReplica]:
     """All logs in and below these directories (globs are expanded), those of the controller and internal topics too.
 
     Raises `InvalidArgument` for a path where there is none, `JournalDamaged`, `FormatError` and `OSError`.
     """
-    disk = disk or real_disk()
+    disk = real_disk()
     found: dict[str, FoundReplica] = {}
     for path in _expanded(disk, paths):
         here = list(_replicas_at(disk, path))

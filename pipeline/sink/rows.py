@@ -54,12 +54,13 @@ class Rows:
             [number] = numbers
             return self.between(number, number + 1)
         pick = itemgetter(*numbers)
-        return Rows(
-            list(pick(self.timestamps)), list(pick(self.keys)), list(pick(self.values)), list(pick(self.headers))
-        )
+        return Rows(*(list(pick(column)) for column in self._columns()))
 
     def between(self, first: int, end: int) -> "Rows":
-        return Rows(self.timestamps[first:end], self.keys[first:end], self.values[first:end], self.headers[first:end])
+        return Rows(*(column[first:end] for column in self._columns()))
+
+    def _columns(self) -> tuple[list[Any], ...]:
+        return self.timestamps, self.keys, self.values, self.headers
 
     def timed(self, ms: int) -> "Rows":
         """With this time where there was none."""
@@ -69,10 +70,8 @@ class Rows:
         return Rows(times, self.keys, self.values, self.headers)
 
     def extend(self, more: "Rows") -> None:
-        self.timestamps.extend(more.timestamps)
-        self.keys.extend(more.keys)
-        self.values.extend(more.values)
-        self.headers.extend(more.headers)
+        for column, others in zip(self._columns(), more._columns(), strict=True):
+            column.extend(others)
 
     def sizes(self) -> list[int]:
         """Of each row at most so many bytes once it is stored, before compression."""
