@@ -48,7 +48,7 @@ def commit_old_term() -> None:
 
     def commit(self: Leader) -> None:
         replica, replication = self._replica, self.replication
-        replication.match_moved = replication.written_moved = False
+        replication.match_moved = False
         index = replication.quorum_durable()
         if replica.maybe_commit_to(index):
             replication.are_notices_due = True

@@ -274,10 +274,10 @@ class RaftCore(ReadableCore):
             self._become(become)
         return self._maker.take(self._role, self._why) if self._maker.has_work(self._role) else None
 
-    def advance(self, *, written: int = 0, durable: int = 0, applied: Index | None = None) -> None:
-        """Report: all of the Readys up to number `written` is written, up to `durable` synced; `applied` is applied."""
+    def advance(self, *, durable: int = 0, applied: Index | None = None) -> None:
+        """Report: all of the Readys up to number `durable` is synced; `applied` is applied."""
         replica, role = self._replica, self._role
-        is_moved = replica.maybe_advance(written, durable)
+        is_moved = replica.maybe_advance(durable)
         if is_moved and isinstance(role, Leader):
             role.note_durable()
         if is_moved or isinstance(role, Candidate):  # which may have waited for its vote to be durable

@@ -39,7 +39,6 @@ class Follower:
 
     __slots__ = (
         "_acknowledged",
-        "_acknowledged_written",
         "_awaited_tick",
         "_heard_tick",
         "_heartbeat_sequence",
@@ -62,7 +61,7 @@ class Follower:
         self._leader = leader
         self.verified = replica.committed
         """Moved up by the leader's appends; it holds at the start because every leader has all that is committed."""
-        self._acknowledged = self._acknowledged_written = min(replica.durable_index, self.verified)
+        self._acknowledged = min(replica.durable_index, self.verified)
         self._sequence = 0
         """The latest append that was accepted."""
         self._heartbeat_sequence = 0
@@ -136,14 +135,11 @@ class Follower:
         if leader is None or not (self._sequence or self._is_answer_owed):
             return None
         durable = min(replica.durability.durable_index, self.verified)
-        written = durable
-        if replica.settings.acknowledges_written:
-            written = min(replica.durability.written_index, self.verified)
-        if self._is_answer_owed or durable > self._acknowledged or written > self._acknowledged_written:
-            self._acknowledged, self._acknowledged_written = durable, written
+        if self._is_answer_owed or durable > self._acknowledged:
+            self._acknowledged = durable
             self._is_answer_owed = False
             replica.send(
-                AppendResponse(replica.me, leader, replica.term, self._sequence, True, self.verified, written, durable)
+                AppendResponse(replica.me, leader, replica.term, self._sequence, True, self.verified, durable, durable)
             )
         return None
 
@@ -316,6 +312,7 @@ class Follower:
         replica = self._replica
         log = replica.log
         highest = min(message.previous.index, log.last_index)
+        durable = min(replica.durable_index, self.verified)
         hint = max(log.last_index_of_term(highest, message.previous.term), replica.committed)
         replica.send(
             AppendResponse(
@@ -325,8 +322,8 @@ class Follower:
                 message.sequence,
                 False,
                 self.verified,
-                min(replica.durability.written_index, self.verified),
-                min(replica.durable_index, self.verified),
+                durable,
+                durable,
                 EntryId(hint, log.term_at(hint)),
             )
         )

@@ -230,7 +230,7 @@ class Leader:
     def prepare(self) -> Become | None:
         """Commit, leave a joint configuration, hand over, answer reads, replicate."""
         replication = self.replication
-        if replication.match_moved or replication.written_moved:
+        if replication.match_moved:
             self._commit()
             if self._is_removed():
                 return self._abdicate()
@@ -247,8 +247,8 @@ class Leader:
         return None
 
     def note_durable(self) -> None:
-        """More of our own log is written or durable."""
-        self.replication.match_moved = self.replication.written_moved = True
+        """More of our own log is durable."""
+        self.replication.match_moved = True
 
     def leave(self) -> None:
         """Reads cannot be confirmed any more, and whoever sleeps on our word must be told."""
@@ -290,17 +290,13 @@ class Leader:
     def _commit(self) -> None:
         """Commit what a quorum holds, if it is of this term; what precedes it comes along (thesis 3.6.2)."""
         replica, replication = self._replica, self.replication
-        replication.match_moved = replication.written_moved = False
+        replication.match_moved = False
         index, before = replication.quorum_durable(), replica.committed
         if index >= self.first_own_index and replica.maybe_commit_to(index):
             replication.note_commit(before)
             replication.are_notices_due = True
             while self._uncommitted and self._uncommitted[0][0] <= index:
                 self._uncommitted_bytes -= self._uncommitted.popleft()[1]
-        if replica.settings.acknowledges_written:
-            written = replication.quorum_written()
-            if written >= self.first_own_index:
-                replica.written_quorum = max(replica.written_quorum, written)
 
     def _maybe_leave_joint(self) -> bool:
         """Whoever leads when a joint configuration is committed proposes its end (thesis 4.3); once is enough."""

@@ -29,7 +29,8 @@ class AppendRequest(NamedTuple):
 class AppendResponse(NamedTuple):
     """How far the sender's log agrees with the leader's: `durable ≤ written ≤ verified`.
 
-    When refused, `hint` is the last entry of the sender that can possibly agree: none above it does.
+    `written` equals `durable` here and is part of the format only. When refused, `hint` is the last entry of the sender
+    that can possibly agree: none above it does.
     """
 
     sender: ReplicaId

@@ -51,7 +51,6 @@ class FollowerProgress:
         "sent_commit",
         "state",
         "was_active",
-        "written_index",
     )
 
     def __init__(self, member: ReplicaId, next_index: Index, sequence: int, tick: int = 0) -> None:
@@ -59,7 +58,6 @@ class FollowerProgress:
         self.state = ProgressState.PROBE
         self.match_index = Index(0)
         """Durable there and equal to our log; moved by `acknowledge`, and down only by `lose`."""
-        self.written_index = Index(0)
         self.next_index = next_index
         self.match_sequence = sequence
         """The leader's sequence when `match_index` moved: requests up to here may have been sent before."""
@@ -155,9 +153,8 @@ class FollowerProgress:
         self.mark_sequence = self.mark_index = 0
         return has_lost
 
-    def acknowledge(self, durable: Index, written: Index, sequence: int) -> bool:
+    def acknowledge(self, durable: Index, sequence: int) -> bool:
         """The follower answered what was sent up to now, `sequence`; true when `match_index` moved."""
-        self.written_index = max(self.written_index, written, durable)
         if durable <= self.match_index:
             return False
         self.match_index = durable
@@ -170,7 +167,6 @@ class FollowerProgress:
     def lose(self, index: Index) -> None:
         """The follower no longer has what it acknowledged above `index`: damage, or a disk that lied."""
         self.match_index = min(self.match_index, index)
-        self.written_index = min(self.written_index, index)
         self.held_tick = self.goal_tick = _LOST_TICK
 
     def note_answer(self, committed: Index, tick: int) -> None:

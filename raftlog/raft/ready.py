@@ -79,8 +79,6 @@ class Ready(NamedTuple):
     before the cuts and entries of this Ready and those before: else it vouches for entries that were cut."""
     apply: IndexRange | None
     """Committed entries, durable here, to apply in order; report with `advance(applied=…)`."""
-    written_quorum_index: Index
-    """Under the relaxed flush policy: a quorum has written up to here. Never below what is committed."""
     reads: tuple[ReadReady, ...]
     reads_failed: tuple[Hashable, ...]
     """Definitely not served; ask again, here or where the leader is now."""

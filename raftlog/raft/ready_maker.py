@@ -15,7 +15,7 @@ class ReadyMaker:
     def __init__(self, replica: RaftReplica) -> None:
         self._replica = replica
         self._told_role: tuple[Role, Term, ReplicaId | None] | None = None
-        self._told_commit = (Index(-1), Index(-1))
+        self._told_commit = Index(-1)
 
     def has_work(self, role: RoleBehaviour) -> bool:
         """Whether a Ready would say anything."""
@@ -25,7 +25,7 @@ class ReadyMaker:
             or replica.log.is_changed
             or replica.is_hard_state_changed
             or replica.delivered < min(replica.committed, replica.durable_index)
-            or self._told_commit != (replica.committed, replica.written_quorum)
+            or self._told_commit != replica.committed
             or replica.reads.ready
             or replica.reads.failed
             or replica.install_offer
@@ -46,7 +46,7 @@ class ReadyMaker:
         replica.outbox.clear()
         # A term, and so every message that carries it, is heard of only once it is durable.
         now, once_durable = (messages, ()) if replica.is_hard_state_durable else ((), messages)
-        self._told_commit = replica.committed, replica.written_quorum
+        self._told_commit = replica.committed
         reads, reads_failed = replica.reads.take()
         offer, replica.install_offer = replica.install_offer, None
         return Ready(
@@ -59,7 +59,6 @@ class ReadyMaker:
             once_durable,
             replica.committed,
             self._take_apply(),
-            replica.written_quorum,
             reads,
             reads_failed,
             self._take_role_state(role, why),
@@ -72,11 +71,9 @@ class ReadyMaker:
         replica = self._replica
         messages = tuple(replica.outbox)
         replica.outbox.clear()
-        number, committed, quorum = replica.durability.number, replica.committed, replica.written_quorum
+        number, committed = replica.durability.number, replica.committed
         # Without the constructor's call, which costs as much as the rest: this is every heartbeat of every group.
-        return tuple.__new__(
-            Ready, (number, None, None, (), False, messages, (), committed, None, quorum, (), (), None, None)
-        )
+        return tuple.__new__(Ready, (number, None, None, (), False, messages, (), committed, None, (), (), None, None))
 
     def _take_apply(self) -> IndexRange | None:
         """Committed entries that are durable here: what is delivered rests on synced bytes."""

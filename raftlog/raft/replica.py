@@ -1,6 +1,6 @@
 """What a replica knows whatever its role: term, vote, log, configuration, commit, and what it has to say.
 
-    applied ≤ delivered ≤ min(committed, durable),   committed ≤ last index,   durable ≤ written ≤ last index
+    applied ≤ delivered ≤ min(committed, durable),   committed ≤ last index,   durable ≤ last index
 
 Every one of these is asserted at its single setter here. The term never falls, a term's vote never changes, `committed`
 never moves back, and nothing at or below it is ever cut. Roles (`follower`, `candidate`, `leader`) act on this state;
@@ -53,7 +53,6 @@ class RaftReplica:
         "ticks",
         "vote",
         "voting_position",
-        "written_quorum",
     )
 
     def __init__(
@@ -90,8 +89,6 @@ class RaftReplica:
         self.delivered: Index = max(self.applied, self.log.boundary.index)
         """What was given out to be applied; ≤ committed, ≤ durable."""
         self.history.commit_to(self.committed)
-        self.written_quorum = self.committed
-        """Under the relaxed flush policy: a quorum has written up to here."""
         self.durability = Durability(self.log.last_index)
         self.ticks = 0
         self.next_tick = 0
@@ -186,7 +183,6 @@ class RaftReplica:
         self.log.cut_to(index)
         self.durability.cut_to(index)
         self.history.maybe_roll_back(index)
-        self.written_quorum = min(self.written_quorum, index)
 
     def replace_log(self, installed: Installed) -> None:
         """The stored log is another one now, durable, and its beginning committed and applied."""
@@ -210,16 +206,13 @@ class RaftReplica:
             return False
         assert index <= self.log.last_index, f"commit {index} > last index {self.log.last_index}"
         self.committed = index
-        self.written_quorum = max(self.written_quorum, index)
         self.history.commit_to(index)
         return True
 
-    def maybe_advance(self, written: int, durable: int) -> bool:
+    def maybe_advance(self, durable: int) -> bool:
         """The driver's report on Readys; true when an index moved."""
-        is_moved = self.durability.maybe_advance(written, durable)
-        assert self.durability.written_index <= self.log.last_index, (
-            f"written {self.durability.written_index} > last index {self.log.last_index}"
-        )
+        is_moved = self.durability.maybe_advance(durable)
+        assert self.durable_index <= self.log.last_index, f"durable {self.durable_index} > {self.log.last_index}"
         if is_moved and self.voting_position is not None:
             self.maybe_lift_voting_position()
         return is_moved

@@ -45,7 +45,6 @@ class Replication:
         "match_moved",
         "progress",
         "sequence",
-        "written_moved",
     )
 
     def __init__(self, replica: RaftReplica) -> None:
@@ -61,7 +60,6 @@ class Replication:
         """There may be something to send."""
         self.match_moved = False
         """There may be something to commit."""
-        self.written_moved = False
         self.are_notices_due = False
         """Somebody may not know yet that what it holds is committed."""
         self.follow_configuration()
@@ -92,16 +90,6 @@ class Replication:
             quorum_value(
                 [own if progress is None else progress.match_index for progress in self._voters],
                 [own if progress is None else progress.match_index for progress in self._outgoing],
-            )
-        )
-
-    def quorum_written(self) -> Index:
-        """The last index that a quorum has at least written."""
-        own = self._replica.durability.written_index
-        return Index(
-            quorum_value(
-                [own if progress is None else progress.written_index for progress in self._voters],
-                [own if progress is None else progress.written_index for progress in self._outgoing],
             )
         )
 
@@ -275,7 +263,7 @@ class Replication:
             progress.awake_sequence = max(progress.awake_sequence, message.sequence)
         if message.agrees_to_sleep:
             progress.agreed_sequence = max(progress.agreed_sequence, message.sequence)
-        self._acknowledge(progress, message.durable, message.durable)
+        self._acknowledge(progress, message.durable)
         if progress.has_lost_probe(message.sequence):
             progress.is_probe_sent = False
             self.is_due = True
@@ -288,7 +276,7 @@ class Replication:
         boundary = message.boundary
         if progress is None or not message.is_reached or boundary.index > self._replica.log.last_index:
             return
-        self._acknowledge(progress, boundary.index, boundary.index)
+        self._acknowledge(progress, boundary.index)
         log = self._replica.log
         next_index = Index(min(message.last_index, log.last_index) + 1)
         if progress.state is not ProgressState.CATCH_UP or next_index <= log.boundary.index:
@@ -311,16 +299,13 @@ class Replication:
         progress.acked_sequence = max(progress.acked_sequence, sequence)
         return progress
 
-    def _acknowledge(self, progress: FollowerProgress, durable: Index, written: Index) -> None:
-        has_more_written = written > progress.written_index
-        if progress.acknowledge(durable, written, self.sequence):
+    def _acknowledge(self, progress: FollowerProgress, durable: Index) -> None:
+        if progress.acknowledge(durable, self.sequence):
             self.is_due = self.match_moved = self.are_notices_due = True
         progress.note_answer(self._replica.committed, self._replica.ticks)
-        if has_more_written:
-            self.written_moved = True
 
     def _accept(self, progress: FollowerProgress, message: AppendResponse) -> None:
-        self._acknowledge(progress, message.durable, message.written)
+        self._acknowledge(progress, message.durable)
         agreed = max(message.verified, progress.match_index)
         if progress.state is ProgressState.PROBE and agreed >= progress.next_index - 1:
             progress.become_replicate(agreed, self.sequence)

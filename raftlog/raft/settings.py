@@ -29,14 +29,11 @@ class RaftSettings:
     uncommitted_bytes_max: int = 64 << 20
     """What a leader takes beyond its commit before it refuses proposals as overloaded."""
     pending_reads_max: int = 10_000
-    acknowledges_written: bool = False
-    """The relaxed flush policy: followers answer when entries are written, not only when they are durable. Match index,
-    commit and delivery rest on durable entries either way."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if name not in ("sleep_after_ticks", "acknowledges_written") and value < 1:
+            if name != "sleep_after_ticks" and value < 1:
                 raise ValueError(f"{name} is {value}; it must be at least 1")
         if self.sleep_after_ticks < 0:
             raise ValueError(f"sleep_after_ticks is {self.sleep_after_ticks}; it must be at least 0")

@@ -37,7 +37,6 @@ class Schedule:
                 entries_per_message_max=random.choice([1, 3, 1000]),
                 message_bytes_max=random.choice([1, 100, 1 << 20]),
                 in_flight_entries_max=random.choice([1, 4, 1000]),
-                acknowledges_written=random.random() < 0.2,
                 fetch_bytes_min=random.choice([1 << 20, 1 << 20, 8, 20]),
             ),
         )
@@ -54,7 +53,6 @@ class Schedule:
             self.sync: 20,
             self.sync_all: random.choice([0, 15]),
             self.propose: 12,
-            self.report_written: 3,
             self.read: 4,
             self.drop: random.choice([0, 2, 6]),
             self.duplicate: random.choice([0, 2]),
@@ -133,12 +131,6 @@ class Schedule:
         for node in self.cluster.nodes.values():
             if node.is_up:
                 node.sync()
-
-    def report_written(self) -> None:
-        node = self._someone()
-        if node and node.held:
-            node.core.advance(written=self.random.choice(node.held).number)
-            node.work()
 
     def propose(self) -> None:
         node = self._someone(leads=True)

@@ -6,7 +6,7 @@ import pytest
 
 from jepsen.simulation.memory_log import MemoryLog
 from raftlog.raft.core import RaftCore
-from raftlog.raft.entry import TERM_MAX, EmptyPayloads, Entry, EntryId, EntryKind, Proposal
+from raftlog.raft.entry import TERM_MAX, Entry, EntryId, EntryKind, Proposal
 from raftlog.raft.messages import (
     AppendRequest,
     AppendResponse,
@@ -19,7 +19,6 @@ from raftlog.raft.messages import (
 )
 from raftlog.raft.ready import Accepted, HardState, RefusalReason, Restart, Role
 from raftlog.raft.refused import Contradiction, TermRefused
-from raftlog.raft.replica import RaftReplica
 from raftlog.raft.settings import RaftSettings
 from raftlog.raft.supply import SupplyRequest, Unsupplied
 from raftlog.types import Index, Term
@@ -236,15 +235,6 @@ def test_bounds_of_reads_that_a_follower_forwards() -> None:
     cluster[2].work()
     cluster.settle()
     assert cluster.core(2).read_index(3) is None
-
-
-def test_the_written_index_of_a_quorum_ends_at_a_cut() -> None:
-    log = MemoryLog([entry(1, 1), entry(2, 1), entry(3, 1)])
-    restart = Restart(HardState(Term(1), None), (configuration([1, 2, 3]),), Index(1))
-    replica = RaftReplica(TWO, RaftSettings(), Random(0), log, EmptyPayloads(), restart)
-    replica.written_quorum = Index(3)
-    replica.cut_to(Index(2))
-    assert replica.written_quorum == 2
 
 
 def test_an_old_leader_learns_of_the_later_term_from_whatever_it_sends() -> None:

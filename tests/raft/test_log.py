@@ -80,13 +80,13 @@ def _check_read(read: list[Entry], expected: list[Entry], other: int) -> None:
     assert len(read) == 1 or sum(entry.size_bytes for entry in read) <= 7
 
 
-@given(st.lists(st.tuples(st.sampled_from(["append", "cut", "hand", "written", "durable"]), st.integers(1, 6))))
+@given(st.lists(st.tuples(st.sampled_from(["append", "cut", "hand", "durable"]), st.integers(1, 6))))
 def test_durability_against_a_naive_twin(steps: list[tuple[str, int]]) -> None:
     """The twin remembers, entry by entry, which Ready brought it: durable is what has no earlier gap."""
     durability = Durability(Index(0))
     brought: list[int] = []
     handed: list[int] = []
-    written = durable = 0
+    durable = 0
     has_changed = False
     for what, amount in steps:
         if what == "append":
@@ -100,16 +100,11 @@ def test_durability_against_a_naive_twin(steps: list[tuple[str, int]]) -> None:
             number = durability.hand_over(Index(len(handed)), has_changed)
             handed = [ready or number for ready in handed]
             has_changed = False
-        elif what == "written":
-            written = max(written, durable, min(durability.number, written + amount))
-            durability.maybe_advance(written, durable)
         else:
             durable = min(durability.number, durable + amount)
-            written = max(written, durable)
-            durability.maybe_advance(written, durable)
+            durability.maybe_advance(durable)
         brought = handed
         assert durability.durable_index == _reached(brought, durable)
-        assert durability.written_index == _reached(brought, written)
 
 
 def _reached(brought: list[int], number: int) -> int:
@@ -123,7 +118,7 @@ def test_the_sync_of_cut_bytes_does_not_cover_later_ones() -> None:
     first = durability.hand_over(Index(5), True)
     durability.cut_to(Index(2))
     second = durability.hand_over(Index(5), True)
-    durability.maybe_advance(0, first)
+    durability.maybe_advance(first)
     assert durability.durable_index == 2
-    durability.maybe_advance(0, second)
+    durability.maybe_advance(second)
     assert durability.durable_index == 5

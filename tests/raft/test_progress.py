@@ -10,7 +10,7 @@ from tests.raft.lone import TWO
 
 def _replicating(match: int = 10, sequence: int = 5) -> FollowerProgress:
     progress = FollowerProgress(TWO, Index(match + 1), 0)
-    progress.acknowledge(Index(match), Index(match), sequence)
+    progress.acknowledge(Index(match), sequence)
     progress.become_replicate(Index(match), sequence)
     return progress
 
@@ -30,18 +30,18 @@ def test_the_window_counts_entries_and_bytes_that_are_not_durable_there() -> Non
     progress.note_append(Index(14), 60)
     progress.note_append(Index(16), 30)
     assert progress.room(settings) == (4, 10)
-    assert progress.acknowledge(Index(14), Index(16), 9)
+    assert progress.acknowledge(Index(14), 9)
     assert progress.room(settings) == (8, 70)
-    assert not progress.acknowledge(Index(14), Index(16), 9)
+    assert not progress.acknowledge(Index(14), 9)
 
 
 def test_acknowledged_entries_are_never_resent() -> None:
     progress = _replicating()
     progress.become_probe(Index(3), 6)
     assert progress.next_index == 11
-    assert progress.acknowledge(Index(20), Index(20), 7)
+    assert progress.acknowledge(Index(20), 7)
     assert progress.next_index == 21
-    assert not progress.acknowledge(Index(15), Index(15), 8)
+    assert not progress.acknowledge(Index(15), 8)
     assert (progress.match_index, progress.match_sequence) == (20, 7)
 
 
@@ -87,7 +87,7 @@ def test_a_probe_gives_the_whole_window_back() -> None:
     progress.become_replicate(Index(10), 7)
     assert progress.room(settings) == (10, 100)
     progress.note_append(Index(12), 30)
-    assert progress.acknowledge(Index(12), Index(12), 9)
+    assert progress.acknowledge(Index(12), 9)
     assert progress.room(settings) == (10, 100)
 
 
@@ -100,7 +100,7 @@ def test_a_follower_lags_since_it_held_all_that_was_committed() -> None:
     assert _lag(progress, 10, 5_000) == 0, "nothing happened for long"
     progress.note_commit(Index(10), 5_000)
     assert _lag(progress, 11, 5_003) == 3
-    progress.acknowledge(Index(11), Index(11), 6)
+    progress.acknowledge(Index(11), 6)
     progress.note_answer(Index(11), 5_003)
     assert _lag(progress, 11, 6_000) == 0
 
@@ -109,13 +109,13 @@ def test_a_follower_that_is_always_a_commit_behind_lags_by_that_time_only() -> N
     progress = _replicating(10)
     for tick in range(100, 200):
         progress.note_commit(Index(tick - 1), tick)  # which it does not hold yet
-        progress.acknowledge(Index(tick - 1), Index(tick - 1), tick)
+        progress.acknowledge(Index(tick - 1), tick)
         progress.note_answer(Index(tick), tick)
         assert tick < 102 or 0 < _lag(progress, tick, tick) <= 2
     for tick in range(200, 300):
         progress.note_commit(Index(tick - 1), tick)  # it stands still
         assert _lag(progress, tick, tick) >= tick - 200
-    progress.acknowledge(Index(250), Index(250), 300)  # the half of what it lacks
+    progress.acknowledge(Index(250), 300)  # the half of what it lacks
     progress.note_answer(Index(299), 300)
     assert _lag(progress, 299, 300) > 90
 

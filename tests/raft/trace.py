@@ -136,8 +136,8 @@ class TracedCore(RaftCore):
                 self._emit_line(_SENDS.get(_name(message), "Send"), message=plain_message(message), awaits=awaits)
         return ready
 
-    def advance(self, *, written: int = 0, durable: int = 0, applied: Index | None = None) -> None:
-        super().advance(written=written, durable=durable, applied=applied)
+    def advance(self, *, durable: int = 0, applied: Index | None = None) -> None:
+        super().advance(durable=durable, applied=applied)
         if durable > self._synced:
             self._synced = durable
             self._emit_line("Synced", number=durable)

@@ -76,7 +76,6 @@ class Member:
             messages_once_durable=(),
             committed_index=committed,
             apply=said.pop("apply", None),
-            written_quorum_index=committed,
             reads=(),
             reads_failed=(),
             role_state=None if role is None else RoleState(role, Term(term), None, "told to"),

@@ -102,10 +102,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "min(message.committed, replica.log.last_index)",
     ),
     _raft(
-        "acknowledge-written",
+        "acknowledge-unsynced",
         "follower:Follower.prepare",
         "durable = min(replica.durability.durable_index, self.verified)",
-        "durable = min(replica.durability.written_index, self.verified)",
+        "durable = self.verified",
     ),
     _raft(
         "acknowledge-unverified",
@@ -132,10 +132,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # leading
     _raft("commit-an-old-term", "leader:Leader._commit", "index >= self.first_own_index and ", ""),
     _raft(
-        "count-own-written",
+        "count-own-unsynced",
         "replication:Replication.quorum_durable",
         "own = self._replica.durable_index",
-        "own = self._replica.durability.written_index",
+        "own = self._replica.log.last_index",
     ),
     _raft(
         "read-without-quorum",
@@ -207,7 +207,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _raft("half-is-a-majority", "quorum:majority_size", "voters // 2 + 1", "(voters + 1) // 2"),
     _raft("minority-value", "quorum:majority_value", "(len(values) - 1) // 2", "len(values) // 2"),
     # log and configurations
-    _raft("durable-before-predecessor", "durability:_Watermark.cut_to", "self.index = min(self.index, index)", "pass"),
+    _raft(
+        "durable-before-predecessor",
+        "durability:Durability.cut_to",
+        "self.durable_index = min(self.durable_index, index)",
+        "pass",
+    ),
     _raft("configuration-stays-after-cut", "replica:RaftReplica.cut_to", "self.history.maybe_roll_back(index)", "pass"),
     _raft(
         "forget-configurations-early",
