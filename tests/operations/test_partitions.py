@@ -80,13 +80,13 @@ async def test_a_move_to_a_stopped_broker_is_reported_and_cancelled(unplanned: B
     [move] = await asked.operations.partitions.reconfigurations(deadline=soon())
     assert (move.topic, move.partition, {*move.from_nodes}, list(move.to_nodes)) == ("t", 0, {*at}, [*at[1:], new])
     others = unplanned[at[1]].operations
-    assert await others.cancel_moves(at[1], deadline=soon()) == []
-    assert await others.cancel_moves(new, deadline=soon()) == [Cancelled(topic="t", partition=0)]
+    assert await others.partitions.cancel_moves(at[1], deadline=soon()) == []
+    assert await others.partitions.cancel_moves(new, deadline=soon()) == [Cancelled(topic="t", partition=0)]
     assert sorted(assigned(unplanned[at[1]], "t")) == sorted(at)
     await until_async(lambda: _nothing_moves_for(unplanned[at[1]]))
-    version = await others.cancel_reconfiguration("t", 0, deadline=soon())
-    assert await others.cancel_reconfiguration("t", 0, deadline=soon()) == version
-    assert await others.cancel_moves(deadline=soon()) == []
+    version = await others.partitions.cancel_reconfiguration("t", 0, deadline=soon())
+    assert await others.partitions.cancel_reconfiguration("t", 0, deadline=soon()) == version
+    assert await others.partitions.cancel_moves(deadline=soon()) == []
     await write(asked, "t", b"x")
 
 
