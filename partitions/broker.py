@@ -304,10 +304,8 @@ class Broker:
         created = await self.parts.changes.create(
             name, partitions, replication_factor, config or {}, deadline, validate_only=validate_only
         )
-        if validate_only:
-            return self._view.planned(created, self.settings.topic_config.updated(config or {}))
-        topic = self._topics.by_id(created.topic_id)
-        if topic is None:  # deleted again already
+        topic = None if validate_only else self._topics.by_id(created.topic_id)
+        if topic is None:  # not made, or deleted again already
             return self._view.planned(created, self.settings.topic_config.updated(config or {}))
         await self._led(topic, Deadline(min(deadline, deadline_in(LEADERS_MS))))
         return self._view.outline(topic)

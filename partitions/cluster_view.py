@@ -232,8 +232,6 @@ class ClusterObserver:
         return dict(zip(nodes, answers, strict=True))
 
     async def _status_of(self, node: NodeId, deadline: Deadline) -> dict[str, Any] | None:
-        if node == self._me:
-            return self._status()
         try:
             status: dict[str, Any] = (await self._node.ask(node, _STATUS, None, (), deadline)).value
         except RaftlogError:

@@ -401,7 +401,7 @@ class Node:
         return await self._requests.probe(address, name, header, deadline)
 
     async def ask(self, node: NodeId, name: str, header: Any, payload: Sequence[Any], deadline: Deadline) -> Answer:
-        """Ask another node, once; see `requests` for what its failures mean."""
+        """Ask a node, once; see `requests` for what its failures mean."""
         return await self._requests.ask(node, name, header, payload, deadline)
 
     def on_request(self, name: str, handler: Handler, *, is_open: bool = False) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from raftlog.errors import InvalidArgument, Unavailable
 from raftlog.partitions.addresses import Address
-from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node.surroundings import NodeTransport
 from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.handshake import PeerIdentity
@@ -67,9 +67,10 @@ class Requests:
             self._open[name] = None
 
     async def ask(self, node: NodeId, name: str, header: Any, payload: Sequence[Buffer], deadline: Deadline) -> Answer:
-        """Ask another node, once. `header` is made of numbers, text, bytes, lists and mappings."""
+        """Ask a node, once. `header` is made of numbers, text, bytes, lists and mappings. What this node asks itself is
+        a direct call of its handler, with the very header."""
         if node == self._me:
-            raise InvalidArgument(f"node {node} asks itself for {name!r}")
+            return await self._handle(name, Request(node, header, tuple(payload), deadline))
         left_ms = _left_ms(deadline, f"node {node}", name)
         return await self._transport.call(node, Call(name, header, tuple(payload), left_ms))
 
@@ -86,17 +87,20 @@ class Requests:
 
     async def serve(self, node: NodeId, call: Call, stranger: PeerIdentity | None = None) -> Answer:
         """A request arrived."""
-        handler = self._handlers.get(call.name)
+        return await self._handle(
+            call.name, Request(node, call.value, call.payload, deadline_in(call.timeout_ms), stranger)
+        )
+
+    async def _handle(self, name: str, request: Request) -> Answer:
+        handler = self._handlers.get(name)
         if handler is None:
-            raise Unavailable(f"node {self._me} does not serve {call.name!r}; it may run another release")
-        loop = asyncio.get_running_loop()
-        deadline = Deadline(loop.time() + call.timeout_ms / 1000)
+            raise Unavailable(f"node {self._me} does not serve {name!r}; it may run another release")
         self._under_way += 1
         try:
-            return await handler(Request(node, call.value, call.payload, deadline, stranger))
+            return await handler(request)
         finally:
             self._under_way -= 1
-            self._last_at = loop.time()
+            self._last_at = asyncio.get_running_loop().time()
             self._answered.set()
 
     async def quiet(self, seconds: float) -> None:

@@ -52,8 +52,6 @@ class Telling:
 
     async def ask(self, node: NodeId, deadline: Deadline) -> BrokerReport | None:
         """What this broker says."""
-        if node == self._node.identity.node_id:
-            return await self._told()
         try:
             until = Deadline(min(deadline, deadline_in(_ASK_MS)))
             answer = (await self._node.ask(node, _BROKER, None, (), until)).value

@@ -133,8 +133,6 @@ class Watching:
     async def _ask(self, node: NodeId, until: Deadline) -> _Said | None:
         index = int(self._metadata.state.applied_index)
         try:
-            if node == self._me:
-                return await self._said(index, until)
             match (await self._node.ask(node, _MOVES, [index], (), until)).value:
                 case [[*rows], bytes(led), *_]:
                     return _Said([_read(row) for row in rows], led)

@@ -136,8 +136,10 @@ async def test_requests_and_answers(tmp_path: Path) -> None:
             await one.ask(NodeId(2), "double", None, (), deadline_in(0))
         with pytest.raises(NotConnected):
             await one.ask(NodeId(9), "double", None, (), soon())
-        with pytest.raises(InvalidArgument, match="asks itself"):
+        with pytest.raises(Unavailable, match="does not serve 'double'"):
             await one.ask(NodeId(1), "double", None, (), soon())
+        one.on_request("double", double)
+        assert (await one.ask(NodeId(1), "double", {"a": 1}, [b"xy"], soon())).value == [1, {"a": 1}]
 
 
 async def test_possibly_sent_requests_are_not_repeated(tmp_path: Path) -> None:

@@ -86,13 +86,10 @@ class Balancer(BackgroundLoop):
         return int((await self._ask_leader(REBALANCE, deadline)).value)
 
     async def _ask_leader(self, name: str, deadline: Deadline) -> Answer:
-        serve = self._serve_report if name == REPORT else self._serve_rebalance
-        me, loop, why = self._node.identity.node_id, self._node.loop, "nobody is known to lead it"
+        loop, why = self._node.loop, "nobody is known to lead it"
         while True:
             leader = self._metadata.freshness().leader
             try:
-                if leader == me:
-                    return await serve(Request(me, None, (), deadline))
                 if leader is not None:
                     return await self._node.ask(leader, name, None, (), deadline)
             except RaftlogError as error:

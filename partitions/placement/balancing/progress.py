@@ -72,8 +72,6 @@ class BrokerProgress:
 
     async def _ask(self, node: NodeId, header: list[Any], deadline: Deadline) -> HeldReplicas | None:
         try:
-            if node == self._node.identity.node_id:
-                return await self._tell(header, deadline)
             return _told((await self._node.ask(node, MOVING, header, (), deadline)).value)
         except RaftlogError as error:
             _logger.debug("node %s does not say what moves: %s", node, error)

@@ -59,14 +59,10 @@ class Recovering:
         self._me = node.identity.node_id
         self._claimed: dict[bytes, float] = {}
         """Groups whose replica here is to go on, until when."""
-        self._handlers = {
-            _LOOK: self._look,
-            _CLAIM: self._claim,
-            _GIVE_UP: self._give_up,
-            _GO_ON: self._go_on,
-        }
-        for name, handler in self._handlers.items():
-            node.on_request(name, handler)
+        node.on_request(_LOOK, self._look)
+        node.on_request(_CLAIM, self._claim)
+        node.on_request(_GIVE_UP, self._give_up)
+        node.on_request(_GO_ON, self._go_on)
 
     # the whole
 
@@ -132,8 +128,6 @@ class Recovering:
             return error
 
     async def _ask(self, node: NodeId, name: str, header: list[Any], deadline: Deadline) -> Any:
-        if node == self._me:
-            return (await self._handlers[name](Request(node, header, (), deadline))).value
         return (await self._node.ask(node, name, header, (), deadline)).value
 
     # what the replica here is asked
