@@ -11,33 +11,21 @@ from raftlog.cli.outcome import EXIT_FAILED, CommandFailed, exit_code_of, say_er
 from raftlog.errors import RaftlogError
 
 VERBS = {
-    "serve": Verb("raftlog.cli.serve.verb", "serve", "Run a broker."),
-    "dev": Verb("raftlog.cli.dev.verb", "dev", "Run a cluster on this machine."),
-    "demo": Verb(
-        "raftlog.cli.dev.demo", "demo", "Show a cluster at work, kill its leader, and prove that nothing is lost."
-    ),
-    "topic": Verb("raftlog.cli.topic.verbs", "topic", "Create, list, describe, alter, trim and delete topics."),
-    "produce": Verb("raftlog.cli.produce.verb", "produce", "Write lines, JSON lines or files to a topic."),
-    "consume": Verb("raftlog.cli.consume.verb", "consume", "Print the records of a topic."),
-    "group": Verb("raftlog.cli.group.verbs", "group", "Show consumer groups, and change what they have committed."),
-    "bench": Verb("raftlog.cli.bench", "bench", "Put load on a cluster, and show rates, latencies and availability."),
-    "cluster": Verb(
-        "raftlog.cli.cluster.verbs", "cluster", "Show a cluster and its health, and change what concerns all of it."
-    ),
-    "broker": Verb(
-        "raftlog.cli.broker.verbs",
-        "broker",
-        "Show brokers, and take them out of the cluster: for a while, or for good.",
-    ),
-    "partition": Verb(
-        "raftlog.cli.partition.verbs", "partition", "Show, move and recover partitions, and choose who leads them."
-    ),
-    "pipeline": Verb("raftlog.cli.pipeline.verbs", "pipeline", "Archive, replay and check logs of any size, on Spark."),
-    "generate": Verb("raftlog.cli.generate", "generate", "Print files for programs that watch a cluster."),
-    "maelstrom": Verb(
-        "raftlog.cli.maelstrom", "maelstrom", "Run a node of a Jepsen Maelstrom test on stdin and stdout."
-    ),
-    "log": Verb("raftlog.cli.log.verbs", "log", "Dump, verify and recover log files; no broker is needed."),
+    "serve": Verb("serve.verb:serve", "Run a broker."),
+    "dev": Verb("dev.verb:dev", "Run a cluster on this machine."),
+    "demo": Verb("dev.demo:demo", "Show a cluster at work, kill its leader, and prove that nothing is lost."),
+    "topic": Verb("topic.verbs:topic", "Create, list, describe, alter, trim and delete topics."),
+    "produce": Verb("produce.verb:produce", "Write lines, JSON lines or files to a topic."),
+    "consume": Verb("consume.verb:consume", "Print the records of a topic."),
+    "group": Verb("group.verbs:group", "Show consumer groups, and change what they have committed."),
+    "bench": Verb("bench:bench", "Put load on a cluster, and show rates, latencies and availability."),
+    "cluster": Verb("cluster.verbs:cluster", "Show a cluster and its health, and change what concerns all of it."),
+    "broker": Verb("broker.verbs:broker", "Show brokers, and take them out of the cluster: for a while, or for good."),
+    "partition": Verb("partition.verbs:partition", "Show, move and recover partitions, and choose who leads them."),
+    "pipeline": Verb("pipeline.verbs:pipeline", "Archive, replay and check logs of any size, on Spark."),
+    "generate": Verb("generate:generate", "Print files for programs that watch a cluster."),
+    "maelstrom": Verb("maelstrom:maelstrom", "Run a node of a Jepsen Maelstrom test on stdin and stdout."),
+    "log": Verb("log.verbs:log", "Dump, verify and recover log files; no broker is needed."),
 }
 
 

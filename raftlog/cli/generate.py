@@ -17,11 +17,10 @@ from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.watching import ALERTS, JOB, PANELS, Alert, Panel
 from raftlog.client import BrokerClient
 
-_HERE: Final = "raftlog.cli.generate"
 VERBS: Final = {
-    "prometheus-config": Verb(_HERE, "prometheus_config", "What Prometheus has to scrape."),
-    "prometheus-rules": Verb(_HERE, "prometheus_rules", "Alerts for Prometheus."),
-    "grafana-dashboard": Verb(_HERE, "grafana_dashboard", "A dashboard for Grafana."),
+    "prometheus-config": Verb("generate:prometheus_config", "What Prometheus has to scrape."),
+    "prometheus-rules": Verb("generate:prometheus_rules", "Alerts for Prometheus."),
+    "grafana-dashboard": Verb("generate:grafana_dashboard", "A dashboard for Grafana."),
 }
 _LINE_WIDTH: Final = 1_000
 """Of YAML: expressions stay on one line."""

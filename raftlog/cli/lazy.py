@@ -11,11 +11,16 @@ import click
 
 
 class Verb(NamedTuple):
-    """Where a verb is defined, and the line that the group's help shows without importing it."""
+    """Entry point of a verb below `raftlog.cli`, as `module:function`, and the line that the group's help shows without
+    importing it."""
 
-    module: str
-    attribute: str
+    target: str
     help: str
+
+    @property
+    def module(self) -> str:
+        """Name of the module that defines the verb."""
+        return f"raftlog.cli.{self.target.partition(':')[0]}"
 
 
 class ReaderGone(Exception):
@@ -36,8 +41,8 @@ class LazyGroup(click.Group):
         verb = self._verbs.get(cmd_name)
         if verb is None:
             return None
-        command = getattr(_imported(verb.module), verb.attribute)
-        assert isinstance(command, click.Command), f"{verb.module}.{verb.attribute} is not a command"
+        command = getattr(_imported(verb.module), verb.target.partition(":")[2])
+        assert isinstance(command, click.Command), f"{verb.target} is not a command"
         return command
 
     def resolve_command(

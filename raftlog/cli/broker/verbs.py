@@ -4,17 +4,19 @@ import click
 
 from raftlog.cli.lazy import LazyGroup, Verb
 
-_DECOMMISSION = "raftlog.cli.broker.decommission"
-
 VERBS = {
-    "list": Verb("raftlog.cli.broker.listing", "list_brokers", "List the brokers of the cluster."),
-    "show": Verb("raftlog.cli.broker.listing", "show_broker", "Show everything that is known of a broker."),
+    "list": Verb("broker.listing:list_brokers", "List the brokers of the cluster."),
+    "show": Verb("broker.listing:show_broker", "Show everything that is known of a broker."),
     "maintenance": Verb(
-        "raftlog.cli.broker.maintenance", "maintenance", "Let a broker lead nothing for a while, such as for a restart."
+        "broker.maintenance:maintenance", "Let a broker lead nothing for a while, such as for a restart."
     ),
-    "decommission": Verb(_DECOMMISSION, "decommission", "Move a broker's replicas to others, and remove it for good."),
-    "decommission-status": Verb(_DECOMMISSION, "decommission_status", "Show how far a decommission is, and why not."),
-    "recommission": Verb(_DECOMMISSION, "recommission", "Keep a broker that was to go."),
+    "decommission": Verb(
+        "broker.decommission:decommission", "Move a broker's replicas to others, and remove it for good."
+    ),
+    "decommission-status": Verb(
+        "broker.decommission:decommission_status", "Show how far a decommission is, and why not."
+    ),
+    "recommission": Verb("broker.decommission:recommission", "Keep a broker that was to go."),
 }
 
 

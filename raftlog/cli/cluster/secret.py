@@ -5,7 +5,7 @@ import click
 from raftlog.cli.lazy import LazyGroup, Verb
 from raftlog.cluster_secret import create_secret
 
-VERBS = {"create": Verb("raftlog.cli.cluster.secret", "create", "Write a new secret to a file.")}
+VERBS = {"create": Verb("cluster.secret:create", "Write a new secret to a file.")}
 
 
 @click.group(cls=LazyGroup, verbs=VERBS)

@@ -4,17 +4,16 @@ import click
 
 from raftlog.cli.lazy import LazyGroup, Verb
 
-_DESCRIBE = "raftlog.cli.group.describe"
-_OFFSETS = "raftlog.cli.group.offsets"
-
 VERBS = {
-    "list": Verb(_DESCRIBE, "list_groups", "List all groups with their states."),
-    "describe": Verb(_DESCRIBE, "describe", "Show a group's state, its members, and how far it is in each partition."),
-    "lag": Verb(_DESCRIBE, "lag", "Show how far a group is behind."),
-    "offsets": Verb(_OFFSETS, "offsets", "Show what a group has committed, or commit more."),
-    "reset-offsets": Verb("raftlog.cli.group.reset", "reset_offsets", "Move what a group has committed."),
-    "delete-offsets": Verb(_OFFSETS, "delete_offsets", "Forget what a group has committed in a topic."),
-    "delete": Verb(_OFFSETS, "delete", "Delete a group and all that it has committed."),
+    "list": Verb("group.describe:list_groups", "List all groups with their states."),
+    "describe": Verb(
+        "group.describe:describe", "Show a group's state, its members, and how far it is in each partition."
+    ),
+    "lag": Verb("group.describe:lag", "Show how far a group is behind."),
+    "offsets": Verb("group.offsets:offsets", "Show what a group has committed, or commit more."),
+    "reset-offsets": Verb("group.reset:reset_offsets", "Move what a group has committed."),
+    "delete-offsets": Verb("group.offsets:delete_offsets", "Forget what a group has committed in a topic."),
+    "delete": Verb("group.offsets:delete", "Delete a group and all that it has committed."),
 }
 
 

@@ -5,13 +5,11 @@ import click
 from raftlog.cli.lazy import LazyGroup, Verb
 
 VERBS = {
-    "archive": Verb(
-        "raftlog.cli.pipeline.archive", "archive", "Copy what is new in topics to Parquet, each record once."
-    ),
-    "compact": Verb("raftlog.cli.pipeline.archive", "compact", "Put an archive's small files together."),
-    "replay": Verb("raftlog.cli.pipeline.replay", "replay", "Write an archive's records to topics, each once."),
-    "verify": Verb("raftlog.cli.pipeline.verify", "verify", "Check all replicas of all partitions, and an archive."),
-    "info": Verb("raftlog.cli.pipeline.info", "info", "Show what Spark runs on here, and pack raftlog for executors."),
+    "archive": Verb("pipeline.archive:archive", "Copy what is new in topics to Parquet, each record once."),
+    "compact": Verb("pipeline.archive:compact", "Put an archive's small files together."),
+    "replay": Verb("pipeline.replay:replay", "Write an archive's records to topics, each once."),
+    "verify": Verb("pipeline.verify:verify", "Check all replicas of all partitions, and an archive."),
+    "info": Verb("pipeline.info:info", "Show what Spark runs on here, and pack raftlog for executors."),
 }
 
 
