@@ -34,7 +34,7 @@ _NODES: Final = 3
 
 
 def measure_row(row: str, bootstrap: list[str], seconds: float, rate: float, mix: str) -> dict[str, Any]:
-    """One row on a running cluster; in a process of its own."""
+    """Measure one row on a running cluster; in a process of its own."""
     mode, targeting = ROWS[row]
     plan = LoadPlan(
         mode=mode,

@@ -122,7 +122,7 @@ def _during(samples: list[list[float]], begin: float, end: float) -> dict[str, f
 
 
 def _require_same_files(cluster: Cluster) -> None:
-    """Once all have the same bytes to show, stop all, and compare the partition's segments."""
+    """Wait until all have the same bytes, stop all, and compare the partition's segments."""
     until = time.perf_counter() + _CAUGHT_UP_S_MAX
     while len({_log_bytes(cluster, node) for node in cluster.nodes}) > 1:
         require(time.perf_counter() < until, "the replicas did not become equally long")

@@ -33,7 +33,7 @@ class NodeProcess:
         return self._process.pid
 
     def do(self, name: str, **arguments: Any) -> dict[str, Any]:
-        """One command, and its answer."""
+        """Send one command, and return its answer."""
         assert self._process.stdin is not None, "a child without stdin"
         self._process.stdin.write(json.dumps([name, arguments]) + "\n")
         self._process.stdin.flush()

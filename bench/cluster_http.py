@@ -28,7 +28,7 @@ TOPIC_S_MAX = 60.0
 
 @contextmanager
 def cluster_of_three(directory: Path) -> Iterator[Cluster]:
-    """`raftlog serve` three times on loopback, with its defaults; killed at the end."""
+    """Run `raftlog serve` three times on loopback, with its defaults; killed at the end."""
     try:
         with Cluster(NODES, data_dir=directory, with_cuts=False, serve_flags=("--log-level", "warning")) as cluster:
             yield cluster

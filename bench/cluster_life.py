@@ -48,7 +48,7 @@ class Clients:
         self._lock = threading.Lock()
         self._sent = 0
         self.acks: list[float] = []
-        """When each success was known."""
+        """Time of each success."""
         self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(WRITERS)]
         for thread in self._threads:
             thread.start()
@@ -132,7 +132,7 @@ def run_kills(workspace: Workspace) -> Values:
 
 
 def _write_everywhere(ports: list[int], first_number: int) -> float:
-    """One record to each partition, sent again until it is acknowledged; when the last one was."""
+    """Write one record to each partition, retried until it is acknowledged; return the time of the last one."""
     shares = [range(start, PARTITIONS, WRITERS) for start in range(WRITERS)]
 
     def write(turn: int) -> float:
@@ -236,7 +236,7 @@ def dev_process(directory: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 def _base_port() -> int:
-    """Such that the ports of three nodes are below those that the system gives out by itself."""
+    """Return a base port such that the ports of three nodes are below the system's ephemeral ones."""
     return 20_000 + free_port() % 1_000 * 10
 
 

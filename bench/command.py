@@ -192,7 +192,7 @@ def _run(measures: list[Measure], runs: int, workspace: Workspace) -> list[Outco
 
 
 def _said_of(outcome: Outcome) -> str:
-    """One line about a measure that is done."""
+    """Describe a finished measure in one line."""
     if outcome.skipped:
         return f"{outcome.measure.name}: not measured, {outcome.skipped}"
     if outcome.failures:

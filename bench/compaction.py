@@ -42,7 +42,7 @@ _READ_BYTES = 4 << 20
 
 
 def keyed_batches(first_key: int, count: int) -> list[bytes]:
-    """So many batches of a thousand records of 100 bytes each; no key twice."""
+    """Return so many batches of a thousand records of 100 bytes each; no key twice."""
     found = []
     for start in range(first_key, first_key + count * RECORDS_PER_BATCH, RECORDS_PER_BATCH):
         records = zip(itertools.count(start), values(RECORDS_PER_BATCH), strict=False)
@@ -120,7 +120,7 @@ def _create(cluster: Cluster) -> None:
 
 
 def _are_compacted(cluster: Cluster) -> bool:
-    """Whether each broker said so of the topic's partition."""
+    """Return whether each broker has logged the compaction of the topic's partition."""
     name = f"{TOPIC}/0"
     return all(
         any(json.loads(line).get("group") == name for line in node.log_text().splitlines() if '"log_compacted"' in line)
@@ -129,7 +129,7 @@ def _are_compacted(cluster: Cluster) -> bool:
 
 
 def _bytes_on_disk(cluster: Cluster) -> int:
-    """Of the largest replica."""
+    """Return the size of the largest replica."""
     directories = (Path(node.data_dir) / TOPIC / "0" for node in cluster.nodes.values())
     return max(sum(file.stat().st_size for file in directory.glob("*.log")) for directory in directories)
 

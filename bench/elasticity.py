@@ -31,7 +31,7 @@ _SECONDS_MAX: Final = 150.0
 _CONNECTIONS: Final = 64
 _ANSWER_S_MAX: Final = 11.0
 _EVEN: Final = 0.1
-"""Allowed distance of a broker's share of leaders from the mean, as a part of the mean."""
+"""Maximum distance of a broker's share of leaders from the mean, as a part of the mean."""
 _POLL_S: Final = 0.1
 _ASK_S_MAX: Final = 5.0
 
@@ -131,7 +131,7 @@ def _get(cluster: Cluster, node: int, path: str) -> Any:
 
 
 def _wait_until_even(cluster: Cluster, asked: int, nodes: set[int], workspace: Workspace, what: str) -> _Picture:
-    """Until just these brokers have replicas and lead evenly, and nothing moves any more."""
+    """Wait until exactly these brokers have replicas and lead evenly, and no move is pending."""
     until = time.perf_counter() + _SECONDS_MAX
     while True:
         picture = _Picture(cluster, asked)

@@ -54,7 +54,7 @@ class Brokers:
             time.sleep(_POLL_S)
 
     def _find_led(self) -> dict[int, list[int]]:
-        """As the leaders themselves say."""
+        """Return the led partitions by broker, as the leaders report them."""
         answers = self._each(lambda node: node.do("led"))
         self.led = {number: answer["led"] for number, answer in answers.items()}
         return self.led

@@ -44,7 +44,7 @@ def counted_flushes(directory: Path) -> Iterator[Flushes]:
 
 
 def counts_flushes(directory: Path) -> bool:
-    """Whether syncs of a growing file show in the device's count."""
+    """Return whether syncs of a growing file show in the device's count."""
     before = _completed(directory)
     with tempfile.TemporaryFile(dir=directory) as file:
         for number in range(_TRIED_SYNCS):

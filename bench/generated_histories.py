@@ -24,7 +24,7 @@ BETWEEN_NS = 2_000_000
 """Two operations begin this long after one another: 500 a second."""
 TOOK_NS = (2_000_000, 5_000_000, 20_000_000)
 EPOCH_OPERATIONS = 5_000
-"""After so many there is a fault, and every partition has a new leader."""
+"""Number of operations after which there is a fault, and every partition has a new leader."""
 FETCHED_MAX = 1_500
 _CLIENT_VALUES = 10**9
 _KINDS: tuple[tuple[Kind, int], ...] = ((SEND, 590), (POLL, 330), (LIST, 50), (COMMIT, 13), (COMMITTED, 13))
@@ -112,7 +112,7 @@ class HistoryGenerator:
         heapq.heappush(self._due, (self.now_ns + took_ns, next(self._order), what))
 
     def _is_ok(self, invocation: Op, ok: float) -> bool:
-        """Whether it is; otherwise it has failed and says so."""
+        """Return whether the operation succeeds; otherwise it is completed as failed."""
         is_ok = self._random.random() < ok
         if not is_ok:
             self._history.fail(invocation, "Unavailable: node 1 is starting or stopping; ask another one, or again")

@@ -35,7 +35,7 @@ def run_cost(_workspace: Workspace) -> Values:
 
 
 def lossy(seed: int) -> dict[str, float]:
-    """One run of ten virtual minutes; in a child."""
+    """Run ten virtual minutes once; in a child."""
     watch = Watch(steady(seed, members=MEMBERS, loss=LOSS))
     outcome = simulate_watched(watch)
     failure = outcome.failure

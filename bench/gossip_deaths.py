@@ -1,4 +1,4 @@
-"""How soon gossip notices that a broker died: three brokers with their default settings."""
+"""Time until gossip detects a crashed broker: three brokers with their default settings."""
 
 import time
 from statistics import median
@@ -38,7 +38,7 @@ def run(workspace: Workspace) -> Values:
 
 
 def _wait(cluster: Cluster, at: list[int], of: int | None, states: tuple[str, ...]) -> float:
-    """Until these brokers have a member (or all of them) in one of the states; when the last one had."""
+    """Wait until these brokers have a member (or all of them) in one of the states; return the time of the last one."""
     until = time.monotonic() + _WAIT_S_MAX
     left = list(at)
     while left:

@@ -80,7 +80,7 @@ async def _produce_all(path: str, seconds: float, latencies: list[list[float]]) 
 
 
 async def _read_all(path: str) -> list[bytes | None]:
-    """Every value of the topic, from a broker that is started on what another one left."""
+    """Return every value of the topic, from a broker started on the data directory of another one."""
     stored: list[bytes | None] = []
     async with _broker(path) as broker:
         end = (await broker.offsets(_TOPIC, 0, deadline=deadline_in(_PRODUCE_MS_MAX))).end

@@ -172,7 +172,7 @@ async def _rebalance(addresses: list[str]) -> dict[str, Any]:
 
 
 async def _all_settled(settled: dict[str, tuple[int, float]], count: int, after: int) -> float:
-    """Until so many have their assignment in one generation later than `after`; when the last one got it."""
+    """Wait until so many have their assignment in one generation later than `after`; return the last time."""
     async with asyncio.timeout(_SETTLED_S_MAX):
         while True:
             generations = {generation for generation, _ in settled.values()}

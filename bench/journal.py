@@ -40,7 +40,7 @@ class Writer:
         self.last: dict[GroupKey, int] = dict.fromkeys((uuid.UUID(int=n).bytes for n in range(1, groups + 1)), 0)
 
     def append_to_all(self) -> None:
-        """One append for each group, handed over by one call, or by one for each."""
+        """Append once for each Raft group, handed over by one call, or by one for each."""
         operations = []
         for number, (group, last) in enumerate(self.last.items()):
             index = Index(last + 1)

@@ -40,7 +40,7 @@ class Figure:
         return "" if self.at_most is None else f"≤ {self.at_most:,.10g}"
 
     def is_met(self, value: float) -> bool | None:
-        """Whether the value reaches what is required; `None` when nothing is."""
+        """Return whether the value reaches the requirement; `None` without one."""
         if self.at_least is not None:
             return value >= self.at_least
         return None if self.at_most is None else value <= self.at_most

@@ -24,7 +24,7 @@ _WARM_MIB = 4
 
 
 def send(port: int, total_bytes: int, line_bytes: int, query: str) -> dict[str, Any]:
-    """One request of unknown length with so many bytes of lines, all different; the answer, and how long it took."""
+    """Send one request of unknown length with so many bytes of different lines; return the answer and its time."""
     head, tail = b'{"value":{"number":', b',"text":"' + b"x" * (line_bytes - 42) + b'"}}\n'
     line = b"%b%012d%b"
     with socket.create_connection((HOST, port), timeout=_ANSWER_S_MAX) as connection:

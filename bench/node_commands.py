@@ -22,7 +22,7 @@ _STALL_POLL_S = 0.005
 
 
 class Stalls:
-    """How late a timer of the loop is: the longest that anything held it."""
+    """Largest delay of a timer of the loop: the longest time that the loop was held."""
 
     def __init__(self) -> None:
         self._longest_s = 0.0

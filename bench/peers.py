@@ -45,7 +45,7 @@ class Peer(NamedTuple):
 
 
 def load_raftlog(bootstrap: list[str]) -> PeerResult:
-    """In a process of its own, as every client is."""
+    """Load raftlog from a process of its own, as every client is."""
     plan = LoadPlan(mode=LoadMode.CLOSED, seconds=SECONDS, mix=Mix.parse("send"), clients=1, in_flight=IN_FLIGHT)
     result = run_session(plan, bootstrap, None, 1, _NODES, warm_s=_WARM_S)
     require(result.succeeded == result.offered, f"raftlog: {dict(result.reasons)}")
@@ -67,7 +67,7 @@ class _SyncObjProcess:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def do(self, name: str, **arguments: Any) -> Any:
-        """One command, and its answer."""
+        """Send one command, and return its answer."""
         assert self._process.stdin is not None, "a child without stdin"
         assert self._process.stdout is not None, "a child without stdout"
         self._process.stdin.write(json.dumps([name, arguments]) + "\n")

@@ -41,7 +41,7 @@ class Group:
         }
 
     def work(self) -> None:
-        """Until nothing is left to do; one Ready of one replica at a time, in turn."""
+        """Work until nothing is left to do; one Ready of one replica at a time, in turn."""
         dirty = deque(self.cores)
         while dirty:
             me = dirty.popleft()

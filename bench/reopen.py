@@ -35,7 +35,7 @@ _BATCH_HEAD = struct.Struct(">qi")
 
 
 class Batch(NamedTuple):
-    """Where one batch lies in a segment file."""
+    """Position of one batch in a segment file."""
 
     position: int
     size: int

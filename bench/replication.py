@@ -104,7 +104,7 @@ def run_groups(workspace: Workspace) -> Values:
 
 
 def run_partitions(workspace: Workspace) -> Values:
-    """Of many sleeping groups the process that leads most is killed, again and again: a third of them at least."""
+    """Kill the process that leads most of many quiesced Raft groups repeatedly: a third of them at least."""
     gaps, opened, killed, files = [], [], [], 0.0
     with workspace.directory() as directory, cluster(directory) as nodes:
         nodes.create(GROUPS)

@@ -35,14 +35,16 @@ class Outcome:
         return median(values) if values else None
 
     def is_met(self, figure: Figure) -> bool | None:
-        """Whether the median reaches what is required; a failed run never does. `None`: not required, not measured."""
+        """Return whether the median reaches the requirement; a failed run never does.
+
+        `None`: not required, or not measured."""
         if self.failures and figure.required:
             return False
         middle = self.median(figure)
         return None if middle is None else figure.is_met(middle)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything that was seen."""
+        """Return all results."""
         return {
             "title": self.measure.title,
             "method": self.measure.method,

@@ -33,7 +33,7 @@ class Service:
     def __init__(
         self, command: list[str], port: int, *, environment: Mapping[str, str] | None = None, place: Path | None = None
     ) -> None:
-        """`environment` and `place`, its working directory, are those of this process where they are not given."""
+        """Start a command; `environment` and `place`, its working directory, default to those of this process."""
         self._command = command
         self.port = port
         self._environment = os.environ if environment is None else environment
@@ -96,7 +96,7 @@ class Service:
     def request(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> bytes:
-        """One request; the body of a 2xx answer. Raises `MeasureFailed` for every other."""
+        """Send one request and return the body of a 2xx answer; raise `MeasureFailed` for every other."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=REQUEST_S_MAX)
         try:
             connection.request(method, path, body, headers or {})
@@ -123,7 +123,7 @@ class Service:
 
 @contextmanager
 def broker(data_dir: Path) -> Iterator[Service]:
-    """`raftlog serve` with its defaults on a free port; killed when the block ends, unless it was stopped."""
+    """Run `raftlog serve` with its defaults on a free port; killed when the block ends, unless it was stopped."""
     port = free_port()
     command = [sys.executable, "-m", "raftlog.cli", "serve", "--data-dir", str(data_dir)]
     with closing(Service([*command, "--http", f"{HOST}:{port}", "--log-level", "warning"], port)) as service:

@@ -28,17 +28,17 @@ class SteadyReport(NamedTuple):
 
     written: int
     failed: int
-    """Not acknowledged by their deadlines."""
+    """Writes without an acknowledgement by their deadlines."""
     refused: int
     """Attempts that definitely did nothing, and were followed by another one."""
     unknown: int
-    """Attempts of which nobody knows, and that were followed by another one."""
+    """Attempts of unknown outcome that were followed by another one."""
     longest_s: float
-    """Of one write, all its attempts together."""
+    """Longest duration of one write, all its attempts together."""
     gaps_s: dict[TopicPartition, float]
     """The longest time without an acknowledgement, by partition."""
     reasons: dict[str, int]
-    """What attempts were answered with."""
+    """Number of attempts by their answer."""
     acknowledged: dict[tuple[TopicPartition, Offset], int]
     """The number that stands there as the record's value."""
 
@@ -59,7 +59,7 @@ class SteadyLoad:
         interval_s: float = 0.05,
         deadline_s: float = 5.0,
     ) -> None:
-        """`writers` of each partition write every `interval_s`, or as soon as the one before is done."""
+        """Configure `writers` of each partition that write every `interval_s`, or as soon as the one before is done."""
         self._addresses, self._places = list(addresses), list(places)
         self._writers, self._interval_s, self._deadline_s = writers, interval_s, deadline_s
         self._loop = asyncio.get_running_loop()
@@ -97,7 +97,7 @@ class SteadyLoad:
         return len(self._acknowledged)
 
     async def more(self, count: int, within_s: float = 30.0) -> None:
-        """Until so many more are acknowledged. Raises `TimeoutError`."""
+        """Wait until so many more are acknowledged; raise `TimeoutError`."""
         target = self.written + count
         async with asyncio.timeout(within_s):
             while self.written < target:
@@ -128,7 +128,7 @@ class SteadyLoad:
                     await self._is_over.wait()
 
     async def _one(self, client: BrokerClient, place: TopicPartition, until: float) -> None:
-        """One record, until it is acknowledged or its time is up."""
+        """Write one record, until it is acknowledged or its time is up."""
         number = next(self._numbers)
         batch = build_batch([b"%d" % number])
         while (left_s := until - self._loop.time()) > 0:

@@ -37,7 +37,7 @@ def inspect(port: int, topic: str, partitions: int, compared_max: int) -> dict[s
 
 
 def _batches(port: int, path: str) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """All batches of a partition, from the first offset to the end that the broker names."""
+    """Yield all batches of a partition, from the first offset to the broker's end offset."""
     connection = http.client.HTTPConnection(HOST, port, timeout=REQUEST_S_MAX)
     end = int(json.loads(_get(connection, f"{path}/offsets", "application/json"))["end_offset"])
     offset = 0

@@ -10,4 +10,4 @@ SMALL_JOURNAL = replace(
     node_driver_config(),
     journal=JournalConfig(file_bytes=MIB, write_bytes_max=MIB // 2, reserve_bytes=MIB // 4),
 )
-"""Of the product in everything else."""
+"""Settings of the product with small files and bounds."""

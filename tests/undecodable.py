@@ -62,7 +62,7 @@ def record(
     header_count: int = 0,
     length_error: int = 0,
 ) -> bytes:
-    """One record, in which lengths and counts may be others than those of its parts."""
+    """Return one record, in which lengths and counts may be others than those of its parts."""
     body = (
         b"\x00"
         + varint(0)

@@ -69,7 +69,7 @@ class PairedOutcome:
         return median(chosen)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything that was seen."""
+        """Return all results."""
         compared = {figure.key: self.comparison(figure) for figure in self.measure.figures}
         return {
             "title": self.measure.title,

@@ -57,7 +57,7 @@ def print_paired(console: Console, outcomes: Sequence[PairedOutcome], trees: Seq
 
 
 def is_acceptable(outcome: PairedOutcome) -> bool:
-    """Whether every required figure was measured and is no worse than tolerated."""
+    """Return whether every required figure was measured and is no worse than tolerated."""
     compared = [outcome.comparison(figure) for figure in outcome.measure.figures if figure.is_required]
     return all(comparison is not None and comparison.is_acceptable for comparison in compared)
 

@@ -26,7 +26,7 @@ from raftlog.pipeline.requirements import check_java
 from raftlog.testing import Cluster
 
 RECORDS: Final = 5_000_000
-"""Of 100 bytes each, in the measures that read a topic."""
+"""Records of 100 bytes each, in the measures that read a topic."""
 MIB: Final = 512
 """Equivalent of the default number of records in `--mib`."""
 PARTITIONS: Final = 3
@@ -91,7 +91,7 @@ def stop(cluster: Cluster) -> list[str]:
 
 @contextmanager
 def session(scratch: str, master: str = MASTER) -> Iterator[SparkSession]:
-    """Of this child."""
+    """Start the session of this child."""
     spark = local_session("bench", master, {"spark.local.dir": scratch, "spark.driver.memory": "1g"})
     try:
         yield spark
@@ -128,6 +128,8 @@ def _cpu_s() -> float:
 
 
 def driver_memory() -> dict[str, float]:
-    """Most resident memory so far of the driver's two processes; the JVM's holds the executor's side of local mode."""
+    """Return the maximum resident memory so far of the driver's two processes.
+
+    The JVM's holds the executor's side of local mode."""
     jvm = SparkContext._gateway.proc.pid  # type: ignore[union-attr]
     return {"driver_python_mib": probes.memory_mib(os.getpid())[1], "driver_jvm_mib": probes.memory_mib(jvm)[1]}

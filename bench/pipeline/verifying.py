@@ -11,7 +11,7 @@ from bench.samples import VALUE_BYTES
 from raftlog.pipeline import verify
 
 MIB = 2_048
-"""Of all three replicas."""
+"""Size of all three replicas together."""
 REPLICAS = 3
 RECORD_BYTES = VALUE_BYTES + 8
 """With its lengths and deltas, about."""

@@ -53,7 +53,7 @@ def resolved(document: Json, schema: Json) -> Json:
 
 
 def kind(schema: Json) -> str | None:
-    """Its type that is not null; None where any value will do."""
+    """Return the schema's type that is not null; None where any value will do."""
     found = schema.get("type")
     if isinstance(found, list):
         return next(each for each in found if each != "null")

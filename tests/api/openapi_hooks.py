@@ -1,4 +1,4 @@
-"""How schemathesis writes bodies of types that it does not know: as the text that the document's schema gives."""
+"""Serialization hooks for schemathesis: bodies of unknown types are the text that the document's schema gives."""
 
 from typing import Any
 

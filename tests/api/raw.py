@@ -29,7 +29,7 @@ def post(target: str | bytes, body: bytes, *headers: str | bytes, method: str = 
 
 
 async def exchange(address: tuple[str, int], request: bytes) -> bytes:
-    """Everything that the server answers until it closes the connection."""
+    """Return all data that the server sends until it closes the connection."""
     reader, writer = await asyncio.open_connection(*address)
     try:
         writer.write(request)

@@ -31,7 +31,7 @@ PLACE = {"ns": "kafka", "topic": "orders", "partition": 0}
 
 
 class ScriptedBroker:
-    """Nothing of a broker but its operations: what is asked here never comes to anything else."""
+    """Stand-in for a broker with operations alone; no request reaches anything else."""
 
     node_id = 1
     is_ready = True

@@ -47,7 +47,7 @@ class SlowReader:
         return int((await asyncio.get_running_loop().sock_recv(self.connection, 12)).split(b" ")[1])
 
     async def rest(self):
-        """Everything up to the end, and whether that was an orderly one."""
+        """Read up to the end; return the data and whether the end was an orderly one."""
         found = []
         with contextlib.suppress(ConnectionResetError):
             while piece := await asyncio.get_running_loop().sock_recv(self.connection, MIB):

@@ -43,7 +43,7 @@ class Consumer:
         return answer
 
     async def values(self, count, query=""):
-        """Of polls until there are so many."""
+        """Poll until there are so many values."""
         found = []
         while len(found) < count:
             found += [record["value"] for record in await self.poll(query)]

@@ -118,7 +118,7 @@ def body_of(operation):
 
 
 async def none_fails(api, caplog, requests):
-    """Each is answered, and no answer is a failure of the broker."""
+    """Check that each request is answered, and no answer is a failure of the broker."""
     free = asyncio.Semaphore(16)
 
     async def one(what, request):
@@ -259,7 +259,7 @@ async def test_values_nested_too_deeply(served, depth):
 
 
 def test_handlers_read_headers_in_one_place():
-    """So that none takes bytes for text that are none."""
+    """No handler may take undecodable bytes for text."""
     for path in Path(raftlog.api.http.__file__).parent.rglob("*.py"):
         source = path.read_text().replace('"Content-Encoding" in request.headers', "").replace("response.", "")
         if path.name not in ("request_headers.py", "origins.py"):

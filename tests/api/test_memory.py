@@ -44,7 +44,7 @@ class Sender:
 
 
 async def used(api, size):
-    """Until bodies hold so much."""
+    """Wait until bodies hold so many bytes."""
     async with asyncio.timeout(10):
         while api.server.bodies.memory.used < size:
             await asyncio.sleep(0.002)

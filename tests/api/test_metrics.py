@@ -27,7 +27,7 @@ def replica(topic: str, partition: int, lag: int = 0) -> ReplicaFigures:
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
-    """By name and the values of the labels, in the order of their names."""
+    """Return the samples by name and the values of the labels, in the order of their names."""
     found: dict[tuple[str, ...], float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

@@ -271,7 +271,7 @@ def socket_bytes_max() -> int:
 
 
 async def test_a_slow_disk_slows_the_sender(api, slow):
-    """Not more is received than one block in flight, one that fills, and what aiohttp reads ahead."""
+    """The server receives at most one block in flight, one that fills, and the data that aiohttp reads ahead."""
     await api.topic()
     line = b'{"value":"' + b"x" * 1000 + b'"}\n'
     bound = 4 * 1024 * 1024 + socket_bytes_max()

@@ -32,7 +32,7 @@ def resolved_reference(schema):
 
 
 def leaves(schema, at=""):
-    """Every schema of a value in a request, with the names that lead to it."""
+    """Yield every schema of a value in a request, with the names that lead to it."""
     for each in choices(schema):
         if "anyOf" in each or "oneOf" in each:
             yield from leaves(each, at)

@@ -67,7 +67,7 @@ def test_the_bound_is_exact(compression):
 
 
 async def test_large_batches_are_opened_one_after_another():
-    """While one is being opened others wait, but small ones do not."""
+    """Large batches wait while one is being decoded; small ones do not."""
     opener = BatchOpener(64 * MIB)
     large = bytes(build_batch([bytes(8 * MIB)], compression=Compression.GZIP))
     async with opener._turn:

@@ -140,7 +140,7 @@ def test_kip_54_a_member_that_leaves_moves_only_what_it_had() -> None:
 def test_sticky_moves_as_little_as_members_that_are_at_most_one_apart_allow(
     members: dict[str, Subscription], counts: dict[str, int]
 ) -> None:
-    """Only partitions above each member's share move; any member above its share may keep one more."""
+    """Partitions above each member's share move, and no others; any member above its share may keep one more."""
     claims = claimed(members, counts)
     assigned = owners(ASSIGNORS["sticky"](members, counts))
     moved = sum(assigned[partition] != member for partition, member in claims.items())
@@ -171,7 +171,7 @@ def test_sticky_gives_away_first_what_few_can_take() -> None:
 
 
 def claimed(members: dict[str, Subscription], counts: dict[str, int]) -> Owners:
-    """Each partition's claim of the newest generation."""
+    """Return each partition's claim of the newest generation."""
     found: dict[TopicPartition, tuple[int, str]] = {}
     for name in sorted(members, reverse=True):
         for partition in members[name].owned:

@@ -40,12 +40,12 @@ RECORDS: Final = 60
 SEGMENT_BYTES: Final = 1 << 15
 DISK: Final = RealDisk(lambda job: job())
 JOURNAL_END: Final = 5 * BLOCK_SIZE
-"""Before the newest frames, which alone could pass for torn."""
+"""Distance from the end that skips the newest frames, which alone could pass for torn."""
 VERSION_AT: Final = BLOCK_HEADER.size - 6
 
 
 class Directories:
-    """Of brokers 1, 2, …, below one directory, with the RPC ports that they were started with."""
+    """Data directories of brokers 1, 2, …, below one directory, with the RPC ports that they were started with."""
 
     def __init__(self, root: Path, ports: list[int]) -> None:
         self.root, self.ports = root, ports

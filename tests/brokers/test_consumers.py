@@ -50,7 +50,7 @@ async def poll(broker, wait_ms=2_000, name=C):
 
 
 async def values(broker, count, name=C):
-    """Of polls until there are so many; a poll that finds no coordinator for a while is asked again."""
+    """Poll until there are so many values; a poll without a coordinator is retried."""
     found = []
     async with asyncio.timeout(60):
         while len(found) < count:
@@ -185,7 +185,7 @@ async def test_records_whose_answer_was_lost_between_brokers_are_resent(brokers,
 
 
 async def values_of_nothing(broker):
-    """Until it has its partition."""
+    """Wait until the instance has its partition."""
 
     async def has_it():
         return await broker.consumers.assignment(G, C, deadline=soon())

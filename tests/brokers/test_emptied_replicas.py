@@ -19,7 +19,7 @@ from tests.operations.conftest import soon, write
 from tests.waiting import WITHIN_S, until
 
 REQUESTS = 5
-"""As many elections were tried."""
+"""Vote requests to wait for: as many elections were tried."""
 
 
 def lose_everything(data_dir: Path) -> None:
@@ -32,7 +32,7 @@ def lose_everything(data_dir: Path) -> None:
 
 
 def count_vote_requests(monkeypatch: pytest.MonkeyPatch, brokers: Brokers, number: int) -> Counter[bytes]:
-    """By Raft group, those that a broker sends to node 3 from now on."""
+    """Count the vote requests that a broker sends to node 3 from now on, by Raft group."""
     transport, found = brokers[number].node.transport, Counter[bytes]()
     send = transport.send
 
@@ -47,7 +47,7 @@ def count_vote_requests(monkeypatch: pytest.MonkeyPatch, brokers: Brokers, numbe
 
 
 def is_voter(group: Group, disk: UUID) -> bool:
-    """By a committed change, in which no other disk of its node is left."""
+    """Return whether the disk votes by a committed change that leaves no other disk of its node."""
     core = group.core
     of_its_node = [each.disk_uuid for each in core.configuration.all_voters() if each.node_id == 3]
     return of_its_node == [disk] and core.configuration.index <= core.committed_index

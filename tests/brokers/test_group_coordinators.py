@@ -20,7 +20,7 @@ from tests.waiting import until_async
 
 @pytest.fixture
 async def brokers(tmp_path) -> AsyncIterator[Brokers]:
-    """One partition of groups; nothing is kept for long, and logs are kept short."""
+    """Start brokers with one partition of groups, short retention and short logs."""
     settings: dict[str, Any] = {
         "offsets_partitions": 1,
         "metadata_growth_bytes_max": 16 * 1024,

@@ -417,7 +417,7 @@ async def test_fifty_members_come_and_go_and_end_in_one_generation(topic):
 
 
 async def test_a_broker_that_does_not_know_the_topics_yet_refuses_nothing_for_good(tmp_path):
-    """It was opened on an empty disk, as one whose disk was lost, and did not get the controller's state yet."""
+    """The broker was opened on an empty disk, like after the loss of a disk, and lacks the controller's state."""
     broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path)))
     groups = broker.groups
     try:

@@ -64,7 +64,7 @@ async def test_a_lost_majority_is_shown_by_itself(brokers):
 
 
 async def test_a_leader_that_is_known_and_not_asked_is_no_reason(brokers):
-    """As while a partition moves: its leader need not be among the brokers that it is assigned to."""
+    """During a move the partition's leader need not be among its assigned brokers."""
     await brokers[1].create_topic("t", 1, deadline=deadline_in(10_000))
     leader = await brokers.leader("t")
     (follower, _) = await brokers.followers("t")

@@ -55,7 +55,7 @@ def role(broker: Broker) -> Role:
 
 @asynccontextmanager
 async def writing(broker: Broker, acknowledged: list[bytes], tried: list[bytes]) -> AsyncIterator[None]:
-    """One record after another; each that is acknowledged is noted."""
+    """Write one record after another; note each acknowledged one."""
 
     async def go_on() -> None:
         while True:
@@ -77,7 +77,7 @@ async def writing(broker: Broker, acknowledged: list[bytes], tried: list[bytes])
 
 
 async def test_f33_a_node_is_removed_while_it_is_cut_off_and_two_more_die(four: Brokers) -> None:
-    """Of its old configuration and of the new one too few are there: nothing is acknowledged, so nothing is lost."""
+    """Neither configuration, old or new, has a quorum: nothing is acknowledged, so nothing is lost."""
     await lead(four, 1)
     await write(four[1], "t", b"before")
     await four.stop(3)
@@ -139,7 +139,7 @@ async def test_f34_a_learner_is_promoted_and_the_leader_dies_at_once(four: Broke
 
 
 async def test_f36_a_removed_node_that_returns_disturbs_no_group(four: Brokers) -> None:
-    """It does not know that it was removed, and hears no leader: its campaigns move no term."""
+    """The node has not learned of its removal and has no leader: its campaigns move no term."""
     await lead(four, 1)
     await four.stop(3)
     await assign(four[1], "t", [1, 2, 4])

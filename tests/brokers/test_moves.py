@@ -39,7 +39,7 @@ def nodes_of(broker: Broker, topic: str) -> list[int]:
 
 
 def is_member_everywhere(brokers: Brokers, topic: str, nodes: set[int]) -> bool:
-    """Whether just these have a replica, vote, and know it."""
+    """Return whether exactly these nodes have a replica and vote, according to each of them."""
     for number, broker in brokers.running.items():
         group = group_of(broker, topic)
         if (group is not None) != (number in nodes):
@@ -110,7 +110,7 @@ async def test_a_replica_moves_while_records_come(four: Brokers, tmp_path: Path)
 
 
 async def test_a_replica_comes_back_to_a_disk_that_had_it(four: Brokers) -> None:
-    """It begins empty again, and not with the first roll: it had votes that it must not give twice."""
+    """The replica begins empty, and not with the first roll: it had votes that it must not give twice."""
     await four[1].create_topic("t", 1, 3, deadline=deadline_in(10_000))
     at = nodes_of(four[1], "t")
     new = next(node for node in four.running if node not in at)

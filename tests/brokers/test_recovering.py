@@ -29,7 +29,7 @@ async def recovered(brokers: Brokers, *, accept_loss: bool = False) -> Recovered
 async def test_disks_without_room_for_their_first_replicas_never_make_them(
     brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are filled by the one that went on alone."""
+    """The recovered replica fills them."""
     create = Creations.create
 
     async def full(self: Creations, creations: Any) -> None:

@@ -9,7 +9,7 @@ from raftlog.records import NewRecord
 
 
 async def messages_of(broker):
-    """By direction and kind, from the text that a scrape gets."""
+    """Return the counts of messages by direction and kind, from the text of a scrape."""
     text = (await Metrics(broker, HttpMeasured(), 1_000).render())[0].decode()
     return {
         (sample.labels["direction"], sample.labels["kind"]): sample.value

@@ -22,7 +22,7 @@ class Sent(NamedTuple):
     completed: int | None
     type: str
     offset: Offset | None
-    """As it was acknowledged."""
+    """Acknowledged offset."""
 
 
 def pairs(ops: History, *kinds: str) -> Iterator[tuple[int, int | None]]:
@@ -94,7 +94,7 @@ def lasting(ops: History) -> list[tuple[Sent, Offset]]:
 
 
 def steps(ops: History) -> list[tuple[int, int, TopicPartition]]:
-    """Two polls of a process in one partition, one after the other, that must continue each other."""
+    """Return pairs of polls of one process in one partition that must continue each other."""
     found = []
     join_state: dict[int, dict[TopicPartition, int]] = {}
     subscribed: dict[int, bool] = {}
@@ -123,7 +123,7 @@ def with_op(ops: History, at: int, op: Op) -> History:
 
 
 def with_fetched(ops: History, change: Change, places: Sequence[int] | None = None) -> History:
-    """`change` what all polls returned, or those in these places."""
+    """Return the history with `change` applied to the results of all polls, or of those in these places."""
     changed = list(ops)
     for at, op in enumerate(ops):
         if isinstance(op.payload, Poll) and (places is None or at in places):
@@ -168,7 +168,7 @@ def failing(ops: History, invoked: int, completed: int) -> History:
 
 
 def swapped(ops: History, one: Sent, other: Sent, offsets: tuple[Offset, Offset]) -> History:
-    """Each of two values stands where the other stood, wherever it was acknowledged or polled."""
+    """Return the history with two values exchanged in all acknowledgements and polls."""
     for sent, offset in zip((one, other), reversed(offsets), strict=True):
         ops = with_offset(ops, sent, offset) if sent.offset is not None else ops
     values = dict(zip(reversed(offsets), (one.value, other.value), strict=True))
@@ -176,7 +176,7 @@ def swapped(ops: History, one: Sent, other: Sent, offsets: tuple[Offset, Offset]
 
 
 def renumbered(ops: History) -> History:
-    """In this order, whatever the entries said of their time."""
+    """Return the history with times in this order."""
     times = [0]
     for op in ops:
         times.append(max(times[-1], op.time_ns))

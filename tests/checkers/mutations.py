@@ -84,7 +84,7 @@ def the_end_is_lost(ops: History, random: Random) -> History | None:
 
 @plants("lost-write")
 def a_record_is_overwritten(ops: History, random: Random) -> History | None:
-    """Another value stands where it was acknowledged, in every poll."""
+    """Put another value in the place of an acknowledged one, in every poll."""
     others = {sent.partition: sent.value for sent in sends(ops) if sent.offset is None}
     shown = polled(ops)
     places = [
@@ -100,7 +100,7 @@ def a_record_is_overwritten(ops: History, random: Random) -> History | None:
 
 @plants("duplicate")
 def a_record_is_stored_twice(ops: History, random: Random) -> History | None:
-    """Its copy stands at the end, where the last poll shows it."""
+    """Append a copy of a record at the end, where the last poll shows it."""
     place = choose(random, list(polled(ops)))
     return None if place is None else _with_copy(ops, *place)
 
@@ -184,7 +184,7 @@ def what_was_read_was_sent_only_later(ops: History, random: Random) -> History |
 
 @plants("gap")
 def offsets_are_left_out(ops: History, random: Random) -> History | None:
-    """From some offset on all are higher, by one more than operations of unknown outcome could explain."""
+    """Raise all offsets from one on by one more than operations of unknown outcome could explain."""
     places = []
     for partition in dict.fromkeys(sent.partition for sent in sends(ops)):
         offsets = known_offsets(ops, partition)
@@ -268,7 +268,9 @@ def a_poll_leaves_records_out(ops: History, random: Random) -> History | None:
 
 
 def _out_of_order(ops: History, *, own: bool, is_acknowledged: bool) -> list[tuple[Sent, Sent, Offset, Offset]]:
-    """Two sends, the first acknowledged before the second began; with `own` by one process, without by none of its."""
+    """Return pairs of sends, the first acknowledged before the second began.
+
+    With `own` by one process, without by none of its."""
     shown = polled(ops)
     last_polls = {(f.partition, value): at for at, f in polls(ops) for value in f.values}
     places = []

@@ -149,7 +149,7 @@ def test_a_commit_that_failed_after_its_read_counts_for_none_unless_another_succ
 
 
 def test_the_lag_of_a_subscribed_consumer_is_that_of_what_its_polls_return(history: WrittenHistory) -> None:
-    """It may have lost the partition: an empty poll says nothing."""
+    """The consumer may have lost the partition: an empty poll proves nothing."""
     history.do(1, "subscribe", Subscribe(("t",)))
     history.send(2, 70, 0)
     history.send(2, 71, 1)

@@ -110,7 +110,7 @@ def recorded(planned: list[tuple[str, State, State, str]], entries: list[tuple[f
 
 
 def has_an_order(operations: list[Operation]) -> bool:
-    """By trying all orders of everything that happened, with any of what may have."""
+    """Try all orders of everything that happened, with any of the uncertain operations."""
     certain = [each for each in operations if each.completed < NEVER]
     perhaps = [each for each in operations if each.completed == NEVER]
     chosen = ([each for bit, each in enumerate(perhaps) if bits >> bit & 1] for bits in range(1 << len(perhaps)))

@@ -67,7 +67,7 @@ class GroupHistory(WrittenHistory):
         return self.recorder.ok(invocation, send._replace(offsets=(Offset(offset),)))
 
     def read(self, process: int, *records: tuple[int, int]) -> list[Op]:
-        """From the start of the log, each record by a poll of its own."""
+        """Read from the start of the log, each record by a poll of its own."""
         return [self.assign(process, 0), *(self.poll(process, record) for record in records)]
 
     def at_the_end(self, judge_of: type[Sequences] | type[Compaction]) -> Findings:
@@ -385,7 +385,7 @@ def test_a_skip_over_a_possibly_deleted_record_is_still_a_skip(history: GroupHis
 
 
 def missing_below_a_trim(history: GroupHistory, outcome: str) -> None:
-    """Of four records two were polled; the third was deleted with all before it, with this outcome."""
+    """Poll two of four records; delete the third with all before it, with this outcome."""
     for number in range(4):
         history.send(1, 70 + number, number)
     asking = history.recorder.invoke(2, "trim", Trim(T0, Offset(3)))

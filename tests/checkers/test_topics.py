@@ -12,7 +12,7 @@ OLD, NEW = TopicPartition("t@old", 0), TopicPartition("t@new", 0)
 
 
 class TopicHistory(WrittenHistory):
-    """Of the topic `t`; process 1 creates and deletes, the others are clients."""
+    """History of the topic `t`; process 1 creates and deletes, the others are clients."""
 
     def begin(self, action: str, process: int = 1) -> Op:
         return self.recorder.invoke(process, "topic", Topic(action, "t"))  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ class TopicHistory(WrittenHistory):
         return sorted(check_history(self.ops, Rules()).counts)
 
     def proof(self, kind: str) -> tuple[Op, ...]:
-        """Of the one anomaly of this kind."""
+        """Return the proof of the one anomaly of this kind."""
         (found,) = (each for each in check_history(self.ops).anomalies if each.kind == kind)
         return found.ops
 

@@ -34,7 +34,7 @@ def environment(more: dict[str, str] | None = None) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def run(fork_server: ForkServer) -> Run:
-    """`run("topic", "list")`; fails the test when the exit code is not the expected one."""
+    """Return a function like `run("topic", "list")` that fails the test on an unexpected exit code."""
 
     def run_command(
         *args: str, stdin: bytes = b"", env: dict[str, str] | None = None, expect: int | None = 0
@@ -119,7 +119,7 @@ Command = Callable[..., Done]
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """`command("broker", "list", bootstrap=…)` runs the command in this process."""
+    """Return a function like `command("broker", "list", bootstrap=…)` that runs the command in this process."""
 
     def run_here(*args: str, bootstrap: str, expect: int = 0) -> Done:
         monkeypatch.setenv("RAFTLOG_BOOTSTRAP", bootstrap)

@@ -23,7 +23,7 @@ ONLY_WHEN_TOLD: Final = {
     ("log", "recover"): "--accept-loss",
     ("cluster", "upgrade"): "--finish",
 }
-"""They look and say what would be lost; the flag is the consent."""
+"""Commands that only report the possible loss without the flag; the flag is the consent."""
 KEEPS_EVERYTHING: Final = {
     ("broker", "decommission"): "moves all replicas first, and can be called off until it is over",
     ("pipeline", "compact"): "what it deletes is in the new files",
@@ -62,7 +62,7 @@ def test_every_verb_that_destroys_is_known() -> None:
 
 
 def help_of(command: click.Command) -> str:
-    """Its own, and that of flags that are orders."""
+    """Return the help of the command and of its flags that are orders."""
     flags = [each.help or "" for each in command.params if isinstance(each, click.Option) and each.is_flag]
     return " ".join([command.help or "", *flags]).lower()
 

@@ -12,7 +12,7 @@ from raftlog import Log
 
 @pytest.fixture
 def copies(tmp_path: Path) -> tuple[str, str]:
-    """Two logs of one group id, of which the second one ends earlier."""
+    """Create two logs of one group id, of which the second one ends earlier."""
     first, second = tmp_path / "first", tmp_path / "second"
     write(first, b"a", b"b")
     shutil.copytree(first, second)

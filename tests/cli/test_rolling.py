@@ -52,7 +52,7 @@ class FakeCluster:
         self.epochs = {1: 1, 2: 1, 3: 1}
         self.behind = 0
         self.failures = 0
-        """So many questions end without an answer."""
+        """Requests that end without an answer, as a count to use up."""
 
     async def look(self) -> ClusterLook:
         if self.failures:
@@ -110,7 +110,7 @@ def broker(node: int, *, is_alive: bool = True, host: str = "") -> BrokerDescrip
 
 
 def health_of(lacking: list[str]) -> ClusterHealth:
-    """Of a cluster to which nothing else happened."""
+    """Return the health of a cluster without other events."""
     return msgspec.convert(
         {
             "is_healthy": not lacking,

@@ -12,7 +12,7 @@ from raftlog.records.partitioner import hash_by_name
 
 
 def routed(layout: RecordLayout, lines: list[bytes], pieces: random.Random | None = None) -> dict[int, list[NewRecord]]:
-    """All records by partition, the lines handed over in pieces of random size."""
+    """Return all records by partition, with the lines handed over in pieces of random size."""
     router = router_for(layout)
     result: dict[int, list[NewRecord]] = {}
     at = 0

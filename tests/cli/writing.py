@@ -41,7 +41,7 @@ class Writing:
             self._loop.close()
 
     def more(self, count: int = 10) -> None:
-        """Until so many more are acknowledged."""
+        """Wait until so many more records are acknowledged."""
         self._run(self._load.more(count, PATIENCE_S))
 
     async def _begin(self) -> None:

@@ -24,7 +24,7 @@ class Client:
         return await answer
 
     def answer(self, number: int) -> None:
-        """With the ten records that stand at the offset; a fetch that was cancelled hears nothing."""
+        """Answer with the ten records at the offset; a cancelled fetch gets nothing."""
         offset, answer = self.fetches[number]
         batch = build_batch([b"%d" % each for each in range(offset, offset + 10)])
         stamp(batch, Offset(offset), Term(1))
@@ -38,7 +38,7 @@ async def turns() -> None:
 
 
 async def test_after_a_seek_an_answer_from_before_it_hands_out_nothing() -> None:
-    """It would lie ahead of the new position, and what is between them would be passed over."""
+    """The answer is ahead of the new position, so the records in between would be skipped."""
     client: Any = Client()
     settings: Any = SimpleNamespace(
         group=None, auto_offset_reset="error", prefetch_bytes=1 << 20, fetch_bytes=1, fetch_wait_ms=1, give_up_after_s=1

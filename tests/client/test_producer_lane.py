@@ -74,7 +74,7 @@ class Bench:
         self.lane = ProducerLane(PLACE, self.client, checked, self._identities, checked.batch_bytes, lambda batch: None)
 
     async def add(self, count: int) -> list[Delivery]:
-        """So many records, each of which is as large as a batch may be by default."""
+        """Send so many records, each as large as a batch may be by default."""
         await self._identities.have()
         return [self.lane.add(b"%d" % number, None, 0, [], SETTINGS["batch_bytes"]) for number in range(count)]
 

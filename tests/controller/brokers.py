@@ -212,7 +212,7 @@ async def log_lines() -> AsyncIterator[LogLines]:
 async def brokers(
     directory: Path, numbers: Iterable[int], seeds: Sequence[int] | None = None
 ) -> AsyncIterator[Brokers]:
-    """None of them runs yet; whatever runs at the end is stopped."""
+    """Configure brokers without a start; those that run at the end are stopped."""
     cluster = Brokers(directory, numbers, seeds)
     try:
         yield cluster

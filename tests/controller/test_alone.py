@@ -104,7 +104,7 @@ async def test_seeds_need_an_rpc_address(tmp_path: Path) -> None:
 
 
 async def test_the_deadline_of_a_read_is_kept(tmp_path: Path) -> None:
-    """Before its start there is no leader."""
+    """Without a start there is no leader."""
     node = await Node.open(node_settings(tmp_path, 1, None))
     await node.stop()
     moved = asyncio.Event()

@@ -63,10 +63,9 @@ class Terminal:
     """Types blocks, in a directory of its own. Use it in a `with` block: the end stops what still runs."""
 
     def __init__(self, directory: Path, addresses: dict[str, str], environment: dict[str, str]) -> None:
-        """`addresses` says which address stands for one that the page shows; others get free ports.
+        """Set the directory and the replacements of the page's `addresses`; others get free ports.
 
-        A directory `raftlog` as in a clone is there: programs beside it must not import it instead of the package.
-        """
+        A directory `raftlog` as in a clone is there: programs beside it must not import it instead of the package."""
         self._directory = directory
         self._addresses = dict(addresses)
         self._stack = ExitStack()

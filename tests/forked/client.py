@@ -126,7 +126,7 @@ class ForkServer:
         pass_fds: Sequence[int] = (),
         start_new_session: bool = False,
     ) -> "ForkedProcess | subprocess.Popen[bytes]":
-        """`python [-P] -m MODULE …`, forked if that comes to the same; anything else is started."""
+        """Run `python [-P] -m MODULE …`, forked if that is equivalent; start any other command as usual."""
         python, *rest = args
         environment = dict(os.environ if env is None else env)
         is_module = "-m" in rest[:2]
@@ -149,7 +149,7 @@ class ForkServer:
     def run(
         self, module: str, args: Sequence[str], stdin: bytes, env: Mapping[str, str], timeout: float
     ) -> "subprocess.CompletedProcess[bytes]":
-        """`python -m MODULE ARGS…` to its end, its exit code as a shell has it; raises `TimeoutExpired`."""
+        """Run `python -m MODULE ARGS…` to its end; its exit code is that of a shell. Raises `TimeoutExpired`."""
         with _given(stdin) as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             request = {"env": dict(env), "pass_fds": [], "session": False, "is_hasty": True}
             command = ["-m", module, *args]

@@ -32,7 +32,7 @@ async def three(tmp_path: Path) -> AsyncIterator[Brokers]:
 
 
 async def heard(broker: Broker, is_so: Callable[[], Any]) -> None:
-    """Until something that this broker hears makes it so."""
+    """Wait until a change by gossip at this broker makes the condition hold."""
     changed = asyncio.Event()
     agent = broker.parts.gossip._agent
     assert agent is not None

@@ -191,7 +191,7 @@ class Desk:
         return self.formed(tokens)
 
     def assigned(self, joined: Iterable[JoinedGeneration]) -> list[SyncedGeneration]:
-        """All sync, the leader last; each gets its own id as assignment."""
+        """Sync all members, the leader last; each gets its own id as assignment."""
         joined = list(joined)
         given = {each.member_id: each.member_id.encode() for each in joined}
         tokens = {

@@ -85,7 +85,7 @@ class World:
         self.replica.by_others(NewRecord(encode_value(value), encode_key(key)))
 
     def commit(self, offset: int, topic: UUID = TOPIC, group: str = "g") -> "asyncio.Task[dict[Place, OffsetRecord]]":
-        """Of a group without members."""
+        """Commit for a group without members."""
         offsets = {(topic, 0): OffsetCommit(Offset(offset))}
         return asyncio.create_task(self.coordinator.offsets.commit(group, offsets, None, deadline_in(10_000)))
 

@@ -166,7 +166,7 @@ def test_in_stable_a_follower_that_wants_nothing_new_is_answered_at_once() -> No
 
 
 def test_in_stable_a_leader_that_joins_again_begins_a_rebalance() -> None:
-    """So it says that the topics changed."""
+    """The leader requests this after a change of the topics."""
     desk = Desk()
     one, two = desk.stable(2)
     assert desk.waits(desk.join(one.member_id))

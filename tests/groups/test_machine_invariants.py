@@ -54,7 +54,7 @@ class Members(RuleBasedStateMachine):
 
     @rule(topics=TOPICS, can_lead=st.booleans(), steps=st.integers(1, 5))
     def a_round(self, topics: tuple[str, ...], can_lead: bool, steps: int) -> None:
-        """All do what they should, up to some step."""
+        """Run a correct round of all members, up to some step."""
         rounds = (
             lambda: self.all_join(topics, can_lead),
             self.desk.store,
@@ -191,7 +191,7 @@ class Members(RuleBasedStateMachine):
         assert not waiting or self.desk.unstored or self.desk.machine.next_timer() is not None
 
     def teardown(self) -> None:
-        """When the log works again and members are quiet, every request is answered in the end."""
+        """Check that every request is answered once the log works again and members are quiet."""
         self.desk.stores_at_once = True
         self.desk.store()
         self.desk.after(4 * (REBALANCE_S + SESSION_S))

@@ -17,7 +17,7 @@ TOO_MANY = {
 
 
 def test_an_answer_too_large_to_travel_leaves_a_commit_unknown() -> None:
-    """It is carried out by then, so it did not fail."""
+    """The commit was executed by then, so it did not fail."""
     with pytest.raises(OutcomeUnknown, match="was carried out"):
         COMMIT.pack_answer(TOO_MANY)
     with pytest.raises(InvalidArgument, match="cannot travel"):

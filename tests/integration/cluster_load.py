@@ -66,7 +66,7 @@ class Ledger:
             self.changed.notify_all()
 
     def wait_for_more(self, count: int, timeout_s: float = PROGRESS_S) -> None:
-        """Until so many more writes were acknowledged."""
+        """Wait until so many more writes were acknowledged."""
         with self.changed:
             target = len(self.acknowledged) + count
             done = self.changed.wait_for(lambda: len(self.acknowledged) >= target, timeout_s)
@@ -75,7 +75,7 @@ class Ledger:
             )
 
     def longest_pause_s(self, since: float) -> float:
-        """Between two acknowledgements, of which the later came after `since`."""
+        """Return the longest time between two acknowledgements, of which the later came after `since`."""
         with self.changed:
             times = sorted(self.ack_times)
         pairs = itertools.pairwise(times)
@@ -175,7 +175,7 @@ class Load:
 
 
 def stored(address: str, topic: str, partition: int = 0) -> list[int]:
-    """All values of a partition up to its end, by offset."""
+    """Return all values of a partition up to its end, by offset."""
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=SILENCE_S)
     try:

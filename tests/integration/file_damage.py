@@ -33,7 +33,7 @@ def segments(directory: Path) -> list[Path]:
 
 
 def batches(directory: Path) -> list[Stored]:
-    """All batches of a partition, as they stand in the files now."""
+    """Return all batches of a partition, as they are in the files now."""
     found = []
     for file in segments(directory):
         position = 0
@@ -59,7 +59,7 @@ def flip(file: Path, position: int, count: int = 1) -> None:
 
 
 def wait_for_words(node: ClusterNode, *words: str, since: int = 0) -> str:
-    """Until the broker has logged a line with all of these; what it logged from `since` on."""
+    """Wait until the broker has logged a line with all of these words; return its log from `since` on."""
     until = time.monotonic() + WORDS_S
     while True:
         said = node.log_text()[since:]

@@ -189,7 +189,7 @@ def memory_bytes(cluster: Cluster, node: int) -> int:
 
 
 def test_the_log_is_trimmed_during_the_transfer(cluster: Cluster, topic: str) -> None:
-    """Nothing is kept for the one who fetches: it begins anew where the log begins now."""
+    """Trims do not wait for the fetching replica: it begins anew at the new log start."""
     leader, follower = away(cluster, topic, segment_bytes=MIB)
     had, anew = stored_bytes(cluster, follower, topic), cluster.nodes[follower].log_text().count(ANEW)
     cluster.nodes[follower].start()

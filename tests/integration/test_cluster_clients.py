@@ -33,7 +33,7 @@ class Feed:
         self.delivered[number] = await delivery
 
     async def more(self, count: int) -> None:
-        """Until so many more are acknowledged."""
+        """Wait until so many more records are acknowledged."""
         target = len(self.delivered) + count
         async with asyncio.timeout(ANSWER_S):
             while len(self.delivered) < target:
@@ -52,7 +52,7 @@ async def kill_and_restart(cluster: Cluster, topic: str, partition: int) -> None
 
 
 async def everything(cluster: Cluster, topic: str) -> dict[int, list[ConsumerRecord]]:
-    """All records by partition."""
+    """Return all records by partition."""
     records: dict[int, list[ConsumerRecord]] = defaultdict(list)
     async with BrokerClient(cluster.addresses) as client:
         ends = {number: (await client.offsets(topic, number)).end for number in range(3)}

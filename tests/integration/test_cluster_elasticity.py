@@ -20,7 +20,7 @@ ENOUGH = 30
 PARTITIONS = 8
 WITHIN_S = 60.0
 PAUSE_S = 0.05
-"""Of each writer between two writes: they are there to be disturbed, not to be many."""
+"""Pause of each writer between two writes: few writes suffice to notice a disturbance."""
 
 
 def until(condition: Callable[[], object], what: Callable[[], object]) -> None:
@@ -43,7 +43,7 @@ def placed(cluster: Cluster, asked: int, topic: str) -> tuple[Counter[int], Coun
 
 
 def wait_spread(cluster: Cluster, asked: int, topic: str, nodes: Collection[int]) -> None:
-    """Until just these brokers have replicas, in sync and evenly, and lead evenly."""
+    """Wait until exactly these brokers have replicas, in sync and evenly, and lead evenly."""
 
     def is_even(counts: Counter[int]) -> bool:
         return set(counts) == set(nodes) and max(counts.values()) - min(counts.values()) <= 1

@@ -21,7 +21,7 @@ DEADLINE_MS = 1_000
 PAUSE_S_MAX = 5.0
 """Time without a successful write around the death of a leader, on a busy machine."""
 WEATHER_S_MAX = 60.0
-"""Until each way has had its share of it."""
+"""Time limit until each link was affected."""
 
 
 def others(cluster: Cluster, node: int) -> list[int]:
@@ -92,7 +92,7 @@ def unseen(cluster: Cluster, before: dict[tuple[int, int], WaySeen], way: tuple[
 
 @pytest.mark.parametrize("pause_s", [2.0, pytest.param(30.0, marks=pytest.mark.slow)])
 def test_a_paused_leader(cluster: Cluster, topic: str, pause_s: float) -> None:
-    """It wakes up deposed, with requests in its sockets that clients sent to it as to a leader."""
+    """The paused leader resumes deposed, with requests in its sockets that clients sent to it as the leader."""
     create_topic(cluster.addresses[0], topic)
     leader = cluster.leader(topic)
     ledger = Ledger(topic)

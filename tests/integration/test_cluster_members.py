@@ -107,7 +107,7 @@ def test_an_rpc_address_that_is_taken(under_load: Cluster, stranger: Callable[..
 
 
 def test_another_secret(under_load: Cluster, stranger: Callable[..., BrokerProcess]) -> None:
-    """It waits for its seeds, and both sides say why."""
+    """The broker waits for its seeds, and both sides log the reason."""
     other = stranger("--node-id", "9", "--seeds", seeds_of(under_load))
     other.launch()
     wait_for_words(other, "another cluster secret: give all brokers the same file")

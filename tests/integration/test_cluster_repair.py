@@ -249,7 +249,7 @@ def test_frames_of_the_journal(cluster: Cluster, topic: str, written: Ledger) ->
 
 
 def test_an_identity_that_cannot_be_read(cluster: Cluster, topic: str, written: Ledger) -> None:
-    """Nothing may be guessed: the broker ends, says what to do, and touches nothing."""
+    """The broker must not guess: it exits, names the next step, and changes nothing."""
     node = chosen(cluster, topic, leads=False)
     node.stop()
     file = node.data_dir / ".raftlog" / "identity"
@@ -276,7 +276,7 @@ def test_an_identity_that_cannot_be_read(cluster: Cluster, topic: str, written: 
     ],
 )
 def test_the_last_batch_after_a_kill(cluster: Cluster, topic: str, written: Ledger, size: int, how: str) -> None:
-    """It was promised, so it comes back: from the journal, or from the others. Nothing else is taken for torn."""
+    """The batch was acknowledged, so it is restored from the journal or the others; nothing else is taken for torn."""
     status, answer = ask(
         cluster.addresses[0],
         f"/topics/{topic}/partitions/0?timeout=10000",

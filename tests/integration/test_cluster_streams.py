@@ -116,7 +116,7 @@ def test_a_stream_over_the_death_of_the_leader_is_stored_up_to_its_reported_end(
 
 
 def values_of(address: str, topic: str) -> list[int]:
-    """By a read of lines, to the end."""
+    """Return the values by a read of lines, to the end."""
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=ANSWER_S)
     connection.request("GET", f"/topics/{topic}/partitions/0/records?offset=beginning", headers={"Accept": NDJSON})

@@ -64,7 +64,7 @@ class Producer(threading.Thread):
 
 
 def stored(address: str, partition: int) -> list[int]:
-    """All values of a partition, by offset."""
+    """Return all values of a partition, by offset."""
     host, _, port = address.partition(":")
     found: list[int] = []
     with contextlib.closing(http.client.HTTPConnection(host, int(port), timeout=30)) as connection:

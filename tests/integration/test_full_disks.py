@@ -41,7 +41,7 @@ def place(shared: Place) -> Iterator[Place]:
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
 def test_one_disk_is_full(place: Place, leads: bool) -> None:
-    """Only operators notice: brokers with space lead, and no write fails."""
+    """Clients notice nothing: brokers with space lead, and no write fails."""
     cluster, disks = place
     topic = f"one-{leads}"
     create_topic(cluster.addresses[0], topic)

@@ -29,8 +29,9 @@ ONE_REQUEST_BYTES = 4 * 64 * MIB
 READERS, READ_BYTES = 25, 16 * MIB
 """For each broker: what their answers would take together is twelve times the budget."""
 OUTSIDE_BYTES = READERS * 512 * 1024 + 2 * RpcConfig().send_queue_bytes_max
-"""Not in the budget: the connections' buffers with the parts that are being written, and what waits to be sent to the
-other brokers, which ask the leader on behalf of their readers."""
+"""Bytes outside of the budget: buffers of connections with the parts in writing, and queued requests.
+
+The queued requests go to the other brokers, which ask the leader on behalf of their readers."""
 ANSWER_SECONDS_MAX = 25.0
 HOLD_SECONDS_MAX = 2.5
 """An upper end of a bucket. These inputs held the loop for 6 to 25 s; busy machines stall for less."""
@@ -59,7 +60,7 @@ def cluster(three: Cluster) -> Iterator[Cluster]:
 
 
 def alarms(cluster: Cluster) -> dict[int, tuple[list[str], float]]:
-    """Of each broker: lines of its log, and how often its loop was held for longer than `HOLD_SECONDS_MAX`."""
+    """Return for each broker the lines of its log, and how often its loop was held beyond `HOLD_SECONDS_MAX`."""
     found: dict[int, tuple[list[str], float]] = {}
     for number, text in cluster.logs().items():
         shown = call(cluster.nodes[number].http, "GET", "/metrics")[1].decode()
@@ -77,7 +78,7 @@ def metric(shown: str, name: str) -> float:
 
 
 def memory_bytes(cluster: Cluster, name: str) -> list[int]:
-    """`VmRSS`: what each broker has in memory; `VmHWM`: the most that it ever had."""
+    """Return the memory of each broker: `VmRSS` at present, or `VmHWM`, its maximum."""
     found = []
     for node in cluster.nodes.values():
         text = Path(f"/proc/{node.pid}/status").read_text()
@@ -119,7 +120,7 @@ def at_each(
 
 @contextlib.contextmanager
 def connections(cluster: Cluster, count: int, request: str) -> Iterator[list[socket.socket]]:
-    """So many to each broker, each with this request on its way and nothing read."""
+    """Open so many connections to each broker, each with this request sent and nothing read."""
     with contextlib.ExitStack() as opened:
         found = []
         for address in cluster.addresses:

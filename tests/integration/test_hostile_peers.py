@@ -109,7 +109,7 @@ def hostile_frames(me: PeerIdentity, to: PeerIdentity, group_ids: list[bytes], t
 
 
 async def attack(cluster: Cluster, connect: Connect, shake: Callable[[Raw, bytes], Awaitable[None]]) -> None:
-    """Every attack at every broker, in the name of every other one and of a node that does not exist."""
+    """Run every attack at every broker, in the name of every other one and of an unknown node."""
     known = identities(cluster)
     cluster_id = known[1].cluster_id
     assert cluster_id is not None
@@ -132,7 +132,7 @@ async def attack(cluster: Cluster, connect: Connect, shake: Callable[[Raw, bytes
 
 
 def require_unharmed(cluster: Cluster, before: dict[str, Any]) -> None:
-    """Nothing changed, all live, and a broker that is restarted is taken back as what it is."""
+    """Check that nothing changed, all run, and a restarted broker is accepted under its identity."""
     assert all(node.is_running for node in cluster.nodes.values())
     cluster.wait_healthy()
     assert picture(cluster) == before
@@ -270,7 +270,7 @@ def certificates(directory: Path) -> Callable[[int], dict[str, str]]:
 
 
 def test_a_certificate_of_another_node(tmp_path: Path) -> None:
-    """It is of the same authority, and even has the secret."""
+    """The certificate is of the same authority, and the attacker has the secret."""
     certificate = certificates(tmp_path)
     environment: Callable[[int], Mapping[str, str]] = certificate
     with Cluster(3, with_cuts=False, with_gossip=False, environment=environment) as cluster:

@@ -73,7 +73,7 @@ def refused(cluster: Cluster, topic: str) -> dict[str, Any]:
 
 
 def offsets_of(node: ClusterNode, topic: str, end: int) -> list[int]:
-    """All offsets below `end` that can be read."""
+    """Return all offsets below `end` that can be read."""
     found: list[int] = []
     while not found or found[-1] < end - 1:
         offset = found[-1] + 1 if found else 0

@@ -20,7 +20,7 @@ ALONE = tuple(kind for kind in KINDS if kind != "checkpoint")
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a broker with a topic of two partitions."""
+    """Return the directory of a stopped broker with a topic of two partitions."""
     directory = tmp_path_factory.mktemp("stopped")
     with Cluster(1, data_dir=directory) as cluster:
         address = cluster.addresses[0]

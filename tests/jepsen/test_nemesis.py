@@ -19,13 +19,13 @@ PLACES = (TopicPartition("t", 0), TopicPartition("t", 1))
 
 
 class Disk:
-    """Of one node; what was asked of it is in `done`."""
+    """Disk of one node; requests are recorded in `done`."""
 
     def __init__(self, node: int, done: list[str]) -> None:
         self._node, self._done = node, done
         self.is_slow = self.is_failing = self.is_full = False
         self.is_idle = False
-        """Nothing comes of any fault."""
+        """Whether faults have no effect."""
         self._delayed = self._failed = self._refused = self._stalls = 0
 
     def lose_power(self, random: Random) -> str:

@@ -96,7 +96,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
 
 
 def folder_of_a_run(parent: Path) -> Path:
-    """As `jepsen.runner` leaves it."""
+    """Create a folder as `jepsen.runner` leaves it."""
     folder = parent / "20260101T000000-log-kill-seed7"
     (folder / "logs").mkdir(parents=True)
     (folder / "logs" / "node-1.log").write_text("Traceback\n")

@@ -81,7 +81,7 @@ OUTCOME = Outcome(
 
 @pytest.fixture
 def checked(tmp_path: Path) -> CheckResult:
-    """Of a history in which nothing happened."""
+    """Return the result of an empty history."""
     history = tmp_path / "history.jsonl"
     history.touch()
     return check_file(history, drained=True)

@@ -97,7 +97,7 @@ class NodeProcess:
 
 
 def frames_in(body: Body) -> Iterator[Frame]:
-    """Of a message of type `raft`."""
+    """Yield the frames of a message of type `raft`."""
     data = base64.b64decode(body["frames"])
     if not data:
         return
@@ -109,7 +109,7 @@ def frames_in(body: Body) -> Iterator[Frame]:
 
 
 def is_of_leader(frame: Frame) -> bool:
-    """Whether it is a turn of Raft messages that has one of a leader."""
+    """Return whether the frame is a turn of Raft messages that has one of a leader."""
     if frame.kind is not FrameKind.TURN:
         return False
     # The first replica that the turn names.
@@ -242,7 +242,7 @@ class Network:
         self._blocked = {pair for pair in self._pairs() if pair[1] == to}
 
     def cut_somehow(self, random: Random) -> None:
-        """One node alone, halves, halves with a bridge, one node deaf or mute, any directions at all, or nothing."""
+        """Cut one node off, halves, halves with a bridge, one node deaf or mute, any directions at all, or nothing."""
         names = random.sample(self.names, len(self.names))
         half = len(names) // 2
         kind = random.randrange(6)

@@ -184,7 +184,7 @@ def _partition(key: str) -> TopicPartition:
 
 
 def _polled(asked: dict[str, int], body: Body) -> Poll:
-    """Every key's messages begin where they were asked for."""
+    """Convert a poll's answer; check that every key's messages begin at the requested offset."""
     fetched = []
     for key, messages in body["msgs"].items():
         assert messages[0][0] == asked[key], f"{key} asked from {asked[key]}, and told {messages[0][0]}"

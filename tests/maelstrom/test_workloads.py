@@ -16,7 +16,7 @@ CLIENTS = 4
 
 
 async def _cut_everybody_once(load: Load, count: int = 8) -> None:
-    """Each node is alone for a while, so each leader is; `count` operations succeed before, meanwhile and after."""
+    """Isolate each node for a while, so each leader too; `count` operations succeed before, meanwhile and after."""
     network = load.network
     await _some_succeed(load, count)
     for name in network.names:

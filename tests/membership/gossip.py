@@ -12,7 +12,7 @@ from raftlog.types import NodeId
 
 CONFIG = SwimConfig()
 STILL = replace(CONFIG, period_s=1_000.0, late_s=1e9)
-"""Of machines that do nothing by themselves while a test looks at what they do with messages."""
+"""Settings of machines without actions of their own, for tests of their answers to messages."""
 ALIVE, SUSPECT, DEAD, LEFT = MemberState
 
 
@@ -52,7 +52,7 @@ def first(node: int, boot: int = 1) -> int:
 
 
 def swim(node: int, *, boot: int = 1, on: bytes | None = None, config: SwimConfig = CONFIG, seed: int = 0) -> Swim:
-    """One machine, which has started at time 0."""
+    """Return a machine that has started at time 0."""
     identity = GossipIdentity(NodeId(node), on or disk(node), address(node), boot)
     machine = Swim(identity, b"", config, Random(f"{seed} {node}"))
     machine.start(0.0)

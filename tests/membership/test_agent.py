@@ -66,7 +66,7 @@ class Site:
         return None if member is None else member.state
 
     async def until(self, is_so: Callable[[], Any]) -> None:
-        """Until something that was heard makes it so."""
+        """Wait until a received message makes the condition hold."""
         async with asyncio.timeout(WAIT_S):
             while not is_so():
                 self.changed.clear()
@@ -76,7 +76,7 @@ class Site:
         return all(self.state(of, at) is state for at in self.agents if at != of)
 
     async def kill(self, node: int) -> None:
-        """Without a word."""
+        """Stop the agent without an announcement."""
         await self.agents.pop(node).close()
 
 

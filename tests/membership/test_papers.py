@@ -191,7 +191,7 @@ def test_swim_4_2_an_old_refutation_clears_no_newer_suspicion() -> None:
 
 
 def test_swim_4_2_an_answer_alone_clears_no_suspicion() -> None:
-    """It must be refuted, or the others would go on believing it."""
+    """The suspicion must be refuted; otherwise the others would keep it."""
     machine = knowing(1, [2, 3], config=STILL)
     machine.receive([claim(2, SUSPECT, first(2), by=3, told=False)], sender(3), 0.0)
     [ping] = [each for to, each in sent(machine, Ping) if to == 2]
@@ -311,7 +311,7 @@ def test_lifeguard_lha_suspicion_independent_accusers_shorten_it() -> None:
 
 
 def test_lifeguard_lha_suspicion_no_more_are_wanted_than_can_be_had() -> None:
-    """Of three members, two can accuse the third: the second one is all that there will be."""
+    """Two of three members can accuse the third: the second accuser is the last possible one."""
     assert dies_at(3, 1, others=2) == pytest.approx(CONFIG.suspicion_min_s(3))
 
 
@@ -344,7 +344,7 @@ def test_lifeguard_buddy_system_a_ping_informs_the_suspect() -> None:
 
 
 def pings_with(machine: Swim, told: Claim) -> list[tuple[int, Ping]]:
-    """All pings that are to be sent; each has that claim beside it."""
+    """Return all pings to be sent; check that each carries that claim."""
     sends = machine.take_sends()
     assert all(told in send.messages for send in sends if isinstance(send.messages[0], Ping))
     pings = [(send.address.port - 7000, send.messages[0]) for send in sends if isinstance(send.messages[0], Ping)]

@@ -291,7 +291,7 @@ def test_the_time_since_a_death_is_passed_on() -> None:
 
 
 def test_a_member_with_false_deaths_is_corrected() -> None:
-    """It gets no corrections, as it counts as alive; and the others are beyond the incarnation that it accuses."""
+    """The member gets no corrections, as it counts as alive; the others are beyond the incarnation that it accuses."""
     config = replace(CONFIG, sync_interval_s=1e6)
     net = Net(1, 2, 3, config=config)
     wrong = net.machines[1]

@@ -89,7 +89,7 @@ class Cluster:
         await self.until(self.is_connected)
 
     def is_connected(self) -> bool:
-        """Every running node reaches every other one."""
+        """Return whether every running node is connected to every other one."""
         return all(
             peer.raft.is_connected and peer.bulk.is_connected
             for node in self.nodes.values()

@@ -58,7 +58,7 @@ class NodeProcess:
                 self._answers.put_nowait(said["answer"])
 
     async def do(self, **command: Any) -> dict[str, Any]:
-        """One command and its answer; an error that it answers with fails the test."""
+        """Send one command and return its answer; an error in the answer fails the test."""
         answer = await self.ask(**command)
         assert "error" not in answer, answer["error"]
         return answer
@@ -175,7 +175,7 @@ class Processes:
         return {file.name: file.read_bytes() for file in sorted(path.glob("*.log"))}
 
     def check(self) -> None:
-        """All replicas' files are the same, and every acknowledged value is at its offset, once."""
+        """Check that all replicas' files are equal, and every acknowledged value is at its offset, once."""
         logs = [self.log_of(number) for number in NODES]
         assert [list(log) for log in logs] == [list(logs[0])] * 3
         for name, content in logs[0].items():

@@ -1,4 +1,4 @@
-"""When leaderships are handed over, when not, and how often it is tried; without a network."""
+"""Conditions and frequency of leadership transfers; without a network."""
 
 import itertools
 import uuid
@@ -159,7 +159,7 @@ async def test_the_end_waits_no_longer_than_it_may(tmp_path: Path, seconds: floa
 
 
 def unfit(path: Path, *groups: Led, slow: bool = True) -> tuple[LedGroups, Fitness]:
-    """Two others are connected, and this process is slow, or its disk is full."""
+    """Return a process with two connected peers that is slow, or whose disk is full."""
     fitness = Fitness(ME.node_id, 60_000)
     leaders = leaders_of(path, *groups, fitness=fitness)
     for other in (OTHER, THIRD):

@@ -56,7 +56,7 @@ async def test_a_dry_run_changes_nothing(three: Brokers) -> None:
 async def test_an_upgrade_is_finished_when_all_support_the_level(
     three: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a release that knows one level more; brokers that do not know it keep the level where it is."""
+    """A newer release supports one more level; brokers that do not support it keep the level where it is."""
     levels = await three[3].operations.cluster.levels(deadline=soon())
     assert (levels.feature_level, levels.highest_known_by_all, len(levels.brokers)) == (1, 1, 3)
     for module in (broker_rules, cluster, host):

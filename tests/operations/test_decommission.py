@@ -56,7 +56,7 @@ async def test_a_removed_brokers_process_exits_with_the_reason(four: Brokers) ->
 
 
 async def test_a_needed_controller_voter_stays_until_others_are_back(three: Brokers) -> None:
-    """Of the two that would be left one is away, and the other alone could decide nothing any more."""
+    """Two voters would remain, of which one is down, and the other alone would be no quorum."""
     await three.stop(2)
     await three[1].operations.brokers.decommission(3, deadline=soon())
 

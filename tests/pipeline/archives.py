@@ -74,7 +74,7 @@ class MemorySource:
 def one_by_one(
     what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]
 ) -> Iterator[tuple[Sequence[S], list[R]]]:
-    """Each split is a wave, in this very process."""
+    """Run each split as a wave of its own, in this very process."""
     for split in splits:
         yield [split], list(work(split))
 
@@ -100,7 +100,7 @@ def compact(files: Files, *, target_bytes: int = 1 << 20, grace_seconds: float =
 
 
 def rows_in(files: Files, archived: Iterable[ArchivedFile], place: TopicPartition = PLACE) -> list[dict[str, Any]]:
-    """Of the files of a topic-partition, by offset, as `row_of` has them."""
+    """Return the rows of the files of a topic-partition, by offset, as `row_of` returns them."""
     rows: list[dict[str, Any]] = []
     for file in archived:
         if file.place == place:

@@ -69,7 +69,7 @@ class BrokersHere:
         )
 
     def stop(self, number: int) -> None:
-        """For good: its connections are cut, and its leaderships go to others."""
+        """Stop a broker for good: its connections are cut, and its leaderships go to others."""
         self.run(self._stop(number))
 
     async def _stop(self, number: int) -> None:

@@ -9,7 +9,7 @@ from raftlog.records import Record, read_records
 
 
 async def stored_records(bootstrap: Sequence[str], topic: str) -> dict[int, list[Record]]:
-    """By partition, in order."""
+    """Return all records by partition, in order."""
     found: dict[int, list[Record]] = {}
     async with BrokerClient(bootstrap) as client:
         for partition in range((await client.describe_topic(topic)).partitions):

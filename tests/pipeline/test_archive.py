@@ -47,7 +47,7 @@ from tests.pipeline.archives import (
 
 @pytest.fixture(autouse=True)
 def without_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here is about losing power, and hundreds of runs would wait for the disk."""
+    """Skip syncs: no test here loses power, and hundreds of runs would wait for the disk."""
     monkeypatch.setattr(archiving_files, "_sync", lambda path: None)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 

@@ -138,7 +138,7 @@ def everything(path: Path) -> dict[str, bytes]:
 
 
 def named(room: Path, value: Any, run: str) -> Any:
-    """With the absolute path of the file outside, and the commit's own run, where these are meant."""
+    """Insert the absolute path of the file outside, and the commit's own run, at their marks."""
     written = json.dumps(value).replace("{outside}", str(room / OUTSIDE))
     return json.loads(written.replace(STAGED, STAGED.replace(UUID, run, 1)))
 
@@ -172,7 +172,7 @@ def forged(room: Path, name: str, field: str, value: Any) -> Callable[[], None]:
 
 
 def test_a_file_as_raftlog_writes_it_is_taken(master: Path) -> None:
-    """So that those below are refused for what is wrong with them."""
+    """The tests below rely on this: their files are refused only for their own defect."""
     newest = read_newest(LocalFiles(str(master / "lake"))).newest.number
     restore = forged(master, numbered("_raftlog/commits", newest), "added", [[STAGED, *FILE]])
     assert read_newest(LocalFiles(str(master / "lake"))).newest.files[path_of(*FILE[:5])] == tuple(FILE)

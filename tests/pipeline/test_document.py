@@ -20,7 +20,7 @@ SECTIONS = {
     - {"startingTimestamp", "startingOffsetsByTimestamp", "endingTimestamp", "endingOffsetsByTimestamp"},
     "Writing: `raftlog`": set(sink.OPTIONS),
 }
-"""Of files the forms by time stand in one row with the others."""
+"""Options by section; the forms by time of files share one row with the others."""
 
 
 def section(title: str) -> str:

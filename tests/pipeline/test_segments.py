@@ -196,7 +196,7 @@ def found_or_damage(paths: list[str], split_bytes: int) -> pa.Table | CorruptBat
 
 
 def test_no_flipped_bit_ever_gives_other_rows(path: Path) -> None:
-    """Of any file: an error or a warning, or the very same rows, when only an index was hit."""
+    """A flipped bit in any file gives an error or a warning, or the very same rows, when only an index was hit."""
     expected, random = table(plan_segments([str(path)])), Random(4)
     for _ in range(30):
         file = random.choice([*files(path), *files(path), *files(path, ".index"), *files(path, ".timeindex")])

@@ -9,7 +9,7 @@ from raftlog.pipeline.sink.settings import SinkSettings
 
 
 async def answered(*errors: RaftlogError) -> int:
-    """After how many attempts of something that fails like this, and then does not any more."""
+    """Return the number of attempts of an operation that fails with these errors, and then succeeds."""
     left, attempts = list(errors), 0
 
     async def ask() -> int:

@@ -48,7 +48,7 @@ PARTITIONS = 3
 
 @pytest.fixture
 async def address(tmp_path: Path) -> AsyncIterator[str]:
-    """Of a real broker in this process, alone."""
+    """Start a real broker in this process, alone; yield its address."""
     broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path / "data"), retention_interval_s=0.02))
     server = HttpServer(broker)
     host, port = await server.start("127.0.0.1", 0)
@@ -219,7 +219,7 @@ async def test_an_epoch_that_is_done_is_not_written_again(client: BrokerClient, 
 
 
 async def test_epochs_without_rows_and_topics_are_done(client: BrokerClient, settings: SinkSettings) -> None:
-    """As of a stream that filters, and whose rows name their topics."""
+    """A stream with a filter, whose rows name their topics, has such epochs."""
     for epoch in range(2):
         await Recorder(client, "q").finish(epoch, {}, set())
     assert (await Recorder(client, "q").read()).done() == 1
@@ -228,7 +228,7 @@ async def test_epochs_without_rows_and_topics_are_done(client: BrokerClient, set
 
 
 async def test_an_attempt_of_an_older_epoch_is_fenced(client: BrokerClient, settings: SinkSettings) -> None:
-    """It can only be one that the driver has given up, for an epoch begins when the one before is done."""
+    """The driver has abandoned such an attempt, as an epoch begins when the one before is done."""
 
     def next_epoch_meanwhile() -> Iterator[pa.RecordBatch]:
         yield from batches_of(range(1_000))
@@ -306,7 +306,7 @@ async def trimmed(client: BrokerClient) -> None:
 async def test_rows_that_were_trimmed_between_attempts_are_reported(
     client: BrokerClient, settings: SinkSettings
 ) -> None:
-    """Of the same batches, which the partitions know as duplicates, and of others."""
+    """The second attempt has the same batches, which the partitions recognise as duplicates, and others."""
     await write(batches_of(range(COUNT)), settings)
     await trimmed(client)
     for again in (range(COUNT), reversed(range(COUNT))):
@@ -362,7 +362,7 @@ async def test_a_topic_that_was_recreated_under_an_epoch_is_reported(
 
 
 async def test_a_write_id_names_one_write(client: BrokerClient, settings: SinkSettings) -> None:
-    """To another topic nothing would be written."""
+    """A reused id would write nothing to another topic."""
     await client.create_topic("other", partitions=1)
     named = replace(settings, write_id="q")
     await finish(client, 0, await write(batches_of(range(10)), named))
@@ -384,7 +384,7 @@ async def test_a_repeated_finished_write_is_reported(
 
 
 async def forgotten(client: BrokerClient, identity: WriteIdentity) -> None:
-    """Until no partition knows the producer: one that does refuses a sequence that jumps as out of order."""
+    """Wait until no partition has the producer: one that has it refuses a sequence that jumps as out of order."""
     jump = build_columns(
         [b"x"], [None], [1], [[]], producer_id=identity.producer_id(), producer_epoch=0, base_sequence=1_000_000
     )

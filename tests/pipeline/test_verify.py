@@ -181,7 +181,7 @@ def test_a_copy_that_is_behind_and_one_without_an_index(copies: list[Path]) -> N
 
 
 def test_terms_that_fall(copies: list[Path]) -> None:
-    """Only this verifier checks them: term and row are changed together, on all copies."""
+    """No other verifier checks them: term and row are changed together, on all copies."""
     for path in copies:
         file, index = files(path)[0], files(path, ".index")[0]
         content, rows = bytearray(file.read_bytes()), bytearray(index.read_bytes())
@@ -234,7 +234,7 @@ def test_a_gap_of_what_was_given_up(master: Path, tmp_path: Path, damage: Callab
 
 @pytest.mark.parametrize("gone", [0, 1])
 def test_files_that_a_trim_takes_meanwhile(copies: list[Path], gone: int) -> None:
-    """They were seen, and are not there when their turn comes."""
+    """The files were listed, and are missing when their turn comes."""
 
     def trimmed(what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]], /) -> list[R]:
         if what == "checking replicas":

@@ -55,7 +55,7 @@ def test_replicas_of_which_some_are_compacted(tmp_path: Path) -> None:
 
 
 def alter_last_record(file: Path) -> None:
-    """Its batch is whole; the index, which would know, is not there."""
+    """Change the last record within a valid batch and delete the index, which would contradict it."""
     content, at, last = bytearray(file.read_bytes()), 0, 0
     while at < len(content):
         at, last = at + read_header(content, at).size, at

@@ -29,7 +29,7 @@ SPLIT_BYTES = 4096
 
 
 def run_here(what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]], /) -> list[R]:
-    """As Spark would: splits and results go from one process to another."""
+    """Run work as Spark would: splits and results are passed between processes."""
     results = [list(work(split)) for split in pickle.loads(pickle.dumps(splits))]
     return [result for each in results for result in pickle.loads(pickle.dumps(each))]
 
@@ -88,7 +88,7 @@ def require_same_verdict(told: VerifyReport, wanted: Expected) -> None:
 
 
 def archive_of(logs: Path, path: Path, *, skip_undecodable: bool = False) -> None:
-    """All that lies there, archived without Spark."""
+    """Archive all logs of a directory without Spark."""
     source = Segments([str(logs)], skip_undecodable=skip_undecodable)
     files = files_at(str(path))
     archive_in_waves(one_by_one, source, files, TopicChoice(), compression="zstd", fail_on_data_loss=True)

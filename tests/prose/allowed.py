@@ -6,13 +6,11 @@ ALLOWED: Final[dict[str, str]] = {}
 
 PENDING: Final = (
     "api",
-    "bench",
     "docs",
     "jepsen",
     "partitions",
     "pipeline",
     "raftlog",
-    "tests",
     "README.md",
     "CHANGELOG.md",
 )

@@ -41,7 +41,7 @@ def describe_entry(entry: Entry) -> str:
 
 
 def describe_core(core: RaftCore) -> str:
-    """One line about one replica."""
+    """Describe one replica in one line."""
     status = core.status()
     leader = status.leader.node_id if status.leader else "-"
     text = (
@@ -57,7 +57,7 @@ def describe_core(core: RaftCore) -> str:
 
 
 def describe_message(message: Message) -> str:
-    """One line about one message; numbers of requests are left out."""
+    """Describe one message in one line, without numbers of requests."""
     head = f"{message.sender.node_id}→{message.to.node_id} {type(message).__name__} t{message.term}"
     return f"{head} {_details(message)}".rstrip()
 

@@ -42,7 +42,7 @@ class Invariants:
         assert fact == (entry.term, entry.payload), f"state machine safety: {fact} and {entry}"
 
     def vote(self, voter: ReplicaId, term: Term, vote: ReplicaId | None) -> None:
-        """One vote per term, over all lives of a voter; called with what became durable."""
+        """Check for one vote per term, over all lives of a voter; called with the durable vote."""
         before = self.votes.get((voter, term))
         assert before is None or before == vote, f"{voter} voted for {before} and {vote} in term {term}"
         self.votes[voter, term] = vote

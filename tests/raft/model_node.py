@@ -17,7 +17,7 @@ class ModelNode:
         self.commit: int = line["commit"]
         self.boundary: int = line["boundary"][0]
         self.terms: list[int] = [line["boundary"][1], *line["terms"]]
-        """Of the entries from the boundary on."""
+        """Terms of the entries from the boundary on."""
         self.configurations: list[Line] = [_NOBODY, *line["configurations"]]
         self.numbers: list[int] = [0] * len(self.terms)
         """By entry: the Ready that gave it to the disk; a large number before that."""

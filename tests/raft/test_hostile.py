@@ -38,7 +38,7 @@ THREE, STRANGER = replica_id(3), replica_id(9)
 _LAST = 12
 
 _OWN = 7
-"""As a message's term: the replica's own, which most invariants are about."""
+"""Term of a message that equals the replica's own, which most invariants are about."""
 
 near_the_last = st.sampled_from([TERM_TAKEN_MAX, TERM_TAKEN_MAX + 1, TERM_MAX])
 terms = st.one_of(st.integers(0, 8), st.just(_OWN), st.just(_OWN), near_the_last).map(Term)

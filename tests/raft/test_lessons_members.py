@@ -242,7 +242,7 @@ def test_r41_a_cut_off_member_does_not_grow_its_term() -> None:
 
 
 def test_r46_a_quarantined_member_votes_by_what_it_lost() -> None:
-    """It grants nothing to a log that lacks the lost entry, until its own durable log is as fresh again."""
+    """The member grants no vote to a log without the lost entry, until its own durable log is as fresh again."""
     log = MemoryLog([entry(1, 1), entry(2, 1)])
     restart = Restart(
         HardState(Term(1), None),

@@ -21,7 +21,7 @@ def _entry(index: int, term: int) -> Entry:
 
 @given(_steps)
 def test_the_tail_reads_like_one_list(steps: list[tuple[str, int, int]]) -> None:
-    """After any cut, append, hand-over and trim, the tail over a stored log reads like a list of entries."""
+    """The tail over a stored log reads like a list of entries after any cut, append, hand-over and trim."""
     stored = MemoryLog()
     tail = LogTail(stored)
     twin: dict[int, Entry] = {}

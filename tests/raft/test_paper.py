@@ -292,7 +292,7 @@ def test_4_3_a_joint_configuration_commits_with_both_majorities(missing: tuple[i
 
 @pytest.mark.parametrize("missing", [(1, 2), (1, 4)])
 def test_4_3_a_joint_configuration_elects_with_both_majorities(missing: tuple[int, int]) -> None:
-    """Of {3, 4, 5} and {1, 2, 3}: without 1 and 2 the outgoing half has no majority, without 1 and 4 both have."""
+    """Halves {3, 4, 5} and {1, 2, 3}: without 1 and 2 the outgoing half has no majority, without 1 and 4 both have."""
     cluster = Cluster([1, 2, 3], [4, 5])
     cluster.elect(1)
     cluster.change(1, [3, 4, 5])

@@ -237,7 +237,7 @@ def test_a_voter_that_is_away_keeps_the_group_awake() -> None:
 
 
 def test_a_woken_leader_has_a_whole_period_for_answers_of_a_quorum() -> None:
-    """It was quiesced for long without any answers; after the wake-up that must not count against it."""
+    """The leader was quiesced for long without any answers; after the wake-up that must not count against it."""
     cluster = _quiesced_cluster()
     for _ in range(1000):
         cluster.core(1).tick()

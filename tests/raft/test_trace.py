@@ -91,7 +91,7 @@ def _with_message(action: str, node: str, nth: int = 0, /, *, of: dict[str, Any]
 
 
 def _without(action: str, node: str, /, **wanted: Any) -> Edit:
-    """None of these lines is there."""
+    """Remove all of these lines."""
 
     def edit(lines: list[Line]) -> None:
         gone = [line for line in lines if (line["action"], line["node"]) == (action, node)]
@@ -107,7 +107,7 @@ def _without(action: str, node: str, /, **wanted: Any) -> Edit:
 
 
 def _unsynced(action: str, node: str, /) -> Edit:
-    """After that line, nothing of that node is ever synced."""
+    """Remove all syncs of that node after that line."""
 
     def edit(lines: list[Line]) -> None:
         first = _find(lines, action, node, 0)

@@ -52,7 +52,7 @@ def is_json_at_once(text):
 
 
 def written(value, chance):
-    """As text, with white space and escapes."""
+    """Write the value as text, with white space and escapes."""
     text = json.dumps(value, ensure_ascii=chance.random() < 0.5, indent=chance.choice([None, 1]))
     return text.encode()
 

@@ -21,7 +21,7 @@ def stored(sent: Undecodable) -> bytearray:
 
 
 def in_a_map(batch: bytearray) -> Buffer:
-    """At the very end of a page, behind which a read may end the process."""
+    """Place the batch at the very end of a page, behind which a read may end the process."""
     pages = mmap.mmap(-1, -(-len(batch) // mmap.PAGESIZE) * mmap.PAGESIZE)
     pages[-len(batch) :] = bytes(batch)
     return memoryview(pages)[-len(batch) :]

@@ -31,7 +31,7 @@ class Producing(Replicas):
         epoch: int = 0,
         acks: Acks = ALL,
     ) -> "asyncio.Future[ReplicaAppended]":
-        """One batch, as the code of the node's process."""
+        """Send one batch, as the code of the node's process."""
         return self.send_batches(number, batch_of(sequence, *values, producer=producer, epoch=epoch), acks=acks)
 
     def send_batches(self, number: int, *batches: bytearray, acks: Acks = ALL) -> "asyncio.Future[ReplicaAppended]":

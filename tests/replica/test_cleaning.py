@@ -1,4 +1,4 @@
-"""When compacted topics are compacted, and that retention does to every replica the same, compacted or not."""
+"""Conditions for compaction, and retention that is the same on every replica, compacted or not."""
 
 import asyncio
 from functools import partial

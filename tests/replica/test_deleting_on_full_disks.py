@@ -1,4 +1,4 @@
-"""Everything is deleted from a partition whose disks have no room, which gives them room again."""
+"""Deletion of all records of a partition whose disks have no space, which frees space."""
 
 from dataclasses import replace
 

@@ -7,7 +7,7 @@ from raftlog.partitions.replica.loading import Loading
 
 
 class Book:
-    """Has so many pages to read, or cannot be read."""
+    """Stand-in for a state with so many pages to read, or with an error."""
 
     def __init__(self, pages: int, error: Exception | None = None) -> None:
         self.pages, self.error = pages, error

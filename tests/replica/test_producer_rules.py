@@ -14,7 +14,7 @@ from tests.replica.test_producer_table import header_of
 
 
 def table_of(*batches: tuple[int, int], epoch: int = 0) -> ProducerTable:
-    """Of producer 7, who sent so many records from a sequence on; offsets are sequences."""
+    """Return the table of producer 7 with so many records from a sequence on; offsets are sequences."""
     table = ProducerTable()
     for base, count in batches:
         table.append(header_of(7, epoch, base, count), Offset(base))

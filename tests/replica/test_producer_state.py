@@ -17,7 +17,7 @@ from tests.replica.worlds import others
 
 
 def state_of() -> ProducerState:
-    """Of an empty log."""
+    """Return the state of an empty log."""
     segments = SimpleNamespace(segments=[SimpleNamespace(base_index=1)])
     log = SimpleNamespace(
         segments=segments,

@@ -40,7 +40,7 @@ OTHER = st.one_of(
 
 
 class Twin:
-    """Everything that every producer wrote, for ever."""
+    """Naive table with all writes of all producers, for ever."""
 
     def __init__(self) -> None:
         self.written: dict[int, tuple[int, list[tuple[int, int, int]]]] = {}

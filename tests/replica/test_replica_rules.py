@@ -25,7 +25,7 @@ OLD_MS = 1_000_000_000
 
 
 def status(*, match: dict[ReplicaId, int]) -> Any:
-    """Of a leader with one other voter and a learner; all are heard."""
+    """Return the status of a leader with one other voter and a learner; all are active."""
     voters = (ME, OTHER)
     return SimpleNamespace(
         me=ME,

@@ -33,7 +33,9 @@ class Kept(Replicas):
             future.result()  # type: ignore[attr-defined]
 
     def same_above_the_log_start(self) -> bool:
-        """Whether all hold the same bytes of every segment that is not wholly below the log start; closed ones too."""
+        """Return whether all have the same bytes of every segment, closed ones too.
+
+        Segments that are wholly below the log start are not compared."""
         starts = {self.group(number).log_start_offset for number in self.drivers}
         assert len(starts) == 1, starts
         kept = []

@@ -37,7 +37,7 @@ def result(world: World, number: int, request: Callable[[Group], "asyncio.Future
 
 
 def base_offsets(world: World, number: int) -> list[int]:
-    """Of the segments that a replica holds."""
+    """Return the base offsets of a replica's segments."""
     return [segment.base_offset for segment in world.group(number).log.segments.segments]
 
 
@@ -65,7 +65,7 @@ class Replicas(World):
         return self
 
     def replica(self, number: int) -> Replica:
-        """Of a node that is up, and has the group."""
+        """Return the replica of a node that is up."""
         driver = self.drivers[number]
         known = self._replicas.get(number)
         if known is not None and known[0] is driver:
@@ -134,7 +134,7 @@ class Replicas(World):
         return task.result()
 
     def isolate(self, number: int) -> None:
-        """Nothing comes or goes any more."""
+        """Cut the node off from all others."""
         for other in others(number):
             self.cut(number, other)
             self.cut(other, number)
@@ -143,14 +143,14 @@ class Replicas(World):
         self.network.cut(self.nodes[source - 1], self.nodes[target - 1])
 
     def new_leader(self, old: int) -> int:
-        """Another node, once it leads."""
+        """Wait until another node leads; return it."""
         self.run_until(lambda: any(number != old for number in self._leaders()))
         self.lead()
         return next(number for number in self._leaders() if number != old)
 
 
 def all_values(world: Replicas, number: int) -> Sequence[bytes]:
-    """Everything that can be fetched."""
+    """Return all values that can be fetched."""
     offset = world.group(number).log_start_offset
     values: list[bytes] = []
     while found := values_of(world.fetched(number, offset + len(values))):

@@ -106,7 +106,7 @@ class Process:
 
 @asynccontextmanager
 async def running(*processes: Process, port: int = 0) -> AsyncIterator[None]:
-    """They run, and nothing fails unseen."""
+    """Run the processes; check that no error stays unseen."""
     loop = asyncio.get_running_loop()
     failures: list[Mapping[str, Any]] = []
     loop.set_exception_handler(lambda _, context: failures.append(context))
@@ -123,7 +123,7 @@ async def running(*processes: Process, port: int = 0) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def cluster(*processes: Process) -> AsyncIterator[None]:
-    """They run, know each other and are connected."""
+    """Run the processes, connected to each other."""
     async with running(*processes):
         addresses = {process.node: process.address for process in processes}
         for process in processes:

@@ -228,7 +228,7 @@ async def test_a_recorded_handshake_is_worth_nothing() -> None:
 
 @on_both_loops
 async def test_a_mirror_at_the_other_end_is_neither_a_peer_nor_ourselves() -> None:
-    """It sends back whatever it gets; what it claims with that has no consequences."""
+    """The mirror sends all input back; its claims have no consequences."""
     one = Process(identity_of(1))
     told: list[HandshakeRefusal] = []
     one.transport.on_refused = told.append
@@ -320,7 +320,7 @@ def test_a_process_indistinguishable_from_a_stranger_does_not_listen() -> None:
 
 @on_both_loops
 async def test_raft_messages_of_an_unregistered_process_are_dropped() -> None:
-    """It has the secret, and may ask to be taken in; its votes and entries do not count."""
+    """The process has the secret, and may request its registration; its votes and entries do not count."""
     one = Process(identity_of(1), QUICK)
     one.transport.memory.is_member = one.transport.memory.has_assigned
     two = ReplicaId(NodeId(2), identity_of(2).disk_uuid)

@@ -37,7 +37,7 @@ SMALL = RpcConfig(
 
 
 def taken(queue: SendQueue) -> list[list[Envelope]]:
-    """Everything, by frames."""
+    """Take all envelopes, by frames."""
     reader = FrameReader(bounds_of_callers(SMALL, Channel.RAFT), MIB)
     turns = []
     while queue:

@@ -66,7 +66,7 @@ def decoded(data: bytes, chunk: int = 1 << 20) -> list[Envelope]:
 
 
 def sealed(data: bytearray) -> bytes:
-    """With a CRC that matches."""
+    """Return the data with a CRC that matches."""
     crc = crc32c(bytes(data[HEAD_SIZE:]), crc32c(bytes(data[:CHECKED_SIZE])))
     struct.pack_into(">I", data, CHECKED_SIZE, crc)
     return bytes(data)
@@ -151,7 +151,7 @@ def test_a_compressed_control_batch_is_refused_before_it_is_opened(codec: int) -
 @settings(max_examples=200)
 @given(st.binary(max_size=200), st.booleans())
 def test_random_bytes(data: bytes, has_head: bool) -> None:
-    """As a stream, and as the body of a frame that is sound otherwise."""
+    """Random bytes are sent as a stream, and as the body of a frame that is sound otherwise."""
     stream = flat(encode_frame(FrameKind.TURN, data)) if has_head else data
     try:
         for frame in frames(stream):

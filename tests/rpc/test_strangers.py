@@ -95,7 +95,7 @@ async def test_garbage_is_closed_and_counted_without_harm() -> None:
 
 @on_both_loops
 async def test_a_client_that_sends_too_slowly_is_cut_off() -> None:
-    """Nothing at all, half a frame, and a byte now and then: the time limit is for the whole handshake."""
+    """No data at all, half a frame, and a byte now and then: the time limit is for the whole handshake."""
     one = Process(identity_of(1), QUICK)
     hello = b"".join(encode_hello(pack_hello(hello_of(2))))
     async with running(one):

@@ -20,7 +20,7 @@ Found = dict[bytes, bytes]
 
 
 def write(world: World, number: int, count: int, keys: int = KEYS, tag: bytes = b"") -> Found:
-    """So many records with keys in turn; what is the newest of each key afterwards."""
+    """Write so many records with keys in turn; return the newest record of each key."""
     newest: Found = {}
     for position in range(count):
         key, value = b"key %d" % (position % keys), b"%s%d " % (tag, position) + b"x" * 100
@@ -46,7 +46,7 @@ def is_compacted(world: World, number: int, to: int) -> bool:
 
 
 def read(world: World, number: int, offset: int = 0) -> list[tuple[int, bytes, bytes]]:
-    """Every committed record from `offset` on, by fetches, none of which is empty below the high watermark."""
+    """Read every committed record from `offset` on, by fetches, none of which is empty below the high watermark."""
     group, found = world.group(number), []
     offset = max(offset, group.log_start_offset)
     while offset < group.high_watermark:

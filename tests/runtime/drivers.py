@@ -210,7 +210,7 @@ class World:
         ]
 
     def propose(self, number: int, *values: bytes) -> "asyncio.Future[Committed]":
-        """One batch, proposed by the code of that node's process."""
+        """Propose one batch by the code of that node's process."""
         proposed: list[asyncio.Future[Committed]] = []
         batch = build_batch([NewRecord(value, None, 1000) for value in values])
         self.nodes[number - 1].running().call_soon(lambda: proposed.append(self.group(number).propose([batch])))
@@ -257,7 +257,7 @@ class World:
         return found
 
     def values(self, number: int) -> list[bytes]:
-        """Every committed value of a replica."""
+        """Return every committed value of a replica."""
         group = self.group(number)
         offset: int = group.log_start_offset
         values: list[bytes] = []

@@ -55,7 +55,7 @@ def end_of(entries: dict[int, bytes]) -> LogEnd | None:
 
 @dataclass
 class Known:
-    """Not an operation: entries that a completed checkpoint covers, though the journal never names them."""
+    """Entries that a completed checkpoint covers, though the journal never names them; no operation."""
 
     group: bytes
     entries: dict[int, bytes]

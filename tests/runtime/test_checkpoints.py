@@ -16,7 +16,7 @@ from tests.runtime.drivers import SMALL, World, is_of_segments
 
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Every checkpoint is compared to the groups as they are; how many groups each one looked at."""
+    """Compare every checkpoint to the groups; return the number of groups in each."""
     drivers: dict[Checkpoints, Driver] = {}
     looks: list[int] = []
     begin, adopt, look = Checkpoints._begin, Driver.start, Checkpoints._look_at

@@ -177,7 +177,7 @@ def test_a_leader_waits_a_while_for_a_follower_that_lacks_what_is_compacted() ->
 
 
 def replaced(world: World) -> tuple[int, list[int]]:
-    """Another voter takes the place of a follower, and what says so is compacted. The follower, and the voters."""
+    """Replace a follower by another voter and compact that entry; return the follower and the voters."""
     leader = world.leader()
     old = next(number for number in (1, 2, 3) if number != leader)
     voters = sorted({1, 2, 3, 4} - {old})
@@ -204,7 +204,7 @@ def _compacted_above_members(world: World, number: int) -> bool:
 
 
 def test_the_voters_after_a_restart_are_those_of_the_newest_roll() -> None:
-    """Once the entry that names them is compacted; the first roll still names those of the beginning."""
+    """The entry that names them is compacted; the first roll still names those of the beginning."""
     with World(4, config=CONFIG, voters=3) as world:
         old, voters = replaced(world)
         for number in voters:

@@ -74,7 +74,7 @@ def test_a_loss_of_power_at_any_time_leaves_nothing_that_hinders_the_next_attemp
 
 @pytest.mark.parametrize("step", range(14))
 def test_directories_that_a_killed_process_left_unsynced_are_synced_by_the_next_one(step: int) -> None:
-    """Not the power goes but the process, so the next one finds the names; then the power goes."""
+    """First the process ends, so the next one finds the names; then the power fails."""
     with World() as world:
         wanted = rolls(world, count=3)
         Call(world, 1, wanted)

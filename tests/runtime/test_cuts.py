@@ -62,7 +62,7 @@ class Follower:
         world.run(0.001)
 
     def terms(self) -> list[int]:
-        """Of the entries from the first that was sent."""
+        """Return the terms of the entries from the first that was sent."""
         log = self.group.log
         return [log.term_at(Index(index)) for index in range(self.first, log.last_index + 1)]
 

@@ -271,7 +271,7 @@ def test_a_new_member_is_filled_and_votes() -> None:
 
 @pytest.mark.parametrize("kept", ["index files", "nothing"])
 def test_a_replica_that_lost_its_log_has_its_configuration_once_it_is_refilled(kept: str) -> None:
-    """Nothing was said about members since the first entry, and that comes as any other one; then it can lead."""
+    """The configuration did not change since the first entry, which arrives as any other one; then it can lead."""
     with World() as world:
         leader = world.leader()
         world.fill(leader, 3)
@@ -412,7 +412,7 @@ def test_below_the_mark_records_are_refused_and_trims_go_on() -> None:
 
 
 def test_a_trim_goes_on_behind_records_that_full_disks_refused() -> None:
-    """They were taken by a leader with room, just before it heard that the others have none."""
+    """The leader accepted them with space of its own, just before the others reported theirs as full."""
     with World() as world:
         leader = world.leader()
         world.fill(leader, 60)

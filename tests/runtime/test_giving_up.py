@@ -31,7 +31,7 @@ def finish(world: World, number: int, work: Coroutine[None, None, object]) -> ob
 
 
 def creation(world: World) -> Creation:
-    """Of another group of all nodes, which none of them has made yet."""
+    """Return the creation of another group of all nodes, which none of them has made yet."""
     voters = tuple(RollMember(*replica) for replica in world.ids)
     return Roll(OTHER, 1, 0, 0, -1, 1000, 1, voters), None
 

@@ -101,7 +101,7 @@ def run_until(step: int, life: Life, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def test_a_crash_at_any_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing durable is lost, nothing is called damage, and the journal goes on."""
+    """No durable data is lost, none is called damage, and the journal continues."""
     total = run_until(-1, Life(0), monkeypatch)
     assert total > 80
     for step in range(total):

@@ -26,7 +26,7 @@ def mark(offset: int, compacted_to: int) -> FoundEntry:
 
 
 def difference(*logs: list[FoundEntry], marks: list[FoundEntry] | None = None) -> str | None:
-    """Of these logs, each of which ends with these marks; by default one that allows everything here."""
+    """Compare these logs, each of which ends with these marks; by default one that allows everything here."""
     logs = tuple([*log, *(marks if marks is not None else [mark(20, 15)])] for log in logs)
     newest = [NewestRecords(Index(END), Offset(0)) for _ in logs]
     for each, log in zip(newest, logs, strict=True):

@@ -23,7 +23,7 @@ def say(world: World, number: int, message: Message) -> None:
 
 
 def heartbeat(world: World, sender: ReplicaId, to: int) -> Heartbeat:
-    """Of a leader of the term that the receiver is in."""
+    """Return a heartbeat of a leader in the receiver's term."""
     return Heartbeat(sender, world.ids[to - 1], world.group(to).core.term, 1, Index(0))
 
 

@@ -141,7 +141,7 @@ def test_no_checkpoint_begins_before_entries_and_rows_are_in_their_files(
 
 
 def test_no_checkpoint_begins_while_a_cut_waits_for_the_journal() -> None:
-    """It would name the entry that was cut as the last one, and the cut itself is not read again."""
+    """A checkpoint would name the cut entry as the last one, and the cut itself is not read again."""
     with World() as world:
         old = world.leader()
         world.fill(old, 3)

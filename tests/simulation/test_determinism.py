@@ -11,7 +11,7 @@ SECONDS = 20
 
 
 def digest_in_process(seed: int, hash_seed: int, *options: str) -> str:
-    """In an interpreter of its own, with address space layout and hash seed of its own."""
+    """Return the digest from an interpreter of its own, with its own address space layout and hash seed."""
     command = [
         sys.executable,
         "-W",

@@ -48,7 +48,7 @@ def test_kept_seeds(kept: KeptSeed) -> None:
 
 
 def digests() -> dict[str, str]:
-    """Of two seeds, in an interpreter of its own, with another hash seed."""
+    """Return the digests of two seeds, in an interpreter of its own, with another hash seed."""
     hash_seed = 2 if os.environ.get("PYTHONHASHSEED") == "1" else 1
     command = (sys.executable, "-m", "jepsen.simulation", "--seeds", "2", "--from", "11", "--jobs", "1", "--json")
     environment = os.environ | {"PYTHONHASHSEED": str(hash_seed)}

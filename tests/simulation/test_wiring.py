@@ -58,7 +58,7 @@ class Pair:
         return transport
 
     def run(self, call: Any) -> None:
-        """As code of the first node."""
+        """Run the call as code of the first node."""
         self.nodes[NodeId(1)].running().call_soon(call)
         self.loop.run_for(1)
 

@@ -65,7 +65,7 @@ class KeyedLog:
         self.records += stamped
 
     def settle(self) -> None:
-        """Everything is in the files, and synced."""
+        """Write and sync everything."""
         self.log.write()
         self.log.mark_durable(self.log.last_index)
         changed = self.log.changed_since_checkpoint()
@@ -102,7 +102,7 @@ class KeyedLog:
 
 
 def read_all(log: SegmentedLog, offset: int = 0, max_bytes: int = 700) -> list[Kept]:
-    """Every record from `offset` on, as a consumer gets them: never an empty answer before the end."""
+    """Read every record from `offset` on, like a consumer: no answer before the end is empty."""
     found: list[Kept] = []
     while offset < log.durable_offset:
         batches = log.read(offset, max_bytes)

@@ -22,7 +22,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def modes(path: Path) -> dict[str, int]:
-    """Of the directory and everything in it."""
+    """Return the modes of the directory and everything in it."""
     return {str(each): stat.S_IMODE(each.stat().st_mode) for each in [path, *path.rglob("*")]}
 
 

@@ -9,7 +9,7 @@ from tests.storage.test_replica_log import Replica
 
 
 def with_producers(size: int) -> Replica:
-    """Every third batch is an idempotent producer's, and each segment begins with a roll."""
+    """Write a log in which every third batch is an idempotent producer's, and each segment begins with a roll."""
     r = Replica()
     for term in (1, 2):
         r.roll(term)

@@ -231,7 +231,9 @@ def test_contents_like_a_naive_twin(steps: list[tuple[str, int, int]], seed: int
 
 
 def play(disk: SimulatedDisk, steps: str) -> None:
-    """On a durable file aa: wb2 writes two pages b, t1 cuts to one, s syncs, ( submits, ) completes, x fails."""
+    """Play steps on a durable file aa.
+
+    wb2 writes two pages b, t1 cuts to one, s syncs, ( submits, ) completes, x fails."""
     file = durable_file(disk, content=A * 2)
     for step in steps.split():
         match step[0]:

@@ -101,7 +101,7 @@ class Scribe:
 
 
 def contents(state: ControllerState) -> object:
-    """All that is in the state but the answers to requests, with what is derived from the tables."""
+    """Return the whole state without the answers to requests, with the data derived from the tables."""
     replicas = sorted({row.replica for row in state.brokers} | {replica(node) for node in range(1, 6)})
     return (
         state.bootstrap,

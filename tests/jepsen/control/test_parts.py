@@ -54,7 +54,7 @@ def test_an_acknowledgement_counts_once_it_was_passed_on() -> None:
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[PatientJournal]:
-    """With entries 1 to 5 of term 1."""
+    """Open a journal with entries 1 to 5 of term 1."""
     journal = PatientJournal(str(tmp_path / "journal"))
     for index in range(1, 6):
         journal.add(b"command", index, 1)
@@ -103,7 +103,7 @@ def wire() -> Iterator[Wire]:
 
 
 def received(called: socket.socket) -> bytes:
-    """Until the end of the connection."""
+    """Receive until the end of the connection."""
     parts = []
     with suppress(ConnectionResetError):
         while part := called.recv(65536):

@@ -47,7 +47,7 @@ def sync_directory(path="."):
 
 
 class Worst(Random):
-    """Nothing that may be lost survives."""
+    """Choices by which no unsynced data survives."""
 
     def random(self) -> float:
         return 0.9
@@ -60,7 +60,7 @@ class Worst(Random):
 
 
 class Best(Random):
-    """Everything survives that may."""
+    """Choices by which all unsynced data survives."""
 
     def random(self) -> float:
         return 0.1
@@ -98,6 +98,6 @@ def run(directory: Path, disk: NodeDisk, program: str, *arguments: str, prepare:
 
 
 def content(directory: Path) -> dict[str, bytes]:
-    """All files of the data directory, by their names in it."""
+    """Return all files of the data directory, by their names in it."""
     data = directory / "data"
     return {str(path.relative_to(data)): path.read_bytes() for path in sorted(data.rglob("*")) if path.is_file()}

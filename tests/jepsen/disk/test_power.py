@@ -20,7 +20,7 @@ def disk(tmp_path: Path) -> NodeDisk:
 
 
 def left(directory: Path, disk: NodeDisk, program: str, random: Random | None = None) -> dict[str, bytes]:
-    """Of a program that is killed at its end, once the power went as well, and not kindly."""
+    """Run and kill a program, then lose power, with the worst losses; return the files that are left."""
     run(directory, disk, program)
     disk.lose_power(random or Worst())
     return content(directory)

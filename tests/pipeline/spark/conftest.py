@@ -67,13 +67,13 @@ def cluster(running_cluster: Cluster) -> Cluster:
 
 @pytest.fixture
 def bootstrap(cluster: Cluster) -> str:
-    """For the option of that name."""
+    """Return the value for the option of that name."""
     return cluster.bootstrap
 
 
 @pytest.fixture
 def new_topic(request: pytest.FixtureRequest, cluster: Cluster) -> NewTopic:
-    """`new_topic(partitions=1, replication_factor=3, **configs)` makes a topic that no other test uses: its name."""
+    """Return `new_topic(partitions=1, replication_factor=3, **configs)`, which creates a topic for one test."""
     test = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)[:60]
     numbers = itertools.count(1)
 

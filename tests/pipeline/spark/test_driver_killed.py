@@ -91,7 +91,7 @@ def fill(bootstrap: str, topic: str) -> None:
 
 
 async def until(bootstrap: str, topic: str, count: int | None, driver: "subprocess.Popen[bytes]") -> None:
-    """Until so many records are there, or, without a number, the driver has ended."""
+    """Wait until so many records are there, or, without a number, the driver has ended."""
     async with BrokerClient(bootstrap.split(",")) as client:
         while driver.poll() is None:
             ends = [(await client.offsets(topic, partition)).end for partition in range(PARTITIONS)]

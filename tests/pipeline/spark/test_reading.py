@@ -150,7 +150,7 @@ def test_a_leader_that_is_killed_while_it_is_read_from(
 def streamed(
     spark: SparkSession, bootstrap: str, topic: str, directory: Path, trigger: dict[str, Any], **options: Any
 ) -> list[int]:
-    """Everything that is there goes to Parquet; how many rows each micro-batch had."""
+    """Stream everything to Parquet; return the number of rows in each micro-batch."""
     source = spark.readStream.format("raftlog").options(
         bootstrap=bootstrap, topics=topic, startingOffsets="earliest", **options
     )

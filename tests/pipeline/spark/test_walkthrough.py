@@ -46,7 +46,7 @@ def walk_through() -> Iterator[tuple[str, str]]:
 
 
 def commands_and_outputs(block: str) -> Iterator[tuple[str, str]]:
-    """Each command of a console block, and what it prints."""
+    """Yield each command of a console block, and its output."""
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
         yield command, expected

@@ -47,7 +47,7 @@ def topic(number: int, rows: Iterable[Sequence[int]], **how: object) -> list[Pla
 
 
 def after(placed: Sequence[PlacedPartition], changes: Iterable[Change]) -> list[PlacedPartition]:
-    """As it is once the changes were made."""
+    """Return the partitions after the changes."""
     new = {change.group: change.replicas for change in changes}
     return [each._replace(replicas=new.get(each.group, each.replicas)) for each in placed]
 

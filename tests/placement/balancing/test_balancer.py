@@ -89,7 +89,7 @@ class Writing:
             await asyncio.sleep(_PACE_S)
 
     async def end(self) -> None:
-        """Nothing failed, and everything that was acknowledged is there, once and in its order."""
+        """Check that no write failed, and each acknowledged record is there, once and in order."""
         self._ends = True
         await self._task
         assert not self.failed
@@ -163,7 +163,7 @@ async def test_the_controllers_leader_and_the_target_die_while_a_broker_is_empti
 
 
 async def test_replicas_of_a_broker_that_stays_down_are_created_elsewhere(three: Brokers) -> None:
-    """After the time that operators say. When it comes back its old replicas go, and it gets others."""
+    """The move begins after the configured time. The returning broker loses its old replicas and gets others."""
     await three.start(4)
     await three[1].create_topic("t", 8, 3, deadline=deadline_in(10_000))
     await set_up(three[1], replicas_repair_after_ms="1000")

@@ -155,7 +155,7 @@ def test_a_replica_goes_to_a_host_that_has_none() -> None:
 
 
 def test_fewer_replicas_than_at_the_creation() -> None:
-    """As many as there were then, once there are hosts; what had one replica from the beginning keeps one."""
+    """The number at the creation is restored, once there are hosts; partitions created with one replica keep one."""
     was_three = [each._replace(replicas=each.replicas[:2]) for each in topic(1, [(1, 2, 3)])]
     end, failures, _ = settled([place(1), place(2)], was_three)
     assert len(end[0].replicas) == 2

@@ -32,7 +32,7 @@ def standing(
     floor: EntryId | None = None,
     leads: bool = False,
 ) -> ReplicaStanding:
-    """`lost` are offsets whose batches are damaged; `None` while it still looks."""
+    """Return a replica's report; `lost` are offsets of damaged batches, `None` while it still looks."""
     damage = "bad" if lost is None or lost else None
     entries = None if lost is None else tuple(LostEntry(offset, offset + 1, "bad") for offset in lost)
     sides = (tuple(map(replica, voters)), tuple(map(replica, outgoing)))
@@ -155,7 +155,7 @@ def empty(node: int, disk: int = 0) -> ReplicaStanding:
 
 
 def test_it_does_not_restart_while_another_may_hold_it() -> None:
-    """It was moved away from nodes that are down: empty replicas name no members."""
+    """The partition was moved away from nodes that are down: empty replicas name no members."""
     said = refusal(plan_of(empty(4), empty(5), moved=(4, 5)))
     for node in ALL:
         assert f"node {node} does not answer" in said

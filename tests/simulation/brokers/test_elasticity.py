@@ -37,7 +37,7 @@ def begin() -> Iterator[Callable[..., World]]:
 
 
 def order(world: World, work: Do) -> None:
-    """At broker 1, until it is answered."""
+    """Repeat the order at broker 1 until it is answered."""
     done: list[object] = []
 
     async def do(broker: Broker) -> None:

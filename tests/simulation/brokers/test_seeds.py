@@ -57,7 +57,7 @@ def test_kept_seeds(kept: KeptSeed) -> None:
 
 
 def digests(level: str) -> dict[str, str]:
-    """Of one seed, in an interpreter of its own, with another hash seed."""
+    """Return the digests of one seed, in an interpreter of its own, with another hash seed."""
     hash_seed = 2 if os.environ.get("PYTHONHASHSEED") == "1" else 1
     arguments = ("--level", level, "--seeds", "1", "--from", str(REPEATED[level]), "--jobs", "1", "--json")
     command = (sys.executable, "-m", "jepsen.simulation", *arguments)
