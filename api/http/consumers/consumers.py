@@ -1,6 +1,6 @@
 """Consumer instances as the REST Proxy's v2 has them: made, subscribed, assigned, deleted. Any broker takes any of it.
 
-What they read is in `consumer_records`; where they stand, in `consumer_offsets`.
+`records` has their polls, `offsets` their positions and committed offsets.
 """
 
 from collections.abc import Sequence
