@@ -95,7 +95,7 @@ def test_a_fault_that_means_a_leader_changes_places_with_it() -> None:
 def test_every_kind_of_fault_has_its_facts_and_its_row_in_the_document() -> None:
     assert tuple(FACTS) == KINDS
     document = (Path(__file__).parents[2] / "docs" / "JEPSEN.md").read_text()
-    table = document.partition("## Faults")[2].partition("**How power is lost.**")[0]
+    table = document.partition("## Faults")[2].partition("**Power losses.**")[0]
     assert tuple(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == KINDS
     for kind, facts in FACTS.items():
         assert (facts.make is None) == (kind in ("cut", "weather", "roll", "members")), kind
