@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from raftlog.errors import DirectoryLocked, FormatError, SmallFileDamaged
-from raftlog.storage.disk import DirectoryLock, Disk, File
-from raftlog.storage.json_file import JsonFile, read_json_file, write_json
+from raftlog.storage.disk import DirectoryLock, Disk
+from raftlog.storage.json_file import JsonFile, read_json_file, replace_json
 
 INTERNAL = ".raftlog"
 FORMAT_VERSION = 2
@@ -18,7 +18,6 @@ FEATURE_LEVEL = 1
 """Raised when a program may write something that an older one does not know."""
 
 META = "meta"
-_META_STAGED = META + ".new"
 LOCK = "lock"
 DAMAGED = "damaged"
 CHECKPOINT = "checkpoint"
@@ -82,35 +81,14 @@ def lock_directory(disk: Disk, path: str) -> DirectoryLock:
         ) from None
 
 
+def meta_fields(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """All that the meta file of a directory of this kind holds."""
+    return {"format": FORMAT_VERSION, "feature_level": FEATURE_LEVEL, "kind": kind, **fields}
+
+
 def write_meta(disk: Disk, path: str, kind: str, fields: Mapping[str, Any]) -> None:
     """Write the meta file durably; `fields` are JSON values, `kind` says what the directory is."""
-    file = stage_meta(disk, path, kind, fields)
-    try:
-        disk.sync([file])
-    finally:
-        file.close()
-    place_meta(disk, path)
-    disk.sync([], [internal(path)])
-
-
-def stage_meta(disk: Disk, path: str, kind: str, fields: Mapping[str, Any]) -> File:
-    """Write the meta file beside its place; once the caller synced and closed it, `place_meta` puts it there."""
-    body = {"format": FORMAT_VERSION, "feature_level": FEATURE_LEVEL, "kind": kind, **fields}
-    temporary = internal(path, _META_STAGED)
-    if disk.exists(temporary):
-        disk.unlink(temporary)
-    file = disk.open(temporary, create=True)
-    try:
-        file.write(0, [write_json(body)])
-    except OSError:
-        file.close()
-        raise
-    return file
-
-
-def place_meta(disk: Disk, path: str) -> None:
-    """Put the synced meta file in its place; durable by the sync of `internal(path)`."""
-    disk.rename(internal(path, _META_STAGED), internal(path, META))
+    replace_json(disk, internal(path, META), meta_fields(kind, fields))
 
 
 def read_meta(disk: Disk, path: str, kind: str) -> JsonFile | None:

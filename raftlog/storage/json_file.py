@@ -16,11 +16,12 @@ from uuid import UUID
 from crc32c import crc32c
 
 from raftlog.errors import FormatError, SmallFileDamaged
-from raftlog.storage.disk import Disk
+from raftlog.storage.disk import Disk, File
 from raftlog.types import interned_uuid
 
 BYTES_MAX: Final = 4 << 20
 NUMBER_MAX: Final = (1 << 63) - 1
+_STAGED: Final = ".new"
 _SHOWN_MAX: Final = 80
 _MISSING: Final = object()
 T = TypeVar("T")
@@ -129,6 +130,36 @@ def _object_in(content: bytes) -> dict[str, Any]:
 def write_json(fields: Mapping[str, Any]) -> bytes:
     """The content of a file with these fields, and its checksum."""
     return json.dumps({**fields, "crc32c": checksum_of(fields)}).encode() + b"\n"
+
+
+def stage_json(disk: Disk, path: str, fields: Mapping[str, Any]) -> File:
+    """Write a file beside its place; once the caller synced and closed it, `place_json` puts it there."""
+    beside = path + _STAGED
+    if disk.exists(beside):
+        disk.unlink(beside)
+    file = disk.open(beside, create=True)
+    try:
+        file.write(0, [write_json(fields)])
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def place_json(disk: Disk, path: str) -> None:
+    """Put the synced file in its place; durable by the sync of its directory."""
+    disk.rename(path + _STAGED, path)
+
+
+def replace_json(disk: Disk, path: str, fields: Mapping[str, Any]) -> None:
+    """Replace the file at `path`, durably; blocking. Raises `OSError`."""
+    file = stage_json(disk, path, fields)
+    try:
+        disk.sync([file])
+    finally:
+        file.close()
+    place_json(disk, path)
+    disk.sync([], [path.rpartition("/")[0]])
 
 
 def checksum_of(fields: Mapping[str, Any]) -> int:

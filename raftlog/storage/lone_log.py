@@ -344,13 +344,6 @@ class LoneLog:
         self.trim(min(from_offset, self.high_watermark))
         return before - self.size_bytes
 
-    def reconfigure(self, config: LogConfig) -> None:
-        """Use other settings from now on."""
-        self.config = config
-        self.maybe_flush()
-
-    # ending
-
     def close(self) -> None:
         """Flush, checkpoint, release the directory; nothing the second time. Closed even if it raises `SyncFailed`."""
         if isinstance(self.failure, LogClosed):

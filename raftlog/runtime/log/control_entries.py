@@ -36,6 +36,12 @@ def member_of(replica: ReplicaId) -> RollMember:
     return RollMember(replica.node_id, replica.disk_uuid)
 
 
+def members_of(held: Configuration) -> tuple[tuple[RollMember, ...], tuple[RollMember, ...], tuple[RollMember, ...]]:
+    """A configuration's voters, learners and outgoing voters, as rolls and configuration entries name them."""
+    voters, learners, outgoing = (tuple(map(member_of, each)) for each in (held.voters, held.learners, held.outgoing))
+    return voters, learners, outgoing
+
+
 @lru_cache(maxsize=4096)
 def replica_of(member: RollMember) -> ReplicaId:
     """A member as Raft names it; equal ones are one object, which frames name once."""
@@ -49,8 +55,7 @@ def configuration_of_roll(roll: Roll) -> Configuration:
 
 def encode_configuration(configuration: Configuration, replaces_index: Index) -> bytes:
     """The payload of a configuration entry. Its index is that of the entry, and not in it."""
-    lists = (configuration.voters, configuration.learners, configuration.outgoing)
-    members = b"".join(encode_members(map(member_of, replicas)) for replicas in lists)
+    members = b"".join(map(encode_members, members_of(configuration)))
     return _CONFIGURATION.pack(CONFIGURATION_VERSION, replaces_index) + members
 
 

@@ -12,8 +12,9 @@ from raftlog.records import HEADER_SIZE, crc_matches, read_header
 from raftlog.runtime.log.control_entries import configuration_of_roll
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.log.replica_directory import REPLICA, delete_tree
-from raftlog.storage.directory import ancestors, internal, is_inside, make_directory_unsynced, place_meta, stage_meta
+from raftlog.storage.directory import META, ancestors, internal, is_inside, make_directory_unsynced, meta_fields
 from raftlog.storage.disk import Disk, File
+from raftlog.storage.json_file import place_json, stage_json
 from raftlog.storage.recovery import segment_bases
 from raftlog.storage.roll import Roll
 from raftlog.storage.segmented_log import SegmentedLog, SyncTargets
@@ -47,14 +48,14 @@ class Making:
         make_directory_unsynced(disk, internal(path))
         # The topic's directory may be there already: made for another partition, whose sync is slow or never came.
         directories = [above for above in reversed(ancestors(internal(path))) if is_inside(above, self._data_dir)]
-        self._meta = stage_meta(disk, path, REPLICA, {"group_id": str(self.group_id)})
+        self._meta = stage_json(disk, internal(path, META), meta_fields(REPLICA, {"group_id": str(self.group_id)}))
         return SyncTargets([self._meta], [*directories, internal(path)])
 
     def go_on(self) -> SyncTargets:
         """Put the meta file in its place, and write the first roll, if there is one."""
         assert self._meta is not None, f"{self.path}: begin first"
         self._meta.close()
-        place_meta(self._disk, self.path)
+        place_json(self._disk, internal(self.path, META))
         segments = self._segments = SegmentedLog(self._disk, self.path, (), Offset(0))
         if self._roll is not None:
             segments.append_roll(self._roll, Term(0))

@@ -7,25 +7,17 @@ before it says anything; called by `node_identity` and, above it, by whoever wri
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from raftlog.errors import FormatError
 from raftlog.storage.directory import FORMAT_VERSION
-from raftlog.storage.disk import Disk, File
-from raftlog.storage.json_file import JsonFile, read_json_file, write_json
-
-_NEW: Final = ".new"
+from raftlog.storage.disk import Disk
+from raftlog.storage.json_file import JsonFile, place_json, read_json_file, replace_json, stage_json
 
 
 def write_sealed(disk: Disk, path: str, kind: str, fields: Mapping[str, Any]) -> None:
     """Replace the file at `path`, durably; blocking. `fields` are JSON values. Raises `OSError`."""
-    file = _write_beside(disk, path, kind, fields)
-    try:
-        disk.sync([file])
-    finally:
-        file.close()
-    disk.rename(path + _NEW, path)
-    disk.sync([], [_directory_of(path)])
+    replace_json(disk, path, _sealed(kind, fields))
 
 
 def submit_sealed(
@@ -40,7 +32,7 @@ def submit_sealed(
 
     Once `is_over`, the disk takes no syncs any more: the old file stays, and nobody is called.
     """
-    file = _write_beside(disk, path, kind, fields)
+    file = stage_json(disk, path, _sealed(kind, fields))
 
     def synced(error: OSError | None) -> None:
         file.close()
@@ -50,8 +42,8 @@ def submit_sealed(
             done(error)
             return
         try:
-            disk.rename(path + _NEW, path)
-            disk.submit_sync([], [_directory_of(path)], done)
+            place_json(disk, path)
+            disk.submit_sync([], [path.rpartition("/")[0]], done)
         except OSError as refused:
             done(refused)
 
@@ -76,19 +68,5 @@ def read_sealed(disk: Disk, path: str, kind: str) -> JsonFile | None:
     return found
 
 
-def _write_beside(disk: Disk, path: str, kind: str, fields: Mapping[str, Any]) -> File:
-    content = write_json({"format": FORMAT_VERSION, "kind": kind, **fields})
-    beside = path + _NEW
-    if disk.exists(beside):
-        disk.unlink(beside)
-    file = disk.open(beside, create=True)
-    try:
-        file.write(0, [content])
-    except BaseException:
-        file.close()
-        raise
-    return file
-
-
-def _directory_of(path: str) -> str:
-    return path.rpartition("/")[0]
+def _sealed(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {"format": FORMAT_VERSION, "kind": kind, **fields}

@@ -12,7 +12,7 @@ from typing import Final
 from raftlog.raft import Configuration, EntryId
 from raftlog.records import ControlKind, build_control_batch
 from raftlog.runtime.config import GroupLimits
-from raftlog.runtime.log.control_entries import member_of
+from raftlog.runtime.log.control_entries import members_of
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.types import Index, Offset
@@ -64,9 +64,7 @@ class Rolling:
             self._log.mark.compacted_to,
             now_ms,
             configuration.index,
-            tuple(map(member_of, configuration.voters)),
-            tuple(map(member_of, configuration.learners)),
-            tuple(map(member_of, configuration.outgoing)),
+            *members_of(configuration),
             self.settings,
         )
         return build_control_batch(ControlKind.ROLL, encode_roll(roll), now_ms, next_offset=_UNSTAMPED)

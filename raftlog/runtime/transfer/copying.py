@@ -8,14 +8,12 @@ key the newest record may have been in a file that was copied before, and its to
 where the roll of their file says that it was compacted. Called by `installation` and `refilling`.
 """
 
-import asyncio
-
 from raftlog.errors import FormatError, InvalidBatch, Unavailable
 from raftlog.records import HEADER_SIZE, BatchHeader, ControlKind, crc_matches, read_control, read_header
 from raftlog.records.header import MAGIC
 from raftlog.runtime.replica.group import Group
 from raftlog.runtime.transfer.bulk import FilesAsked, FilesFound, PieceAsked, PieceFound
-from raftlog.runtime.transfer.ports import LogPort
+from raftlog.runtime.transfer.ports import LogPort, ask
 from raftlog.storage.gap import why_no_gap
 from raftlog.storage.roll import Roll, decode_roll
 from raftlog.storage.segmented_log import SegmentedLog
@@ -31,7 +29,7 @@ class Copying:
 
     async def ask_files(self, below: Offset) -> FilesFound:
         """What there is to copy. Raises as `copy`."""
-        found = await self._ask(FilesAsked(self._group.key, below))
+        found = await ask(self._port, self._source, FilesAsked(self._group.key, below))
         if not isinstance(found, FilesFound) or not found.base_offsets:
             raise self._unsound("it has no such files")
         return found
@@ -54,14 +52,11 @@ class Copying:
 
     async def _piece(self, files: FilesFound, base_offset: Offset, row: int) -> tuple[bytes, ...]:
         chunk = self._port.config.transfer_chunk_bytes
-        found = await self._ask(PieceAsked(self._group.key, files.version, base_offset, row, chunk))
+        asked = PieceAsked(self._group.key, files.version, base_offset, row, chunk)
+        found = await ask(self._port, self._source, asked)
         if not isinstance(found, PieceFound):
             raise self._unsound("no piece")
         return found.batches
-
-    async def _ask(self, question: object) -> object:
-        async with asyncio.timeout(self._port.config.transfer_timeout_ms / 1000):
-            return await self._port.transport.request(self._source, question)
 
     def _take(self, segments: SegmentedLog, batch: bytes) -> None:
         header = read_header(batch) if len(batch) >= HEADER_SIZE else None

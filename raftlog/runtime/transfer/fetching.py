@@ -22,7 +22,7 @@ from raftlog.raft import Entry, EntryId
 from raftlog.raft.messages import AppendRequest, InstallOffer
 from raftlog.runtime.replica.group import Group
 from raftlog.runtime.transfer.bulk import AppendAsked, AppendFound, LogsPart
-from raftlog.runtime.transfer.ports import AppendPort
+from raftlog.runtime.transfer.ports import AppendPort, ask
 from raftlog.runtime.transport import Envelope
 from raftlog.types import Index
 
@@ -77,8 +77,7 @@ class LogFetching:
     async def _ask(self, after: EntryId) -> AppendFound | LogsPart:
         config = self._port.config
         asked = AppendAsked(self._group.key, self.term, self.offer.sequence, after, config.transfer_chunk_bytes)
-        async with asyncio.timeout(config.transfer_timeout_ms / 1000):
-            found = await self._port.transport.request(self.leader.node_id, asked)
+        found = await ask(self._port, self.leader.node_id, asked)
         if isinstance(found, (AppendFound, LogsPart)):
             return found
         raise FormatError(f"node {self.leader.node_id} answered with {type(found).__name__}")

@@ -14,16 +14,14 @@ import asyncio
 import logging
 
 from raftlog.errors import Unavailable
-from raftlog.raft import Installed
 from raftlog.records import ControlKind, read_control, read_header
 from raftlog.runtime.journal.operations import LogEnd
-from raftlog.runtime.log.configuration_walk import configurations
 from raftlog.runtime.log.control_entries import entry_of, is_control
 from raftlog.runtime.replica.admission import end_of_entries
 from raftlog.runtime.replica.group import Group
 from raftlog.runtime.transfer.bulk import LogAsked, LogFound
 from raftlog.runtime.transfer.copying import Copying
-from raftlog.runtime.transfer.ports import LogPort
+from raftlog.runtime.transfer.ports import LogPort, ask
 from raftlog.runtime.transfer.replacement import Replacement
 from raftlog.storage.roll import decode_roll
 from raftlog.storage.segmented_log import SegmentedLog
@@ -45,8 +43,7 @@ class Installation:
 
     async def run(self) -> None:
         """Fetch, sync, change places. Raises `RaftlogError`, `OSError` or `TimeoutError`; then the old log stays."""
-        async with asyncio.timeout(self._port.config.transfer_timeout_ms / 1000):
-            found = await self._port.transport.request(self._source, LogAsked(self._group.key))
+        found = await ask(self._port, self._source, LogAsked(self._group.key))
         if not isinstance(found, LogFound):
             raise Unavailable(f"node {self._source} answered with {type(found).__name__}")
         if not self._group.core.wants_install(found.boundary):
@@ -93,15 +90,7 @@ class Installation:
             await asyncio.sleep(port.config.tick_ms / 1000)
         if group.is_closed or port.failure or not group.core.wants_install(found.boundary):
             return
-        group.is_deaf = True
-        port.leave_compaction(group)
-        segments = await self._replacement.take_place(start, end)
+        await self._replacement.become_log(start, end, None, found.first.index)
         _logger.info("%s begins anew at offset %s, where the leader's log begins now", group.path, start)
-        group.log.replace(segments)
-        committed = found.first.index
-        known = configurations(segments, None, committed)
-        group.core.install(Installed(known, committed, committed))
-        group.restart_at(committed)
-        group.configuration_index = group.core.configuration.index
         self._replacement.resume()
         port.note_members(group)

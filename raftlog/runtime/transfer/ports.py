@@ -24,6 +24,12 @@ class PeerPort(Protocol):
     transport: Transport
 
 
+async def ask(port: PeerPort, node: NodeId, question: object) -> object:
+    """Ask another process, for `transfer_timeout_ms` at most. Raises `RaftlogError`, `OSError` or `TimeoutError`."""
+    async with asyncio.timeout(port.config.transfer_timeout_ms / 1000):
+        return await port.transport.request(node, question)
+
+
 class AppendPort(PeerPort, Protocol):
     """Entries that were fetched are handed over like those that a leader sent."""
 

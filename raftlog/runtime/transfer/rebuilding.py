@@ -16,16 +16,15 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from raftlog.errors import Unavailable
-from raftlog.raft import Configuration, Installed
+from raftlog.raft import Configuration
 from raftlog.records import ControlKind, build_control_batch, read_control, read_header, stamp
 from raftlog.runtime.journal.operations import LogEnd
-from raftlog.runtime.log.configuration_walk import configurations
 from raftlog.runtime.log.control_entries import (
     configuration_batch,
     configuration_of_roll,
     decode_configuration,
     is_control,
-    member_of,
+    members_of,
 )
 from raftlog.runtime.log.row_walk import walk_rows
 from raftlog.runtime.replica.group import Group
@@ -179,9 +178,7 @@ class Rebuild:
             compacted_to,
             created_ms,
             min(held.index, base_index - 1),
-            tuple(map(member_of, held.voters)),
-            tuple(map(member_of, held.learners)),
-            tuple(map(member_of, held.outgoing)),
+            *members_of(held),
             self._group.rolling.settings,
         )
         batch = build_control_batch(ControlKind.ROLL, encode_roll(roll), roll.created_ms, next_offset=offset)
@@ -227,14 +224,7 @@ class Rebuild:
         is_other = group.log.segments is not self._old or group.log.last_index != last or group.core.leader is not None
         if group.is_closed or port.failure is not None or is_other:
             raise Unavailable(f"{group.name} changed meanwhile; nothing was done, look at it again")
-        group.is_deaf = True
-        port.leave_compaction(group)
-        segments = await self._replacement.take_place(group.log_start_offset, end)
-        group.log.replace(segments)
-        committed = segments.last_index
-        group.core.install(Installed(configurations(segments, configuration_index, committed), committed, committed))
-        group.restart_at(committed)
-        group.configuration_index = group.core.configuration.index
+        await self._replacement.become_log(group.log_start_offset, end, configuration_index, Index(end.id.index))
         _logger.warning("%s goes on alone, by an operator's order; lost: %s", group.path, self._done.lost or "nothing")
         group.damage = group.damaged = group.repair_note = None
         group.core.lift_quarantine()

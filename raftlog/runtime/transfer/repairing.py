@@ -25,7 +25,7 @@ from raftlog.runtime.log.damaged import DAMAGED_MAX, DamagedEntry
 from raftlog.runtime.log.row_walk import walk_rows
 from raftlog.runtime.replica.group import Group
 from raftlog.runtime.transfer.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound
-from raftlog.runtime.transfer.ports import LogPort
+from raftlog.runtime.transfer.ports import LogPort, ask
 from raftlog.runtime.transfer.refilling import Refilling
 from raftlog.storage.healing import heal_row
 from raftlog.storage.segment import Segment
@@ -176,12 +176,11 @@ class Repair:
         group, leader = self._group, self._group.core.leader
         if index <= group.core.committed_index and leader is not None and leader != self._port.me:
             try:
-                asked = EntriesAsked(group.key, index, index, self._port.config.transfer_chunk_bytes)
-                answer = await self._ask(leader.node_id, asked)
-                if isinstance(answer, EntriesFound) and answer.entries and answer.entries[0].index == index:
-                    group.log.segments.rebuild_entry(index, answer.entries[0].batch)
+                batch = await self._entry(leader.node_id, index)
+                if batch is not None:
+                    group.log.segments.rebuild_entry(index, batch)
                     self._note_mended()
-                    self._note_configuration(index, answer.entries[0].batch)
+                    self._note_configuration(index, batch)
                     return
             except (RaftlogError, OSError, TimeoutError) as refused:
                 _logger.info("%s: entry %s cannot be rebuilt: %s", group.path, index, refused)
@@ -202,23 +201,24 @@ class Repair:
     async def _mend(self, index: Index) -> bool:
         """Ask one replica after the other for the entry; true when one of them had it."""
         group = self._group
-        asked = EntriesAsked(group.key, index, index, self._port.config.transfer_chunk_bytes)
         for node in self._sources():
             try:
-                answer = await self._ask(node, asked)
-                if isinstance(answer, EntriesFound) and answer.entries and answer.entries[0].index == index:
+                batch = await self._entry(node, index)
+                if batch is not None:
                     if index > group.log.written_index:
                         return False
-                    group.log.segments.repair_batch(index, answer.entries[0].batch)
+                    group.log.segments.repair_batch(index, batch)
                     self._note_mended()
                     return True
             except (RaftlogError, OSError, TimeoutError) as error:
                 _logger.info("%s: node %s could not give entry %s: %s", group.path, node, index, error)
         return False
 
-    async def _ask(self, node: NodeId, question: object) -> object:
-        async with asyncio.timeout(self._port.config.transfer_timeout_ms / 1000):
-            return await self._port.transport.request(node, question)
+    async def _entry(self, node: NodeId, index: Index) -> bytes | None:
+        chunk = self._port.config.transfer_chunk_bytes
+        answer = await ask(self._port, node, EntriesAsked(self._group.key, index, index, chunk))
+        found = answer.entries if isinstance(answer, EntriesFound) else ()
+        return found[0].batch if found and found[0].index == index else None
 
     async def _begin_like_others(self) -> None:
         """Where another log begins above ours, nobody has to give entries below that: they were trimmed away, or, where
@@ -226,7 +226,7 @@ class Repair:
         group = self._group
         for node in self._sources():
             try:
-                found = await self._ask(node, LogAsked(group.key))
+                found = await ask(self._port, node, LogAsked(group.key))
             except (RaftlogError, OSError, TimeoutError) as error:
                 _logger.info("%s: node %s could not say where its log begins: %s", group.path, node, error)
                 continue

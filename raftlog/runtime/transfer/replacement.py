@@ -7,13 +7,15 @@ directories change places. Called by `installation`, `refilling` and `rebuilding
 """
 
 from raftlog.errors import RaftlogError, StorageFull
+from raftlog.raft import Installed
 from raftlog.runtime.journal.operations import Install, LogEnd
+from raftlog.runtime.log.configuration_walk import configurations
 from raftlog.runtime.log.opening import open_installed, take_installed_place
 from raftlog.runtime.log.replica_directory import delete_tree, installing_path, make_replica_directory
 from raftlog.runtime.replica.group import Group
 from raftlog.runtime.transfer.ports import LogPort
 from raftlog.storage.segmented_log import SegmentedLog
-from raftlog.types import Offset
+from raftlog.types import Index, Offset
 
 
 class Replacement:
@@ -56,6 +58,18 @@ class Replacement:
         except (RaftlogError, OSError) as error:
             port.persister.stop_with(error)
             raise
+
+    async def become_log(self, start: Offset, end: LogEnd, configuration_index: Index | None, committed: Index) -> None:
+        """Take the place of the group's log, whose replica begins again with it, deaf until `resume`."""
+        group = self._group
+        group.is_deaf = True
+        self._port.leave_compaction(group)
+        segments = await self.take_place(start, end)
+        group.log.replace(segments)
+        known = configurations(segments, configuration_index, committed)
+        group.core.install(Installed(known, committed, committed))
+        group.restart_at(committed)
+        group.configuration_index = group.core.configuration.index
 
     def resume(self) -> None:
         """The group hears again, with whichever log it has."""

@@ -3,8 +3,9 @@
 What an answer must be is known from its question. Batches are the pieces of the payload.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
 from raftlog.errors import FormatError, InvalidBatch
 from raftlog.raft import Entry, EntryId
@@ -34,50 +35,53 @@ ENTRIES: Final = "bulk.entries"
 APPEND: Final = "bulk.append"
 FILES: Final = "bulk.files"
 PIECE: Final = "bulk.piece"
-NAMES: Final = (LOG, ENTRIES, APPEND, FILES, PIECE)
 BulkFound = LogFound | EntriesFound | AppendFound | LogsPart | FilesFound | PieceFound
 _GROUP_SIZE: Final = 16
 _NUMBER_MAX: Final = (1 << 63) - 1
 
 
+class _RequestForm(NamedTuple):
+    """Form of a question: how many numbers follow its group, and what makes it of both."""
+
+    type: type[BulkRequest]
+    numbers: int
+    make: Callable[..., BulkRequest]
+
+
+_FORMS: Final[Mapping[str, _RequestForm]] = {
+    LOG: _RequestForm(LogAsked, 0, LogAsked),
+    ENTRIES: _RequestForm(EntriesAsked, 3, EntriesAsked),
+    APPEND: _RequestForm(
+        AppendAsked,
+        5,
+        lambda group, term, sequence, index, index_term, bytes_max: AppendAsked(
+            group, term, sequence, EntryId(index, index_term), bytes_max
+        ),
+    ),
+    FILES: _RequestForm(FilesAsked, 1, FilesAsked),
+    PIECE: _RequestForm(
+        PieceAsked, 5, lambda group, epoch, generation, *rest: PieceAsked(group, (epoch, generation), *rest)
+    ),
+}
+NAMES: Final = tuple(_FORMS)
+_NAMES_BY_TYPE: Final = {form.type: name for name, form in _FORMS.items()}
+
+
 def call_of(request: BulkRequest, timeout_ms: int) -> Call:
-    if isinstance(request, LogAsked):
-        return Call(LOG, request.group, (), timeout_ms)
-    if isinstance(request, AppendAsked):
-        group, term, sequence, after, bytes_max = request
-        return Call(APPEND, [group, term, sequence, *after, bytes_max], (), timeout_ms)
-    if isinstance(request, PieceAsked):
-        return Call(PIECE, [request.group, *request.version, *request[2:]], (), timeout_ms)
-    return Call(FILES if isinstance(request, FilesAsked) else ENTRIES, list(request), (), timeout_ms)
+    fields: Sequence[Any] = request
+    flat = chain.from_iterable(field if isinstance(field, tuple) else (field,) for field in fields)
+    value = request.group if isinstance(request, LogAsked) else list(flat)
+    return Call(_NAMES_BY_TYPE[type(request)], value, (), timeout_ms)
 
 
 def request_of(call: Call) -> BulkRequest | None:
     """The question, or None when the call is another one; raises `BadFrame`."""
-    match call:
-        case Call(name=name) if name not in NAMES:
-            return None
-        case Call(name="bulk.log", value=bytes(group)) if len(group) == _GROUP_SIZE:
-            return LogAsked(group)
-        case Call(name="bulk.entries", value=[bytes(group), *numbers]) if len(group) == _GROUP_SIZE and _are_numbers(
-            numbers, 3
-        ):
-            first_index, last_index, bytes_max = numbers
-            return EntriesAsked(group, Index(first_index), Index(last_index), bytes_max)
-        case Call(name="bulk.append", value=[bytes(group), *numbers]) if len(group) == _GROUP_SIZE and _are_numbers(
-            numbers, 5
-        ):
-            term, sequence, after_index, after_term, bytes_max = numbers
-            after = EntryId(Index(after_index), Term(after_term))
-            return AppendAsked(group, Term(term), sequence, after, bytes_max)
-        case Call(name="bulk.files", value=[bytes(group), *numbers]) if len(group) == _GROUP_SIZE and _are_numbers(
-            numbers, 1
-        ):
-            return FilesAsked(group, Offset(numbers[0]))
-        case Call(name="bulk.piece", value=[bytes(group), *numbers]) if len(group) == _GROUP_SIZE and _are_numbers(
-            numbers, 5
-        ):
-            boot_epoch, generation, base_offset, row, bytes_max = numbers
-            return PieceAsked(group, (boot_epoch, generation), Offset(base_offset), row, bytes_max)
+    form = _FORMS.get(call.name)
+    if form is None:
+        return None
+    match call.value if form.numbers else [call.value]:
+        case [bytes(group), *numbers] if len(group) == _GROUP_SIZE and _are_numbers(numbers, form.numbers):
+            return form.make(group, *numbers)
     raise BadFrame(f"a request {call.name} that cannot be read")
 
 
