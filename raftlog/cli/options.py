@@ -72,6 +72,17 @@ def unescape(text: str) -> str:
     return re.sub(r"\\([tnr0\\])", lambda match: _ESCAPES[match[1]], text)
 
 
+def separator_option(help_text: str) -> Callable[[F], F]:
+    """`--key-separator`, as bytes."""
+    return option("--key-separator", callback=read_separator, metavar="TEXT", help=help_text)
+
+
+def give_up_option(help_text: str) -> Callable[[F], F]:
+    """`--give-up-after` in seconds."""
+    seconds = click.FloatRange(min=0)
+    return option("--give-up-after", type=seconds, default=30.0, metavar="SECONDS", help=help_text)
+
+
 def split_address(text: str, what: str) -> tuple[str, int]:
     """`HOST:PORT` with `[…]` around an IPv6 host; port 0 takes a free one. Raises `UsageError`."""
     host, colon, port = text.strip().rpartition(":")

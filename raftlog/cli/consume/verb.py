@@ -21,7 +21,7 @@ from raftlog.cli.consume.formatting import (
     value_printer,
 )
 from raftlog.cli.consume.position import OffsetSpan, StartPosition, locate, read_position
-from raftlog.cli.options import bootstrap_option, json_option, option, read_separator
+from raftlog.cli.options import bootstrap_option, give_up_option, json_option, option, separator_option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import collector
 from raftlog.client import BrokerClient, Consumer, ConsumerRecord, RebalanceListener
@@ -84,12 +84,7 @@ class ConsumeCommandLine:
     metavar="TEXT",
     help=f"What to print for each record: {FORMAT_HELP}, and \\n, \\t. Nothing is added.",
 )
-@option(
-    "--key-separator",
-    callback=read_separator,
-    metavar="TEXT",
-    help="Print KEY TEXT VALUE, or the value alone where there is no key.",
-)
+@separator_option("Print KEY TEXT VALUE, or the value alone where there is no key.")
 @json_option("Print a JSON object a line, as `produce --json-lines` reads it.")
 @option(
     "--timeout",
@@ -97,13 +92,7 @@ class ConsumeCommandLine:
     metavar="SECONDS",
     help="Stop when no record came for this long; with --count unfulfilled that is a failure.",
 )
-@option(
-    "--give-up-after",
-    type=click.FloatRange(min=0),
-    default=30.0,
-    metavar="SECONDS",
-    help="How long to go on trying when the broker is away.",
-)
+@give_up_option("How long to go on trying when the broker is away.")
 @option(
     "--skip-undecodable",
     is_flag=True,

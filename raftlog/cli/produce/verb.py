@@ -12,7 +12,7 @@ from typing import Any
 import click
 import orjson
 
-from raftlog.cli.options import bootstrap_option, json_option, option, read_separator
+from raftlog.cli.options import bootstrap_option, give_up_option, json_option, option, separator_option
 from raftlog.cli.outcome import EXIT_UNKNOWN, CommandFailed, exit_code_of
 from raftlog.cli.produce import resume
 from raftlog.cli.produce.routing import RecordLayout, router_for
@@ -22,7 +22,7 @@ from raftlog.cli.produce.summary import Summary
 from raftlog.cli.serve import collector
 from raftlog.client import BrokerClient, Producer
 from raftlog.client.producers.producer_settings import BATCH_BYTES_MAX, Acks
-from raftlog.errors import RaftlogError, RequestError
+from raftlog.errors import RaftlogError
 from raftlog.records import Compression, NewRecord
 from raftlog.records.partitioner import PARTITIONERS
 
@@ -64,11 +64,8 @@ class ProduceCommandLine:
     "--json-lines", is_flag=True, help='A JSON object a line: {"key", "value", "headers", "timestamp", "partition"}.'
 )
 @option("--whole-file", is_flag=True, help="Each FILE is one record, instead of each line.")
-@option(
-    "--key-separator",
-    callback=read_separator,
-    metavar="TEXT",
-    help="What stands before its first occurrence in a line is the key; \\t is a tab. A line without it has no key.",
+@separator_option(
+    "What stands before its first occurrence in a line is the key; \\t is a tab. A line without it has no key."
 )
 @option("--number-keys", is_flag=True, help="The key of each line is its number, from 1.")
 @option("--partition", "-p", type=click.IntRange(min=0), help="Send everything to this partition.")
@@ -111,13 +108,7 @@ class ProduceCommandLine:
     help="Load FILE exactly once, whatever is killed: run the same command again and it goes on. "
     "Nobody else may write to the topic meanwhile.",
 )
-@option(
-    "--give-up-after",
-    type=click.FloatRange(min=0),
-    default=30.0,
-    metavar="SECONDS",
-    help="How long to go on trying when the broker is away or overloaded.",
-)
+@give_up_option("How long to go on trying when the broker is away or overloaded.")
 @json_option("Print the summary as JSON on stdout.")
 @bootstrap_option
 def produce(**options: Any) -> None:
@@ -178,7 +169,7 @@ class _ProduceRun:
             )
             progress, lock = await self._progress(client, layout, limit)
             try:
-                async with self._producer(await _gives_producer_ids(client, wanted.timeout_ms)) as producer:
+                async with self._producer() as producer:
                     sender = LineSender(producer, wanted.topic, wanted.in_flight, progress)
                     self.summary.begin(sender.lanes, progress.already if progress else None)
                     await self._send_all(sender, layout, limit, progress)
@@ -186,12 +177,12 @@ class _ProduceRun:
                 if lock is not None:
                     os.close(lock)
 
-    def _producer(self, can_be_idempotent: bool) -> Producer:
+    def _producer(self) -> Producer:
         wanted = self._wanted
         return Producer(
             wanted.bootstrap,
             acks=wanted.acks,
-            idempotent=can_be_idempotent and wanted.acks == "all",
+            idempotent=wanted.acks == "all",
             compression=wanted.compression,
             batch_bytes=BATCH_BYTES_MAX,
             buffer_records=BUFFER_RECORDS,
@@ -299,15 +290,6 @@ class _ProduceRun:
         return CommandFailed(
             f"{error}. {self.summary.confirmed_text()}{advice}" if self.summary.begun else str(error), code
         )
-
-
-async def _gives_producer_ids(client: BrokerClient, timeout_ms: int) -> bool:
-    """Whether the cluster's level is high enough; an id that is asked for only to see costs nothing."""
-    try:
-        await client.new_producer(timeout_ms=timeout_ms)
-    except RequestError:
-        return False
-    return True
 
 
 def _content_of(path: str, limit: int) -> bytes:

@@ -86,17 +86,16 @@ class Batch(Struct, eq=False):
         self.size_bytes += RECORD_OVERHEAD_BYTES * count
         self.size_bytes += sum(size_of(None, None, each) for each in self.headers if each)
 
-    def end(self, produced: Produced | None, error: RaftlogError | None) -> None:
-        """Once, with the one or the other. What the records held is let go; their timestamps stay for the answers."""
+    def end(self, result: Produced | RaftlogError) -> None:
+        """Once. What the records held is let go; their timestamps stay for the answers."""
         self.values, self.keys, self.headers = [], [], []
         if self.done.done():
             return
-        if error is None:
-            assert produced is not None, "a batch ends as stored, or with an error"
-            self.done.set_result(produced)
-        else:
-            self.done.set_exception(error)
+        if isinstance(result, RaftlogError):
+            self.done.set_exception(result)
             self.done.exception()  # whoever asks for it is told; nobody asking is not asyncio's business
+        else:
+            self.done.set_result(result)
 
 
 class Delivery:

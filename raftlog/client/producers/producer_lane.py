@@ -226,10 +226,7 @@ class ProducerLane:
     def _end(self, batch: Batch, how: Produced | RaftlogError) -> None:
         if batch in self._unsettled:
             self._unsettled.remove(batch)
-        if isinstance(how, RaftlogError):
-            batch.end(None, how)
-        else:
-            batch.end(how, None)
+        batch.end(how)
         self._settled(batch)
         self._wake()
 
