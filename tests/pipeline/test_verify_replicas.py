@@ -1,6 +1,7 @@
 """Whole clusters verified: compacted replicas, brokers at work and stopped, and an archive against their logs."""
 
 import shutil
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.pipeline.brokers_here import brokers_here
 from tests.pipeline.verifying import archive_of, dump, expected, flip, verified
 from tests.runtime.compacting import CONFIG, is_compacted, mark, write
 from tests.runtime.drivers import World
+from tests.waiting import WITHIN_S
 
 
 def test_replicas_of_which_some_are_compacted(tmp_path: Path) -> None:
@@ -54,6 +56,18 @@ def test_replicas_of_which_some_are_compacted(tmp_path: Path) -> None:
     assert wanted.problems < set(report.problems)
 
 
+def copy_with(end_offset: int, data: Path, copy: Path) -> None:
+    """Copy the directories of running brokers until all replicas of `orders/0` in the copy know this end offset."""
+    deadline = time.monotonic() + WITHIN_S
+    while True:
+        shutil.copytree(data, copy)
+        ends = [each.end_offset for each in verified(copy, topics=["orders"]).partitions if each.partition == 0]
+        if ends == [end_offset]:
+            return
+        assert time.monotonic() < deadline, ends
+        shutil.rmtree(copy)
+
+
 def alter_last_record(file: Path) -> None:
     """Change the last record within a valid batch and delete the index, which would contradict it."""
     content, at, last = bytearray(file.read_bytes()), 0, 0
@@ -89,7 +103,7 @@ def test_brokers_at_work_and_stopped_and_their_archive(tmp_path: Path) -> None:
         brokers.produce("orders", 0, records)
         brokers.produce("orders", 1, records[:500])
         brokers.call("delete_records", "orders", 1, 200)
-        shutil.copytree(tmp_path / "data", tmp_path / "copy")
+        copy_with(3000, tmp_path / "data", tmp_path / "copy")
     for directory in ("copy", "data"):
         report = verified(tmp_path / directory)
         assert report.problems == ()
