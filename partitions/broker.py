@@ -14,6 +14,7 @@ from typing import Self
 
 from raftlog.errors import InvalidArgument, RaftlogError, Unavailable, UnknownTopic
 from raftlog.partitions.addresses import joined
+from raftlog.partitions.caller import Caller
 from raftlog.partitions.composition import LEADERS_MS, BrokerParts
 from raftlog.partitions.consumers.service import Consumers
 from raftlog.partitions.controller import ControllerHost
@@ -367,9 +368,17 @@ class Broker:
         return await self._view.health(deadline)
 
     async def recover_partition(
-        self, topic: str, partition: int, *, accept_loss: bool, survivor: int | None, deadline: Deadline
+        self,
+        topic: str,
+        partition: int,
+        caller: Caller,
+        *,
+        accept_loss: bool,
+        survivor: int | None,
+        deadline: Deadline,
     ) -> Recovered:
         """What is left of a partition that cannot go on, and what that costs; with `accept_loss` let it go on."""
         found = await self._partition(topic, partition, deadline)
         node = None if survivor is None else NodeId(survivor)
-        return await self.parts.recovering.recover(found, accept_loss=accept_loss, survivor=node, deadline=deadline)
+        recovering = self.parts.recovering
+        return await recovering.recover(found, caller, accept_loss=accept_loss, survivor=node, deadline=deadline)

@@ -7,6 +7,7 @@ from raftlog.api.http.admin.reading import place_of
 from raftlog.api.http.requests import RecoveryBody
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.ends import caller_of
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.placement.recovery import Absent, Recovered, ReplicaStanding
@@ -26,7 +27,12 @@ class RecoveryHandlers:
         topic, number = place_of(target)
         body = await self._bodies.read(request, RecoveryBody, mistyped=BAD_REQUEST)
         recovered = await self._broker.recover_partition(
-            topic, number, accept_loss=body.accept_loss, survivor=body.survivor, deadline=target.deadline()
+            topic,
+            number,
+            caller_of(request),
+            accept_loss=body.accept_loss,
+            survivor=body.survivor,
+            deadline=target.deadline(),
         )
         return value_answer(_recovered(topic, number, recovered))
 

@@ -7,7 +7,9 @@ offset is the one that it was made at.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from raftlog.errors import FormatError, InvalidConsumer
 from raftlog.partitions.consumers.settings import InstanceSettings, read_settings
@@ -58,33 +60,27 @@ class StoredInstance(NamedTuple):
         }
 
 
+class _Record(msgspec.Struct):
+    version: Literal[1]
+    settings: dict[str, Any]
+    topics: tuple[str, ...]
+    pattern: str | None
+    assigned: tuple[TopicPartition, ...]
+    member_id: str
+    anchors: dict[str, list[tuple[int, Offset, Offset]]]
+    """By topic: partition, and the fields of its anchor."""
+
+
 def from_record(record: Mapping[str, Any]) -> StoredInstance:
     """Raises `FormatError`."""
-    match record:
-        case {
-            "version": 1,
-            "settings": dict(settings),
-            "topics": list(topics),
-            "pattern": None | str() as pattern,
-            "assigned": list(assigned),
-            "member_id": str(member_id),
-            "anchors": dict(anchors),
-        }:
-            try:
-                return StoredInstance(
-                    read_settings(settings),
-                    tuple(str(topic) for topic in topics),
-                    pattern,
-                    tuple(TopicPartition(str(topic), int(number)) for topic, number in assigned),
-                    member_id,
-                    {
-                        TopicPartition(topic, int(number)): Anchor(Offset(offset), Offset(committed))
-                        for topic, rows in anchors.items()
-                        for number, offset, committed in rows
-                    },
-                )
-            except (InvalidConsumer, TypeError, ValueError) as error:
-                raise FormatError(f"the record of a consumer instance cannot be read: {error}") from None
-    raise FormatError(
-        f"the record of a consumer instance has a version that this release does not know: {record!r:.80}"
-    )
+    try:
+        said = msgspec.convert(record, _Record)
+        settings = read_settings(said.settings)
+    except (InvalidConsumer, msgspec.ValidationError) as error:
+        raise FormatError(f"the record of a consumer instance cannot be read: {error}; run a newer release") from None
+    anchors = {
+        TopicPartition(topic, number): Anchor(offset, committed)
+        for topic, rows in said.anchors.items()
+        for number, offset, committed in rows
+    }
+    return StoredInstance(settings, said.topics, said.pattern, said.assigned, said.member_id, anchors)

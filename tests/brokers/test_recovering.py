@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from raftlog.errors import StorageFull
+from raftlog.partitions.caller import ANONYMOUS, Caller
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.placement.recovery import Recovered
 from raftlog.runtime.process.creations import Creations
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.brokers.test_moves import assign, group_of, is_member_everywhere, read, until, write
+
+OPERATOR = Caller(ANONYMOUS, "", "192.0.2.1", "http")
 
 
 @pytest.fixture
@@ -23,11 +26,13 @@ async def four(tmp_path: Path) -> AsyncIterator[Brokers]:
 
 async def recovered(brokers: Brokers, *, accept_loss: bool = False) -> Recovered:
     broker = next(iter(brokers.running.values()))
-    return await broker.recover_partition("t", 0, accept_loss=accept_loss, survivor=None, deadline=deadline_in(10_000))
+    return await broker.recover_partition(
+        "t", 0, OPERATOR, accept_loss=accept_loss, survivor=None, deadline=deadline_in(10_000)
+    )
 
 
 async def test_disks_without_room_for_their_first_replicas_never_make_them(
-    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The recovered replica fills them."""
     create = Creations.create
@@ -44,6 +49,7 @@ async def test_disks_without_room_for_their_first_replicas_never_make_them(
     assert [each.node_id for each in found.plan.renouncing] == [2, 3]
     done = await recovered(brokers, accept_loss=True)
     assert done.is_done
+    assert "t/0: node 1 is to go on alone, by an order of ANONYMOUS at 192.0.2.1" in caplog.text
     monkeypatch.setattr(Creations, "create", create)
     assert await brokers.leader("t") == 1
     await until(lambda: all(group_of(brokers[number], "t") for number in (2, 3)))

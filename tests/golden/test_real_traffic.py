@@ -9,6 +9,7 @@ from raftlog.partitions.node.requests import Requests
 from raftlog.records import NewRecord
 from raftlog.types import Offset
 from tests.brokers.conftest import Brokers
+from tests.brokers.test_recovering import OPERATOR
 from tests.golden.requests import REQUESTS, Rows, why_different
 from tests.operations.conftest import soon, three
 
@@ -73,7 +74,7 @@ async def test_real_requests_have_the_fields_of_their_samples(three: Brokers, di
         await broker.operations.balancing.balancer_status(deadline=soon())
         await broker.operations.balancing.rebalance(deadline=soon())
         await broker.operations.cluster.alter_cluster_config({"balancer.moves.max": number}, deadline=soon())
-        await broker.recover_partition("t", 0, accept_loss=False, survivor=None, deadline=soon())
+        await broker.recover_partition("t", 0, OPERATOR, accept_loss=False, survivor=None, deadline=soon())
         await broker.operations.leadership.transfer_leadership("t", 0, None, deadline=soon())
     assert SEEN - different == set()
 

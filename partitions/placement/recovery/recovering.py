@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import ChangeRefused, InvalidArgument, RaftlogError, Unavailable
+from raftlog.partitions.caller import Caller
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import GroupName
 from raftlog.partitions.deadline import Deadline
@@ -67,7 +68,7 @@ class Recovering:
     # the whole
 
     async def recover(
-        self, partition: Partition, *, accept_loss: bool, survivor: NodeId | None, deadline: Deadline
+        self, partition: Partition, caller: Caller, *, accept_loss: bool, survivor: NodeId | None, deadline: Deadline
     ) -> Recovered:
         """Look and plan; with `accept_loss` do it. Raises `Unavailable` and `OutcomeUnknown`; it can be repeated."""
         await self._metadata.barrier(deadline)  # who is retired decides
@@ -77,7 +78,8 @@ class Recovering:
         if plan.survivor is None or not accept_loss:
             return Recovered(standings, unreachable, plan, False, (), ())
         node = plan.survivor.replica.node_id
-        _logger.warning("%s: node %s is to go on alone, by an operator's order", partition.name, node)
+        by = f"{caller.principal} at {caller.address}"
+        _logger.warning("%s: node %s is to go on alone, by an order of %s", partition.name, node, by)
         await self._ask(node, _CLAIM, [key], deadline)
         kept = []
         for replica in (*plan.renouncing, *(each.replica for each in plan.giving_up)):
