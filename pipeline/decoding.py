@@ -45,12 +45,12 @@ def rows_of(
     *,
     skips_undecodable: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The client records with `start ≤ offset < end` of stored batches that follow each other, as record batches of
-    `ARROW_SCHEMA`. Control batches give nothing, holes of compaction neither.
+    """Yield the client records with `start ≤ offset < end` of consecutive stored batches.
 
-    Raises `UndecodableBatch` behind the rows before it, or with `skips_undecodable` warns of it and goes on with the
-    next batch. Raises `InvalidBatch`, which names the partition, also for one of the batches' source.
-    """
+    The record batches have the schema `ARROW_SCHEMA`. Control batches and gaps of compaction yield nothing. Raises
+    `UndecodableBatch` after the rows before it, or with `skips_undecodable` warns and continues with the next batch.
+    Raises
+    `InvalidBatch`, which names the partition, also for one that the source of the batches raises."""
     try:
         yield from _gathered(TopicPartition(topic, partition), batches, start, end, skips_undecodable)
     except UndecodableBatch:
@@ -95,8 +95,9 @@ def _gathered(
 
 
 class _ArrowPiece(NamedTuple):
-    """Records of one stored batch that fit one record batch, a few at a time: at most `rows`, whose keys and values
-    have at most `size` bytes."""
+    """Records of one stored batch that fit into one record batch, in sequences of at most `OPENED_MAX`.
+
+    It has at most `rows` records, whose keys and values have at most `size` bytes."""
 
     records: Iterable[Sequence[Record]]
     rows: int
@@ -111,7 +112,7 @@ def _pieces(header: BatchHeader, batch: Buffer) -> Iterable[_ArrowPiece]:
 
 
 def _few_at_a_time(records: Iterator[Record]) -> Iterator[Sequence[Record]]:
-    """All of them, also those before an undecodable one."""
+    """Yield all records in short sequences, also those before an undecodable record."""
     few: list[Record] = []
     try:
         few.extend(islice(records, min(OPENED_MAX, ROWS_MAX)))
@@ -126,7 +127,7 @@ def _few_at_a_time(records: Iterator[Record]) -> Iterator[Sequence[Record]]:
 
 
 def _sized(records: Sequence[Record]) -> Iterator[_ArrowPiece]:
-    """As many together as fit."""
+    """Yield pieces of as many records as fit into one record batch."""
     ends = list(accumulate(map(_size, records)))
     first, before = 0, 0
     for number, end in enumerate(ends):
@@ -144,7 +145,7 @@ def _size(record: Record) -> int:
 
 
 class _Columns:
-    """What becomes the next record batch. Records of small batches stay open together, up to `OPENED_MAX`."""
+    """Columns of the next record batch; records of small batches stay open together, up to `OPENED_MAX`."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -162,7 +163,7 @@ class _Columns:
         self._headers: list[list[Header]] = []
 
     def has_room(self, piece: _ArrowPiece) -> bool:
-        """An empty one takes every piece."""
+        """Return whether the piece fits; empty columns take every piece."""
         return not self.rows or (self.rows + piece.rows <= ROWS_MAX and self.size + piece.size <= BYTES_MAX)
 
     def add(self, records: Sequence[Record], kind: int) -> None:
@@ -173,7 +174,7 @@ class _Columns:
         self.rows += len(records)
 
     def _gather(self) -> None:
-        """Into columns, one by one."""
+        """Append the open records to the columns, one column after another."""
         if not self._open:
             return
         records, self._open = self._open, []
@@ -202,7 +203,7 @@ class _Columns:
 
 
 def _timestamps(milliseconds: Sequence[int]) -> pa.Array:
-    """From a record's milliseconds, -1 without a time, to microseconds."""
+    """Convert milliseconds of records (-1 without a time) to microseconds."""
     given = pa.array(milliseconds, pa.int64())
     bounds = pc.min_max(given).as_py()
     if bounds["min"] < 0 or bounds["max"] > TIMESTAMP_MS_MAX:
@@ -218,7 +219,7 @@ def _runs(runs: Sequence[tuple[int, int]]) -> pa.Array:
 
 
 def _headers(lists: Sequence[list[Header]]) -> pa.Array:
-    """Null where a record has none."""
+    """Return the column of headers, null for a record without any."""
     if not any(lists):
         return pa.nulls(len(lists), HEADERS_TYPE)
     flat = [header for headers in lists for header in headers]

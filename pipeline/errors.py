@@ -33,22 +33,23 @@ class ArchiveTaken(VersionConflict):
 
 
 class CheckpointMismatch(InvalidArgument):
-    """What a query's checkpoint says was read is not what the query reads now."""
+    """The checkpoint of a query does not match the topics that the query reads now."""
 
 
 class DataLost(RequestError):
-    """Records that were to be read are gone: trimmed away, or with their topic. The message names partition and
-    offsets; with the option `failOnDataLoss=false` it is a warning."""
+    """Records to be read were deleted: trimmed, or with their topic.
+
+    The message names partition and offsets; with the option `failOnDataLoss=false` it is a warning."""
 
 
 class InputChanged(RequestError):
-    """A write was repeated with other rows than it began with, and some of those are in the log, which takes nothing
-    back."""
+    """A write was repeated with other rows than before, and some of the earlier rows are in the log for good."""
 
 
 class LogReplaced(RequestError):
-    """What is called by the topic's name is not the log that was read before: the topic was deleted and made anew, it
-    lost records, or the cluster is another one."""
+    """The topic's log is not the one that was read before.
+
+    The topic was deleted and created anew, it lost records, or the cluster is another one."""
 
 
 class MissingRequirement(RaftlogError):
@@ -64,10 +65,10 @@ class NotAnArchive(InvalidArgument):
 
 
 class WriteForgotten(OutcomeUnknown):
-    """What an earlier attempt of a write has stored cannot be found out any more: its record expired, or records of it
-    were deleted."""
+    """The rows that an earlier attempt of a write has stored cannot be determined any more.
+
+    The record of the write expired, or records that it wrote were deleted."""
 
 
 class SegmentGone(StorageError):
-    """A file of a log is not there any more, or is another one, since its reading was planned: a broker is at work on
-    it. Read again."""
+    """A segment file was removed or replaced since the read was planned, because a broker is running. Read again."""

@@ -1,7 +1,6 @@
-"""What a worker said, out of what Spark reports: one sentence instead of two stacks.
+"""One-sentence errors taken from the stack traces that Spark reports.
 
-Called by `jobs`, `progress` and whoever runs an action of Spark for a user.
-"""
+Called by `jobs`, `progress` and every job that runs a Spark action for a user."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from pyspark.errors import PySparkException
 from raftlog.pipeline.errors import PipelineFailed
 
 CHARACTERS_MAX: Final = 2_000
-"""Of a message that is passed on."""
+"""Limit for a message that is passed on."""
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
 _OURS: Final = "raftlog."
 _TOLD_ALONE: Final = re.compile(r"(?:^|\s)raftlog\.(?:\w+\.)*[A-Z]\w*: (?P<message>.*)", re.DOTALL)
@@ -23,12 +22,12 @@ _RAISED: Final = re.compile(r"(?P<error>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?\Z
 _AFTER: Final = re.compile(
     r"\n(?:\s*\n|\tat | SQLSTATE: |\s*(?:Driver stacktrace|JVM stacktrace|During handling|The above))"
 )
-"""What follows the message: of Spark, or of Python where an exception was raised from another."""
+"""Text after the message: from Spark, or from Python where an exception was raised from another."""
 
 
 @contextmanager
 def told_plainly(what: str) -> Iterator[None]:
-    """Raises `PipelineFailed` with what failed and why in place of Spark's own exceptions; others pass."""
+    """Raise `PipelineFailed` with the job and the reason in place of Spark's exceptions; others pass."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -36,10 +35,9 @@ def told_plainly(what: str) -> Iterator[None]:
 
 
 def reason_of(told: str) -> str:
-    """The last exception of Python in what Spark tells; else what Spark says first.
+    """Return the last Python exception in Spark's report, or else the first message of Spark.
 
-    An error of raftlog's own speaks for itself; with any other goes its name.
-    """
+    An error of raftlog is the message alone; any other is preceded by its class name."""
     _, found, last = told.rpartition(_TRACEBACK)
     if not found:
         alone = _TOLD_ALONE.search(told)
@@ -58,5 +56,5 @@ def reason_of(told: str) -> str:
 
 
 def _stack_height(lines: list[str]) -> int:
-    """How many lines of calls a traceback begins with: they are indented, and the exception is not."""
+    """Return the number of call lines that a traceback begins with: they are indented, and the exception is not."""
     return next((number for number, line in enumerate(lines) if not line.startswith(" ")), len(lines))

@@ -24,11 +24,10 @@ def run_splits(
     *,
     on_progress: OnProgress | None = None,
 ) -> list[R]:
-    """The results of all splits, in the order of the splits.
+    """Return the results of all splits, in the order of the splits.
 
-    `what` names the work in progress and in errors. Raises `PipelineFailed` with what the worker said when a split
-    fails for good.
-    """
+    `what` names the work in progress and in errors. Raises `PipelineFailed` with the worker's error when a split fails
+    for good."""
     if not splits:
         return []
     with watching(spark, what, on_progress, total=len(splits)):

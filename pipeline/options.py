@@ -28,7 +28,7 @@ SPARK_OPTIONS: Final = frozenset(
         "serialization.format",
     )
 )
-"""What Spark hands to a source besides what its user gave."""
+"""Options that Spark adds to those of the user."""
 _OF_KAFKA: Final = {
     "subscribe": "topics",
     "subscribepattern": "topicsPattern",
@@ -37,7 +37,7 @@ _OF_KAFKA: Final = {
     "bootstrap.servers": "bootstrap",
     "startingoffset": "startingOffsets",
 }
-"""What Spark's source for Kafka calls these options."""
+"""Names of Spark's Kafka source for these options."""
 PATTERN_CHARS_MAX: Final = 1_000
 _PATTERN_BYTES_MAX: Final = 1 << 20
 _NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
@@ -110,7 +110,9 @@ class Options:
     def __init__(
         self, source: str, given: Mapping[str, str], known: Collection[str], let_through: Collection[str] = ()
     ) -> None:
-        """`known` are spelled as documents spell them; `let_through` are others that are not looked at."""
+        """Check the names of all options.
+
+        `known` are spelled as in the documentation; `let_through` are other names that are accepted and ignored."""
         self._source = source
         self._names = {name.lower(): name for name in known}
         self._values = {name.lower(): value for name, value in given.items()}
@@ -131,21 +133,21 @@ class Options:
         return name.lower() in self._values
 
     def one_of(self, *names: str) -> str | None:
-        """Which of these was given; at most one may be."""
+        """Return the option of these that was given; at most one may be."""
         given = [name for name in names if self.has(name)]
         if len(given) > 1:
             raise InvalidArgument(f"the options {' and '.join(given)} exclude each other: give one of them")
         return given[0] if given else None
 
     def text(self, name: str) -> str:
-        """Raises when it was not given, or is empty."""
+        """Return the text of an option; raise when it was not given, or is empty."""
         value = self._values.get(name.lower(), "").strip()
         if not value:
             raise InvalidArgument(f"the data source {self._source} needs the option {name}")
         return value
 
     def read(self, name: str, kind: OptionKind[T]) -> T:
-        """Raises as `text`, and for a text that is not of the kind."""
+        """Return the value of an option; raise as `text`, and for a text that is not of the kind."""
         text = self.text(name)
         value = kind.read(text)
         if value is None:
@@ -153,7 +155,7 @@ class Options:
         return value
 
     def fields(self, table: OptionTable) -> dict[str, Any]:
-        """The values of the options that were given or are needed, by field."""
+        """Return the values of the options that were given or are required, by field."""
         return {
             option.field: self.read(name, option.kind)
             for name, option in table.items()
@@ -162,7 +164,7 @@ class Options:
 
 
 def several(names: Sequence[str]) -> tuple[str, ...]:
-    """A text by itself is one name."""
+    """Return names as a tuple; a text by itself is one name."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
@@ -174,7 +176,7 @@ class TopicChoice(NamedTuple):
 
     @classmethod
     def of(cls, topics: Sequence[str] | None, pattern: str | None = None) -> "TopicChoice":
-        """As callers of jobs name topics; raises `InvalidArgument`."""
+        """Return the choice for arguments of a job; raises `InvalidArgument`."""
         if topics is not None and pattern is not None:
             raise InvalidArgument("name topics or give a pattern, not both")
         if topics is not None and not topics:
@@ -182,8 +184,9 @@ class TopicChoice(NamedTuple):
         return cls(None if topics is None else several(topics), pattern)
 
     def chosen(self, there: Collection[str]) -> list[str]:
-        """Of the topics that are there, sorted; names that are not among them are the caller's to miss. Raises
-        `InvalidArgument`."""
+        """Return the existing topics that are chosen, sorted.
+
+        Names that do not exist are left out; the caller reports them. Raises `InvalidArgument`."""
         if self.names is not None:
             return sorted(set(self.names) & set(there))
         if self.pattern is None:
@@ -198,7 +201,7 @@ class TopicChoice(NamedTuple):
 
 
 def topic_choice(options: Options, *, is_needed: bool = True) -> TopicChoice:
-    """From the options `topics` and `topicsPattern`; raises `InvalidArgument`."""
+    """Read the options `topics` and `topicsPattern`; raises `InvalidArgument`."""
     which = options.one_of("topics", "topicsPattern")
     if which == "topics":
         return TopicChoice(names=options.read(which, NAMES))
@@ -212,7 +215,7 @@ def topic_choice(options: Options, *, is_needed: bool = True) -> TopicChoice:
 
 
 def compiled_pattern(text: str) -> "re2.Pattern[str]":
-    """RE2 takes linear time, whatever the pattern; raises `InvalidArgument`."""
+    """Compile a pattern with RE2, which takes linear time for every pattern; raises `InvalidArgument`."""
     options = re2.Options()
     options.max_mem = _PATTERN_BYTES_MAX
     options.log_errors = False

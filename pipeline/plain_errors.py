@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from raftlog.errors import RaftlogError
 
 _IN_WORKER: Final = ("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
-"""What Spark sets in the environment of workers alone."""
+"""Environment variable that Spark sets in workers only."""
 _HIDES: Final = "SPARK_HIDE_TRACEBACK"
 C = TypeVar("C", bound=type)
 

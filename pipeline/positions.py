@@ -1,14 +1,12 @@
-"""Where reading begins and ends: the options `startingOffsets`, `endingOffsets` and their forms by time.
+"""Start and end positions of a read: the options `startingOffsets`, `endingOffsets` and their forms by time.
 
     startingOffsets=earliest                     latest, or by partition: {"orders": {"0": 23, "1": -2}}
     startingTimestamp=2026-11-22T00:00:00Z       or milliseconds; the first record from then on
     startingOffsetsByTimestamp={"orders": {"0": 1700000000000}}      the same for each partition
 
 and `ending…` likewise, where an end is exclusive. -2 is the earliest offset and -1 the latest, as in Spark's Kafka
-source. Partitions that are not named begin at the earliest offset and end at the latest. Where no record is as late as
-a time, it stands for the end. Pure: who knows the logs resolves what is said here. Called by the readers through
-brokers and of segment files.
-"""
+source. Partitions that are not named begin at the earliest offset and end at the latest. A time after the last record
+stands for the end. Pure: the readers, through brokers and of segment files, resolve positions with the logs at hand."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -64,7 +62,9 @@ class OffsetPositions:
         return self.named.get(topic, {}).get(partition, self.unnamed)
 
     def check(self, partitions: Mapping[str, int]) -> None:
-        """All that is named is read; `partitions` has their number by topic. Raises `InvalidArgument`."""
+        """Raise `InvalidArgument` for a named partition that is not read.
+
+        `partitions` has the number of partitions by topic."""
         for topic, named in self.named.items():
             if topic not in partitions:
                 raise InvalidArgument(f"{self.option} names the topic {topic}, which is not read")
@@ -76,12 +76,12 @@ class OffsetPositions:
 
 
 def starting_positions(options: Options, default: OffsetPosition = EARLIEST) -> OffsetPositions:
-    """From `startingOffsets`, `startingTimestamp` or `startingOffsetsByTimestamp`; raises `InvalidArgument`."""
+    """Read `startingOffsets`, `startingTimestamp` or `startingOffsetsByTimestamp`; raises `InvalidArgument`."""
     return _positions(options, "starting", default, EARLIEST)
 
 
 def ending_positions(options: Options, default: OffsetPosition = LATEST) -> OffsetPositions:
-    """From `endingOffsets`, `endingTimestamp` or `endingOffsetsByTimestamp`; raises `InvalidArgument`."""
+    """Read `endingOffsets`, `endingTimestamp` or `endingOffsetsByTimestamp`; raises `InvalidArgument`."""
     return _positions(options, "ending", default, LATEST)
 
 
@@ -116,7 +116,7 @@ def _positions(options: Options, side: Side, default: OffsetPosition, unnamed: O
 def _by_partition(
     text: str, option: str, forms: str, kind: Any, position: Callable[[Any], OffsetPosition]
 ) -> dict[str, dict[int, OffsetPosition]]:
-    """From a JSON object of topics and their partitions, whose values are of the type `kind`."""
+    """Parse a JSON object of topics and their partitions, whose values are of the type `kind`."""
     try:
         topics = msgspec.json.decode(text, type=dict[str, dict[_PartitionNumber, kind]])
     except ValueError as error:
@@ -133,8 +133,9 @@ def _offset(value: int) -> OffsetPosition:
 
 
 def milliseconds(text: str, option: str) -> int:
-    """From milliseconds since 1970, or RFC 3339 with its offset from UTC; what lies between is rounded up. Raises
-    `InvalidArgument`."""
+    """Parse milliseconds since 1970, or RFC 3339 with its offset from UTC; fractions are rounded up.
+
+    Raises `InvalidArgument`."""
     if text.isascii() and text.isdecimal() and int(text) <= _OFFSET_MAX:
         return int(text)
     try:

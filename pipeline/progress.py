@@ -1,8 +1,7 @@
-"""How far a job of Spark is, told while it runs.
+"""Progress of a Spark job, reported while it runs.
 
-Called by `jobs` and by whoever runs DataFrame actions for a user (`watching`). The numbers are of Spark's status
-tracker: tasks done of tasks known so far, which grow when an action starts further jobs. `0 ≤ done ≤ total`.
-"""
+Called by `jobs` and by every job that runs DataFrame actions for a user (`watching`). The numbers are of Spark's status
+tracker: tasks done of tasks known so far, which grow when an action starts further jobs. `0 ≤ done ≤ total`."""
 
 import threading
 import uuid
@@ -22,7 +21,7 @@ _DESCRIPTION: Final = "spark.job.description"
 
 
 class Progress(NamedTuple):
-    """`done` of `total` units of what is being done."""
+    """Completed units of a piece of work: `done` of `total`."""
 
     what: str
     done: int
@@ -31,17 +30,16 @@ class Progress(NamedTuple):
 
 
 OnProgress = Callable[[Progress], None]
-"""Is called from a thread of its own, and must not raise."""
+"""Callback that runs in its own thread, and must not raise."""
 
 
 @contextmanager
 def watching(
     spark: SparkSession, what: str, on_progress: OnProgress | None = None, *, total: int | None = None
 ) -> Iterator[None]:
-    """Run the jobs of a block as one group, and tell `on_progress` at most twice a second how far they are.
+    """Run the Spark jobs of a block as one group, and report progress to `on_progress` at most twice a second.
 
-    `total` is the number of tasks where it is known beforehand. Raises `PipelineFailed` where Spark raises.
-    """
+    `total` is the number of tasks where it is known beforehand. Raises `PipelineFailed` where Spark raises."""
     context = spark.sparkContext
     group = f"raftlog-{uuid.uuid4()}"
     before = context.getLocalProperty(_GROUP), context.getLocalProperty(_DESCRIPTION)
@@ -69,7 +67,7 @@ def watching(
 
 
 def tasks_of(context: SparkContext, group: str) -> tuple[int, int]:
-    """Tasks that are done, and all that Spark knows of so far, of a group's jobs."""
+    """Return the completed tasks of a job group, and all tasks that Spark knows so far."""
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]

@@ -1,9 +1,8 @@
-"""What the pipeline needs beyond raftlog itself: pyspark and pyarrow (the extra `pipeline`), and Java for Spark.
+"""Requirements of the pipeline beyond raftlog: pyspark and pyarrow (the extra `pipeline`), and Java for Spark.
 
 Called by `local_session`, by `raftlog pipeline` before anything else, and by the package when one of its names is used
-first, so that whoever lacks something is told what to install instead of seeing an ImportError or a shell's complaint.
-Imports neither pyspark nor pyarrow.
-"""
+first, so that users see which package to install instead of an ImportError or a shell's complaint.
+Imports neither pyspark nor pyarrow."""
 
 import os
 import re
@@ -28,7 +27,7 @@ _WHAT_TO_INSTALL: Final = (
 
 
 def check_packages() -> None:
-    """Raises `MissingRequirement` unless pyspark and pyarrow are installed beside this interpreter, new enough."""
+    """Raise `MissingRequirement` unless pyspark and pyarrow are installed for this interpreter, and new enough."""
     for name, first in PACKAGES.items():
         try:
             found = version(name)
@@ -42,7 +41,7 @@ def check_packages() -> None:
 
 
 def check_java() -> int:
-    """The major version of the Java that Spark will start; raises `MissingRequirement` that says what to install."""
+    """Return the major version of the Java that Spark will start; raises `MissingRequirement` with what to install."""
     java = find_java()
     try:
         told = subprocess.run(  # noqa: S603  # the program that Spark's own scripts are about to start
@@ -58,7 +57,7 @@ def check_java() -> int:
 
 
 def find_java() -> str:
-    """The program that Spark's scripts start: that of JAVA_HOME, else the first on PATH."""
+    """Return the program that Spark's scripts start: that of JAVA_HOME, else the first on PATH."""
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home, "bin", "java")
@@ -72,6 +71,6 @@ def find_java() -> str:
 
 
 def major_version(told: str) -> int | None:
-    """Of what `java -version` prints: 17 for `openjdk version "17.0.15"`, 8 for `java version "1.8.0_402"`."""
+    """Parse the output of `java -version`: 17 for `openjdk version "17.0.15"`, 8 for `java version "1.8.0_402"`."""
     found = re.search(r'version "(?:1\.)?(\d+)', told)
     return int(found[1]) if found else None

@@ -1,9 +1,9 @@
-"""What a record is as a row: the schema that every reader of the pipeline gives, for Spark and for Arrow.
+"""Schema of a record as a row, the same for every reader of the pipeline, for Spark and for Arrow.
 
-Names and order are those of Spark's Kafka source, but that a record's place (topic, partition, offset) comes first.
+Names and order are those of Spark's Kafka source, except that a record's place (topic, partition, offset) comes first.
 `timestampType` is 0 for the time at which a client made the record and 1 for the time at which it was appended. A
 record without a timestamp has null there, and so has one whose timestamp Spark cannot hold (after the year 294246). A
-record without headers has null, not an empty array. Both schemas say the same; Spark compares them for equality.
+record without headers has null, not an empty array. Both schemas describe the same; Spark compares them for equality.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -38,7 +38,7 @@ ARROW_SCHEMA: Final = pa.schema(
 
 
 def check_schema(schema: "StructType") -> None:
-    """What a user gave to `.schema(…)` is what rows are; raises `InvalidArgument`."""
+    """Raise `InvalidArgument` unless the schema that a user gave to `.schema(…)` is `SCHEMA`."""
     columns = ",".join(column.replace(" ", ":", 1) for column in SCHEMA.split(", "))
     if schema.simpleString() != f"struct<{columns}>":
         raise InvalidArgument(f"rows have the columns {SCHEMA}; leave .schema(…) away, and select from these")

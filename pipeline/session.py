@@ -1,9 +1,8 @@
-"""A Spark session in this process's own JVM, set up for raftlog; whoever has a session already does not need this.
+"""Spark session in this process's own JVM, set up for raftlog; programs with a session of their own do not need it.
 
-Called by users' programs, by `raftlog pipeline`, the tests and the bench. Workers are this very interpreter, whatever
-PYSPARK_PYTHON says, unless the master is another machine's. With a local master nothing listens beyond loopback.
-The settings of the JVM (memory, Java options) are those of the first session in a process: it outlives `stop()`.
-"""
+Called by users' programs, by `raftlog pipeline`, the tests and the benchmarks. Workers run this interpreter, regardless
+of PYSPARK_PYTHON, unless the master is on another machine. With a local master nothing listens beyond loopback.
+The settings of the JVM (memory, Java options) are those of the first session in a process: it outlives `stop()`."""
 
 import logging
 import os
@@ -41,12 +40,11 @@ LOCAL_SETTINGS: Final[Mapping[str, str]] = {
 
 
 def local_session(app: str = "raftlog", master: str = "local[*]", config: Mapping[str, str] = {}) -> SparkSession:
-    """A session with both data sources registered, quiet, in UTC, without a web page; `config` overrides.
+    """Return a quiet session in UTC with both data sources registered and without a web page; `config` overrides.
 
     A session that this process has already is returned, with `config` applied as far as Spark can change it then.
     Raises `MissingRequirement` when a package or a Java that Spark can use is missing, and `PipelineFailed` when Spark
-    does not start: the master or a setting is wrong, and Java has told more on stderr.
-    """
+    does not start: the master or a setting is wrong, and Java has written details to stderr."""
     check_packages()
     check_java()
     is_local = master.startswith("local")
@@ -65,7 +63,7 @@ def local_session(app: str = "raftlog", master: str = "local[*]", config: Mappin
 
 
 def settings(config: Mapping[str, str], is_local: bool) -> dict[str, str]:
-    """What a session is started with: ours, then those of `config`; Java options add up."""
+    """Return the settings of a new session: the defaults, then those of `config`; Java options are joined."""
     chosen = {**SETTINGS, **(LOCAL_SETTINGS if is_local else {}), **config}
     quiet = f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
     chosen[_JAVA_OPTIONS] = " ".join(filter(None, (quiet, config.get(_JAVA_OPTIONS, ""))))
@@ -73,7 +71,9 @@ def settings(config: Mapping[str, str], is_local: bool) -> dict[str, str]:
 
 
 def choose_interpreter(is_local: bool) -> None:
-    """Workers must run the driver's Python; on other machines its path may differ, and PYSPARK_PYTHON tells it."""
+    """Make workers run the driver's Python.
+
+    Its path may differ on other machines, where PYSPARK_PYTHON names it."""
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if is_local:
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -82,7 +82,7 @@ def choose_interpreter(is_local: bool) -> None:
 
 
 def say_errors_once() -> None:
-    """pyspark also logs an error about a query, with the JVM's stack, that it is about to raise."""
+    """Silence the logger that repeats an error about a query, with the JVM's stack, which pyspark raises anyway."""
     for name in _LOGS_WHAT_IS_RAISED:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
@@ -94,14 +94,16 @@ def register_sources(spark: SparkSession) -> None:
 
 
 def _be_active(spark: SparkSession) -> None:
-    """Python's data sources are looked up in the session that is active in a thread, which Spark says only where it
-    was made; so another thread that asks for the session could not write."""
+    """Make the session active in the JVM for all threads.
+
+    Python's data sources are looked up in the active session of a thread, which Spark sets only in the thread that
+    created the session; without this, another thread that uses the session could not write."""
     assert spark._jvm is not None, "a session without a JVM"
     SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
 def _gateway(conf: SparkConf) -> JavaGateway:
-    """The JVM of this process; a new one's stderr is ours, but for what says nothing."""
+    """Return the JVM of this process, starting one whose stderr is relayed without noise."""
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return SparkContext._gateway or launch_gateway(conf)  # type: ignore[no-untyped-call]
     reading, writing = os.pipe()
@@ -113,7 +115,7 @@ def _gateway(conf: SparkConf) -> JavaGateway:
 
 
 def _relay(reading: int) -> None:
-    """Until the JVM and its workers are gone."""
+    """Copy stderr of the JVM and its workers until all of them have ended."""
     with open(reading, "rb") as lines:
         for line in lines:
             if not line.startswith(_SAID_AT_EACH_START):

@@ -1,7 +1,5 @@
-"""The data source `raftlog`: topics read through brokers, as a batch or as a stream. Writing is
-`raftlog.pipeline.sink`.
+"""Data source `raftlog`: topics read through brokers, as a batch or as a stream. `raftlog.pipeline.sink` writes.
 
-`source` is what Spark loads; `plan` asks the brokers what is there and divides it; `reading` runs in the tasks, one for
-each split, and gives rows; `stream` decides how far each micro-batch goes. Jobs use `plan.topics_there`, `BrokerSplit`
-and `reading.read_split`.
-"""
+`source` is loaded by Spark; `plan` requests the partitions from the brokers and divides them; `reading` runs in the
+tasks, one for each split, and yields rows; `stream` decides where each micro-batch ends. Jobs use `plan.topics_there`,
+`BrokerSplit` and `reading.read_split`."""

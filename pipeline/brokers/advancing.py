@@ -1,10 +1,8 @@
-"""How far a stream goes next: from where it is, what is there now, and how much it may take. Pure, but for the
-warnings.
+"""End of a stream's next micro-batch, from its position, the logs now, and the row limit. Pure, except for warnings.
 
-    start ≤ next ≤ end of each partition, unless what the stream had read is gone from the log
+    start ≤ next ≤ end of each partition, unless the log lost records that the stream had read
 
-Partitions that the stream does not know yet are taken in at their earliest offset. Called by the stream's reader.
-"""
+Partitions that are new to the stream are added at their earliest offset. Called by the stream's reader."""
 
 from collections.abc import Mapping, Sequence
 
@@ -28,12 +26,11 @@ def advanced(
     fail_on_data_loss: bool,
     targets: Targets | None = None,
 ) -> StreamOffset:
-    """The end of a micro-batch that begins at `start`; `start` itself when there is nothing new.
+    """Return the end of a micro-batch that begins at `start`; `start` itself when there is nothing new.
 
     `targets`: partitions as they were when a query with trigger(availableNow=True) began; nothing newer is taken.
-    Raises `DataLost` for topics that went away or were made anew, and for logs that do not reach from where the stream
-    is.
-    """
+    Raises `DataLost` for topics that were deleted or created anew, and for logs that do not contain the stream's
+    position."""
     ids = {log.topic: log.topic_id for log in logs}
     _report_topics(start, ids, fail_on_data_loss)
     offsets: Offsets = {}
@@ -59,7 +56,7 @@ def advanced(
 
 
 def check_subscribed(start: StreamOffset, choice: TopicChoice) -> None:
-    """The query still reads what its checkpoint has; raises `CheckpointMismatch`."""
+    """Raise `CheckpointMismatch` unless the query still reads all topics of its checkpoint."""
     others = sorted(set(start.ids) - set(choice.chosen(start.ids)))
     if others:
         raise CheckpointMismatch(
@@ -81,7 +78,7 @@ def _report_topics(start: StreamOffset, ids: Mapping[str, str], fail_on_data_los
 
 
 def _end(log: PartitionLog, known: int | None, targets: Targets | None) -> int | None:
-    """Up to where records are taken; None for a partition that is left out."""
+    """Return the offset before which records are taken; None for a partition that is left out."""
     if targets is None:
         return log.end
     target = targets.get(log.place)
@@ -91,7 +88,7 @@ def _end(log: PartitionLog, known: int | None, targets: Targets | None) -> int |
 
 
 def _begin(log: PartitionLog, known: int, fail_on_data_loss: bool) -> int:
-    """Where the stream goes on; raises `DataLost`."""
+    """Return the offset at which the stream continues; raises `DataLost`."""
     if known > log.end:
         lost = f"{log.place}: the stream has read up to offset {known}, and the log ends at {log.end}: records are lost"
         report_loss(f"{lost}, or the checkpoint belongs to another cluster", fail_on_data_loss)

@@ -1,9 +1,8 @@
-"""Brokers asked from code that is not asynchronous: a `BrokerClient` on an event loop in a thread of its own.
+"""Synchronous connection to brokers: a `BrokerClient` on an event loop in its own thread.
 
-So it works wherever Spark calls (planning and tasks, a notebook whose own loop is running), and a task can have its
-next chunk fetched while it decodes the last. What passes (no leader, a broker that was killed, a full queue) is asked
-again, ever more rarely, until it took too long; nothing here changes anything, so that is always safe.
-"""
+It works wherever Spark calls (planning and tasks, a notebook with a running loop), and a task can fetch its next chunk
+while it decodes the last. Transient errors (no leader, a broker that crashed, a full queue) are retried with growing
+pauses until the timeout; requests change nothing, so retrying is always safe."""
 
 import asyncio
 import contextlib
@@ -33,22 +32,22 @@ class BrokerConnection(ClosedAtExit):
             raise
 
     def ask(self, question: Callable[[BrokerClient], Coroutine[Any, Any, _T]]) -> _T:
-        """Ask and wait; raises what the question raises."""
+        """Send a request and wait for the result; raises what the request raises."""
         return self.start(question).result()
 
     def start(self, question: Callable[[BrokerClient], Coroutine[Any, Any, _T]]) -> "Future[_T]":
-        """Ask and go on; the future can be cancelled."""
+        """Send a request without waiting; the future can be cancelled."""
         return self._thread.start(question(self._client))
 
     def close(self) -> None:
-        """Ends what is under way."""
+        """Cancel running requests and close the client."""
         if not self._thread.is_closed:
             self._thread.start(_ended(self._client)).result()
             self._thread.close()
 
 
 def addresses_in(bootstrap: str) -> tuple[str, ...]:
-    """From `HOST:PORT,…`."""
+    """Parse `HOST:PORT,…`."""
     return tuple(address.strip() for address in bootstrap.split(",") if address.strip())
 
 
@@ -66,6 +65,8 @@ async def patiently(attempt: Callable[[], Awaitable[_T]], patience_s: float) -> 
 
 
 async def know_all(client: BrokerClient) -> None:
-    """Brokers that were given may go away, and others come: as far as it can be had now."""
+    """Learn the addresses of all brokers, as far as they can be had now.
+
+    The brokers of the bootstrap list may stop, and others may join."""
     with contextlib.suppress(RaftlogError):
         await client.cluster_view()

@@ -1,4 +1,4 @@
-"""What happens when records that were to be read are not there any more: an error, or a warning and what is left."""
+"""Reaction to records that were deleted before they were read: an error, or a warning and the remaining records."""
 
 import logging
 
@@ -8,7 +8,7 @@ _log = logging.getLogger("raftlog.pipeline")
 
 
 def report_loss(what: str, fail_on_data_loss: bool) -> None:
-    """Raises `DataLost`, unless the reader said that it wants to go on."""
+    """Raise `DataLost`, or only log a warning without `fail_on_data_loss`."""
     if fail_on_data_loss:
         raise DataLost(f"{what}; to go on with what is left, set the option failOnDataLoss to false")
     _log.warning("%s; reading goes on with what is left (failOnDataLoss=false)", what)

@@ -1,11 +1,10 @@
-"""What is there to be read, asked of the brokers, and which part of it options mean.
+"""Partitions to read, as the brokers report them, and the ranges of offsets that the options select.
 
-    start ≤ end of every partition;   start ≥ log start, or what lies between is lost
+    start ≤ end of every partition;   start ≥ log start, or the records between are lost
 
-Ends of batches are linearizable: nothing that was acknowledged before the question is missing, and none is ever lower
-than one that was told before. Asking is asynchronous and below `BrokerConnection.ask`. Called by the readers and, for
-archives, by jobs.
-"""
+Ends of batches are linearizable: nothing that was acknowledged before the request is missing, and no end is ever lower
+than an earlier one. Requests are asynchronous and run in `BrokerConnection.ask`. Called by the readers and, for
+archives, by jobs."""
 
 import asyncio
 from collections import Counter
@@ -23,20 +22,21 @@ from raftlog.pipeline.positions import OffsetPositions, PositionKind
 from raftlog.types import TopicPartition
 
 ASKED_AT_ONCE: Final = 64
-"""Questions about partitions."""
+"""Concurrent requests about partitions."""
 FIRST_ANSWER_S: Final = 15.0
-"""Any broker can say what there is; when none does for so long, the address is wrong."""
+"""Timeout of the first request, which any broker can answer; without an answer the address is wrong."""
 LOOKS_MAX: Final = 8
 LOOK_PAUSE_S: Final = 0.25
-"""The cluster's picture is a second old at most, so a topic that was made just now is in one of these."""
+"""Pause between views of the cluster, each at most a second old, so that one of them has a topic created just now."""
 
 
 T = TypeVar("T")
 
 
 class PartitionLog(NamedTuple):
-    """A partition as it was when it was asked: offsets with `start ≤ offset < end` can be read. `leader` is
-    HOST:PORT."""
+    """Partition at the time of the request: offsets with `start ≤ offset < end` are readable.
+
+    `leader` is HOST:PORT."""
 
     topic: str
     topic_id: str
@@ -51,14 +51,14 @@ class PartitionLog(NamedTuple):
 
 
 class ClusterLayout(NamedTuple):
-    """`logs` by topic and number; `addresses` are those that were given and those of all brokers, HOST:PORT."""
+    """Partitions by topic and number, and the addresses (HOST:PORT) of the bootstrap list and of all brokers."""
 
     logs: list[PartitionLog]
     addresses: tuple[str, ...]
 
 
 class EarlierOffsets(NamedTuple):
-    """Topics' ids by name and ends of partitions, as they were before."""
+    """Earlier ids of topics by name, and earlier ends of partitions."""
 
     ids: Mapping[str, str]
     offsets: Mapping[TopicPartition, int]
@@ -67,8 +67,9 @@ class EarlierOffsets(NamedTuple):
 def topics_there(
     bootstrap: Sequence[str], choice: TopicChoice, *, request_timeout_ms: int = REQUEST_MS_DEFAULT
 ) -> ClusterLayout:
-    """All partitions of the topics chosen. Raises `UnknownTopic`, `InvalidArgument`, and `Unavailable` when the brokers
-    do not answer in time."""
+    """Return all partitions of the chosen topics.
+
+    Raises `UnknownTopic`, `InvalidArgument`, and `Unavailable` when the brokers do not answer in time."""
     with BrokerConnection(bootstrap) as brokers:
         return brokers.ask(lambda client: layout(client, bootstrap, choice, request_timeout_ms / 1000))
 
@@ -82,8 +83,11 @@ async def layout(
     seen: EarlierOffsets | None = None,
     linearizable: bool = True,
 ) -> ClusterLayout:
-    """The same of a client at hand. With what was `seen` before, topics that are named and not there are left out, and
-    ends that are not asked for as `linearizable` are so all the same when they would be below that."""
+    """Return all partitions of the chosen topics through an open client; raises as `topics_there`.
+
+    With `seen`, named topics that do not exist are left out, and an end below the one that was seen is requested
+    again as
+    linearizable, also without `linearizable`."""
     view, topics = await _chosen(client, choice, patience_s, seen)
 
     async def one(topic: TopicView, number: int) -> PartitionLog | None:
@@ -108,7 +112,7 @@ async def layout(
 
 
 async def _at_once(ask: Callable[..., Awaitable[T]], places: Sequence[tuple[Any, ...]]) -> list[T]:
-    """Ask about all of them, so many together; the answers in their order."""
+    """Call `ask` for all places, `ASKED_AT_ONCE` of them concurrently; return the answers in their order."""
     slots = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def one(place: tuple[Any, ...]) -> T:
@@ -119,7 +123,7 @@ async def _at_once(ask: Callable[..., Awaitable[T]], places: Sequence[tuple[Any,
 
 
 async def planned(client: BrokerClient, settings: ReadSettings, there: ClusterLayout) -> list[BrokerSplit]:
-    """A split for each partition, the empty ones too. Raises `InvalidArgument` and `DataLost`."""
+    """Return a split for each partition, including the empty ones. Raises `InvalidArgument` and `DataLost`."""
     _check_named(settings, there.logs)
     bounded = await _at_once(_bounded, [(client, settings, log) for log in there.logs])
     return [split_of(settings, there.addresses, log) for log in bounded]
@@ -128,14 +132,14 @@ async def planned(client: BrokerClient, settings: ReadSettings, there: ClusterLa
 async def starting_offsets(
     client: BrokerClient, settings: ReadSettings, logs: Sequence[PartitionLog]
 ) -> dict[TopicPartition, int]:
-    """Where options say that reading begins; raises `InvalidArgument` and `DataLost`."""
+    """Return the offsets at which the options make reading begin; raises `InvalidArgument` and `DataLost`."""
     _check_named(settings, logs)
     starts = await _at_once(_starting_offset, [(client, settings, log) for log in logs])
     return {log.place: start for log, start in zip(logs, starts, strict=True)}
 
 
 def _check_named(settings: ReadSettings, logs: Sequence[PartitionLog]) -> None:
-    """Partitions that options name are there; raises `InvalidArgument`."""
+    """Raise `InvalidArgument` unless all partitions that options name exist."""
     counts = Counter(log.topic for log in logs)
     settings.starting.check(counts)
     settings.ending.check(counts)
@@ -150,7 +154,7 @@ async def _starting_offset(client: BrokerClient, settings: ReadSettings, log: Pa
 
 
 async def _bounded(client: BrokerClient, settings: ReadSettings, log: PartitionLog) -> PartitionLog:
-    """What of a partition options ask for."""
+    """Return the range of a partition that the options select."""
     start = await _starting_offset(client, settings, log)
     end = await _resolved(client, settings, settings.ending, log)
     if end < log.start:
@@ -183,7 +187,7 @@ async def _resolved(client: BrokerClient, settings: ReadSettings, positions: Off
 
 
 def split_of(settings: ReadSettings, addresses: tuple[str, ...], log: PartitionLog) -> BrokerSplit:
-    """With what the settings say of reading."""
+    """Return the split of a log, with the settings for reading."""
     return BrokerSplit(
         addresses,
         *log,
@@ -197,8 +201,11 @@ def split_of(settings: ReadSettings, addresses: tuple[str, ...], log: PartitionL
 async def _chosen(
     client: BrokerClient, choice: TopicChoice, patience_s: float, seen: EarlierOffsets | None
 ) -> tuple[ClusterView, list[TopicView]]:
-    """One broker's picture may be behind: what it lacks, and ids that changed, are believed when a broker that asked
-    the controller says so, or pictures of the next seconds."""
+    """Return a view of the cluster and the chosen topics in it.
+
+    The view of one broker may be stale: missing topics and changed ids count only when a broker that asked the
+    controller
+    confirms them, or the views of the next seconds do."""
     needed = choice.names or () if seen is None else ()
     look_s = patience_s if seen else min(patience_s, FIRST_ANSWER_S)
     names = choice.chosen(await patiently(client.topics, look_s)) if choice.names is None else choice.names

@@ -1,11 +1,10 @@
-"""The rows of a split, fetched from the partition's leader: what runs in a task.
+"""Rows of a split, fetched from the partition's leader in a task.
 
-While a chunk is decoded the next is fetched, so that at most two of `fetch_max_bytes` are held (a broker gives a single
-batch whatever its size). Reading ends at the split's end and nowhere before: leaders that move and brokers that die are
-waited for, an answer without records ends nothing unless the log is known to reach the end (compaction leaves holes),
-and offsets that are gone, or the topic itself, are reported as lost. A chunk goes on where the last batch of the one
-before ended. Called by the readers, for tasks, and by jobs.
-"""
+The next chunk is fetched while one is decoded, so that at most two of `fetch_max_bytes` are held (a broker returns a
+single batch of any size). Reading ends exactly at the split's end: it waits for new leaders and restarted brokers, an
+answer without records ends nothing unless the high watermark has reached the end (compaction leaves gaps), and deleted
+offsets or topics are reported as lost. A chunk begins after the last batch of the one before. Called by the readers,
+for tasks, and by jobs."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -26,7 +25,7 @@ from raftlog.records import BatchHeader
 from raftlog.types import TopicPartition
 
 WAIT_MS: Final = 500
-"""How long a broker may wait for records that it does not have yet, though they were seen."""
+"""Maximum wait of a broker for records that it does not have yet, although another broker had them."""
 _FETCH_BYTES_MIN: Final = 64 * 1024
 _RECORD_BYTES_GUESSED: Final = 1024
 
@@ -34,7 +33,7 @@ Batch = tuple[BatchHeader, memoryview]
 
 
 class Chunk(NamedTuple):
-    """Batches that follow each other; what comes next is at `next_offset`. `size` is in bytes."""
+    """Consecutive batches of `size` bytes; the next one begins at `next_offset`."""
 
     batches: list[Batch]
     next_offset: int
@@ -42,8 +41,11 @@ class Chunk(NamedTuple):
 
 
 def read_split(split: BrokerSplit) -> Iterator[pa.RecordBatch]:
-    """All its rows, in order. Raises `DataLost`, `UndecodableBatch` unless the split skips it, `InvalidBatch` for
-    damage, and `Unavailable` when there was no progress for as long as the split says."""
+    """Yield all rows of the split, in order.
+
+    Raises `DataLost`, `UndecodableBatch` unless the split skips it, `InvalidBatch` for damage, and `Unavailable`
+    when there
+    was no progress within the split's timeout."""
     return rows_of(
         split.topic,
         split.partition,
@@ -55,7 +57,7 @@ def read_split(split: BrokerSplit) -> Iterator[pa.RecordBatch]:
 
 
 def rows_in(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Where nothing was planned Spark makes an empty partition of its own."""
+    """Yield the rows of a Spark partition; one that Spark made itself, because there was no split, is empty."""
     return read_split(partition) if isinstance(partition, BrokerSplit) else iter(())
 
 
@@ -72,7 +74,7 @@ def _batches(split: BrokerSplit) -> Iterator[Batch]:
 
 
 class _Fetcher:
-    """Chunk after chunk; `offset` is where the next one begins."""
+    """Fetcher of consecutive chunks; `offset` is the start of the next one."""
 
     def __init__(self, split: BrokerSplit) -> None:
         self._split = split
@@ -86,7 +88,7 @@ class _Fetcher:
         return await self.next(client)
 
     async def next(self, client: BrokerClient) -> Chunk:
-        """What comes next, as soon as there is something; moves `offset` behind it."""
+        """Return the next chunk as soon as there is one, and move `offset` behind it."""
         with Outage(self._split.name, self._split.request_timeout_ms / 1000, PAUSE_S_MAX) as outage:
             while True:
                 try:
@@ -100,7 +102,7 @@ class _Fetcher:
                     return chunk
 
     async def _fetched(self, client: BrokerClient) -> Chunk:
-        """What one question brought; raises `Unavailable` when that is nothing and the split goes on."""
+        """Return the result of one request; raises `Unavailable` when it is empty and the split continues."""
         split = self._split
         try:
             fetched = await client.fetch_batches(
@@ -132,12 +134,12 @@ class _Fetcher:
         return self._lost("the topic was deleted and made anew", self._split.end)
 
     def _lost(self, why: str, until: int) -> Chunk:
-        """Nothing up to there; raises `DataLost`."""
+        """Report the loss of the records before `until` and return an empty chunk; raises `DataLost`."""
         lost = f"{self._split.name}: records from offset {self.offset} to {until} (exclusive) are lost: {why}"
         report_loss(lost, self._split.fail_on_data_loss)
         return Chunk([], until, 0)
 
     def _bytes_for(self, record_bytes: float) -> int:
-        """Enough for what is left, if its records are like those before."""
+        """Return enough bytes for the rest of the split, if its records are as large as those before."""
         left = int((self._split.end - self.offset) * record_bytes * 1.1)
         return min(self._split.fetch_max_bytes, max(left, _FETCH_BYTES_MIN))

@@ -1,4 +1,4 @@
-"""The options of the data source `raftlog` for reading, and their defaults. docs/PIPELINE.md has the table."""
+"""Options of the data source `raftlog` for reading, and their defaults. docs/PIPELINE.md has the table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ BATCH_OPTIONS: Final = STREAM_OPTIONS - {"maxOffsetsPerTrigger"} | {*option_name
 
 @dataclass(frozen=True)
 class ReadSettings:
-    """`request_timeout_ms` is for how long brokers may be out of reach without any progress."""
+    """Settings of a read; `request_timeout_ms` limits the time without progress while brokers are unavailable."""
 
     bootstrap: tuple[str, ...]
     topics: TopicChoice
@@ -58,16 +58,15 @@ class ReadSettings:
 
 
 def batch_settings(given: Mapping[str, str]) -> ReadSettings:
-    """All from `earliest` to `latest`, unless options say otherwise; raises `InvalidArgument`.
+    """Read the options of a batch, by default from `earliest` to `latest`; raises `InvalidArgument`.
 
-    Options of writing and of streams are let through: programs hand one set of options to all of them.
-    """
+    Options of writing and of streams are accepted: programs pass one set of options to all of them."""
     options = Options("raftlog", given, BATCH_OPTIONS, {*WRITING_OPTIONS, *STREAM_OPTIONS})
     return _settings(options, starting_positions(options), ending_positions(options))
 
 
 def stream_settings(given: Mapping[str, str]) -> ReadSettings:
-    """From `latest` on, unless options say otherwise; raises `InvalidArgument`."""
+    """Read the options of a stream, by default from `latest` on; raises `InvalidArgument`."""
     for name in option_names("ending"):
         if name.lower() in map(str.lower, given):
             raise InvalidArgument(f"{name} is for batches; a stream has no end: use trigger(availableNow=True)")

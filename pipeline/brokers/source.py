@@ -1,8 +1,7 @@
-"""What Spark loads as the data source `raftlog`: `spark.read.format("raftlog")`, `readStream`, `write`, `writeStream`.
+"""Data source `raftlog` for Spark: `spark.read.format("raftlog")`, `readStream`, `write`, `writeStream`.
 
-Options, guarantees and errors are in docs/PIPELINE.md. Spark makes one for every use, in the driver's process or in one
-beside it, and pickles it; so it holds its options and nothing else.
-"""
+Options, guarantees and errors are in docs/PIPELINE.md. Spark creates one for every use, in the driver's process or in
+one beside it, and pickles it; so it holds its options and nothing else."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +24,7 @@ from raftlog.pipeline.rows import SCHEMA, check_schema
 
 @plain_errors
 class RaftlogDataSource(DataSource):
-    """Topics of a cluster that runs. `spark.dataSource.register(RaftlogDataSource)` makes it known."""
+    """Topics of a running cluster, registered with `spark.dataSource.register(RaftlogDataSource)`."""
 
     @classmethod
     def name(cls) -> str:
@@ -55,14 +54,15 @@ class RaftlogDataSource(DataSource):
 
 @plain_errors
 class BatchReader(DataSourceReader):
-    """Reads topics as they are when the splits are made; Spark makes them in a process beside the driver."""
+    """Reader of topics as they are when Spark makes the splits, in a process beside the driver."""
 
     def __init__(self, settings: ReadSettings) -> None:
         self._settings = settings
 
     def partitions(self) -> list[InputPartition]:
-        """Raises `InvalidArgument`, `UnknownTopic`, `DataLost`, and `Unavailable` when brokers do not answer in
-        time."""
+        """Return the splits.
+
+        Raises `InvalidArgument`, `UnknownTopic`, `DataLost`, and `Unavailable` when brokers do not answer in time."""
         with BrokerConnection(self._settings.bootstrap) as brokers:
             splits = brokers.ask(self._plan)
         return list(divided(splits, self._settings.min_partitions))

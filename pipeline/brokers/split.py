@@ -1,4 +1,4 @@
-"""What one task reads: a range of offsets of one partition. Pure, but for what it inherits from Spark."""
+"""Range of offsets of one partition that one task reads. Pure, except for what it inherits from Spark."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,8 +11,9 @@ from raftlog.pipeline.brokers.settings import FETCH_BYTES_DEFAULT, REQUEST_MS_DE
 
 @dataclass(frozen=True)
 class BrokerSplit(InputPartition):
-    """The records with `start ≤ offset < end` of the topic with this uuid; `leader` is where to ask first,
-    HOST:PORT."""
+    """Records with `start ≤ offset < end` of the topic with this uuid.
+
+    `leader`, HOST:PORT, is the first broker to ask."""
 
     bootstrap: tuple[str, ...]
     topic: str
@@ -35,8 +36,9 @@ class BrokerSplit(InputPartition):
 
 
 def divided(splits: Sequence[BrokerSplit], at_least: int | None) -> list[BrokerSplit]:
-    """Empty splits are left out, and the others cut in proportion to their lengths until there are so many, as far as
-    there are offsets."""
+    """Drop empty splits, and cut the others in proportion to their lengths into at least `at_least` splits.
+
+    There are never more splits than offsets."""
     splits = [split for split in splits if len(split) > 0]
     if at_least is None or len(splits) >= at_least:
         return splits

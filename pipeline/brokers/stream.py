@@ -1,10 +1,9 @@
-"""Reading topics as they grow, in micro-batches. Made by `RaftlogDataSource`.
+"""Reader of topics as they grow, in micro-batches. Created by `RaftlogDataSource`.
 
-Spark keeps one in a process beside the driver for as long as the query runs, and asks it how far the next micro-batch
-goes; for the tasks it makes others, which only read. So brokers are connected to at the first question. Invariants: a
-micro-batch's splits follow from its two offsets alone, so that each attempt reads the same; and no offset is below the
-one before.
-"""
+Spark keeps one in a process beside the driver for as long as the query runs, and asks it where the next micro-batch
+ends; for the tasks it creates others, which only read. So the connection to brokers is opened by the first request.
+Invariants: the splits of a micro-batch follow from its two offsets alone, so that each attempt reads the same; and no
+offset is below the one before."""
 
 import time
 from collections.abc import Iterator
@@ -38,21 +37,21 @@ Json = dict[str, Any]
 
 @plain_errors
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Not thread-safe: Spark asks one question at a time."""
+    """Reader of a stream; not thread-safe, because Spark makes one call at a time."""
 
     def __init__(self, settings: ReadSettings) -> None:
         self._settings = settings
         self._brokers: BrokerConnection | None = None
         self._initial: Json | None = None
         self._there: ClusterLayout | None = None
-        """As last asked: for hints where leaders are, and for Spark's reports."""
+        """The latest layout: for hints where leaders are, and for Spark's reports."""
         self._targets: Targets | None = None
         self._idle_until = 0.0
 
     # how far
 
     def initialOffset(self) -> Json:  # noqa: N802 – the names are Spark's
-        """Where a new query begins; raises as a batch's planning does."""
+        """Return the start of a new query; raises as the planning of a batch."""
         if self._initial is None:
             self._initial = self._connection().ask(self._begin).as_json()
         return self._initial
@@ -62,7 +61,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
-        """Raises `CheckpointMismatch`, `DataLost`, and `Unavailable` when brokers do not answer in time."""
+        """Return the end of the next micro-batch.
+
+        Raises `CheckpointMismatch`, `DataLost`, and `Unavailable` when brokers do not answer in time."""
         begin = StreamOffset.from_json(start)
         check_subscribed(begin, self._settings.topics)
         self._pause()
@@ -82,7 +83,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._targets = {log.place: log for log in self._ask(StreamOffset(), linearizable=True).logs}
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
-        """What is there, as far as it was asked last."""
+        """Return the ends of the latest layout."""
         if self._there is None:
             return None
         logs = self._there.logs
@@ -125,7 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._there
 
     def _pause(self) -> None:
-        """A stream without news asks ten times a second, although Spark would ask a hundred times."""
+        """Limit an idle stream to ten requests a second, where Spark would make a hundred."""
         time.sleep(max(0.0, self._idle_until - time.monotonic()))
 
     async def _begin(self, client: BrokerClient) -> StreamOffset:

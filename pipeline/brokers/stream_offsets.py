@@ -1,12 +1,11 @@
-"""How far a stream has read: what Spark keeps in a query's checkpoint, and how a micro-batch's end is chosen. Pure.
+"""Position of a stream as Spark keeps it in a query's checkpoint, and the limit of a micro-batch. Pure.
 
     {"version": 1, "topics": {"orders": {"id": "2f0c…", "partitions": {"0": 12, "1": 7}}}}
 
-Each number is the offset to go on at. Two more fields make a query's first micro-batch the same in every attempt,
-because Spark keeps only ends: `initial` marks the offset that the query began at, and `begins` in the first end says
-what that was. A partition that comes later is taken in with the offset that it is read from, and read from the next
-micro-batch on.
-"""
+Each number is the next offset to read. Two more fields make a query's first micro-batch the same in every attempt,
+because Spark keeps only ends: `initial` marks the offset that the query began at, and `begins` in the first end repeats
+that offset. A new partition is added with the offset at which its reading begins, and read from the next micro-batch
+on."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """`ids` are the topics' uuids by name, and each topic of `offsets` has one."""
+    """Position of a stream; `ids` are the topics' uuids by name, and each topic of `offsets` has one."""
 
     ids: Mapping[str, str] = field(default_factory=dict)
     offsets: Offsets = field(default_factory=dict)
@@ -47,7 +46,7 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> "StreamOffset":
-        """Raises `CheckpointMismatch` for what this program did not write."""
+        """Parse a checkpoint; raises `CheckpointMismatch` for one that this program did not write."""
         try:
             if told["version"] != VERSION:
                 raise CheckpointMismatch(
@@ -72,7 +71,7 @@ def _offsets(topics: Mapping[str, Any]) -> Iterator[tuple[TopicPartition, int]]:
 
 
 def ranges(start: StreamOffset, end: StreamOffset) -> list[tuple[TopicPartition, int, int]]:
-    """What lies between two offsets, by partition; only of topics that are the same in both."""
+    """Return the ranges between two offsets, by partition; only of topics that are the same in both."""
     is_first = start.is_initial and end.begins is not None
     begins, first_ids = (end.begins or {}, end.ids) if is_first else (start.offsets, start.ids)
     return [
@@ -83,8 +82,10 @@ def ranges(start: StreamOffset, end: StreamOffset) -> list[tuple[TopicPartition,
 
 
 def limited(waiting: Mapping[TopicPartition, int], rows_max: int) -> Offsets:
-    """How many of the offsets that wait are taken: all, or `rows_max` in proportion to what waits in each partition,
-    one of each at least; where there is no room for that, one of those with the most."""
+    """Return the number of waiting offsets to take, by partition.
+
+    That is all of them, or `rows_max` in proportion to the waiting ones, at least one of each; with fewer rows than
+    partitions, one of each of the longest."""
     total, places = sum(waiting.values()), sorted(waiting, key=lambda place: (-waiting[place], place))
     if total <= rows_max:
         return dict(waiting)

@@ -1,5 +1,4 @@
-"""Archives back into topics: `raftlog.pipeline.replay`.
+"""Replay of archives into topics: `raftlog.pipeline.replay`.
 
-`job` is what users call, `rounds` what is replayed and how far that is, `steps` its rows as Spark reads them. Who may
-come in: the public names of `raftlog.pipeline`.
-"""
+`job` is the entry point, `rounds` has the order and progress of a replay, `steps` its rows as Spark reads them. Used
+through the public names of `raftlog.pipeline`."""

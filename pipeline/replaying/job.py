@@ -1,8 +1,8 @@
-"""`replay`: the rows of an archive into topics, each once, however often it is started.
+"""Job `replay`: the rows of an archive are written to topics, each once, however often it is started.
 
-Each topic by itself, step by step (`rounds`). A task reads what a step has of one partition of the archive, in order of
-offset, and what a filter leaves of it goes into the sink under the topic's write id, with the step as its epoch. The
-number of a Spark partition is that of the archive's partition, in every step, because it is part of who writes.
+Each topic by itself, step by step (`rounds`). A task reads the rows of a step of one partition of the archive, in order
+of offset, and those that pass the filter go into the sink under the topic's write id, with the step as its epoch. The
+number of a Spark partition is that of the archive's partition, in every step, because it is part of the write identity.
 """
 
 import hashlib
@@ -41,15 +41,16 @@ from raftlog.pipeline.replaying.steps import step_rows
 from raftlog.pipeline.sink.writers import recorded_epoch
 
 PATIENCE_S: Final = 60.0
-"""With brokers that cannot say how far a replay is."""
+"""Timeout while brokers cannot return the progress of a replay."""
 NAME_CHARS_MAX: Final = 100
 
 T = TypeVar("T")
 
 
 class TopicReplayed(NamedTuple):
-    """`rows` went to the topic `target` in this run; none where all were there already. Under `write_id` the sink knows
-    the write."""
+    """Result for one topic: `rows` were written to the topic `target` in this run.
+
+    None were where all existed already. The sink records the write under `write_id`."""
 
     topic: str
     target: str
@@ -60,7 +61,7 @@ class TopicReplayed(NamedTuple):
 
 @dataclass(frozen=True)
 class ReplayReport:
-    """What one run of `replay` did. Whoever gives the `name` again goes on with it."""
+    """Result of one run of `replay`. A later run with the same `name` continues it."""
 
     path: str
     name: str | None
@@ -130,7 +131,7 @@ def replay(
 
 
 def _targets(topics: Sequence[str], to: str | Mapping[str, str] | None) -> dict[str, str]:
-    """New names by old ones. Raises `UnknownTopic`."""
+    """Return new names by old ones. Raises `UnknownTopic`."""
     if to is None or isinstance(to, str):
         return {topic: to or topic for topic in topics}
     unknown = sorted(set(to) - set(topics))
@@ -142,7 +143,9 @@ def _targets(topics: Sequence[str], to: str | Mapping[str, str] | None) -> dict[
 def _target_ids(
     addresses: Sequence[str], state: ArchiveState, targets: Mapping[str, str], *, keep_partitions: bool
 ) -> dict[str, str]:
-    """The uuid of each topic's target. Raises `UnknownTopic`, and `InvalidArgument` where partitions are missing."""
+    """Return the uuid of each topic's target.
+
+    Raises `UnknownTopic`, and `InvalidArgument` where partitions are missing."""
     ids = {}
     for topic, target in targets.items():
         wanted = _partitions_of(state, topic)
@@ -167,7 +170,7 @@ def _partitions_of(state: ArchiveState, topic: str) -> int:
 
 @dataclass(frozen=True)
 class _ReplayWay:
-    """What the replays of all topics have in common."""
+    """Context that the replays of all topics share."""
 
     spark: SparkSession
     brokers: BrokerConnection
@@ -180,23 +183,23 @@ class _ReplayWay:
 
     @property
     def how(self) -> str:
-        """Stands for what is to be the same when a replay goes on."""
+        """Digest of the options that must not change when a replay continues."""
         return _digest([self.where, self.keep_partitions])
 
     def write_id(self, name: str | None, what: Sequence[str]) -> str:
-        """Under a name `how` is checked by the record; without one other rows are another replay."""
+        """Return the write id. Under a name the record checks `how`; without one, other options are another replay."""
         return f"{name}-{_digest(what)}" if name is not None else f"replay-{_digest([*what, self.how])}"
 
 
 class _TopicReplay:
-    """One topic of the archive on its way to another, or the same."""
+    """Replay of one topic of the archive to its target."""
 
     def __init__(self, way: _ReplayWay, topic: str, target: str, write_id: str) -> None:
         self._way, self._topic, self._target, self._write_id = way, topic, target, write_id
         self._record = ReplayRecord(write_id, target, way.how)
 
     def run(self, state: ArchiveState) -> TopicReplayed:
-        """Whatever is missing of what the archive has now. Raises as `replay`."""
+        """Write the rows of the archive that are still missing. Raises as `replay`."""
         recorded = recorded_epoch(self._way.addresses, self._write_id)
         done = NO_STEP if recorded is None else recorded
         now = round_to_go_on_with(state, self._ask(self._record.read), done, STEP_OFFSETS)
@@ -219,7 +222,7 @@ class _TopicReplay:
         return steps_of(ranges_of(self._topic, read_at(files, now.upto).covered, before), now.step_offsets)
 
     def _step(self, now: Round, epoch: int, ranges: Sequence[Range], tasks: int, told: OnProgress | None) -> int:
-        """How many rows it has."""
+        """Write one step and return its number of rows."""
         rows = self._rows(ranges, tasks)
         self._ask(lambda client: self._record.write(client, now, epoch))
         written = Observation()

@@ -1,14 +1,13 @@
-"""What a replay of one topic goes through, and where it is written down how far it is.
+"""Rounds and steps of a topic's replay, and the record of its progress.
 
-    round      what the archive covered after one of its commits, and not yet after that of the round before
+    round      rows that the archive covered after one of its commits, and not yet after that of the round before
     step       at most so many offsets of each partition of a round; an epoch of the sink, counted over all rounds
 
-A round is begun once the steps of the one before are done, and what belongs to it does not change when the archive
-grows meanwhile. So a replay that is repeated goes on where it was, and then with what is new. It is written down in the
-cluster that is written to, as a commit of the group `raftlog-replay.{write id}` at partition 0 of the target, beside
-the sink's own record: the archive is only read, and what goes with a topic that is deleted is what was written to it.
-The offset there is 2⁶² + 1 + the step that is about to begin, so that commits rise and none is taken for lag.
-"""
+A round begins once the steps of the one before are done, and its rows do not change when the archive grows meanwhile.
+So a repeated replay continues at its last step, and then with new rows. Its progress is recorded in the target cluster,
+as a commit of the group `raftlog-replay.{write id}` at partition 0 of the target, beside the sink's own record: the
+archive is only read, and deleting a topic deletes the record along with the rows. The offset there is 2⁶² + 1 + the
+step that is about to begin, so that commits rise and none is taken for lag."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -29,8 +28,9 @@ _NOTHING: Final = -1
 
 
 class Round(NamedTuple):
-    """`after < upto` are numbers of commits of the archive; `epoch` is that of the round's first step; a step has at
-    most `step_offsets` offsets of each partition."""
+    """Rows of the archive between commits number `after` and `upto`, `after < upto`.
+
+    `epoch` is that of the round's first step; a step has at most `step_offsets` offsets of each partition."""
 
     archive_id: str
     upto: int
@@ -57,7 +57,7 @@ class Range(NamedTuple):
 def ranges_of(
     topic: str, covered: Mapping[TopicPartition, Coverage], before: Mapping[TopicPartition, Coverage] | None
 ) -> list[Range]:
-    """By partition, what is covered now and was not before; empty ones are left out."""
+    """Return, by partition, the offsets that are covered now and were not before, without empty ranges."""
     ranges = []
     for place, coverage in sorted(covered.items()):
         if place.topic != topic:
@@ -70,7 +70,7 @@ def ranges_of(
 
 
 def steps_of(ranges: list[Range], size: int) -> list[list[Range]]:
-    """The ranges cut into steps; each is as long as the longest needs."""
+    """Cut the ranges into steps; there are as many as the longest range needs."""
     count = max((-(-(each.end - each.start) // size) for each in ranges), default=0)
     steps: list[list[Range]] = [[] for _ in range(count)]
     for partition, start, end in ranges:
@@ -80,15 +80,18 @@ def steps_of(ranges: list[Range], size: int) -> list[list[Range]]:
 
 
 class Reached(NamedTuple):
-    """`epoch` is the step that was about to begin when this was written down."""
+    """Progress of a replay; `epoch` is the step that was about to begin when it was recorded."""
 
     round: Round
     epoch: int
 
 
 def round_to_go_on_with(state: ArchiveState, reached: Reached | None, done: int, step_offsets: int) -> Round:
-    """`done` is the last step that the sink knows as written, or -1. Raises `WriteForgotten` where it knows less than
-    this replay had reached, and `ArchiveDamaged` for an older copy of the archive."""
+    """Return the round to continue with; `done` is the last step that the sink has recorded, or -1.
+
+    Raises `WriteForgotten` when that is before the recorded progress of the replay, and `ArchiveDamaged` for an
+    older copy
+    of the archive."""
     if reached is None and done == NO_STEP:
         return Round(state.archive_id, state.number, step_offsets)
     if reached is None or done < reached.epoch - 1:
@@ -105,14 +108,14 @@ def round_to_go_on_with(state: ArchiveState, reached: Reached | None, done: int,
 
 
 class ReplayRecord:
-    """How far the replay of a topic is. `what` says which rows are written, for who gives a name again."""
+    """Record of a topic's progress. `what` identifies the rows to write, for a replay that continues under a name."""
 
     def __init__(self, write_id: str, target: str, what: str) -> None:
         self._what = what
         self._group, self._place = GROUP_PREFIX + write_id, TopicPartition(target, 0)
 
     async def read(self, client: BrokerClient) -> Reached | None:
-        """Raises `InvalidArgument` where the name stands for another replay."""
+        """Return the recorded progress. Raises `InvalidArgument` where the name stands for another replay."""
         found = (await client.groups.committed(self._group)).get(self._place)
         if found is None:
             return None
@@ -124,8 +127,11 @@ class ReplayRecord:
         return Reached(Round(*fields["round"]), found.offset - _BASE)
 
     async def write(self, client: BrokerClient, now: Round, epoch: int) -> None:
-        """Before a step begins. Of several at once the first one's word stands; raises `VersionConflict` for who says
-        otherwise, because rows of both would be written."""
+        """Record a step before it begins.
+
+        Of several concurrent replays the first record stands. Raises `VersionConflict` for one that differs, because
+        rows of
+        both would be written."""
         record = record_of(_BASE + epoch, {"what": self._what, "round": now})
         await client.groups.commit(self._group, {self._place: record})
         stands = await self.read(client)

@@ -1,8 +1,7 @@
-"""One step of a replay as rows that Spark reads: each partition of the archive is a Spark partition of the same number.
+"""Data source of one step of a replay: each partition of the archive is a Spark partition of the same number.
 
-A data source of our own use, made known to Spark by `job`: unlike Spark's own reading of Parquet it keeps the order of
-offsets, and no two partitions in one task. Partitions of which the step has nothing are there, and empty.
-"""
+It is internal and registered with Spark by `job`: unlike Spark's own reader of Parquet it keeps the order of offsets,
+and never puts two partitions into one task. Partitions without rows in the step exist, and are empty."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -25,14 +24,14 @@ NAME: Final = "raftlog-archive-step"
 
 
 def step_rows(spark: SparkSession, uri: str, topic: str, ranges: Sequence[Range], partitions: int) -> DataFrame:
-    """The rows of these ranges of a topic's partitions, in the columns of the data sources."""
+    """Return the rows of these ranges of a topic's partitions, in the columns of the data sources."""
     spark.dataSource.register(ArchiveStepSource)
     options = {"uri": uri, "topic": topic, "ranges": json.dumps(ranges), "partitions": str(partitions)}
     return spark.read.format(NAME).options(**options).load()
 
 
 class ArchiveStepSource(DataSource):
-    """See the module."""
+    """Data source of one step; see the module."""
 
     @classmethod
     def name(cls) -> str:
@@ -46,7 +45,7 @@ class ArchiveStepSource(DataSource):
 
 
 class _Part(NamedTuple):
-    """What one task reads."""
+    """Work of one task."""
 
     range: Range
     archived: tuple[ArchivedFile, ...]
@@ -59,7 +58,7 @@ class StepReader(DataSourceReader):
         self._count = int(options["partitions"])
 
     def partitions(self) -> list[InputPartition]:
-        """Raises `ArchiveDamaged`."""
+        """Return one partition for each of the archive. Raises `ArchiveDamaged`."""
         files = files_at(self._uri)
         archived = files_of(files, read_settled(files), [self._topic])
         wanted = {each.partition: each for each in self._ranges}
@@ -69,7 +68,7 @@ class StepReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Raises `ArchiveDamaged`."""
+        """Yield the rows of one partition, by rising offset. Raises `ArchiveDamaged`."""
         (number, start, end), archived = partition.value
         for rows in rows_in_order(files_at(self._uri), archived, start, end):
             place = [

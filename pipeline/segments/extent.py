@@ -1,12 +1,11 @@
-"""How far a log reaches, and in which files its batches stand: files followed one to the next, then the journal.
+"""Extent of a log and the files of its batches: segments followed from one to the next, then the journal.
 
-    log start ≤ end;   with a journal entries up to the commit index that it says, otherwise up to the last sound one
+    log start ≤ end;   with a journal entries up to its commit index, otherwise up to the last sound one
 
-What recovery would make of a directory at the next start is found here without changing it: files that the chain of
-offsets and indexes does not lead to count for nothing; an entry behind the last checkpoint counts by what the journal
-says, and its bytes are in the segment only if they are the same. Damage is collected, and what lies behind it is gone
-on with where something says how. Called by `plan` and by the verification, on the driver; memory: 200 bytes a file.
-"""
+The result is the one that recovery would reach at the next start, computed without changing the directory. Files that
+are not in the chain of offsets and indexes are ignored; an entry after the last checkpoint counts as the journal has
+it, and its bytes are read from the segment only if they are the same. Damage is collected, and reading continues after
+it where possible. Called by `plan` and by the verification, on the driver; memory: 200 bytes a file."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
@@ -27,16 +26,15 @@ from raftlog.storage.segment_files import LOG_SUFFIX, segment_stem
 from raftlog.types import Offset, Position
 
 CARRIED_BYTES_MAX: Final = 1 << 20
-"""Bytes that a piece brings along from the journal."""
+"""Bytes of the journal that one piece carries."""
 CARRIED_ALTOGETHER_MAX: Final = 32 << 20
-"""Of all pieces of a plan; what is beyond is read from the journal by whoever reads the piece."""
+"""Limit for all pieces of a plan; the reader of a piece beyond it reads the journal itself."""
 
 
 class LogExtent(NamedTuple):
-    """What a replica's directory holds of its log: offsets from `start` up to `end`, and where.
+    """Part of a log that a replica's directory holds: offsets from `start` up to `end`, and their pieces.
 
-    `problems` say where bytes are missing or damaged; what could be said without reading everything.
-    """
+    `problems` are missing or damaged bytes, as far as they are visible without reading everything."""
 
     replica: FoundReplica
     start: int
@@ -60,7 +58,7 @@ class LogExtent(NamedTuple):
 
 
 class CarriedRoom:
-    """How much of `CARRIED_ALTOGETHER_MAX` is left to the pieces of one plan."""
+    """Rest of `CARRIED_ALTOGETHER_MAX` for the pieces of one plan."""
 
     def __init__(self, left: int = CARRIED_ALTOGETHER_MAX) -> None:
         self._left = left
@@ -73,7 +71,7 @@ class CarriedRoom:
 
 
 def extent_of(disk: Disk, replica: FoundReplica, room: CarriedRoom | None = None) -> LogExtent:
-    """Look at a replica's files. Raises `OSError`, and `JournalDamaged` and `FormatError` from its journal."""
+    """Return the extent of a replica's log. Raises `OSError`, and `JournalDamaged` and `FormatError` from its journal."""
     chain = _Chain(disk, replica.path, is_lone=replica.fold is None)
     if replica.folded is None or replica.fold is None:
         return _lone_extent(disk, replica, chain)
@@ -85,23 +83,23 @@ def file_name(path: str, base: int) -> str:
 
 
 class _Chain:
-    """Files that follow each other, and what stands in them."""
+    """Consecutive segment files, and the pieces of batches in them."""
 
     def __init__(self, disk: Disk, path: str, *, is_lone: bool) -> None:
         self.bases = segment_bases(disk, path)
         self.pieces: list[SegmentPiece] = []
         self.problems: list[CorruptBatch] = []
         self.base = -1
-        """Of the file in which the chain ended; −1 before the first."""
+        """Base offset of the file in which the chain ended; −1 before the first."""
         self.place = BatchBoundary(0, 1, 0)
-        """Where it ended."""
+        """Boundary at which the chain ended."""
         self.roll_start = 0
-        """The greatest log start that any roll names."""
+        """Greatest log start of all rolls."""
         self.disk = disk
         self._path, self._is_lone = path, is_lone
 
     def follow(self, base: int | None, stop_index: int | None) -> None:
-        """Take files from that one on, up to entry `stop_index` or to the last file."""
+        """Follow the files from `base` on, up to entry `stop_index` or to the last file."""
         while base is not None:
             try:
                 segment = self._open(base)
@@ -117,7 +115,7 @@ class _Chain:
             base = self._next_base(why)
 
     def start_anew(self) -> None:
-        """What was taken counts for nothing; entries that begin with a roll follow."""
+        """Discard all pieces and problems; entries that begin with a roll follow."""
         self.pieces.clear()
         self.problems.clear()
         self.base = -1
@@ -127,7 +125,7 @@ class _Chain:
         self.problems.append(CorruptBatch(file, Position(place.position), Offset(place.offset), why))
 
     def base_index(self, base: int) -> int:
-        """The index with which a file begins; 0 where nothing says it."""
+        """Return the index of a file's first entry; 0 where it is unknown."""
         with closing(self._open(base)) as segment:
             return segment.base_index
 
@@ -150,7 +148,7 @@ class _Chain:
         return segment
 
     def _take(self, segment: Segment, stop_index: int | None) -> str | None:
-        """Add what a file holds; says why the chain ends in it, unless it is at the file's end."""
+        """Add the pieces of a file; return why the chain ends in it, unless it is at the file's end."""
         base = segment.base_offset
         follows = self.base >= 0 and base == self.place.offset
         if follows and segment.base_index != self.place.index and segment.files.log.size():
@@ -172,7 +170,7 @@ class _Chain:
         self.place = piece.last
 
     def _has_rows_behind(self, segment: Segment) -> bool:
-        """Whether the index speaks of a batch where the chain ended, or behind it."""
+        """Return whether the index has a row for a batch at the end of the chain, or after it."""
         position, index, offset = self.place
         packed = segment.files.index.read(0, segment.files.index.size())
         return any(
@@ -254,7 +252,7 @@ def _journaled_extent(
 
 
 def _first_base(chain: _Chain, start: int, keep_to: int) -> int | None:
-    """The last file at or below the log start that is no newer than `keep_to`; newer ones were left by a cut."""
+    """Return the last file at or below the log start that is no newer than `keep_to`; a cut left the newer ones."""
     for base in reversed(chain.bases):
         if base <= start and 0 < chain.base_index(base) <= keep_to:
             return base
@@ -267,7 +265,7 @@ def _check_reached(chain: _Chain, index: int) -> None:
 
 
 class _JournalTail:
-    """Entries behind the last checkpoint: in the segments, where these hold the same, or else from the journal."""
+    """Entries after the last checkpoint: in the segments, where these hold the same bytes, or else from the journal."""
 
     def __init__(self, replica: FoundReplica, chain: _Chain, room: CarriedRoom, files: ExitStack) -> None:
         self._chain, self._room, self._files = chain, room, files
@@ -275,12 +273,12 @@ class _JournalTail:
         self._log: Window | None = None
         self._file_base = -1
         self._run: tuple[BatchBoundary, bool] | None = None
-        """Where batches began that stand in the segment, or, if true, only in the journal."""
+        """Start of consecutive batches that are in the segment, or, if true, only in the journal."""
         self._bytes: list[memoryview] = []
         self._carried = 0
 
     def take(self, entries: Iterable[JournalEntry], commit: int) -> None:
-        """Up to entry `commit`."""
+        """Take entries up to entry `commit`."""
         chain = self._chain
         for entry in entries:
             if entry.index > commit:
@@ -347,7 +345,7 @@ class _JournalTail:
         self._bytes.clear()
 
     def _read(self, position: int, length: int) -> memoryview:
-        """Of the file in which the chain stands; nothing where it is missing."""
+        """Read from the file in which the chain ends; return nothing where it is missing."""
         if self._file_base != self._chain.base:
             self._file_base = self._chain.base
             name = file_name(self._path, self._file_base)
@@ -360,8 +358,9 @@ class _JournalTail:
 def journaled_batches(
     folded: FoldedGroup, fold: Fold, piece: SegmentPiece
 ) -> Iterator[tuple[BatchBoundary, memoryview]]:
-    """The batches of a journaled piece, and where each would stand. Raises `FormatError` where the journal has a row
-    only, and `JournalDamaged`."""
+    """Yield the batches of a journaled piece, each with its boundary.
+
+    Raises `FormatError` where the journal has a row only, and `JournalDamaged`."""
     place = piece.first
     for entry in journal_entries(folded, fold, place.index):
         if entry.index >= piece.last.index:

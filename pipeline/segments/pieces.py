@@ -1,11 +1,10 @@
-"""Where whole batches stand in a segment file, found by its index rows, or from header to header where it has none.
+"""Boundaries of whole batches in a segment file, found by its index rows, or from header to header without rows.
 
     first.position ≤ last.position,   first.offset ≤ last.offset,   first.index ≤ last.index       of a piece
 
-A piece is what can be read at one go: batches one after another in one file, or, where only the journal holds them, in
-the journal. Rows are believed only where they match the header that they speak of; whoever reads compares the rest.
-Called by `extent` (how far a log reaches) and `plan` (how it is divided).
-"""
+A piece is read in one go: consecutive batches of one file, or of the journal where only the journal has them. A row
+counts only where it matches the header of its batch; the reader compares the rest. Called by `extent` (extent of a log)
+and `plan` (division into splits)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,11 +21,11 @@ from raftlog.storage.segment import Segment
 
 _WINDOW_BYTES: Final = 1 << 20
 _HEADERS_BYTES: Final = 64 * 1024
-"""So much is read at once where only headers are wanted."""
+"""Bytes per read where only headers are needed."""
 
 
 class BatchBoundary(NamedTuple):
-    """Between two batches: bytes before it, entries before it, and the offset that follows."""
+    """Boundary between two batches: bytes before it, entries before it, and the offset that follows."""
 
     position: int
     index: int  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
@@ -36,9 +35,9 @@ class BatchBoundary(NamedTuple):
 class SegmentPiece(NamedTuple):
     """Batches of the segment that begins at offset `base`, from `first` up to `last`.
 
-    `rows` index rows from number `row` on speak of them, one each; none is known where `rows` is 0. `batches` are their
-    bytes where the file may not have them; with `is_journaled` and without `batches` the journal has them.
-    """
+    Index rows `row` to `row + rows` (exclusive) describe one batch each; no rows are known where `rows` is 0.
+    `batches` are
+    their bytes where the file may not have them; with `is_journaled` and without `batches` the journal has them."""
 
     base: int
     first: BatchBoundary
@@ -89,7 +88,7 @@ class IndexRows:
         self.count = file.size() // ROW_SIZE
 
     def packed(self, number: int) -> bytes:
-        """Empty where there is none."""
+        """Return the bytes of row `number`, empty when there is no such row."""
         packed = self._file.read(number * ROW_SIZE, ROW_SIZE) if 0 <= number < self.count else b""
         return packed if len(packed) == ROW_SIZE else b""
 
@@ -97,7 +96,7 @@ class IndexRows:
         return unpack_row(self.packed(number))
 
     def first_with(self, low: int, high: int, field: str, least: int) -> int:
-        """The first of rows `low` to `high` (exclusive) whose field is at least that, or `high`."""
+        """Return the first of rows `low` to `high` (exclusive) whose field is at least `least`, or `high`."""
         while low < high:
             middle = (low + high) // 2
             if getattr(self.row(middle), field) < least:
@@ -107,14 +106,16 @@ class IndexRows:
         return low
 
     def boundary(self, number: int, log: File) -> BatchBoundary | None:
-        """The border before the batch of row `number`; None where the row is damaged."""
+        """Return the boundary before the batch of row `number`; None where the row is damaged."""
         if self.header_of(number, log) is None:
             return None
         row = self.row(number)
         return BatchBoundary(row.position, row.index, row.offset)
 
     def header_of(self, number: int, log: File) -> BatchHeader | None:
-        """The header that row `number` speaks of; restored by the row where it is damaged. None: the row is damaged."""
+        """Return the header of the batch of row `number`, restored from the row where it is damaged.
+
+        None: the row is damaged."""
         packed = self.packed(number)
         if not packed:
             return None
@@ -129,14 +130,14 @@ class IndexRows:
 
 
 class Window:
-    """A file read front to back in large pieces."""
+    """Reader of a file front to back in large chunks."""
 
     def __init__(self, file: File, chunk_bytes: int = _WINDOW_BYTES) -> None:
         self._file, self._chunk_bytes = file, chunk_bytes
         self._start, self._data = 0, memoryview(b"")
 
     def read(self, position: int, length: int) -> memoryview:
-        """Fewer bytes at the end of the file."""
+        """Return the bytes at a position; fewer at the end of the file."""
         start = position - self._start
         if not 0 <= start <= start + length <= len(self._data):
             self._data = memoryview(self._file.read(position, max(length, self._chunk_bytes)))
@@ -145,8 +146,9 @@ class Window:
 
 
 def indexed_piece(segment: Segment, stop_index: int | None) -> SegmentPiece | None:
-    """The batches from the file's beginning that its rows speak of, up to entry `stop_index`; None where the last of
-    these rows, or the first, cannot be believed."""
+    """Return the batches from the file's start that its rows describe, up to entry `stop_index`.
+
+    None where the first or the last of these rows does not match the file."""
     rows = IndexRows(segment.files.index)
     count = rows.count
     if stop_index is not None and segment.is_compacted:
@@ -179,14 +181,14 @@ def _index_behind(segment: Segment, row: Row, header: BatchHeader) -> int:
 
 
 class PieceWalk(NamedTuple):
-    """How far a walk came: behind its last sound batch, and why it ended there, if not where it should."""
+    """End of a walk, after its last sound batch, and the reason if it ended too early."""
 
     place: BatchBoundary
     why: str | None
 
 
 def walk_headers(segment: Segment, start: BatchBoundary, stop_index: int | None, *, checks_crc: bool) -> PieceWalk:
-    """Go from batch to batch, from `start` to the end of the file or behind entry `stop_index`."""
+    """Walk from batch to batch, from `start` to the end of the file or past entry `stop_index`."""
     walked = PieceWalk(start, None)
     for walked in _steps(segment, start, checks_crc):
         if stop_index is not None and walked.place.index > stop_index:
@@ -195,7 +197,7 @@ def walk_headers(segment: Segment, start: BatchBoundary, stop_index: int | None,
 
 
 def _steps(segment: Segment, start: BatchBoundary, checks_crc: bool) -> Iterator[PieceWalk]:
-    """The place behind each batch; the last one twice where something is wrong behind it, with the reason."""
+    """Yield the boundary after each batch; the last one twice, with the reason, before damage."""
     log = segment.files.log
     size = log.size()
     window = Window(log, _WINDOW_BYTES if checks_crc else _HEADERS_BYTES)
@@ -238,7 +240,7 @@ def _why_not_next(head: memoryview, place: BatchBoundary, size: int) -> str | No
 
 
 def divided(piece: SegmentPiece, segment: Segment, start: int, end: int, piece_bytes: int) -> Iterator[SegmentPiece]:
-    """What of a piece in a file holds offsets of `[start, end)`, in pieces of at most that many bytes, or one batch."""
+    """Yield the part of a piece with offsets of `[start, end)`, in pieces of at most `piece_bytes`, or of one batch."""
     if piece.rows:
         found = _by_rows(piece, _RowPlaces(piece, segment), start, end, piece_bytes)
     else:
@@ -247,14 +249,14 @@ def divided(piece: SegmentPiece, segment: Segment, start: int, end: int, piece_b
 
 
 class _RowPlaces:
-    """The borders between the batches of a piece, by the rows that can be believed."""
+    """Boundaries between the batches of a piece, from its sound rows."""
 
     def __init__(self, piece: SegmentPiece, segment: Segment) -> None:
         self.rows, self._piece, self._log = IndexRows(segment.files.index), piece, segment.files.log
         self.behind = piece.row + piece.rows
 
     def at(self, number: int) -> BatchBoundary | None:
-        """The border before row `number`; None where that is damaged."""
+        """Return the boundary before row `number`; None where that row is damaged."""
         if number <= self._piece.row:
             return self._piece.first
         if number >= self.behind:

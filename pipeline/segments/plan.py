@@ -1,11 +1,10 @@
-"""From directories to splits: one replica of each partition is chosen, and its batches are divided among tasks.
+"""Plan from directories to splits: one replica of each partition is chosen, and its batches are divided among tasks.
 
     splits of a partition: end of one = start of the next;   bytes of a split ≤ `split_bytes`, or one batch
 
-Of several replicas of a group the one counts whose journal knows most entries as committed. Called on the driver by the
-data source and by the jobs: `logs_in` says what is there, `splits_of` divides a range of offsets, `plan_segments` does
-both. What is damaged and can be seen without reading everything is an error here, or with `skips_damage` a warning.
-"""
+Of several replicas the one counts whose journal has the highest commit index. Called on the driver by the data source
+and by the jobs: `logs_in` returns the logs, `splits_of` divides a range of offsets, `plan_segments` does both. Damage
+that is visible without reading everything is an error here, or with `skips_damage` a warning."""
 
 import os
 import warnings
@@ -27,7 +26,7 @@ from raftlog.storage.segment import open_for_reading
 
 SPLIT_BYTES: Final = 64 << 20
 PIECES_MAX: Final = 1024
-"""Of one split: a log can have many small files."""
+"""Limit for one split: a log can have many small files."""
 _LISTED_MAX: Final = 20
 _ALL: Final = TopicChoice()
 _FROM_EARLIEST: Final = OffsetPositions(EARLIEST)
@@ -45,11 +44,10 @@ def plan_segments(
     skips_damage: bool = False,
     skips_undecodable: bool = False,
 ) -> list[SegmentSplit]:
-    """The splits of all chosen partitions, by topic, partition and offset; none of a partition where nothing is wanted.
+    """Return the splits of all chosen partitions, by topic, partition and offset; none for an empty range.
 
     `splits_min` makes splits smaller where there would be fewer. Raises `UnknownTopic`; `InvalidArgument` for offsets
-    that are not there; `CorruptBatch`, `FormatError` and `StorageError` for what is damaged; `OSError`.
-    """
+    outside of the log; `CorruptBatch`, `FormatError` and `StorageError` for damage; `OSError`."""
     extents = logs_in(paths, topics=topics, skips_damage=skips_damage)
     partitions: dict[str, int] = {}
     for extent in extents:
@@ -82,10 +80,9 @@ def plan_segments(
 
 
 def logs_in(paths: Sequence[str], *, topics: TopicChoice = _ALL, skips_damage: bool = False) -> list[LogExtent]:
-    """What is there of each chosen partition, by topic and partition: where it begins and ends, and in which files.
+    """Return the log of each chosen partition, by topic and partition: its start, end and files.
 
-    Internal topics only by their names. Raises as `plan_segments`.
-    """
+    Internal topics are chosen by name only. Raises as `plan_segments`."""
     found = replicas_in(paths)
     by_name: dict[tuple[str, int], list[FoundReplica]] = {}
     for replica in found:
@@ -122,7 +119,7 @@ def _chosen_topics(topics: TopicChoice, found: Iterable[FoundReplica], paths: Se
 
 
 def _one_of(replicas: Sequence[FoundReplica], room: CarriedRoom) -> LogExtent:
-    """What the replica holds that knows most; of several that know as much, one without damage."""
+    """Return the log of the replica with the highest commit index; of several, one without damage."""
     unknown = next((replica for replica in replicas if replica.group_id is None), None)
     if unknown is not None:
         raise FormatError(
@@ -171,7 +168,7 @@ def _tell_problems(extent: LogExtent, skips_damage: bool) -> None:
 
 
 def _warn_of_holes(extents: Iterable[LogExtent]) -> None:
-    """A data directory has the replicas of one broker, which need not be one of each partition."""
+    """Warn of missing partitions: a data directory has the replicas of one broker only."""
     there: dict[str, set[int]] = {}
     for extent in extents:
         there.setdefault(extent.topic, set()).add(extent.partition)
@@ -228,7 +225,7 @@ def splits_of(
     skips_undecodable: bool = False,
     disk: Disk | None = None,
 ) -> list[SegmentSplit]:
-    """The offsets `start` up to `end` of a log, which are in `[extent.start, extent.end]`; none when they are equal."""
+    """Return the splits of offsets `start` up to `end`, within `[extent.start, extent.end]`; none when they are equal."""
     assert extent.start <= start <= end <= extent.end, f"{start} to {end} of {extent.start} to {extent.end}"
     replica = extent.replica
     assert replica.group_id is not None, f"{replica} was chosen"

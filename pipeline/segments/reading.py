@@ -1,10 +1,10 @@
-"""A split read: batches checked one after another, then rows.
+"""Reader of a split: batches checked one after another, then rows.
 
-Each batch: a header that follows the one before, the CRC, the index row where there is one. A rotten row beside a sound
-batch is no damage to who reads records. The files are read in large pieces and never mapped: a file that is truncated
-meanwhile must not kill the process. Memory: one piece of `CHUNK_BYTES`, or one batch, and the rows that are built.
-Called by tasks (`read_segment_split`, `batches_of`), and by `plan` for times (`first_at`).
-"""
+Checked for each batch: its header follows the one before, the CRC, the index row if there is one. A damaged row
+beside a
+sound batch does not affect records. The files are read in large chunks and never mapped: a file that is truncated
+meanwhile must not crash the process. Memory: one chunk of `CHUNK_BYTES`, or one batch, and the rows that are built.
+Called by tasks (`read_segment_split`, `batches_of`), and by `plan` for times (`first_at`)."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -57,12 +57,11 @@ _Log: TypeAlias = File | _Bytes
 def read_segment_split(
     split: SegmentSplit, on_damage: OnDamage | None = None, disk: Disk | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a split as record batches of `rows.ARROW_SCHEMA`.
+    """Yield the records of a split as record batches of `rows.ARROW_SCHEMA`.
 
-    `on_damage` hears of what a split with `skips_damage` leaves out; a warning without it. Raises `CorruptBatch`,
-    `UndecodableBatch` unless the split skips it, `SegmentGone` for a file that was removed or compacted since the plan
-    was made, `StorageError` and `OSError`.
-    """
+    `on_damage` receives the damage that a split with `skips_damage` leaves out; without it, damage is a warning. Raises
+    `CorruptBatch`, `UndecodableBatch` unless the split skips it, `SegmentGone` for a file that was removed or compacted
+    since the plan was made, `StorageError` and `OSError`."""
     try:
         yield from rows_of(
             split.topic,
@@ -81,7 +80,7 @@ def read_segment_split(
 def batches_of(
     split: SegmentSplit, on_damage: OnDamage | None = None, disk: Disk | None = None
 ) -> Iterator[CheckedBatch]:
-    """The stored batches of a split, checked, control batches too; also what of them lies outside its offsets."""
+    """Yield the checked batches of a split, with control batches and batches partly outside of its offsets."""
     disk = disk or real_disk()
     journal = _Journal(disk, split)
     for piece in split.pieces:
@@ -119,7 +118,7 @@ def first_at(extent: LogExtent, timestamp: int) -> int:
 
 
 def _behind_times_below(path: str, piece: SegmentPiece, timestamp: int) -> SegmentPiece:
-    """What of a piece lies behind the batches that are all older, as far as the time index knows."""
+    """Return the part of a piece after the batches that are all older, according to the time index."""
     if not piece.rows:
         return piece
     end = piece.row + piece.rows
@@ -164,9 +163,9 @@ class _Reading:
         self._journal, self._on_damage = journal, on_damage
         self._file = file_name(split.path, piece.base)
         self._place, self._row = piece.first, piece.row
-        """Before the batch that is looked at, and the number of its row."""
+        """Boundary before the current batch, and the number of its row."""
         self._why: str | None = None
-        """What is wrong with it."""
+        """Damage of the current batch."""
 
     def batches(self) -> Iterator[CheckedBatch]:
         piece = self._piece
@@ -241,7 +240,7 @@ class _Reading:
         self._on_damage(problem)
 
     def _was_compacted(self) -> bool:
-        """Whether the file is another one by now than when the plan was made."""
+        """Return whether the file was replaced since the plan was made."""
         try:
             with closing(open_for_reading(self._disk, self._split.path, self._piece.base)) as segment:
                 roll = read_roll(segment)
@@ -267,7 +266,7 @@ class _Reading:
         return None
 
     def _behind_header(self, log: _Log) -> tuple[int, BatchBoundary] | None:
-        """The damaged batch's own header leads on, if another one stands where it says."""
+        """Return the boundary after a damaged batch by its own header, if another header follows there."""
         place, last = self._place, self._piece.last
         head = log.read(place.position, HEADER_SIZE)
         if len(head) < HEADER_SIZE:
@@ -285,8 +284,9 @@ class _Reading:
 
 
 def _framed(log: _Log, position: int, offset: int, end: int) -> Iterator[tuple[BatchHeader, memoryview, str | None]]:
-    """What stands from `position` to `end` as batches that follow each other, each with what is wrong with its frame;
-    nothing follows such a one. The file is read in large pieces; a length is believed only up to `end`."""
+    """Yield the bytes from `position` to `end` as consecutive batches, each with the error of its frame.
+
+    The first error is the last result. The file is read in large chunks; a length counts only up to `end`."""
     data, start, limit = memoryview(b""), position, position
     while position < end:
         if position + HEADER_SIZE > limit:
@@ -315,7 +315,7 @@ def _framed(log: _Log, position: int, offset: int, end: int) -> Iterator[tuple[B
 
 
 class _RowsAhead:
-    """Index rows read front to back."""
+    """Index rows, read front to back."""
 
     def __init__(self, index: File) -> None:
         self._index = index
@@ -323,7 +323,7 @@ class _RowsAhead:
         self._first = self._end = 0
 
     def speak_against(self, number: int, batch: memoryview) -> bool:
-        """Whether row `number` is sound, and not that of this batch; a damaged row says nothing."""
+        """Return whether row `number` is sound and describes another batch; a damaged row does not count."""
         if not self._first <= number < self._end:
             self._data = memoryview(self._index.read(number * ROW_SIZE, _ROWS_AT_ONCE * ROW_SIZE))
             self._first, self._end = number, number + _ROWS_AT_ONCE

@@ -1,12 +1,10 @@
-"""Which logs lie in directories: data directories of brokers, directories copied from them, lone logs.
+"""Logs found in directories: data directories of brokers, directories copied from them, lone logs.
 
-    a data directory             every replica that its journal has as created; what the journal says of it counts
+    a data directory             every replica that its journal has as created, read as the journal describes it
     any other directory          the logs in it and below; each is as long as its sound entries are
 
-A data directory whose journal was not copied is one of the others. Below a data directory only what lies under the
-given path is taken. Nothing is changed, and nobody needs to be stopped. Called by `plan` and by the verification, on
-the driver.
-"""
+A data directory whose journal was not copied is one of the others. Below a data directory only replicas under the given
+path are taken. Nothing is changed, and brokers may run. Called by `plan` and by the verification, on the driver."""
 
 import glob
 import os
@@ -26,27 +24,26 @@ from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.recovery import segment_bases
 
 CONTROLLER_TOPIC: Final = "__controller"
-"""What the controller's own log is called here; its directory is not named by a topic."""
+"""Topic name of the controller's log, whose directory is not named by a topic."""
 INTERNAL_PREFIX: Final = "__"
 _WORKERS: Final = "workers"
 _DEPTH_MAX: Final = 8
-"""How far below a given directory logs are looked for."""
+"""Levels of directories that are searched for logs."""
 _TRIES: Final = 3
 """A journal that a running process writes can look damaged while it is read."""
 
 
 class DataDirectory(NamedTuple):
-    """The data directory in which a replica lies, and whose journal speaks of it."""
+    """Data directory of a replica, with the journal that describes it."""
 
     data_dir: str
     disk_uuid: UUID
 
 
 class FoundReplica(NamedTuple):
-    """A log's directory. Without an `owner` it is a lone log, or a replica that was copied without its journal.
+    """Directory of a log. Without an `owner` it is a lone log, or a replica that was copied without its journal.
 
-    `group_id` is None where not one of its segments begins with a roll that can be read.
-    """
+    `group_id` is None when none of its segments begins with a readable roll."""
 
     topic: str
     partition: int
@@ -55,7 +52,7 @@ class FoundReplica(NamedTuple):
     owner: DataDirectory | None = None
     folded: FoldedGroup | None = None
     fold: Fold | None = None
-    """What the owner's journal says, of this group and altogether; not to be sent anywhere."""
+    """State of this Raft group and of all in the owner's journal; never pickled."""
 
     @property
     def is_internal(self) -> bool:
@@ -66,15 +63,14 @@ class FoundReplica(NamedTuple):
 
 
 def real_disk() -> Disk:
-    """The file system, for who only reads and waits for what it reads."""
+    """Return the file system with blocking reads."""
     return RealDisk(lambda job: job(), lambda job: job())
 
 
 def replicas_in(paths: Sequence[str]) -> list[FoundReplica]:
-    """All logs in and below these directories (globs are expanded), those of the controller and internal topics too.
+    """Return all logs in and below these directories (globs are expanded), also of the controller and internal topics.
 
-    Raises `InvalidArgument` for a path where there is none, `JournalDamaged`, `FormatError` and `OSError`.
-    """
+    Raises `InvalidArgument` for a path without a log, `JournalDamaged`, `FormatError` and `OSError`."""
     disk = real_disk()
     found: dict[str, FoundReplica] = {}
     for path in _expanded(disk, paths):
@@ -124,7 +120,7 @@ def _is_below(path: str, directory: str) -> bool:
 
 
 def _in_data_dir(disk: Disk, data_dir: str, identity: NodeIdentity) -> Iterator[FoundReplica]:
-    """Its replicas, and those of the other workers of the same broker."""
+    """Yield the replicas of a data directory, and those of the other workers of the same broker."""
     journal = internal(data_dir, JOURNAL, str(identity.disk_uuid))
     if disk.exists(journal):
         owner = DataDirectory(data_dir, identity.disk_uuid)
@@ -168,7 +164,7 @@ def _what_to_do(data_dir: str, error: JournalDamaged) -> str:
 
 
 def _lone_below(disk: Disk, path: str, depth: int, *, is_data_dir: bool = False) -> Iterator[FoundReplica]:
-    """Logs in and below a directory that is in no data directory, but may have some in it."""
+    """Yield the logs in and below a directory outside of data directories, including data directories below it."""
     if not is_data_dir and (identity := read_identity(disk, path)) is not None:
         yield from _in_data_dir(disk, path, identity)
         return
@@ -191,7 +187,7 @@ def _lone(disk: Disk, path: str) -> FoundReplica:
 
 
 def name_of(path: str) -> tuple[str, int]:
-    """Topic and partition by the names of directories; a lone log's name is that of its only partition's topic."""
+    """Return topic and partition from the names of directories; a lone log is partition 0 of a topic of its name."""
     if path.endswith(f"/{CONTROLLER}"):
         return CONTROLLER_TOPIC, 0
     above, _, name = path.rpartition("/")

@@ -33,13 +33,13 @@ _FIELDS: Final = {
     "onCorruption": SourceOption("skips_damage", SKIPS),
     "onUndecodable": SourceOption("skips_undecodable", SKIPS),
 }
-"""Of `plan_segments`."""
+"""Options that are arguments of `plan_segments`."""
 _OPTIONS: Final = {*_FIELDS, "path", "topics", "topicsPattern", *option_names("starting"), *option_names("ending")}
 
 
 @plain_errors
 class RaftlogSegmentsDataSource(DataSource):
-    """See the module; docs/PIPELINE.md has the options."""
+    """Topics in the files of stopped brokers; docs/PIPELINE.md has the options."""
 
     @classmethod
     def name(cls) -> str:
@@ -55,10 +55,10 @@ class RaftlogSegmentsDataSource(DataSource):
 
 @plain_errors
 class SegmentsReader(DataSourceReader):
-    """One reading. Made, and asked for `partitions`, on the driver; `read` is called in a task for each of them."""
+    """Reader of one batch: on the driver it returns `partitions`, and in a task for each of them it runs `read`."""
 
     def __init__(self, options: Options) -> None:
-        """Raises `InvalidArgument` for an option that cannot be used."""
+        """Parse the options. Raises `InvalidArgument` for one that cannot be used."""
         self._paths = _paths(options)
         self._wanted = {
             "topics": topic_choice(options, is_needed=False),
@@ -68,16 +68,16 @@ class SegmentsReader(DataSourceReader):
         }
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Raises as `plan_segments`."""
+        """Return the splits. Raises as `plan_segments`."""
         return [InputPartition(split) for split in plan_segments(self._paths, **self._wanted)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Raises as `read_segment_split`."""
+        """Yield the rows of a split. Raises as `read_segment_split`."""
         yield from read_segment_split(partition.value)
 
 
 def _paths(options: Options) -> tuple[str, ...]:
-    """From `load("a,b")`, or from `load(["a", "b"])`, of which Spark makes JSON."""
+    """Return the paths of `load("a,b")`, or of `load(["a", "b"])`, which Spark passes as JSON."""
     if not options.has("paths"):
         return options.read("path", NAMES)
     given = orjson.loads(options.text("paths"))

@@ -30,7 +30,7 @@ STEP_SAID_AFTER_S: Final = 1.0
 
 
 class Report(Protocol):
-    """What jobs answer."""
+    """Result of a job."""
 
     def as_json(self) -> Mapping[str, object]: ...
 
@@ -40,10 +40,9 @@ Job = Callable[["SparkSession", "pipeline.OnProgress"], R]
 
 
 def spark_job(function: Callable[..., Job[R]]) -> Callable[..., None]:
-    """A verb that runs the job which the function returns, and prints its report.
+    """Return a verb that runs the job which the function returns, and prints its report.
 
-    Adds `--master` and `--conf` for Spark, and `--json`. Exit code 1 for a report that is not sound.
-    """
+    Adds `--master` and `--conf` for Spark, and `--json`. Exit code 1 for a report that is not sound."""
 
     @wraps(function)
     def verb(master: str, config: Mapping[str, str], as_json: bool, **given: Any) -> None:
@@ -60,7 +59,9 @@ def spark_job(function: Callable[..., Job[R]]) -> Callable[..., None]:
 
 
 def some_topics(topics: Iterable[str], topics_pattern: str | None) -> list[str] | None:
-    """The topics that were named; None for all, or all that match. Raises `UsageError` for names and a pattern."""
+    """Return the topics that were named; None for all, or all that match.
+
+    Raises `UsageError` for names together with a pattern."""
     named = list(topics)
     if named and topics_pattern is not None:
         raise click.UsageError("name topics, or give --topics-pattern, not both")
@@ -68,11 +69,10 @@ def some_topics(topics: Iterable[str], topics_pattern: str | None) -> list[str] 
 
 
 def run_job(app: str, master: str, config: Mapping[str, str], job: Job[R]) -> R:
-    """Run `job` in a session of its own, with a bar on the terminal, or a line for each step that lasts a second.
+    """Run `job` in its own session, with a bar on the terminal, or a line for each step that lasts a second.
 
-    All of Spark is a thread's, and this one only waits: pyspark's own way to end on Ctrl-C speaks to the JVM in the
-    middle of what the interrupted thread was saying. When this process ends its JVM and their workers do, too.
-    """
+    Spark is used only by a second thread, and this one waits: on Ctrl-C pyspark would call the JVM in the middle of a
+    call of the interrupted thread. When this process ends, its JVM and the workers end as well."""
     done: Future[R] = Future()
     steps = _Steps()
     with _bar(steps) as told:
@@ -98,7 +98,7 @@ def run_job(app: str, master: str, config: Mapping[str, str], job: Job[R]) -> R:
 
 
 class _Steps:
-    """The step of a job that is under way, said once where no terminal shows it."""
+    """Current step of a job, printed once when stderr is no terminal."""
 
     def __init__(self) -> None:
         self.now = self._said = ""
@@ -112,7 +112,7 @@ class _Steps:
 
 @contextmanager
 def _bar(steps: _Steps) -> "Iterator[pipeline.OnProgress]":
-    """A bar for each thing that is done, one after another."""
+    """Show one bar for each step, one after another."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -136,7 +136,7 @@ def _bar(steps: _Steps) -> "Iterator[pipeline.OnProgress]":
 
 
 def print_report(report: Report, as_json: bool) -> None:
-    """One JSON object, or tables; problems in words go to stderr."""
+    """Print the report as one JSON object, or as tables with problems on stderr."""
     found = report.as_json()
     if as_json:
         click.echo(orjson.dumps(found))

@@ -46,7 +46,7 @@ def replay(
 
 
 def read_targets(to: Sequence[str]) -> str | dict[str, str] | None:
-    """`NEW` for all topics, or `OLD=NEW` for each; raises `UsageError`."""
+    """Parse `NEW` for all topics, or `OLD=NEW` for each; raises `UsageError`."""
     if not to:
         return None
     if len(to) == 1 and "=" not in to[0]:
