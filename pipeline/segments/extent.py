@@ -71,7 +71,9 @@ class CarriedRoom:
 
 
 def extent_of(disk: Disk, replica: FoundReplica, room: CarriedRoom | None = None) -> LogExtent:
-    """Return the extent of a replica's log. Raises `OSError`, and `JournalDamaged` and `FormatError` from its journal."""
+    """Return the extent of a replica's log.
+
+    Raises `OSError`, and `JournalDamaged` and `FormatError` from its journal."""
     chain = _Chain(disk, replica.path, is_lone=replica.fold is None)
     if replica.folded is None or replica.fold is None:
         return _lone_extent(disk, replica, chain)

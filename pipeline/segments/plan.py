@@ -225,7 +225,7 @@ def splits_of(
     skips_undecodable: bool = False,
     disk: Disk | None = None,
 ) -> list[SegmentSplit]:
-    """Return the splits of offsets `start` up to `end`, within `[extent.start, extent.end]`; none when they are equal."""
+    """Return the splits of offsets `start` up to `end`, within `[extent.start, extent.end]`; none if empty."""
     assert extent.start <= start <= end <= extent.end, f"{start} to {end} of {extent.start} to {extent.end}"
     replica = extent.replica
     assert replica.group_id is not None, f"{replica} was chosen"
