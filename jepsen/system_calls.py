@@ -2,7 +2,7 @@
 
     with injected(node.pid, SLOW_SYNCS): …        as long as the block lasts, in all threads of the process
 
-Whoever uses it asks `why_not` first: a machine may have no strace, or let no process trace another.
+Call `why_not` first: a machine may have no strace, or let no process trace another.
 """
 
 import os

@@ -137,7 +137,7 @@ class GroupOffsets(NamedTuple):
     """Offsets of a group: to be committed (`commit`), or read (`committed`; `None` for a partition without any).
 
     A commit of a member names it with its generation and counts as it is; `OPERATOR` without a generation is a reset,
-    which does so too. Nobody's commits move forward only.
+    which does so too. Commits without a member move forward only.
     """
 
     group: str

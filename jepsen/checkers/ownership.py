@@ -16,7 +16,7 @@ from raftlog.types import TopicPartition
 
 
 class _Known(NamedTuple):
-    """Of a group when something was asked for: its newest generation, and who says so."""
+    """State of a group at a request: its newest generation, and the entry that shows it."""
 
     generation: int
     op: Op
@@ -32,7 +32,7 @@ class Ownership(Checker):
         super().__init__(findings)
         self._owners: dict[tuple[str, int, TopicPartition], tuple[str, Op]] = {}
         self._newest: dict[str, _Known] = {}
-        self._places: dict[tuple[str, str], Op] = {}  # who had the place of a static member last
+        self._places: dict[tuple[str, str], Op] = {}  # last holder of a static member's place
         self._instances: dict[tuple[str, str], str] = {}  # of members that are static
         self._asked: dict[int, tuple[_Known | None, Op | None]] = {}
 

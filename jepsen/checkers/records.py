@@ -1,4 +1,4 @@
-"""The book of records: which value was sent, which offset it has, who saw it.
+"""Record book: values sent, their offsets, and the polls that returned them.
 
 Reports at once: `inconsistent-offset` (one offset, two values), `duplicate` (one value, two offsets), `aborted-read`
 (a value that definitely failed was seen), `phantom` (a value that was never sent was seen). Reports at the end:

@@ -7,7 +7,7 @@ be the first completion in it, and `start` the last invocation:
     start < end     a backward zone: it held it at some moment between them, perhaps for no longer
 
 There is an order if and only if no read ends before its write begins, no two forward zones overlap, and no backward
-zone lies inside a forward zone. Nobody's write is the one before all others, of `None`.
+zone lies inside a forward zone. The initial write, of `None`, precedes all others.
 """
 
 from bisect import bisect_left

@@ -228,7 +228,7 @@ class SyncObjCluster(WithoutFaults):
         return ""
 
     def leader(self, place: TopicPartition) -> int | None:
-        """Of those who say that they lead, the one in the greatest term."""
+        """Return the node that reports leadership in the greatest term."""
         answer = {node: status for node in self._processes if (status := self._status(node)) is not None}
         leaders = [(status["term"], node) for node, status in answer.items() if status["leads"]]
         return max(leaders)[1] if leaders else None

@@ -95,7 +95,7 @@ class Peer:
             bindAddress=own,
             journalFile=str(directory / journal.NAME),
             fullDumpFile=str(directory / "dump"),
-            # With the defaults it is slower, and loses the same: 0.1, 0.05, and up to 5 s until it calls who came back.
+            # The defaults are slower, and lose the same: 0.1, 0.05, and up to 5 s until it calls a restarted node.
             appendEntriesPeriod=0.05,
             autoTickPeriod=0.01,
             connectionRetryTime=0.5,

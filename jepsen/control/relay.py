@@ -1,4 +1,4 @@
-"""The wires between the nodes: every node calls every other one at a port of its own, so a connection says who calls.
+"""Connections between the nodes: each calls every other one at a separate port, which identifies the caller.
 
 Bytes take their time on a way, in order; a cut way loses what is under way and what comes, and its connections end when
 it is open again, as real ones would. When a machine dies, a first part of what it has under way still arrives, the rest

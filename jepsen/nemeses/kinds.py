@@ -177,7 +177,7 @@ class Full(OfDisk):
 
 
 class Sync(OfDisk):
-    """Syncs are slow, or fail. Who saw one fail is started again at the end: a log does not trust its disk any more."""
+    """Slow or failing syncs; after a failed one the broker restarts, because its disk's state is unknown."""
 
     def starts_nodes(self, fault: Fault) -> bool:
         return fault.shape != "slow"

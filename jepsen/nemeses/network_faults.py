@@ -16,7 +16,7 @@ def all_ways(nodes: Sequence[int]) -> tuple[Way, ...]:
 
 
 def _ring(nodes: Sequence[int]) -> tuple[Way, ...]:
-    """Every node hears a majority, and no two the same one."""
+    """Return cuts such that every node receives from a majority, no two from the same one."""
     count = len(nodes)
     near = {(i, (i + step) % count) for i in range(count) for step in (1, count - 1)}
     return tuple((nodes[i], nodes[j]) for i in range(count) for j in range(count) if i != j and (i, j) not in near)

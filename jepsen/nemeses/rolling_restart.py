@@ -34,7 +34,7 @@ class RollingRestart:
         self._left.clear()
 
     def forget(self, nodes: Sequence[int]) -> None:
-        """They were killed: who starts them again is another fault's business."""
+        """Record nodes that another fault has killed; that fault starts them again."""
         if self._node in nodes:
             self._node = None
 

@@ -64,7 +64,7 @@ def leave_old_beliefs_alone() -> None:
 
 
 def forget_lives() -> None:
-    """Each start begins at the same incarnation, so that the dead cannot come back before they hear of their death."""
+    """Begin each life at the same incarnation, so that a dead member returns only after the claim of its death."""
     replace_method(GossipIdentity, "first_incarnation", property(lambda _identity: 1))
 
 

@@ -92,7 +92,7 @@ class Canvas:
         self._titles[name] = words
 
     def svg(self, words: str) -> Markup:
-        """`words` say what there is to be seen, for those who do not see it."""
+        """Return the plot as SVG; `words` describe it for screen readers."""
         text = io.StringIO()
         metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         FigureCanvasSVG(self._figure)

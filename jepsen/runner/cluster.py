@@ -23,7 +23,7 @@ from raftlog.testing.weather import CLIENTS
 from raftlog.types import TopicPartition
 
 _LEADER_S_MAX: Final = 1.0
-"""A broker waits half a second for others that stand still before it says who leads."""
+"""Time for an answer: a broker waits half a second for stopped ones before it reports leaders."""
 _SERVING_S_MAX: Final = 0.5
 _WHOLE_S_MAX: Final = 1.0
 _STOPPED: Final = "T"
@@ -169,7 +169,7 @@ class RealCluster:
             if node in self._clocks:
                 self._clocks[node].ended(self._cluster.nodes[node].pid)
             self._cluster.nodes[node].launch()
-        self._expected_up[node] = node in self._staying()  # who left the cluster may end by itself
+        self._expected_up[node] = node in self._staying()  # a broker that left the cluster may end by itself
 
     def expect_end(self, node: int) -> None:
         self._expected_up[node] = False

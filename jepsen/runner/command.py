@@ -61,7 +61,7 @@ def test(
 ) -> None:
     """Try to make real brokers lose data: clients, faults, a final drain, and checkers.
 
-    Exit code 0 valid, 1 invalid or unknown (too little happened to be believed), 2 the test could not be run.
+    Exit code 0 valid, 1 invalid or unknown (too little happened for a verdict), 2 the test could not be run.
     """
     needed = {kind: FACTS[kind].nodes_min for kind in faults}
     if few := [f"{kind} needs --nodes {least} or more" for kind, least in needed.items() if nodes < least]:

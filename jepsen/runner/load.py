@@ -2,7 +2,7 @@
 
     start → all ready → begin(period) → figures … → wait → their parts of the history are whole
 
-They are in sessions of their own: Ctrl-C is for the runner. Whoever closes their stdin ends them at once.
+They are in sessions of their own: Ctrl-C is for the runner. Closing their stdin ends them at once.
 """
 
 import os

@@ -74,7 +74,7 @@ class Members:
         return self._order("POST", path)
 
     def settle(self, until: float) -> list[str]:
-        """Until who was to leave has left and every partition is where it shall be; what did not come to be."""
+        """Wait until all ordered departures and moves are done; return those that were not in time."""
         for node in self.leaving:
             self._order("PUT", f"/v1/brokers/{node}/decommission")
         why: str | None = "no broker answers"

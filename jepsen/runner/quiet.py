@@ -4,7 +4,7 @@ Nothing is wrong when no fault is under way, nor has been for `SETTLED_S` since 
 counts there if it began then, and either ended then or had `PATIENCE_S` of that time and did not. It succeeded if it
 was answered in time: also with what is so and not as asked (`ANSWERS`), as a member of a group is that has been
 replaced. Sends count if they asked for `acks=all`, as those to which nothing else can be promised. What a client asks
-a broker that was told to leave does not count: it goes on asking all its life, as nobody would who knows. Figures, no
+a broker that was ordered to leave does not count: it continues to send requests, unlike a real client. Figures, no
 judgement.
 """
 
@@ -118,7 +118,7 @@ class Requests:
         self._nodes: dict[int, int] = {}
 
     def began(self, invocation: Op, node: int = ANY_NODE) -> None:
-        """Invocations come in the order of time; `node` is who is asked."""
+        """Invocations come in the order of time; `node` is the node that is asked."""
         if invocation.kind not in _LOCAL:
             self._began.append(invocation.time_ns)
             self._nodes[invocation.process] = node

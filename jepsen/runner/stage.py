@@ -160,7 +160,7 @@ class Stage:
 
     @contextmanager
     def clients_cut(self, nodes: Sequence[int], *, answers_only: bool) -> Iterator[None]:
-        """Clients and these nodes do not hear each other; or the nodes hear them, and their answers are lost."""
+        """Cut clients from these nodes in both directions, or lose only the nodes' answers."""
         what = f"{'answers' if answers_only else 'all'} of nodes {', '.join(map(str, nodes))} to clients are lost"
         begin_s = self.now_s()
         self.system.cut_clients(nodes, answers_only=answers_only)

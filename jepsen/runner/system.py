@@ -18,14 +18,14 @@ class System(Victims, Protocol):
         """Until all nodes serve. Raises `SystemFailed`."""
 
     def close(self) -> None:
-        """End whatever runs. May be called at any time, also twice."""
+        """End all processes. May be called at any time, also twice."""
 
     @property
     def client_addresses(self) -> Mapping[int, str]:
-        """`addresses` as clients have them, who may be cut off from nodes."""
+        """Addresses for clients, which may be cut off from nodes."""
 
     def deaths(self) -> list[str]:
-        """Nodes that ended by themselves since the last call, with what they said at the end."""
+        """Return the nodes that ended by themselves since the last call, with their last output."""
 
     def recover(self, timeout_s: float) -> list[str]:
         """Start what is down, and wait until all serve; what does not, and why."""

@@ -1,6 +1,6 @@
 """From a history and what was found on the nodes to a verdict.
 
-    invalid: something was found    unknown: nothing was, but too little happened to believe in it    valid: neither
+    invalid: something was found    unknown: nothing was, but too little happened for a verdict    valid: neither
 
 A test that acknowledged nothing, or in which a fault that was asked for never happened, says nothing about the log; it
 never passes.

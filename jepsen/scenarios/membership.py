@@ -105,7 +105,7 @@ def replicas_move_under_load(stage: Stage) -> None:
 
 
 def topics_are_made_anew(stage: Stage) -> None:
-    """While one broker hears nothing of it: it is dead, and then it sleeps."""
+    """Change members while one broker misses it: first it is down, and then paused."""
     kinds: tuple[FaultKind, ...] = ("kill", "pause")
     for kind in kinds:
         with stage.fault(kind, stage.others(stage.leader_of_metadata())[0]):

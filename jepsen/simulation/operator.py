@@ -161,7 +161,7 @@ class Operator:
         elif error is not None:
             raise error
 
-    # those who were removed
+    # removed replicas
 
     def _strangers(self, held: Configuration) -> list[Machine]:
         """Machines with a replica that no longer belongs to the group."""

@@ -1,6 +1,6 @@
 """Topics that come and go under one name, in histories: each incarnation has partitions of its own, `name@id/number`.
 
-A client sends to a name, and believes to know who has it; it may have gone to another topic by then. So a send is
+A client sends to a name, and assumes a topic for it; it may have gone to another topic by then. So a send is
 written down with the belief, and `resolved` corrects by the answers and the polls of the whole test: a send
 that was answered belongs to the topic that answered, one that was not to the first topic with its values, otherwise to
 the one that was meant. Nothing is hidden by it: a value that is seen elsewhere as well is found by the checkers.
@@ -39,7 +39,7 @@ def named(place: TopicPartition) -> TopicPartition:
 
 def resolver(lines: Iterable[bytes]) -> Callable[[bytes], bytes]:
     """From all lines of a history, in any order, what makes its lines right."""
-    believed: dict[Any, str] = {}
+    assumed: dict[Any, str] = {}
     answered: dict[Any, str] = {}
     shown: dict[Any, str] = {}
     for line in lines:
@@ -47,15 +47,15 @@ def resolver(lines: Iterable[bytes]) -> Callable[[bytes], bytes]:
             entry = orjson.loads(line)
             partition = entry["value"]["partition"]
             if "@" in partition:
-                believed.update(dict.fromkeys(entry["value"]["values"], partition))
+                assumed.update(dict.fromkeys(entry["value"]["values"], partition))
             if entry["type"] == "ok" and "topic_id" in entry:
                 answered.update(dict.fromkeys(entry["value"]["values"], _moved(partition, entry["topic_id"])))
         elif _POLL in line and b"@" in line:
             for fetched in orjson.loads(line).get("value") or ():
                 for value in fetched["values"]:
                     shown.setdefault(value, fetched["partition"])
-    homes = {value: answered.get(value) or shown.get(value) or partition for value, partition in believed.items()}
-    moved = {value: home for value, home in homes.items() if home != believed[value]}
+    homes = {value: answered.get(value) or shown.get(value) or partition for value, partition in assumed.items()}
+    moved = {value: home for value, home in homes.items() if home != assumed[value]}
     return lambda line: _resolved(line, moved)
 
 

@@ -1,4 +1,4 @@
-"""How elastic the cluster of a run is: who joins it, what its operators order, and who dies meanwhile.
+"""Elasticity of a run's cluster: brokers that join, orders of operators, and crashes meanwhile.
 
 Drawn from the seed by a generator of its own. Half of the runs have nothing of it (`NONE`), the others some kinds of
 orders; what each does is in `workload.operators`.

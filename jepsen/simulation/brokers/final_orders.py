@@ -149,7 +149,7 @@ class FinalOrders:
         return [f"{replica} has {count}" for replica, count in sorted(counts.items())]
 
     def _picture(self) -> dict[str, object]:
-        """Of every group: where it shall be, who belongs to it, and the term of its leader."""
+        """Return of every group its assignment, its members, and the term of its leader."""
         state = self.cluster.newest_state()
         found: dict[str, object] = {}
         for group, name in self._groups():

@@ -1,7 +1,7 @@
 """The founding of a cluster under faults: only nodes and the controller's group, and as much harm as there can be.
 
 Seeds are started from the same list, in any order, and crash, lose power, are paused and cut off while the bootstrap
-record goes round; some brokers come later and join. Whoever serves takes blocks of producer ids, again and again.
+record goes round; some brokers come later and join. Each serving broker takes blocks of producer ids, again and again.
 
     founded-twice is impossible: all brokers that ever name a cluster name the same one (`two-clusters`)
     a block is given to one taker only (`producer-ids-twice`), however often a request was repeated on its way

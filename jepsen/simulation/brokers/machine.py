@@ -5,7 +5,7 @@
 
 The program is handed in: it opens what the product is made of on the surroundings that it is given, puts it into
 `service`, and returns at its end. An operating error that it raises ends its process, as it would end a real one.
-Whoever wants it back starts it (`nemesis`).
+The supervisor starts it again (`nemesis`).
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence

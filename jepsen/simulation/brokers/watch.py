@@ -66,7 +66,7 @@ class Watch:
         self._removed: dict[ReplicaId, dict[GroupKey, None]] = {}
         """Raft groups that a disk was ordered to remove."""
         self._hashes: dict[int, tuple[bytes, str]] = {}
-        """State of the controller by the index that was applied, and who had it first."""
+        """State of the controller by applied index, and the broker that had it first."""
         self._deleted: dict[uuid.UUID, tuple[int, str]] = {}
         """Topics that were deleted: at which index, and their names."""
 

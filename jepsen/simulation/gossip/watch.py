@@ -26,7 +26,7 @@ COST_BYTES_PER_S_MAX: Final = 3_000
 
 
 class Watch:
-    """Hears every change of every view, and looks at all of them when asked."""
+    """Observer of every change of every view; checks all of them on request."""
 
     def __init__(self, options: GossipOptions) -> None:
         self.world = World(options, self.changed)
@@ -101,18 +101,18 @@ class Watch:
         return [process for process in self.world.processes if process.runs and not process.has_left]
 
     def _demand_truth(self, observer: Process, process: Process, name: str) -> None:
-        believed = observer.swim.member(process.node_id)
-        if believed is None or believed.state not in self._allowed(process, name):
-            self._fail(name, observer, believed, truth=self._truth(process), about=process.node_id)
+        known = observer.swim.member(process.node_id)
+        if known is None or known.state not in self._allowed(process, name):
+            self._fail(name, observer, known, truth=self._truth(process), about=process.node_id)
         if process.runs and not process.has_left:
-            if not self._is_there(believed):
-                self._fail(name, observer, believed, truth="another life", about=process.node_id)
-            if believed.description != process.description:
-                self._fail(name, observer, believed, truth="another description", about=process.node_id)
+            if not self._is_there(known):
+                self._fail(name, observer, known, truth="another life", about=process.node_id)
+            if known.description != process.description:
+                self._fail(name, observer, known, truth="another description", about=process.node_id)
 
     def _allowed(self, process: Process, name: str) -> tuple[MemberState, ...]:
         if process.has_left:
-            # Nobody may have heard it say so, unless the network was good.
+            # Its announcement may have been lost, unless the network was good.
             return (MemberState.LEFT,) if self.world.options.is_steady else (MemberState.LEFT, MemberState.DEAD)
         if not process.is_up:
             return (MemberState.DEAD,)

@@ -49,7 +49,7 @@ M = TypeVar("M", bound=AnyMachine)
 
 
 class MachineFaults(ABC, Generic[M]):
-    """See the module. `kinds` says what each fault does; more are added by those who make more of it."""
+    """Faults of machines; see the module. `kinds` maps each fault to its function; subclasses add more."""
 
     def __init__(
         self, loop: VirtualLoop, network: SimulatedNetwork, machines: Mapping[NodeId, M], random: Random

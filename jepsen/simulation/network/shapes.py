@@ -35,7 +35,9 @@ def bridge(nodes: Sequence[int], random: Random) -> list[Cut]:
 
 
 def majorities_ring(nodes: Sequence[int], random: Random) -> list[Cut]:
-    """Every node hears a majority (itself included), no two the same one. One-way where that cannot be mutual."""
+    """Return cuts such that every node receives from a majority (itself included), no two from the same one.
+
+    One-way where that cannot be mutual."""
     order = shuffled(nodes, random)
     count = len(order)
     majority = count // 2 + 1

@@ -38,7 +38,7 @@ class Wires(Protocol):
 
 
 class Switchboard:
-    """All streams of a network: who listens, which ends there are, and what happens to them."""
+    """All streams of a network: listeners, open ends, and the events on them."""
 
     def __init__(self, network: Wires, loop: VirtualLoop, random: Random, times: StreamTimes) -> None:
         self._network, self._loop, self._random, self._times = network, loop, random, times

@@ -324,7 +324,7 @@ def _fail_run(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 def to_ns(seconds: float) -> int:
-    """Nanoseconds, rounded so that the result in seconds is never below: who sleeps until t wakes at t or later."""
+    """Return nanoseconds, rounded up: a task that sleeps until t wakes at t or later."""
     if seconds >= FAR_NS / SECOND_NS:
         return FAR_NS
     nanoseconds = math.ceil(seconds * SECOND_NS)

@@ -1,8 +1,8 @@
 """Members of groups over HTTP: they join, share the partitions, read, commit, stall past their session, leave.
 
 A member does by hand what a consumer does, so that it can do it at the wrong moment: commit as a member of a generation
-that is over, or after it was silent for longer than its session. The history has who owned what in each generation, and
-by whom each commit was made.
+that is over, or after it was silent for longer than its session. The history has the owners in each generation, and
+the member of each commit.
 """
 
 import asyncio

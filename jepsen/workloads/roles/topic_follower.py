@@ -1,4 +1,4 @@
-"""Clients of topics that come and go: who looks for them by name, reads them from the beginning, and sends to them.
+"""Clients of topics that are deleted and recreated: find them by name, read from the beginning, and send.
 
 Each asks one node all its life, because a node must never show again what had gone for it. What a node says of who has
 a name is the belief of the senders.
@@ -127,7 +127,7 @@ class TopicProducer:
             if not processes:
                 self.not_offered += 1
                 return
-            # Somebody else's belief: it may be older or newer than what this node knows.
+            # Metadata of another node: it may be older or newer than this node's.
             believer = self._followers[self._random.choice(self._access.nodes)]
             known = believer.known_topics.get(name, NO_TOPIC)
             place = labelled(name, known.topic_id, self._random.randrange(max(1, known.partitions)))

@@ -88,10 +88,10 @@ class Administrator(Client):
         try:
             described = await broker.create_topic(self.name, count, factor, config, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.hears(attempt):
+            if self.receives(attempt):
                 self._not_created(attempt, error)
             return
-        if self.hears(attempt):
+        if self.receives(attempt):
             self.topic, self.topic_id = Topic.PRESENT, UUID(described.topic_id)
             self.created += 1
             self._due_ns = self.loop.now_ns + int(self.random.expovariate(1 / options.topic_life_s) * SECOND_NS)
@@ -112,10 +112,10 @@ class Administrator(Client):
         try:
             await broker.delete_topic(self.name, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.hears(attempt):
+            if self.receives(attempt):
                 self._not_deleted(attempt, error)
             return
-        if self.hears(attempt):
+        if self.receives(attempt):
             self._gone(attempt, "deleted")
 
     def _not_deleted(self, attempt: Attempt, error: RaftlogError) -> None:

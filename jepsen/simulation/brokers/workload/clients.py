@@ -149,7 +149,7 @@ class Client(ABC):
 
     # the end of a request
 
-    def hears(self, attempt: Attempt) -> bool:
+    def receives(self, attempt: Attempt) -> bool:
         """Whether the answer reaches the client; it may have given up, and some answers get lost."""
         return not attempt.is_over and self.random.random() >= self.cluster.options.answer_loss
 

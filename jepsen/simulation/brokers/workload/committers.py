@@ -118,7 +118,7 @@ class Committer(Client):
             error = refused
         if known_topic(broker, topic.name) == topic:
             self._commits.is_sure(group, topic, offsets)
-        if self.hears(attempt):
+        if self.receives(attempt):
             self._committed(attempt, group, topic, error)
 
     def _committed(self, attempt: Attempt, group: str, topic: Known, error: RaftlogError | None) -> None:
@@ -140,11 +140,11 @@ class Committer(Client):
         try:
             found = await broker.groups.committed(group, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.hears(attempt):
+            if self.receives(attempt):
                 self.failed(attempt, error)
             return
         read = self._commits.record_read(group, broker, found)
-        if self.hears(attempt):
+        if self.receives(attempt):
             self.recorder.ok(attempt.op, read)
             self.done(attempt, PAUSE_NS)
 
@@ -153,11 +153,11 @@ class Committer(Client):
         try:
             found = await broker.groups.names(deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.hears(attempt):
+            if self.receives(attempt):
                 self.failed(attempt, error)
             return
         for group, topic_id in expected:
             if group not in found and not self.watch.was_deleted(topic_id):
                 raise PropertyBroken("group-gone", {"group": group, "found": found, "broker": attempt.machine.name})
-        if self.hears(attempt):
+        if self.receives(attempt):
             self.done(attempt, PAUSE_NS)

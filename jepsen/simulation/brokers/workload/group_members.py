@@ -82,8 +82,8 @@ class Member(Client):
         """From now on nothing keeps it from staying in its group."""
         self.is_calm, self.patience_ms = True, PATIENCE_MS[-1:]
 
-    def hears(self, attempt: Attempt) -> bool:
-        return not attempt.is_over if self.is_calm else super().hears(attempt)
+    def receives(self, attempt: Attempt) -> bool:
+        return not attempt.is_over if self.is_calm else super().receives(attempt)
 
     def step(self) -> None:
         uses = self.cluster.options.uses
@@ -129,11 +129,11 @@ class Member(Client):
         try:
             joined = await broker.groups.join(join, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.hears(attempt):
+            if self.receives(attempt):
                 self._refused(error)
                 self.done(attempt, RETRY_NS)
             return
-        if self.hears(attempt):
+        if self.receives(attempt):
             assert isinstance(joined, JoinedGeneration), "no member asked for an id alone"
             self._joined, self.member_id, self.generation = joined, joined.member_id, joined.generation
             self.join_state = JoinState.JOINED
@@ -148,11 +148,11 @@ class Member(Client):
         try:
             synced = await broker.groups.sync(sync, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.hears(attempt):
+            if self.receives(attempt):
                 self._refused(error)
                 self.done(attempt, RETRY_NS)
             return
-        if self.hears(attempt):
+        if self.receives(attempt):
             self._is_in(synced)
             self.done(attempt, PAUSE_NS)
 
@@ -187,11 +187,11 @@ class Member(Client):
         try:
             await broker.groups.heartbeat(heartbeat, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.hears(attempt):
+            if self.receives(attempt):
                 self._refused(error)
                 self.done(attempt, RETRY_NS)
             return
-        if self.hears(attempt):
+        if self.receives(attempt):
             self.done(attempt, PAUSE_NS)
 
     async def _commit(self, attempt: Attempt, broker: Broker) -> None:
@@ -215,7 +215,7 @@ class Member(Client):
             error = refused
         if known_topic(broker, name) == topic:
             self._commits.is_sure(self.group, topic, offsets)
-        if not self.hears(attempt):
+        if not self.receives(attempt):
             return
         if error is not None:
             self._refused(error)
@@ -243,7 +243,7 @@ class Member(Client):
         self.join_state, self.member_id, self.generation, self.owned = JoinState.OUT, "", -1, ()
         with suppress(RaftlogError):  # then its session ends without it
             await broker.groups.leave(leave, deadline=attempt.deadline())
-        if self.hears(attempt):
+        if self.receives(attempt):
             self.done(attempt, RETRY_NS)
 
 

@@ -242,12 +242,12 @@ class Lane(Client):
                 line.topic.name, line.number, bytearray(request.batch), acks=ALL, deadline=attempt.deadline()
             )
         except RaftlogError as error:
-            if self.hears(attempt):
+            if self.receives(attempt):
                 self._refused(line, request, error, attempt, is_next=is_next)
             return
         if known_topic(broker, line.topic.name) == line.topic:
             self._check_answer(line, request, done.base_offset)
-        if self.hears(attempt):
+        if self.receives(attempt):
             self._answered(line, request, done.base_offset, attempt)
 
     async def _repeat(self, line: Line, request: Request, attempt: Attempt, broker: Broker) -> None:
@@ -262,7 +262,7 @@ class Lane(Client):
             else:
                 if known_topic(broker, line.topic.name) == line.topic:
                     self._check_answer(line, request, done.base_offset)
-        if self.hears(attempt):
+        if self.receives(attempt):
             self.done(attempt, RETRY_NS)
 
     def _check_answer(self, line: Line, request: Request, offset: Offset) -> None:

@@ -96,17 +96,17 @@ class Operator(Client):
         except RaftlogError as error:
             said = f"{type(error).__name__} {error}"
         self.loop.note("operator", f"{order.value} at {attempt.machine.name}: {said}")
-        if self.hears(attempt):
+        if self.receives(attempt):
             self.done(attempt, self._pause_ns())
 
-    # who dies of it
+    # ambushes
 
-    def _strike_later(self, whom: "Callable[[], Machine | None]") -> None:
+    def _strike_later(self, target: "Callable[[], Machine | None]") -> None:
         delay_ns = int(self.random.uniform(*STRIKE_S) * SECOND_NS)
-        self.loop.call_at_ns(self.loop.now_ns + delay_ns, self._strike, whom)
+        self.loop.call_at_ns(self.loop.now_ns + delay_ns, self._strike, target)
 
-    def _strike(self, whom: "Callable[[], Machine | None]") -> None:
-        machine = whom()
+    def _strike(self, target: "Callable[[], Machine | None]") -> None:
+        machine = target()
         if machine is not None and not self.is_stopped:
             self.faults.strike(machine)
 

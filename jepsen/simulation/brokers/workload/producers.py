@@ -45,7 +45,7 @@ class Producer(Client):
             else:
                 first = await self._produce_batches(broker, topic, number, records, acks, attempt)
         except RaftlogError as error:
-            if self.hears(attempt):
+            if self.receives(attempt):
                 self.failed(attempt, error)
             return
         self._answered(attempt, topic, number, send, first, acks)
@@ -82,7 +82,7 @@ class Producer(Client):
         after = Offset(first + len(send.values))
         if acks == ALL:
             self.watch.saw_acknowledgement(topic.key(number), str(send.partition), Offset(first), after)
-        if not self.hears(attempt) or attempt.op is None:
+        if not self.receives(attempt) or attempt.op is None:
             return
         if acks == ALL:
             offsets = tuple(Offset(first + at) for at in range(len(send.values)))

@@ -69,13 +69,13 @@ class Reader(Client):
                 deadline=attempt.deadline(),
             )
         except RaftlogError as error:
-            if self.hears(attempt):
+            if self.receives(attempt):
                 self._poll_failed(attempt, partition, error)
             return
         fetched, after = decode(partition, found.batches, position)
         if fetched.offsets:
             self.watch.saw_end(topic.key(number), str(partition), Offset(fetched.offsets[-1] + 1))
-        if self.hears(attempt):
+        if self.receives(attempt):
             self.recorder.ok(attempt.op, Poll((fetched,) if fetched.offsets else ()))
             self.position = after
             self.done(attempt, int(self.random.uniform(0.2, 1) * POLL_NS))
@@ -107,11 +107,11 @@ class Reader(Client):
         try:
             found = await broker.offsets(topic.name, number, linearizable=is_linearizable, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.hears(attempt):
+            if self.receives(attempt):
                 self.failed(attempt, error)
             return
         self.watch.saw_end(topic.key(number), str(partition), found.end)
-        if self.hears(attempt):
+        if self.receives(attempt):
             if attempt.op is not None:
                 ends = OffsetRange(partition, found.beginning, found.end)
                 self.recorder.ok(attempt.op, ListOffsets((ends,), linearizable=True))

@@ -31,7 +31,7 @@ class Trimmer(Client):
         try:
             found = await broker.offsets(topic.name, number, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.hears(attempt):
+            if self.receives(attempt):
                 self.failed(attempt, error)
             return
         before = Offset(self.random.randint(found.beginning, found.end))
@@ -44,10 +44,10 @@ class Trimmer(Client):
         try:
             start = await broker.delete_records(topic.name, number, before, deadline=attempt.deadline())
         except RaftlogError as error:
-            if self.hears(attempt):
+            if self.receives(attempt):
                 self.failed(attempt, error)
             return
-        if known_topic(broker, topic.name) == topic and self.hears(attempt):
+        if known_topic(broker, topic.name) == topic and self.receives(attempt):
             self.recorder.ok(attempt.op, Trim(partition, start))
             self.done(attempt, int(self.random.uniform(0.2, 1) * PAUSE_NS))
         elif not attempt.is_over:
