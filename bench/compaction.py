@@ -190,7 +190,7 @@ MEASURES = (
         "compaction",
         f"three brokers: {MIB / 1024:g} GiB with {KEYS:,} keys compacted under {OFFERED_PER_S} writes/s",
         "`raftlog serve` three times on loopback and one disk, a topic with one partition, three replicas and segments "
-        f"of 64 MiB, filled with batches of 1,000 records of 100 bytes, whose {KEYS:,} keys come again and again. "
+        f"of 64 MiB, filled with batches of 1,000 records of 100 bytes, whose {KEYS:,} keys recur. "
         f"While {OFFERED_PER_S} keyed writes a second are offered to all brokers in turn, its `cleanup.policy` becomes "
         "`compact`. It is done when each of the three brokers has compacted its replica; that holds up to a minute "
         "until the leader looks whether there is something to do. No write may fail. Afterwards everything is "

@@ -51,7 +51,7 @@ def lossy(seed: int) -> dict[str, float]:
 
 def run_lossy(_workspace: Workspace) -> Values:
     runs = [run_in_child(lossy, seed=seed) for seed in SEEDS]
-    require(sum(each["deaths"] for each in runs) > 0, "nobody died")
+    require(sum(each["deaths"] for each in runs) > 0, "no member died")
     return {
         "false_deaths": sum(each["false_deaths"] for each in runs),
         "slowest_periods": max(each["slowest_s"] for each in runs),
@@ -64,7 +64,7 @@ MEASURES = (
     Measure(
         "gossip-cost",
         f"gossip of {MEMBERS} and of {MANY} members when nothing happens (simulated)",
-        f"Everybody knows everybody; after {FOUNDING_S:g} virtual seconds all bytes are counted for {IDLE_S:g}: "
+        f"All members know each other; after {FOUNDING_S:g} virtual seconds all bytes are counted for {IDLE_S:g}: "
         "payload, seal, UDP and IP headers of datagrams, and exchanges of digests with the headers of their segments.",
         (
             Figure(f"members_{MEMBERS}", f"sent by each of {MEMBERS}", "kB/s", at_most=3),
@@ -76,12 +76,12 @@ MEASURES = (
         "gossip-loss",
         f"{MEMBERS} members that lose {LOSS:.0%} of all datagrams for {CONTRACT_S / 60:g} virtual minutes (simulated)",
         f"{len(SEEDS)} seeds; every 45 s on the average a member dies, leaves, comes back or describes itself anew. "
-        "Counted are runs in which anybody declares one dead who is there, and runs in which ten periods after an "
-        "event somebody does not know it; and the longest time from a death until the last one has declared it.",
+        "Counted are runs in which a live member is declared dead, and runs in which ten periods after an "
+        "event a member has not learned of it; and the longest time from a death until the last one has declared it.",
         (
             Figure("false_deaths", "runs with a healthy member declared dead", "", at_most=0),
             Figure("slowest_periods", "a death known to all, the slowest", "periods", at_most=10),
-            Figure("unknown_deaths", "runs in which somebody did not hear in time", "", at_most=0),
+            Figure("unknown_deaths", "runs in which a member did not learn in time", "", at_most=0),
         ),
         run_lossy,
     ),

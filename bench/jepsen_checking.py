@@ -42,7 +42,7 @@ def run(workspace: Workspace) -> Values:
         told = run_in_child(tell, path=path, operations=OPERATIONS)
         workspace.say("judging it")
         values = run_in_child(check, path=path)
-    require(values["operations"] >= OPERATIONS, f"{values['operations']} operations were judged")
+    require(values["operations"] >= OPERATIONS, f"{values['operations']} operations were checked")
     require(not values["found"], f"{values['found']} anomalies were found in a sound history")
     return {**values, "history_mib": told["mib"]}
 
@@ -51,11 +51,11 @@ MEASURES = (
     Measure(
         "jepsen-checking",
         "jepsen: the verdict on a million operations",
-        "A told history with the mix of a real run (sends, polls, lists, commits; a quarter of the sends refused, a "
-        "seventh unknown; everything is read by twelve readers, and by three more at the end) is judged as the end of "
-        "every test does it, with all judges, from the file to the findings, in a fresh process.",
+        "A generated history with the mix of a real run (sends, polls, lists, commits; a quarter of the sends "
+        "refused, a seventh unknown; everything is read by twelve readers, and by three more at the end) is checked "
+        "as at the end of every test, with all checkers, from the file to the findings, in a fresh process.",
         (
-            Figure("seconds", "judged", "s", at_most=60),
+            Figure("seconds", "checked", "s", at_most=60),
             Figure("peak_mib", "memory, at most", "MiB", at_most=2048),
             Figure("polled_records", "records in polls", ""),
         ),

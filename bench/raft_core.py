@@ -85,7 +85,7 @@ class Group:
             for core in self.cores.values():
                 core.tick()
             self.work()
-        require(False, "a group did not fall asleep")
+        require(False, "a group did not quiesce")
 
     def has_working_leader(self) -> bool:
         return any(core.has_own_term_commit for core in self.cores.values())

@@ -187,7 +187,7 @@ MEASURES = (
     Measure(
         "replication-groups",
         f"three nodes: {GROUPS:,} groups of three",
-        "All groups are created on three empty nodes at the same time and have a leader; then they fall asleep, and "
+        "All groups are created on three empty nodes at the same time and have a leader; then they quiesce, and "
         f"for {IDLE_S:g} s nothing is asked of them.",
         (
             Figure("created_s", "created and led", "s", at_most=20),
@@ -215,7 +215,7 @@ MEASURES = (
     Measure(
         "replication-stop",
         f"three nodes: one of them stops and starts with {GROUPS_STOPPED:,} groups",
-        "All groups are created and led; then one process is told to stop, and started again on its directory.",
+        "All groups are created and led; then one process is stopped in order, and restarted on its directory.",
         (
             Figure("stopped_s", "orderly stop", "s", at_most=5),
             Figure("opened_s", "recovery at the start", "s"),

@@ -247,7 +247,7 @@ class Swim:
         self._view.hear(claim, now)
         if claim.node_id == self._me.node_id and claim.state is not MemberState.ALIVE and self._view.outdoes(claim):
             mine = self._view.claim_about(self._roster.myself, now, with_about=True)
-            self._outbox.send(sender.address, mine)  # it may be alone in believing that
+            self._outbox.send(sender.address, mine)  # it may be the only one with that claim
 
     def _handle_request(self, request: PingRequest, sender: Sender, now: float) -> None:
         sequence = self._next_sequence()

@@ -251,7 +251,7 @@ async def test_a_version_can_come_as_an_etag(api, scripted, tag, query, status):
             assert scripted.ordered == [("set_replicas", "orders", 0, [1], {"expected_version": 9})]
 
 
-async def test_how_far_a_maintenance_is(api, scripted):
+async def test_progress_of_a_maintenance(api, scripted):
     status, found = await api.get("/v1/brokers/1/maintenance")
     assert (status, found["draining"], found["finished"], found["transferring"]) == (200, True, False, 2)
     assert (found["reasons"], found["version"]) == (["node 3 lags behind"], 12)
@@ -259,7 +259,7 @@ async def test_how_far_a_maintenance_is(api, scripted):
     assert scripted.ordered == [("maintenance", 1, {})] * 2
 
 
-async def test_how_far_a_decommission_is(api, scripted):
+async def test_progress_of_a_decommission(api, scripted):
     status, found = await api.get("/v1/brokers/3/decommission")
     assert status == 200
     assert (found["finished"], found["replicas_left"], found["bytes_left"]) == (False, 2, 700)

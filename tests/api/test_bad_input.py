@@ -48,7 +48,7 @@ async def end_offset(api, topic="t"):
         ("GET", "/v3/clusters/-/topics/t/configs/no.such", 404, 404),
     ],
 )
-async def test_what_is_not_there_or_not_possible(api, method, path, status, code):
+async def test_missing_or_impossible_targets(api, method, path, status, code):
     await api.topic()
     found_status, body = await api.call(method, path, GOOD if method == "POST" else None)
     assert (found_status, body["error_code"], body["outcome"]) == (status, code, "failed")

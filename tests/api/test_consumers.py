@@ -250,7 +250,7 @@ async def test_two_instances_share_the_partitions_and_one_takes_over(api, consum
     await until_async(has_all)
     for partition in range(4):
         await produce(api, 10 + partition, partition=partition)
-    # What the other one had committed does not come again.
+    # Records committed by the other one are not repeated.
     assert sorted(await first.values(4)) == [10, 11, 12, 13]
 
 

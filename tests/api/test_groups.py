@@ -260,7 +260,7 @@ async def test_groups_that_there_are_not(api: Any) -> None:
         assert (status, body["error_code"]) == (404, 40405), path
 
 
-async def test_what_a_group_has_not(api: Any, member: Member) -> None:
+async def test_unknown_parts_of_a_group(api: Any, member: Member) -> None:
     for path, code in (("consumers/x", 404), ("lags/t/partitions/9", 40403), ("lags/x/partitions/0", 40403)):
         status, body = await api.get(f"{GROUPS}/g/{path}")
         assert (status, body["error_code"]) == (404, code), path
@@ -338,7 +338,7 @@ async def test_a_join_that_waits_for_others_for_too_long(api: Any, member: Membe
     status, body = await api.post("/groups/g/join?timeout=50", joining())
     assert (status, body["error_code"], body["outcome"]) == (503, 50304, "failed")
     await member.join()
-    assert len(member.joined["members"]) == 1, "whoever does not know its id is no member"
+    assert len(member.joined["members"]) == 1, "a client without its id is no member"
 
 
 async def test_a_client_that_disconnects_has_not_joined(api: Any, member: Member, monkeypatch: Any) -> None:

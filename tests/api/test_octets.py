@@ -106,7 +106,7 @@ async def test_a_body_that_stops_leaves_nothing(start_api, monkeypatch):
     assert api.server.bodies.memory.used == 0
 
 
-async def test_what_cannot_be_a_record(api):
+async def test_invalid_records(api):
     await api.topic()
     for path, headers in [
         ("/topics/t?timestamp=soon", {}),

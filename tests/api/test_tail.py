@@ -190,7 +190,7 @@ async def test_it_waits_for_a_leader_and_loses_nothing(api, monkeypatch):
         nonlocal refusals
         if offset and refusals:
             refusals -= 1
-            raise NoLeader("nobody leads")
+            raise NoLeader("there is no leader")
         return await inner(topic, partition, offset, **options)
 
     monkeypatch.setattr(api.broker, "fetch", fetch)

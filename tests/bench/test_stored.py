@@ -27,7 +27,7 @@ def read_back(batches: list[bytearray], end: int, acknowledged: int, sent: int) 
         return require_read_back(port, "t", acknowledged, sent)
 
 
-def test_what_is_all_there_passes() -> None:
+def test_complete_records_pass() -> None:
     found = read_back([batch_of([b"a", b"b"], 0), batch_of([b"c"], 2)], 3, acknowledged=2, sent=3)
     assert found["records_stored"] == 3
 

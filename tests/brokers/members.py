@@ -118,7 +118,7 @@ async def coordinator_node(brokers: Brokers, group: str = G) -> int:
         partition = await broker.groups.router.partition_for(group, soon())
         if partition.replica is not None and partition.replica.is_leader:
             return number
-    raise AssertionError("nobody coordinates it any more")
+    raise AssertionError("it has no coordinator any more")
 
 
 async def others(brokers: Brokers, group: str = G) -> list[Broker]:

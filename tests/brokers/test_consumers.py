@@ -119,7 +119,7 @@ async def test_instances_go_on_when_their_coordinator_is_closed(brokers):
     other = next(iter(brokers.running.values()))
     await produce(other, b"c")
     await produce(other, b"d", partition=1)
-    # What was delivered and not committed comes again; nothing is left out.
+    # Delivered and uncommitted records are repeated; none is left out.
     assert await values(other, 3) == [b"b", b"c", b"d"]
     # The group did not even rebalance: the member came back under its id.
     assert (await other.groups.describe(G, deadline=soon())).generation == generation
@@ -216,7 +216,7 @@ async def test_an_instance_that_lost_a_partition_does_not_commit_it(brokers):
     assert await committed(brokers[1]) == {mine: 1}
     with pytest.raises(ConsumerState):
         await brokers[3].consumers.commit(G, C, [Consumed(lost, 0)], deadline=soon())
-    # Whoever owns it reads it again, for nobody had committed it.
+    # The owner reads it again, as it was not committed.
     assert await values(brokers[3], 1, name="d") == [b"a" if lost.partition == 0 else b"b"]
 
 

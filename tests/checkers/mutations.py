@@ -286,7 +286,7 @@ def _out_of_order(ops: History, *, own: bool, is_acknowledged: bool) -> list[tup
         own_last = max((offset for sent, offset in before if sent.process == later.process), default=-1)
         for sent, offset in before:
             if not is_acknowledged and last_polls.get((sent.partition, sent.value), -1) < later.invoked:
-                continue  # nobody would see where the later one is now
+                continue  # no poll would show where the later one is now
             if (offset <= own_last) if own else (offset > own_last):
                 places.append((sent, later, offset, at))
     return places

@@ -128,7 +128,7 @@ def test_a_list_of_a_crashed_client_is_not_answered_by_the_next_one(history: Wri
 # numbers that go back
 
 
-def test_what_went_back_once_does_not_lower_the_bar(history: WrittenHistory) -> None:
+def test_an_offset_that_went_back_does_not_lower_the_bound(history: WrittenHistory) -> None:
     for end in (9, 5, 7):
         history.list_offsets(1, 0, end)
     assert check_with(ListedOffsets(), history.ops).counts == {"end-went-back": 2}

@@ -67,7 +67,7 @@ def test_a_clean_history_is_clean_under_all_rules(history: list[Op]) -> None:
         assert verdict.is_clean(), str(verdict)
         assert verdict.operations == sum(op.type == "invoke" for op in history)
         strict = rules._replace(lag_bound_ns=verdict.worst_lag_ns)
-        assert check_history(history, strict).is_clean(), "nobody lagged more than the worst"
+        assert check_history(history, strict).is_clean(), "no client lagged more than the worst"
 
 
 @settings(max_examples=100, deadline=None)

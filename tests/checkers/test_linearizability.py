@@ -142,7 +142,7 @@ def test_the_verdict_is_that_of_all_orders(seed: int, unique: bool, has_cas: boo
     assert (searched.contradiction is None) == expected, searched
     if gathered.is_plain:
         assert (contradiction_in(gathered) is None) == expected
-    assert expected or mutations, "what was told in an order has one"
+    assert expected or mutations, "a history generated in an order has one"
 
 
 @settings(max_examples=60, deadline=None)

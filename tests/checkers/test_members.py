@@ -206,7 +206,7 @@ def test_a_number_that_is_missing_in_what_was_read_is_a_gap(history: GroupHistor
     history.number(1, 70, 0, 0)
     history.number(1, 71, 1, None)
     history.number(1, 72, 2, 1)
-    assert history.at_the_end(Sequences).counts == {}, "nobody has read so far"
+    assert history.at_the_end(Sequences).counts == {}, "no client has read so far"
     history.poll(2, (0, 70), (1, 72))
     assert history.at_the_end(Sequences).counts == {"sequence-gap": 1}
     history.list_offsets(3, 1, 2)

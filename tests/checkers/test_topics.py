@@ -90,7 +90,7 @@ def test_a_reader_that_comes_with_the_position_of_a_predecessor_has_lost_nothing
     history.send_to(OLD, 2, 8, 1)
     invocation = history.recorder.invoke(3, "poll", Poll())
     history.recorder.ok(invocation, Poll((Fetched(OLD, (Offset(1),), (8,)),)))
-    assert history.kinds() == ["lost-write"], "somebody has to read all of it while it is there"
+    assert history.kinds() == ["lost-write"], "a client has to read all of it while it exists"
     history.delete()
     assert history.kinds() == []
 
@@ -171,7 +171,7 @@ def test_a_topic_that_was_never_created(history: TopicHistory) -> None:
 def test_a_topic_that_is_unknown_although_it_exists(history: TopicHistory) -> None:
     created = history.create("old")
     history.find(2, "")
-    assert history.kinds() == [], "for a second a server may believe what it heard before"
+    assert history.kinds() == [], "for a second a server may use older metadata"
     found = history.find(2, "")
     assert history.kinds() == ["lost-topic"]
     assert history.proof("lost-topic") == (created, found)

@@ -21,7 +21,7 @@ def test_a_short_run_on_a_broker_of_its_own(run: Run, tmp_path: Path) -> None:
     assert found["availability_percent"] == 100
     assert set(found["operations"]) == {"send", "poll", "commit", "list"}
     assert 0 < found["latency_ms"]["p50"] <= found["latency_ms"]["p99"] <= found["latency_ms"]["max"]
-    assert found["between_brokers"]["messages_per_operation"] == 0, "a broker alone talks to nobody"
+    assert found["between_brokers"]["messages_per_operation"] == 0, "a broker alone sends no messages"
     assert plot.read_text().startswith("<?xml")
 
 
@@ -31,7 +31,7 @@ def test_a_running_broker_keeps_what_it_had(run: Run, broker: BrokerProcess, top
     assert b"operations/s" in done.stdout
     assert b"availability 100.000 %" in done.stdout
     listed = orjson.loads(run("topic", "list", "--json", *at).stdout)
-    assert [row["name"] for row in listed] == [topic], "its own topic is gone"
+    assert [row["name"] for row in listed] == [topic], "its own topic is deleted"
     run("bench", *at, *SHORT, "--mix", "send", "--records", "10", "--topic", topic, "--rate", "50")
     described = orjson.loads(run("topic", "describe", topic, "--json", *at).stdout)
     records = described["partitions"][0]["high_watermark"]
@@ -50,7 +50,7 @@ def test_ctrl_c_ends_it_at_once_and_its_topic_goes(
     assert run("topic", "list", *at).stdout == b""
 
 
-def test_what_cannot_be(run: Run) -> None:
+def test_impossible_values(run: Run) -> None:
     run("bench", "--mix", "shout=1", expect=2)
     run("bench", "--local", "1", "--topic", "t", expect=2)
     run("bench", "--clients", "1000", "--in-flight", "1000", expect=2)

@@ -108,7 +108,7 @@ def test_a_group_that_there_is_not(scripted: ScriptedBroker, ask: Any) -> None:
         ("5", {"offset": 5}),
     ],
 )
-def test_where_a_reset_goes(scripted: ScriptedBroker, ask: Any, text: str, to: Any) -> None:
+def test_targets_of_a_reset(scripted: ScriptedBroker, ask: Any, text: str, to: Any) -> None:
     scripted.answers["POST /groups/g/offsets/reset"] = (200, {"offsets": [RESET], "dry_run": False})
     ask("group", "reset-offsets", "g", "--to", text, "--yes")
     assert scripted.ordered == [("POST /groups/g/offsets/reset", {"to": to, "dry_run": False})]

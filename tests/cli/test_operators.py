@@ -220,7 +220,7 @@ async def test_words_of_any_length_leave_the_bar_and_are_whole(
     assert reason in " ".join(lines)
 
 
-def test_how_far_a_decommission_is(ask: Any, scripted: ScriptedBroker) -> None:
+def test_progress_of_a_decommission(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/brokers/3/decommission"] = 200, LEAVING
     text = ask("broker", "decommission-status", "3").out
     assert "no place elsewhere for 1 partition: orders/1" in text
@@ -281,7 +281,7 @@ def test_maintenance(ask: Any, scripted: ScriptedBroker) -> None:
     ]
 
 
-def test_what_is_in_maintenance(ask: Any, scripted: ScriptedBroker) -> None:
+def test_brokers_in_maintenance(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/brokers"] = 200, [BROKER, DOWN]
     _, first, second = cells(ask("broker", "maintenance", "status").out)
     assert first == ["1", "no", *["-"] * 6]
@@ -340,7 +340,7 @@ def test_an_unknown_outcome_is_exit_code_3(ask: Any, scripted: ScriptedBroker) -
     assert "can be given again" in ask("partition", "move", "orders/0", "--to", "4", expect=3).err
 
 
-def test_what_moves(ask: Any, scripted: ScriptedBroker) -> None:
+def test_moves_in_progress(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/partitions/reconfigurations"] = 200, [MOVE]
     row = ["orders/0", "1,", "3", "1,", "4", "700.0", "kB", "1.0", "MB", "50.0", "kB/s", "-"]
     assert cells(ask("partition", "moves").out)[1] == row

@@ -103,7 +103,7 @@ def test_one_partition_by_hand(run: Any, at: tuple[str, str]) -> None:
     assert b"3 partitions" in run("consume", "by-hand", "-p", "3", *at, expect=1).stderr
 
 
-def test_where_to_begin(run: Any, topic: str, at: tuple[str, str]) -> None:
+def test_start_positions(run: Any, topic: str, at: tuple[str, str]) -> None:
     rows = b"".join(b'{"value": "%d", "timestamp": %d}\n' % (n, 1000 * n) for n in range(10))
     run("produce", topic, "--json-lines", "--batch-bytes", "1", *at, stdin=rows)
 

@@ -57,7 +57,7 @@ class FakeCluster:
     async def look(self) -> ClusterLook:
         if self.failures:
             self.failures -= 1
-            raise Unavailable("nobody answers")
+            raise Unavailable("no broker answers")
         reasons = [f"node {node} does not answer" for node in sorted(self.down)]
         if self.behind:
             reasons.append(f"{self.behind} partitions lack replicas in sync: …")
@@ -180,10 +180,10 @@ async def test_an_order_that_cannot_be_is_not_given_again() -> None:
     class Strict(FakeCluster):
         async def set_maintenance(self, node: int, is_on: bool) -> None:
             self.journal.append("asked")
-            raise InvalidArgument("it belongs to nobody")
+            raise InvalidArgument("it has no owner")
 
     cluster = Strict()
-    with pytest.raises(CommandFailed, match="cannot be that maintenance of node 2 begins: it belongs to nobody"):
+    with pytest.raises(CommandFailed, match="cannot be that maintenance of node 2 begins: it has no owner"):
         await roll(cluster)
     assert cluster.journal == ["asked"]
 

@@ -134,7 +134,7 @@ async def test_a_stranger_is_noticed_at_the_next_answer() -> None:
             await send(to, BATCHES[1])
 
 
-async def test_what_is_there_already_counts() -> None:
+async def test_records_stored_before_count() -> None:
     broker = FakeBroker(t=1)
     broker.topics["t"][0].append(bytes(build_batch([b"before", b"a", b"b", b"c"])))
     async with sending(broker, ResumePoint([1], [3])) as to:

@@ -83,7 +83,7 @@ def test_a_broker_that_does_not_answer_is_named(
 
     async def wait(*args: object) -> NoReturn:
         await asyncio.Event().wait()
-        raise AssertionError("nobody sets it")
+        raise AssertionError("it is never set")
 
     monkeypatch.setattr(HttpTransport, "_send", wait)
     monkeypatch.setattr(SlowAnswers, "_warn", warn_and_end)

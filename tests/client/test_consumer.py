@@ -354,7 +354,7 @@ async def test_no_more_is_held_than_prefetch_allows(served: Served) -> None:
     async with Consumer([await served(broker)], "orders", **settings) as consumer:
         await polled(consumer, 1)
         before = 0
-        while before != broker.fetches:  # until nobody asks for more
+        while before != broker.fetches:  # until no fetch is pending
             before = broker.fetches
             await asyncio.sleep(0.05)
         held = sum(reading.held_bytes for reading in consumer._fetching.readings.values())

@@ -56,7 +56,7 @@ def test_a_seek_takes_back_what_was_delivered():
     assert found.of(A) == 1
 
 
-def test_partitions_that_stay_keep_their_positions_unless_others_may_have_had_them():
+def test_kept_partitions_keep_their_positions_unless_another_member_may_have_had_them():
     found = positions()
     found.begin(A, Offset(5))
     found.begin(B, Offset(6))

@@ -54,7 +54,7 @@ async def test_without_topics_it_is_not_ready_and_repeats_why(
         for part in (*ids, cluster.text(1), f"delete {tmp_path / '2'}"):
             assert part is not None
             assert part in caplog.text
-        await cluster.stop(1)  # the seed is gone, and nothing says any more that another cluster is meant
+        await cluster.stop(1)  # without the seed nothing shows any more that another cluster is meant
         await asyncio.wait_for(second.started, 20)
         assert second.metadata.is_ready
 

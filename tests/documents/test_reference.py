@@ -64,7 +64,7 @@ def test_only_unknown_outcomes_are_called_unknown() -> None:
         kinds = [kind for kind in STATUS_AND_CODE if STATUS_AND_CODE[kind] == pair]
         outcomes = {kind.outcome for kind in kinds} or {"failed"}
         if pair == codes.INTERNAL:
-            outcomes.add("unknown")  # what nobody expected may have happened
+            outcomes.add("unknown")  # unexpected errors may have had an effect
         assert set(code_spans(outcome)) == outcomes, pair
 
 

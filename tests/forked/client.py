@@ -94,7 +94,7 @@ class ForkedProcess:
         told = select.poll()
         try:
             told.register(self._told, select.POLLIN)
-        except ValueError:  # another thread was told, and closed it
+        except ValueError:  # another thread has read it, and closed it
             return True
         return bool(told.poll(None if timeout is None else timeout * 1000))
 

@@ -55,7 +55,7 @@ def different(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
     assert sorted(set(problems)) == []
 
 
-async def test_real_requests_have_the_fields_of_their_samples(three: Brokers, different: set[str]) -> None:
+async def test_sample_requests_have_the_fields_of_real_ones(three: Brokers, different: set[str]) -> None:
     await three[1].create_topic("t", 3, deadline=soon())
     for number in (1, 2, 3):
         broker = three[number]

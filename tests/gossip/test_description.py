@@ -24,14 +24,14 @@ def test_it_always_fits_and_is_read_back_unchanged(described: Description) -> No
     read = decode(encoded)
     assert read.load == described.load
     for said, text in zip(read[:-1], described[:-1], strict=True):
-        assert said in (text, ""), "a text is told whole or not at all"
+        assert said in (text, ""), "a text is sent whole or not at all"
 
 
 def test_short_ones_are_shown_in_full() -> None:
     assert decode(encode(PLAIN)) == PLAIN
 
 
-def test_where_there_is_no_room_addresses_between_brokers_stay() -> None:
+def test_without_space_addresses_between_brokers_stay() -> None:
     long = "x" * 100
     read = decode(encode(Description(long, long, long, long, long, "0.2.0", BrokerLoad(*[(1 << 63) - 1] * 5))))
     assert (read.http, read.rpc, read.gossip, read.version) == (long, long, long, "0.2.0")
@@ -61,7 +61,7 @@ def test_missing_fields_get_their_defaults() -> None:
         [1, *PLAIN[1:-1], list(astuple(PLAIN.load))],
     ],
 )
-def test_what_is_none_is_refused(fields: object) -> None:
+def test_invalid_descriptions_are_refused(fields: object) -> None:
     with pytest.raises(FormatError):
         decode(msgpack.packb(fields))
 

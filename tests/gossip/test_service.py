@@ -88,7 +88,7 @@ async def test_views_wait_less_for_brokers_that_gossip_suspects(three: Brokers) 
 
     async def ask(node: int, name: str, header: Any, payload: Any, deadline: float) -> None:
         patience[node] = deadline - asyncio.get_running_loop().time()
-        raise Unavailable("nobody is asked here")
+        raise Unavailable("no broker is asked here")
 
     broker.node.ask = ask  # type: ignore[method-assign,assignment]
     broker.parts.gossip.is_doubtful = lambda node: node == 3  # type: ignore[method-assign]
@@ -105,7 +105,7 @@ async def test_a_broker_that_moved_is_found_by_gossip_while_the_controller_is_aw
         await three.stop(2, 3)
         with socket.create_server(("127.0.0.1", 0)) as free:
             three._rpc[2] = free.getsockname()[:2]
-        three._seeds = 0  # nobody looks for it at its new address
+        three._seeds = 0  # it is not looked for at its new address
         async with asyncio.timeout(WAIT_S):
             await three.start(2)
         assert three[1].metadata.state.brokers[NodeId(2)].addresses.rpc == f"127.0.0.1:{three._rpc[2][1]}"

@@ -261,7 +261,7 @@ async def test_offsets_in_deleted_topics_go_at_once(world: World) -> None:
     world.coordinator.end()
 
 
-async def test_groups_without_offsets_are_forgotten_when_their_members_have_left_for_long(world: World) -> None:
+async def test_groups_without_offsets_or_members_expire(world: World) -> None:
     has_members(world, 1, 10 * RETENTION_MS, "f")
     has_members(world, 0, RETENTION_MS, "g")
     assert await world.coordinator.load()

@@ -257,7 +257,7 @@ def test_a_leaving_member_is_removed_at_once_and_the_others_are_notified() -> No
     assert desk.again([one])[0].generation == 2
 
 
-def test_one_rebalance_for_all_who_leave_together() -> None:
+def test_members_that_leave_together_cause_one_rebalance() -> None:
     desk = Desk()
     joined = desk.stable(10)
     desk.leave(*[each.member_id for each in joined[1:]])
@@ -366,7 +366,7 @@ def test_a_deletion_without_a_waiter_happens_all_the_same() -> None:
     assert desk.machine.names() == []
 
 
-def test_what_is_described() -> None:
+def test_described_fields_of_a_group() -> None:
     desk = Desk()
     leader, other = desk.form(2, client_id="c", client_host="h")
     desk.sync(other.member_id, 1)

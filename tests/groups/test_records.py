@@ -92,7 +92,7 @@ def test_different_keys_have_different_bytes(one: Key, other: Key) -> None:
     ],
     ids=bytes.hex,
 )
-def test_what_is_no_key(data: bytes) -> None:
+def test_invalid_keys(data: bytes) -> None:
     with pytest.raises(FormatError):
         decode_key(data)
 
@@ -113,7 +113,7 @@ def test_what_is_no_key(data: bytes) -> None:
     ],
     ids=str,
 )
-def test_what_is_no_value(key: Key, raw: object) -> None:
+def test_invalid_record_values(key: Key, raw: object) -> None:
     with pytest.raises(FormatError):
         decode_value(key, msgpack.packb(raw))
 

@@ -64,7 +64,7 @@ def test_a_generation_that_was_not_stored_is_never_answered() -> None:
     desk.after(3 * HOLD_S)
     desk.store(LOST)
     assert all(isinstance(desk.said(token, NotLeader), NotLeader) for token in tokens)
-    assert len(desk.members()) == 1  # whoever does not know its id is gone
+    assert len(desk.members()) == 1  # the member without its id was removed
     desk.stores_at_once = True
     assert desk.formed([desk.join(instance_id="s0")])[0].generation == 2
 
@@ -148,7 +148,7 @@ def test_waiting_requests_fail_when_the_coordinator_stops() -> None:
     desk.effects()
     for token in tokens:
         desk.said(token, NotLeader)
-    desk.store()  # what becomes of the last record is nothing to anybody
+    desk.store()  # the outcome of the last record affects no request
     assert desk.machine.names() == []
 
 
@@ -197,7 +197,7 @@ def test_f47_a_generation_that_was_stored_and_not_answered_is_not_used_again() -
     desk.leave(two.member_id)
     desk.stores_at_once = False
     desk.join(one.member_id)
-    desk.log["readers"] = desk.unstored[0].record or desk.log["readers"]  # it is in the log, nobody heard of it
+    desk.log["readers"] = desk.unstored[0].record or desk.log["readers"]  # it is in the log, but was not answered
     desk.fail_over()
     desk.stores_at_once = True
     with pytest.raises(StaleGeneration):
@@ -207,7 +207,7 @@ def test_f47_a_generation_that_was_stored_and_not_answered_is_not_used_again() -
     assert desk.said(desk.join(one.member_id), JoinedGeneration).generation == 2
 
 
-def test_members_that_do_not_come_to_the_new_coordinator_are_out_after_their_sessions() -> None:
+def test_members_that_do_not_reach_the_new_coordinator_expire_after_their_sessions() -> None:
     desk = Desk()
     desk.stable(3)
     desk.fail_over()

@@ -146,7 +146,7 @@ async def test_moves_in_progress_are_known_to_the_planner_until_they_end(desk: D
 
 async def test_in_another_term_nothing_is_appended(desk: Desk) -> None:
     given = desk.writer.write([entry(5)])
-    desk.log.core.term = Term(4)  # deposed and elected again, before anybody heard of it
+    desk.log.core.term = Term(4)  # deposed and elected again, before any member noticed
     await turn()
     assert not desk.log.waiting
     assert given.done()

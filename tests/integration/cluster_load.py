@@ -229,9 +229,9 @@ def check(cluster: Cluster, ledger: Ledger, partitions: int = 1) -> None:
     kept = views[0]
     assert all(view == kept for view in views), "the brokers show different records"
     for (partition, offset), value in ledger.acknowledged.items():
-        assert offset < len(kept[partition]), f"acknowledged offset {offset} of partition {partition} is gone"
+        assert offset < len(kept[partition]), f"acknowledged offset {offset} of partition {partition} is missing"
         assert kept[partition][offset] == value, f"offset {offset} of partition {partition} holds another value"
     everything = [value for values in kept for value in values]
     assert len(everything) == len(set(everything)), "a value is there twice"
-    assert set(everything) <= ledger.sent, "values are there that nobody sent"
+    assert set(everything) <= ledger.sent, "there are values that were never sent"
     assert not set(everything) & ledger.refused, "a refused value is there"

@@ -69,7 +69,7 @@ def test_an_instance_goes_on_while_its_broker_is_killed(cluster: Cluster, topic:
             is_sure = False
             continue
         for record in answer:
-            # What was delivered and not committed may come again; nothing is left out.
+            # Delivered and uncommitted records may be repeated; none is left out.
             assert record["offset"] <= read, f"{record} after {read} records"
             if record["offset"] == read:
                 read += 1

@@ -86,7 +86,7 @@ def test_a_broker_joins_and_another_one_goes(raftlog_cluster: Cluster) -> None:
         ledger.wait_for_more(ENOUGH)
     assert not ledger.refused
     assert not ledger.unknown
-    assert cluster.nodes[1].wait() == 1, "it was told that it belongs to the cluster no more, and ended"
+    assert cluster.nodes[1].wait() == 1, "it was notified of its removal, and ended"
     settled(cluster, ledger)
 
 

@@ -63,7 +63,7 @@ def test_all_killed_at_once(cluster: Cluster, topic: str) -> None:
     settled(cluster, ledger)
 
 
-def test_bad_weather_and_resets(cluster: Cluster, topic: str) -> None:
+def test_network_faults_and_resets(cluster: Cluster, topic: str) -> None:
     create_topic(cluster.addresses[0], topic)
     ways = list(itertools.permutations(cluster.nodes, 2))
     before = cluster.seen()

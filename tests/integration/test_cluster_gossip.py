@@ -75,7 +75,7 @@ def test_a_broker_that_stops_in_an_orderly_way_has_left_and_was_never_suspected(
     all_alive(cluster)
 
 
-def test_a_broker_that_stood_still_refutes_its_death(cluster: Cluster) -> None:
+def test_a_paused_broker_refutes_its_death(cluster: Cluster) -> None:
     all_alive(cluster)
     cluster.nodes[2].pause()
     wait_states(cluster, {2: "dead"}, (1, 3))
@@ -94,7 +94,7 @@ def test_with_gossip_blocked_the_cluster_goes_on_with_the_same_voters(cluster: C
         wait_states(cluster, {1: "dead"}, (2, 3))
         wait_states(cluster, {2: "dead", 3: "dead"}, (1,))
         ledger.wait_for_more(ENOUGH)
-    cluster.wait_healthy()  # whoever answers is there
+    cluster.wait_healthy()  # a broker that answers is alive
     assert in_sync(cluster, topic) == before == [[1, 2, 3]] * 3
     cluster.heal()
     all_alive(cluster)

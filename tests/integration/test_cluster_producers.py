@@ -69,7 +69,7 @@ async def attack(cluster: Cluster) -> None:
             after = Attacker(session, survivor)
             for sequence in (0, 1):
                 answer = await after.post(oldest, sequence, b"attack %d" % oldest)
-                if answer == (504, 50401):  # sent to the dead leader first, whose answer nobody knows
+                if answer == (504, 50401):  # sent to the dead leader first, whose answer is unknown
                     answer = await after.post(oldest, sequence, b"attack %d" % oldest)
                 assert answer == (409, 40911)
             await producer.send_and_wait("t", b"mine 2")

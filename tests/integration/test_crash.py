@@ -122,7 +122,7 @@ def create_topic(address: str) -> None:
 def check(address: str, sent: set[int], acknowledged: dict[tuple[int, int], int]) -> None:
     kept = [stored(address, partition) for partition in range(PARTITIONS)]
     for (partition, offset), value in acknowledged.items():
-        assert offset < len(kept[partition]), f"acknowledged offset {offset} of partition {partition} is gone"
+        assert offset < len(kept[partition]), f"acknowledged offset {offset} of partition {partition} is missing"
         assert kept[partition][offset] == value
     everything = [value for part in kept for value in part]
     assert len(everything) == len(set(everything)), "nothing is there twice"

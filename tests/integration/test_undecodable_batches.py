@@ -182,7 +182,7 @@ def test_compaction_keeps_them_byte_for_byte_on_all_replicas(cluster: Cluster, s
         assert stored_at(each, sent) == sent.undecodable
         found, read_to = walked(lambda at, to=each: ask(to, f"{RECORDS}?offset={at}"), sent.sound[-1] + 1)  # type: ignore[misc]
         assert read_to.keys() == sent.undecodable.keys()
-        assert not set(sent.sound[: len(SMALL)]) & set(found), "older records of the key are gone"
+        assert not set(sent.sound[: len(SMALL)]) & set(found), "older records of the key are deleted"
     for log in cluster.logs().values():
         assert not re.search(r"Traceback|never retrieved", log)
     for node in cluster.nodes.values():

@@ -112,7 +112,7 @@ def test_a_poll_is_refused_only_below_a_requested_deletion() -> None:
         failed = (trim("invoke", 9, 2), trim("fail", 9, 2))
         assert strict(trim("invoke", 7), *told, *failed, out_of_range(6)) == {}
         assert strict(trim("invoke", 7), *told, *failed, out_of_range(8)) == {"wrong-refusal": 1}
-    assert strict(out_of_range(6), trim("invoke", 7)) == {"wrong-refusal": 1}, "nobody had asked yet"
+    assert strict(out_of_range(6), trim("invoke", 7)) == {"wrong-refusal": 1}, "no client had asked yet"
     assert strict(trim("invoke", 7), trim("fail", 7), out_of_range(6)) == {"wrong-refusal": 1}
     assert strict(trim("invoke", 7, partition="t/1"), out_of_range(6)) == {"wrong-refusal": 1}
     assert strict(trim("invoke", 7), out_of_range(6, "trim") | trim("fail", 7)) == {"wrong-refusal": 1}

@@ -110,7 +110,7 @@ class Victims:
         return "" if shape == "join" else "it was ordered"
 
     def terminate(self, node: int) -> str:
-        assert self.up[node], "a node that is down is not told to end"
+        assert self.up[node], "a stopped node is not ordered to end"
         self.ending.add(node)
         self.done.append(f"terminate {node}")
         return f"node {node} was told"
@@ -227,13 +227,13 @@ def test_a_node_that_is_down_already_is_left_alone() -> None:
     work, notes = nemesis(victims, Fault("kill", 1, 4, (1,)), Fault("kill", 2, 3, (1,)), Fault("pause", 2, 3, (1,)))
     for second in (1, 2, 3):
         work.step_at(second)
-    assert not victims.up[1], "the end of a fault that did nothing starts nobody"
+    assert not victims.up[1], "the end of a fault without an effect starts no node"
     work.step_at(3.5)
     work.finish()
     assert victims.done == ["kill 1", "launch 1"]
     assert sum("all of them were down" in note for note in notes) == 2
     assert len(work.happened) == 1, "what did nothing did not happen"
-    assert work.unseen == [], "and disturbed nobody"
+    assert work.unseen == [], "and disturbed no node"
 
 
 def test_the_end_of_a_cut_leaves_another_one_in_place() -> None:
@@ -257,7 +257,7 @@ def test_a_roll_restarts_one_after_another() -> None:
     for second, node in ((2, 3), (10, 1), (20, 2)):
         work.step_at(second)
         work.step_at(second + 1)
-        assert victims.done[-1] == f"terminate {node}", "nobody else before it is back"
+        assert victims.done[-1] == f"terminate {node}", "no other node before it is back"
         victims.end(node)
         victims.starting = {node}
         work.step_at(second + 2)
@@ -429,7 +429,7 @@ def test_a_broker_that_has_left_is_no_target_but_a_leaving_one_is(tmp_path: Path
     assert work.under_way == ["kill nodes 3, 1"]
     work.step_at(2)
     work.step_at(3)
-    assert victims.lost == ((4, 3), (4, 1)), "of those that are cut off from it anyway nobody takes its place"
+    assert victims.lost == ((4, 3), (4, 1)), "no node that is cut off from it anyway takes its place"
 
 
 def test_an_order_of_which_nothing_came_is_given_again() -> None:

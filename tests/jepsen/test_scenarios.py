@@ -88,7 +88,7 @@ def checked(tmp_path: Path) -> CheckResult:
 
 
 @pytest.mark.parametrize(("resumed_s", "holds"), [(4.5, True), (5.5, False)])
-def test_how_long_there_may_be_no_write(checked: CheckResult, resumed_s: float, holds: bool) -> None:
+def test_the_bound_of_time_without_writes(checked: CheckResult, resumed_s: float, holds: bool) -> None:
     for at_s in (1.0, 2.0, resumed_s, 9.0):
         checked.availability.note(round(at_s * 1e9), "ok", PLACE)
     assert (not list(WriteGapBound(3.0)(OPTIONS, OUTCOME, checked))) is holds

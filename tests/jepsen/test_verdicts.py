@@ -61,7 +61,7 @@ def test_a_load_goes_on_until_something_was_seen_of_every_kind(tmp_path: Path) -
     (seen,) = [each["fault"] for each in results["faults"]]
     assert "it stands still" in seen["proof"]
     assert SECONDS < seen["begin_s"] < results["load_s"]
-    assert results["quiet"]["seconds"] < SECONDS, "what nobody saw may have hurt all the same"
+    assert results["quiet"]["seconds"] < SECONDS, "an unseen effect may have done harm all the same"
     assert "Nothing was seen of it" in (store.path / "index.html").read_text()
 
 
@@ -91,10 +91,10 @@ def test_broken_logs_are_detected(tmp_path: Path) -> None:
 def test_a_system_that_does_not_start_is_no_verdict_about_it(tmp_path: Path) -> None:
     class NeverStarts(FakeLog):
         def start(self) -> None:
-            raise SystemFailed("the port is somebody else's")
+            raise SystemFailed("the port is in use")
 
     options = RunOptions("plain", ("kill",), SECONDS, nodes=2, clients=1, rate=300.0, seed=5)
     results = run(options, NeverStarts(), Store(tmp_path, options), lambda *_told: None)
     assert results["verdict"] == "unknown"
     assert exit_code(results) == 2
-    assert results["broken"] == "the port is somebody else's"
+    assert results["broken"] == "the port is in use"

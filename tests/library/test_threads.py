@@ -124,7 +124,7 @@ class Waiting:
             raise KeyboardInterrupt
 
     def await_one(self) -> None:
-        assert self._arrived.acquire(timeout=WAIT_S), "nobody waits"
+        assert self._arrived.acquire(timeout=WAIT_S), "no thread waits"
 
 
 @contextmanager
@@ -153,12 +153,10 @@ def once(real: Callable[..., Any], error: BaseException) -> Callable[..., Any]:
     return call
 
 
-# who waits for whom
+# threads that wait for each other
 
 
-def test_more_than_may_wait_for_a_sync_is_flushed_by_those_who_append(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_appenders_flush_when_too_much_waits_for_a_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_commit, "PENDING_BYTES_MAX", 64 << 10)
     log = raftlog.Log.open(tmp_path / "log", LogConfig(flush_messages=10_000_000, flush_ms=NEVER_MS))
 
@@ -280,7 +278,7 @@ def test_close_ends_while_appenders_are_busy_and_refuses_them(
         assert sorted(answered) == list(range(reopened.end_offset))
 
 
-def test_close_answers_those_who_wait_before_it_ends(
+def test_close_answers_all_waiters_before_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: Waiting
 ) -> None:
     log = raftlog.Log.open(tmp_path / "log")
@@ -719,7 +717,7 @@ def test_an_append_whose_sync_failed_is_not_answered_by_a_truncate_that_came_in_
         else:
             syncing.set()
             assert go.wait(2 * WAIT_S)
-            raise OSError(errno.EIO, "told once, as Linux does")
+            raise OSError(errno.EIO, "reported once, as Linux does")
 
     monkeypatch.setattr(RealDisk, "sync", sync)
     monkeypatch.setattr(os, "fdatasync", data_sync)

@@ -187,7 +187,7 @@ def _polled(asked: dict[str, int], body: Body) -> Poll:
     """Convert a poll's answer; check that every key's messages begin at the requested offset."""
     fetched = []
     for key, messages in body["msgs"].items():
-        assert messages[0][0] == asked[key], f"{key} asked from {asked[key]}, and told {messages[0][0]}"
+        assert messages[0][0] == asked[key], f"{key} asked from {asked[key]}, and sent {messages[0][0]}"
         offsets, values = zip(*messages, strict=True)
         fetched.append(Fetched(_partition(key), tuple(map(Offset, offsets)), values))
     return Poll(tuple(fetched))

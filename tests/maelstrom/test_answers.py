@@ -25,7 +25,7 @@ async def test_isolated_proposals_end_unknown_and_unappended_ones_definitely(
         client, other = network.client(), network.client()
         codes: set[tuple[int, int]] = set()
         async with asyncio.timeout(WITHIN_S):
-            while (0, 0) not in codes:  # on a busy machine nobody may lead just now
+            while (0, 0) not in codes:  # on a busy machine there may be no leader just now
                 network.heal()
                 for name in network.names:
                     await client.ask_again(name, "write", key="k", value=1)
@@ -46,7 +46,7 @@ async def test_isolated_proposals_end_unknown_and_unappended_ones_definitely(
             _error_of(client, leader, "read"),
             _error_of(client, leader, "list_committed_offsets", keys=["k"]),
         )
-        assert [each.code for each in told] == [11] * 5, "nobody leads on its side"
+        assert [each.code for each in told] == [11] * 5, "there is no leader on its side"
         network.heal()
         for name in network.names:
             await client.ask_again(name, "commit_offsets", offsets={"k": 0})

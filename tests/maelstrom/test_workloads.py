@@ -140,7 +140,7 @@ async def test_a_broadcast_reaches_every_node(tmp_path: Path, topology: str) -> 
             return all(messages == values for messages in found)
 
         await until_true(is_everywhere)
-        assert set(network.messages) == {"gossip"}, "groups that nobody asked for"
+        assert set(network.messages) == {"gossip"}, "groups that were not requested"
         reports = await network.stop()
         assert report_of(reports) == (
             sum(report["operations_by_workload"]["broadcast"] for report in reports.values()),

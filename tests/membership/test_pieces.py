@@ -116,7 +116,7 @@ def test_never_more_bytes_than_there_is_room_for(steps: list[tuple[int, int]]) -
         assert len(broadcasts) <= 4
 
 
-# whom to probe
+# order of probes
 
 
 def roster(*others: int) -> Roster:

@@ -70,7 +70,7 @@ async def test_a_length_past_the_bound_ends_the_stream_before_it_is_read_for(wir
 
 
 async def test_a_stream_that_ends_early_raises(wires: list[UdpWire]) -> None:
-    stream = await wires[0].open(address_of(wires[1]))  # who serves nobody
+    stream = await wires[0].open(address_of(wires[1]))  # which serves no stream
     with pytest.raises((StreamEnd, ConnectionError)):
         await stream.receive()
     stream.close()

@@ -72,7 +72,7 @@ def test_power_loss_during_any_start_leaves_a_directory_that_can_be_used(seed: i
             nonlocal left
             left -= 1
             if left < 0:
-                raise OSError(5, "the power is gone")
+                raise OSError(5, "the power failed")
             sync(*arguments)  # type: ignore[operator]
 
         disk.sync = failing  # type: ignore[method-assign, assignment]

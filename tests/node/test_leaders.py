@@ -250,7 +250,7 @@ def test_a_group_is_notified_when_too_few_disks_have_space(tmp_path: Path) -> No
     fitness.note_told(THIRD.node_id, 0, True, 5.0)
     leaders.tick(5.0)
     assert group.is_majority_full
-    assert group.asked == [], "nobody could lead better"
+    assert group.asked == [], "no other replica could lead better"
     fitness.note_told(THIRD.node_id, 0, False, 6.0)
     leaders.count_room(6.0)
     assert not group.is_majority_full
@@ -283,7 +283,7 @@ async def test_a_process_that_operators_want_to_lead_nothing_hands_over_what_oth
     assert await leaders.handing_over() == (5, 5, 5, 0, [])
     unwanted.add(THIRD.node_id)
     leaders.tick(60.0)
-    assert [len(group.asked) for group in groups] == [1] * 5, "to nobody who shall lead nothing either"
+    assert [len(group.asked) for group in groups] == [1] * 5, "nor to a broker that shall lead nothing"
     assert await leaders.handing_over() == (5, 0, 0, 5, [group.group_id for group in groups])
     leaders.note_connected(OTHER.node_id, 60.0)
     leaders.tick(99.0)

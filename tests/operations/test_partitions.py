@@ -152,7 +152,7 @@ async def test_a_leadership_that_went_is_not_called_failed(unplanned: Brokers) -
     at, metadata = assigned(unplanned[1], "t"), unplanned[1].metadata
 
     async def refused(command: SetAssignment, deadline: Deadline) -> int:
-        raise NoLeader("nobody leads the controller")
+        raise NoLeader("the controller has no leader")
 
     metadata.submit = refused  # type: ignore[method-assign,assignment]
     with pytest.raises(OutcomeUnknown, match=f"node {at[1]} leads now"):

@@ -171,7 +171,7 @@ def test_a_second_run_on_a_local_archive_is_refused_while_the_first_is_at_work(t
     archive_to(LocalFiles(str(tmp_path)), MemorySource(orders=5))
 
 
-def test_where_there_are_no_locks_the_run_that_began_first_can_commit_no_more(tmp_path: Path) -> None:
+def test_without_locks_the_run_that_began_first_cannot_commit(tmp_path: Path) -> None:
     """The later one deletes what the first has staged, so that this must never become part of the archive."""
     path = str(tmp_path)
 

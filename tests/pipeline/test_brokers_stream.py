@@ -121,7 +121,7 @@ def test_topics_that_come_later_are_read_from_their_beginning(
     assert values(reader, taken_in, end) == some(0, 5)
 
 
-def test_where_it_begins_by_option(brokers: BrokersHere, topic: str, new_reader: NewReader) -> None:
+def test_start_positions_by_option(brokers: BrokersHere, topic: str, new_reader: NewReader) -> None:
     brokers.topic(topic)
     brokers.produce(topic, 0, some(0, 5))
 

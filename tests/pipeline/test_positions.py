@@ -92,7 +92,7 @@ def test_one_form_at_a_time() -> None:
         starting(startingOffsets="earliest", startingTimestamp="1")
 
 
-def test_what_is_named_is_read() -> None:
+def test_named_partitions_are_read() -> None:
     found = starting(startingOffsets='{"t": {"1": 5}}')
     found.check({"t": 2, "u": 1})
     with pytest.raises(InvalidArgument, match="partition 1 of topic t, which has 1"):

@@ -60,7 +60,7 @@ def test_short_partitions_have_fewer_steps() -> None:
     assert steps == [[Range(0, 0, 10), Range(4, 100, 105)], [Range(0, 10, 20)], [Range(0, 20, 25)]]
 
 
-def test_where_a_replay_goes_on() -> None:
+def test_resume_positions_of_a_replay() -> None:
     state = ArchiveState("archive", 7, {}, {}, {})
     older = Round("archive", 5, 10)
     assert round_to_go_on_with(state, None, NO_STEP, 10) == Round("archive", 7, 10)

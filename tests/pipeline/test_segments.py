@@ -219,7 +219,7 @@ def test_no_flipped_bit_ever_gives_other_rows(path: Path) -> None:
         flip(file, position, bit)
 
 
-def test_what_is_left_out_is_one_batch(path: Path) -> None:
+def test_a_damaged_batch_is_skipped_alone(path: Path) -> None:
     expected, file = written(path), files(path)[1]
     row = unpack_row(files(path, ".index")[1].read_bytes(), 3)
     after = unpack_row(files(path, ".index")[1].read_bytes(), 4)
@@ -377,7 +377,7 @@ def test_all_workers_of_a_broker_are_read(path: Path, tmp_path: Path) -> None:
     assert len(told) == 2
 
 
-def test_where_nothing_is(tmp_path: Path) -> None:
+def test_paths_without_a_log(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for path, why in (
         ("empty", "holds no log: name a broker's"),

@@ -113,7 +113,7 @@ def deliver_late(partition: Partition, send: SendBatch) -> None:
     try:
         partition.append(send)
     except (DuplicateSequence, OutOfOrderSequence, UnknownProducer):
-        return  # nobody waits for the answer any more
+        return  # the answer has no waiter any more
 
 
 def forget(partition: Partition, attempts: list[Attempt], late: list[SendBatch]) -> None:

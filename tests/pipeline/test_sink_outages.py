@@ -24,7 +24,7 @@ async def answered(*errors: RaftlogError) -> int:
 
 async def test_failed_and_unknown_requests_are_retried() -> None:
     assert await answered() == 1
-    assert await answered(Unavailable("nobody"), OutcomeUnknown("sent, and not answered")) == 3
+    assert await answered(Unavailable("no broker"), OutcomeUnknown("sent, and not answered")) == 3
 
 
 async def test_a_forgotten_write_is_not_retried() -> None:

@@ -311,7 +311,9 @@ def test_r16_heartbeats_of_reads_do_not_hide_a_lost_append() -> None:
         cluster[1].work()
         before, cluster.network = cluster.network, before
         cluster.settle()
-    assert [cluster.data(number)[-1:] for number in (2, 3)].count(["lost"]) == 1, "it was asked, and told what it lacks"
+    assert [cluster.data(number)[-1:] for number in (2, 3)].count(["lost"]) == 1, (
+        "it was asked, and sent the missing entries"
+    )
     cluster.tick(2)
     cluster.settle()
     assert cluster.data(2)[-1] == cluster.data(3)[-1] == "lost"

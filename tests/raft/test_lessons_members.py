@@ -97,7 +97,7 @@ def test_r32_a_removed_member_neither_wins_nor_grows_the_term() -> None:
     assert cluster.core(1).role is Role.LEADER
     assert cluster.core(1).term == cluster.core(4).term == 1
     cluster.core(1).step(AppendResponse(FOUR, ONE, Term(50), 1, False, Index(0), Index(0), Index(0)))
-    assert cluster.core(1).term == 1, "the answer of a stranger unseats nobody"
+    assert cluster.core(1).term == 1, "the answer of a stranger unseats no leader"
     assert cluster.core(1).messages_refused == 1
 
 
@@ -322,7 +322,7 @@ def test_r34_a_replica_without_a_configuration_refuses_everything_and_begins_no_
     core.hear_from_process(NodeId(1), False)
     core.step(TimeoutNow(ONE, FOUR, Term(3)))
     assert not core.campaign()
-    assert not core.step_down("told to")
+    assert not core.step_down("by order")
     assert why_refused(core.propose([Proposal("x", 1)])) is RefusalReason.NOT_LEADER
     assert (
         why_refused(core.propose_configuration(ConfigurationChange((FOUR,), (), Index(0)))) is RefusalReason.NOT_LEADER

@@ -55,7 +55,7 @@ def test_an_answer_without_earlier_entries_reveals_a_loss(
     progress.note_append(Index(13), 1)
     assert not progress.maybe_lose_appends(7, Index(10))
     assert progress.maybe_lose_appends(answered, Index(11))
-    assert not progress.maybe_lose_appends(answered, Index(11)), "told once"
+    assert not progress.maybe_lose_appends(answered, Index(11)), "reported once"
 
 
 def test_a_complete_answer_has_no_error() -> None:

@@ -83,11 +83,11 @@ def test_a_wake_is_sent_again_until_it_is_answered() -> None:
     assert cluster.take(Wake, to=3)
     cluster.core(1).step(Heartbeat(_TWO, _ONE, Term(2), 1, Index(1)))
     cluster.tick_one(1, 3)
-    assert not cluster.take(Wake), "the new leader's heartbeats wake whoever still sleeps"
+    assert not cluster.take(Wake), "the new leader's heartbeats wake quiesced replicas"
     cluster.tick_one(1, 10)
     cluster.core(1).step(VoteRequest(_THREE, _ONE, Term(3), 1, cluster.core(1).status().last))
     cluster.tick_one(1, 3)
-    assert not cluster.take(Wake), "that is over, whoever leads next"
+    assert not cluster.take(Wake), "that is over under any next leader"
 
 
 def test_a_replica_active_since_the_last_quiescence_is_not_woken() -> None:
@@ -191,7 +191,7 @@ def test_quiescence_needs_a_log_that_ends_there_durable_and_committed() -> None:
         assert not cluster.core(2).is_asleep
     cluster.processes(alive=False, nodes=[1], seen_by=[2])
     cluster.core(2).step(Heartbeat(_ONE, _TWO, Term(1), 10**6, last.index, last, True))
-    assert not cluster.core(2).is_asleep, "the process that would keep it asleep is not there"
+    assert not cluster.core(2).is_asleep, "the process that would keep it quiesced is not there"
 
 
 @pytest.mark.parametrize("is_behind", [False, True])
@@ -203,7 +203,7 @@ def test_a_learner_that_was_away_wakes_its_leader_when_it_returns(is_behind: boo
     if is_behind:
         cluster.propose(1, "x")
     cluster.tick(60)
-    assert _quiesced(cluster) == [1, 2, 3], "nobody waits for a learner that is away"
+    assert _quiesced(cluster) == [1, 2, 3], "no replica waits for a stopped learner"
     cluster.isolate()
     cluster.processes(alive=True, seen_by=[4])
     cluster.processes(alive=True, nodes=[4])

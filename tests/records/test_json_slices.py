@@ -103,7 +103,7 @@ def test_items_are_those_of_the_list_or_object(value, chance):
 @pytest.mark.parametrize(
     "text", [b"[1,]", b"[,1]", b"[1,,2]", b'{"a":1,}', b'{"a",}', b'{"a":[1}]', b'["\\ud83d",1]', b"1,2", b""]
 )
-def test_what_is_nearly_json(text):
+def test_nearly_json(text):
     assert not is_json(text)
 
 

@@ -35,7 +35,7 @@ def retain_records(batch: Buffer, keeps: list[bool]) -> bytes:
 
 @settings(max_examples=80, deadline=None)
 @given(records=RECORDS, codec=st.sampled_from(list(Compression)))
-def test_what_stays_is_what_it_was(records: list[tuple[NewRecord, bool]], codec: Compression) -> None:
+def test_remaining_records_are_unchanged(records: list[tuple[NewRecord, bool]], codec: Compression) -> None:
     keeps = [keeps for _, keeps in records]
     keeps[-1] = keeps[-1] or not any(keeps)
     batch = build_batch([record for record, _ in records], codec)

@@ -144,7 +144,7 @@ def test_two_of_three_are_the_majority_anyway() -> None:
 def test_too_few_active_replicas_are_refused_before_the_append() -> None:
     with Replicas(topic=TopicConfig(min_insync_replicas=3)) as world:
         leader = world.lead()
-        for _ in range(30):  # also just after each CheckQuorum, when nobody has answered in its period yet
+        for _ in range(30):  # also just after each CheckQuorum, when no follower has answered in its period yet
             world.run(0.05)
             world.append(leader, b"x")
         world.run(1)

@@ -139,7 +139,7 @@ def test_retention_by_bytes_is_the_same_on_every_replica(policy: str) -> None:
         assert world.same_everywhere()
 
 
-# records that are deleted because somebody says so
+# records that are deleted by order
 
 
 def test_records_are_deleted_below_an_offset_on_every_replica() -> None:

@@ -26,7 +26,7 @@ def ask(world: World, number: int, request: Callable[[Group], "asyncio.Future[An
     """Return the future answer of a node's replica, requested by the code of its process."""
     [future] = world.do(number, lambda: request(world.group(number)))
     assert isinstance(future, asyncio.Future)
-    future.add_done_callback(lambda done: done.exception())  # not everybody asks
+    future.add_done_callback(lambda done: done.exception())  # not every caller asks
     return future
 
 

@@ -166,7 +166,7 @@ LIES: dict[str, tuple[Channel, Callable[[], list[Any]]]] = {
 
 
 @on_both_loops
-async def test_peers_that_lie_lose_their_connection() -> None:
+async def test_lying_peers_are_disconnected() -> None:
     one = Process(identity_of(1), QUICK)
     async with running(one):
         for number, (channel, frame) in enumerate(LIES.values()):

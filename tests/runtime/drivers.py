@@ -215,7 +215,7 @@ class World:
         batch = build_batch([NewRecord(value, None, 1000) for value in values])
         self.nodes[number - 1].running().call_soon(lambda: proposed.append(self.group(number).propose([batch])))
         self.run(0.0001)
-        proposed[0].add_done_callback(lambda future: future.exception())  # not everybody asks
+        proposed[0].add_done_callback(lambda future: future.exception())  # not every caller asks
         return proposed[0]
 
     def commit(self, number: int, *values: bytes) -> Committed:

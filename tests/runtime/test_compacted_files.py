@@ -71,7 +71,7 @@ def survivors(records: list[Kept]) -> dict[bytes | None, bytes | None]:
 
 
 @pytest.mark.parametrize(("kind", "second"), [("power", False), ("power", True), ("kill", True)])
-def test_whatever_step_is_the_last_one_the_newest_of_each_key_is_there(kind: str, second: bool) -> None:
+def test_the_newest_of_each_key_survives_a_crash_after_any_step(kind: str, second: bool) -> None:
     """Also when it is cut off again and again: then the next opening goes on, and ends with what one run gives."""
     after = 0
     while True:

@@ -332,7 +332,7 @@ def test_a_removed_and_readded_replica_elects_no_candidate_without_its_entries(c
         world.do(gone, lambda: world.drivers[gone].join_group(GROUP))
         world.crash(leader)
         world.crash(4)
-        world.start(behind)  # it goes by the old members, of which it makes a majority with the one that was let go
+        world.start(behind)  # it uses the old configuration, of which it makes a majority with the removed one
         world.run(20)
         assert world.group(behind).core.role is not Role.LEADER
         world.start(4)

@@ -154,7 +154,7 @@ def test_data_spoiled_by_the_network_is_refused(spoil: Callable[[Callable[[objec
         assert len(spoiled) == 3
 
 
-def test_where_the_logs_part_it_goes_on_behind_what_is_committed(
+def test_appends_resume_behind_the_commit_where_the_logs_diverge(
     spoil: Callable[[Callable[[object], object]], None],
 ) -> None:
     """The leader does not have our last entry: asked again, it gives what follows the last committed one."""

@@ -212,7 +212,7 @@ def test_a_full_disk_refuses_no_group_and_what_it_refuses_waits_in_memory(room: 
             twin.journal_small(first + 1)
     twin.disk.complete_all()
     twin.disk.process_crash()
-    for name in twin.disk.list_directory(PATH):  # what was written was never synced, and is gone
+    for name in twin.disk.list_directory(PATH):  # the writes were never synced, and are lost
         if name.startswith(f"{0:020d}"):
             twin.disk.open(f"{PATH}/{name}").truncate(twin.fold_end() if name.endswith(".log") else 0)
         else:

@@ -23,7 +23,7 @@ from tests.runtime.journal_twin import DISK, end_of, row_of
 from tests.runtime.opened_journal import ONE, append_one, new, reopened, state
 
 
-def test_entries_without_their_predecessor_are_dropped_and_never_come_back() -> None:
+def test_entries_without_their_predecessor_are_dropped_for_good() -> None:
     """Entries 2 and 3 follow a large entry 1 whose id was never journaled; later another 1 and 2 are appended."""
     disk, journal, _ = new()
     append_one(journal, 2)

@@ -155,7 +155,7 @@ def test_an_order_that_is_repeated_while_the_logs_change_places() -> None:
         while not group.is_deaf:
             world.run(0.00002)
         disk.capacity_bytes = sum(map(len, disk.snapshot().values())) - 20_000
-        world.do(1, first.cancel)  # whoever gave the order went away
+        world.do(1, first.cancel)  # the caller of the order disconnected
         second = begin_rebuild(world)
         world.run_until(second.done)
         assert len(second.result().lost) == 1

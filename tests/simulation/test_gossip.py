@@ -69,7 +69,7 @@ def test_the_seed_determines_the_run() -> None:
     assert len({str(draw(seed)).partition("\n")[2] for seed in range(50)}) > 25
 
 
-# what the judge condemns
+# violations that the checker detects
 
 
 def change(

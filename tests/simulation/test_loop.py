@@ -51,7 +51,7 @@ def test_a_timer_may_be_as_far_as_infinity_and_sweeping_keeps_the_others(loop: V
 
 
 @given(st.floats(0, 1e9))
-def test_a_sleep_until_a_time_ends_at_it_or_later(moment: float) -> None:
+def test_a_sleep_until_a_time_ends_no_earlier(moment: float) -> None:
     nanoseconds = to_ns(moment)
     assert nanoseconds / 1e9 >= moment
     assert nanoseconds <= moment * 1e9 + 1 + 2 * math.ulp(moment) * 1e9
@@ -167,7 +167,7 @@ def test_waiting_for_ever_is_a_deadlock_that_names_the_waiter(loop: VirtualLoop)
         loop.run_until_complete(task)
 
 
-def test_time_that_stands_still_is_a_livelock(loop: VirtualLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_without_progress_is_a_livelock(loop: VirtualLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_module, "CALLBACKS_PER_INSTANT_MAX", 1000)
 
     async def spin() -> None:

@@ -176,7 +176,7 @@ def test_a_failed_sync_in_a_cut_or_trim_stops_the_log_without_answers(
         act(f.log)
     assert isinstance(f.log.failure, SyncFailed)
     f.disk.complete_all()
-    assert f.log.durable_index == durable, "the flush under way answers nobody any more"
+    assert f.log.durable_index == durable, "the flush under way answers no caller any more"
     with pytest.raises(SyncFailed):
         f.append(1)
     f.disk.power_loss()

@@ -129,7 +129,7 @@ def test_files_from_before_the_lock_and_after_it_have_no_witness(
     before = world.files()
     lock = world.lock()
     world.disk.sync([*before, *world.files(1, "fx")])
-    assert (world.whole_syncs, len(world.file_syncs)) == (1, FILES), "only the last one could be let go"
+    assert (world.whole_syncs, len(world.file_syncs)) == (1, FILES), "only the last one could be closed"
     lock.release()
     lock.release()
     after = world.files(FILES, "fy")

@@ -76,7 +76,7 @@ def outcome(path: Path, content: bytes) -> object:
         (b"1" * 5000, "int"),
     ],
 )
-def test_what_is_no_such_file_is_named(tmp_path: Path, content: bytes, why: str) -> None:
+def test_foreign_files_are_named(tmp_path: Path, content: bytes, why: str) -> None:
     with pytest.raises(SmallFileDamaged, match=rf"/thing is damaged: .*{why}"):
         read(tmp_path, content)
 

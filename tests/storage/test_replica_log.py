@@ -239,7 +239,7 @@ def test_a_read_that_a_cut_disturbed_is_done_again(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(SegmentedLog, "_read", disturbed)
     found = r.log.read(10, 1 << 20)
-    assert attempts == [5, 2], "the first one saw what is gone"
+    assert attempts == [5, 2], "the first one saw the removed entries"
     assert len(found) == 2
 
 

@@ -57,7 +57,7 @@ async def test_a_delay_is_of_one_way_and_counted(network: Network) -> None:
         assert (after.delayed_bytes, after.longest_ms) == (0, 0)
 
 
-async def test_bytes_keep_their_order_in_bad_weather(network: Network) -> None:
+async def test_bytes_keep_their_order_under_network_faults(network: Network) -> None:
     payload = (bytes(range(256)) * 4000,)
     async with pair(network) as (one, two):
         await set_weather(network, forth=Weather(20, 20, loss=0.02), back=Weather(jitter_ms=5))
@@ -66,7 +66,7 @@ async def test_bytes_keep_their_order_in_bad_weather(network: Network) -> None:
         assert (await asyncio.to_thread(network.seen))[FORTH].rpc.lost_segments > 0
 
 
-async def test_fair_weather_lets_go_at_once_what_was_held(network: Network) -> None:
+async def test_the_end_of_a_fault_releases_held_data_at_once(network: Network) -> None:
     async with pair(network) as (one, two):
         await set_weather(network, forth=Weather(delay_ms=60_000))
         asked = asyncio.ensure_future(call_for(one, two, 1))
@@ -80,7 +80,7 @@ async def test_a_slow_way_holds_its_senders_up(network: Network) -> None:
     async with pair(network) as (one, two):
         await set_weather(network, forth=Weather(rate_bytes_s=400_000))
         assert await call_for(one, two, 1, (bytes(200_000),)) >= 0.45
-        # More than may be held: the rest waits in the sockets of whoever sends.
+        # More than may be held: the rest waits in the sockets of the senders.
         big = asyncio.ensure_future(call_for(one, two, 2, (bytes(6 << 20),)))
         while not (seen := await asyncio.to_thread(network.seen))[FORTH].rpc.delayed_bytes > 300_000:
             assert not big.done()
@@ -231,7 +231,7 @@ def test_datagrams_are_lost_doubled_and_overtaken() -> None:
     assert lane.arrivals(0.0, 100) == (), "what nobody can hold is lost"
 
 
-def test_the_weather_has_to_be_possible() -> None:
+def test_network_faults_have_to_be_possible() -> None:
     for impossible in (Weather(loss=1.0), Weather(delay_ms=-1.0)):
         with pytest.raises(ValueError, match=r"shares are less|negative"):
             impossible.check()
@@ -289,7 +289,7 @@ async def test_messages_in_flight_wait_for_full_receivers_and_meet_cuts() -> Non
     assert (stream.has_lost, lane.seen.swallowed_bytes, lane.held_bytes) == (True, 1, 0)
 
 
-def test_what_was_seen_in_words() -> None:
+def test_seen_effects_in_words() -> None:
     before = LaneSeen(passed_bytes=10, swallowed_bytes=100, delayed_bytes=1, longest_ms=70)
     after = LaneSeen(passed_bytes=20, swallowed_bytes=4412, swallowed_datagrams=3, delayed_bytes=1, longest_ms=70)
     assert str(after.since(before)) == "4,312 bytes and 3 datagrams swallowed"

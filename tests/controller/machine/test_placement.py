@@ -61,9 +61,7 @@ def test_equal_brokers_get_equal_shares(hosts: int, workers: int, data: st.DataO
     st.integers(1, 30),
     st.data(),
 )
-def test_whatever_is_there_two_replicas_never_share_a_host(
-    drawn: list[tuple[int, int, int]], count: int, data: st.DataObject
-) -> None:
+def test_two_replicas_never_share_a_host(drawn: list[tuple[int, int, int]], count: int, data: st.DataObject) -> None:
     among = [PlacementCandidate(replica(number), f"host-{host}", *load) for number, (host, *load) in enumerate(drawn)]
     hosts = {each.host for each in among}
     factor = data.draw(st.integers(1, len(hosts)))

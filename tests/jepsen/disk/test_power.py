@@ -29,7 +29,7 @@ def left(directory: Path, disk: NodeDisk, program: str, random: Random | None = 
 def test_files_synced_with_their_directory_stay(tmp_path: Path, disk: NodeDisk) -> None:
     assert left(tmp_path, disk, "synced('a', OLD)") == {"a": OLD}
     assert str(disk.lose(Worst())) == "everything was synced"
-    assert disk.lose_power(Worst()) == "", "nobody wrote since"
+    assert disk.lose_power(Worst()) == "", "nothing was written since"
     assert disk.seen().syncs == 2
 
 

@@ -114,7 +114,7 @@ def a_home(directory: Path) -> Path:
 
 def kill_announced_process(fifo: Path) -> None:
     """Kill the process whose id arrives through the pipe."""
-    told = os.open(fifo, os.O_RDWR)  # for writing too, so that it opens before anybody writes
+    told = os.open(fifo, os.O_RDWR)  # for writing too, so that it opens before a writer does
     try:
         assert select.select([told], [], [], PATIENCE_SECONDS)[0], "no executor came to the value"
         os.kill(int(os.read(told, 64)), signal.SIGKILL)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 – as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 – its usual name
 
 from raftlog.client import BrokerClient
 from raftlog.pipeline.errors import PipelineFailed

@@ -107,7 +107,7 @@ def test_the_walk_through_works_as_written(
     address = json.loads(brokers.stdout.readline())["nodes"][0]["http"]
     monkeypatch.setenv("RAFTLOG_BOOTSTRAP", address)
     monkeypatch.setattr(sys, "argv", sys.argv)
-    monkeypatch.setattr(SparkSession, "stop", lambda session: None)  # it is everybody's
+    monkeypatch.setattr(SparkSession, "stop", lambda session: None)  # all tests share it
     walker = Walker(tmp_path, address, capsys)
     kinds = []
     for kind, block in walk_through():

@@ -64,8 +64,8 @@ def failing_once(rows: DataFrame, bootstrap: str, topic: str, flag: Path) -> Dat
             flag.touch()
             deadline_s = time.monotonic() + PATIENCE_S
             while not values(bootstrap, topic):
-                assert time.monotonic() < deadline_s, "nobody writes anything"
-            raise RuntimeError("the executor is gone")
+                assert time.monotonic() < deadline_s, "no task writes anything"
+            raise RuntimeError("the executor failed")
         return value
 
     return rows.withColumn("value", fragile("value"))
@@ -78,7 +78,7 @@ def test_a_batch_is_written_once_however_often_it_is_repeated(
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
     rows = numbers(spark).repartition(3)
     broken = failing_once(rows, bootstrap, topic, tmp_path / "failed")
-    with pytest.raises(PipelineFailed, match="the executor is gone"):
+    with pytest.raises(PipelineFailed, match="the executor failed"):
         save(broken, bootstrap, topic, writeId="nightly", batchBytes="1k")
     assert 0 < sum(values(bootstrap, topic).values()) < COUNT
     assert recorded_epoch(bootstrap.split(","), "nightly") is None

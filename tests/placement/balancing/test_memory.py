@@ -187,7 +187,7 @@ def test_a_broker_is_removed_when_its_process_reports_no_replicas(emptied: tuple
     assert not may_remove(broker, controller.state, there, [replica(1), replica(4)], is_settled=True), (
         "it votes in group 0"
     )
-    assert not may_remove(broker, controller.state, {}, [replica(1)], is_settled=True), "nobody was asked"
+    assert not may_remove(broker, controller.state, {}, [replica(1)], is_settled=True), "no broker was asked"
     controller.assign(FIRST, 1, 2, 4)
     assert not may_remove(broker, controller.state, there, [replica(1)], is_settled=True)
 

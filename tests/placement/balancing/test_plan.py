@@ -30,7 +30,7 @@ def planned(places: list[BrokerPlace], placed: list[PlacedPartition], wishes: Wi
     return plan(places, placed, wishes, Random(1), limit)
 
 
-def test_what_is_even_stays() -> None:
+def test_an_even_distribution_stays() -> None:
     even = topic(1, [(1, 2, 3), (2, 3, 1), (3, 1, 2)])
     assert planned(THREE, even) == ([], [])
 
@@ -109,7 +109,7 @@ def test_too_few_hosts_are_named() -> None:
         ({"is_available": False}, "node 4 is not there"),
     ],
 )
-def test_why_a_broker_takes_nothing(how: dict[str, bool], words: str) -> None:
+def test_reasons_for_a_broker_to_take_nothing(how: dict[str, bool], words: str) -> None:
     places = [place(1, is_draining=True), *THREE[1:], place(4, **how)]
     changes, failures = planned(places, SMALL)
     assert not changes

@@ -150,7 +150,7 @@ def _never(_bound_s: float, _name: str, _missing: Callable[[], list[str]]) -> No
     raise AssertionError
 
 
-def test_what_changes_in_quiet_times_is_restless(begin: Callable[..., World]) -> None:
+def test_changes_in_quiet_times_are_detected(begin: Callable[..., World]) -> None:
     world = begin()
     settling = FinalOrders(world.cluster, Taken(), _never)
     assert settling._changed_within(3.0) == []

@@ -36,7 +36,7 @@ def test_a_leader_crashes_and_writes_go_on(rig: Rig) -> None:
     assert rig.node(leader).identity.boot_epoch == 2
 
 
-def test_all_lose_their_power_and_nothing_else(rig: Rig) -> None:
+def test_a_power_loss_of_all_nodes_loses_nothing_else(rig: Rig) -> None:
     rig.start()
     rig.create()
     rig.until(rig.leader)
