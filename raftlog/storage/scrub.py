@@ -18,7 +18,6 @@ class ScrubProgress(NamedTuple):
 
     bytes_read: int
     has_finished: bool
-    rows_healed: int
     damage: CorruptBatch | None
 
 
@@ -40,19 +39,17 @@ class Scrub:
         segment = self._log.segment_of_offset(max(self._offset, self._log.log_start_offset))
         if segment.base_offset != self._offset:
             self._offset, self._row = Offset(segment.base_offset), 0
-        read = healed = 0
+        read = 0
         for number, row, batch, why in self._log.walk(segment, self._row):
             if row.index > self._log.durable_index:
                 break
             self._row = number + 1
             read += len(batch)
-            if why and heal_row(segment, number):
-                healed += 1
-            elif why:
-                return ScrubProgress(read, False, healed, self._log.corrupt(segment, row, why))
+            if why and not heal_row(segment, number):
+                return ScrubProgress(read, False, self._log.corrupt(segment, row, why))
             if read >= max_bytes:
-                return ScrubProgress(read, False, healed, None)
-        return ScrubProgress(read, self._next_segment(segment), healed, None)
+                return ScrubProgress(read, False, None)
+        return ScrubProgress(read, self._next_segment(segment), None)
 
     def _next_segment(self, segment: Segment) -> bool:
         """Go on to the next segment; true when there is none."""

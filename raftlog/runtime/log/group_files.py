@@ -7,7 +7,7 @@ What nobody was promised is deleted. What a lost tail leaves behind it was promi
 import re
 from typing import Final
 
-from raftlog.storage.directory import DAMAGED, INTERNAL, internal, make_directory
+from raftlog.storage.directory import DAMAGED, internal, make_directory
 from raftlog.storage.disk import Disk
 from raftlog.storage.recovery import segment_bases
 from raftlog.storage.segment import Segment
@@ -37,53 +37,42 @@ class GroupFiles:
         """The file behind the one at `base`."""
         return next((newer for newer in self.bases if newer > base), None)
 
-    def remove(self, base: Offset) -> str:
-        """Delete the files of a segment; returns the name of its `.log`."""
+    def remove(self, base: Offset) -> None:
+        """Delete the files of a segment."""
         stem = f"{self._path}/{segment_stem(base)}"
         for suffix in reversed(SUFFIXES):
             if self._disk.exists(stem + suffix):
                 self._disk.unlink(stem + suffix)
         self.bases.remove(base)
         self.is_changed = True
-        return stem + LOG_SUFFIX
 
-    def remove_orphans(self) -> list[str]:
+    def remove_orphans(self) -> None:
         """Delete index files whose `.log` is not there, and what a compaction did not finish."""
-        removed = []
         for name in self._disk.list_directory(self._path):
             match = _SEGMENT_FILE.fullmatch(name)
             is_orphan = match is not None and not self._disk.exists(f"{self._path}/{match[1]}{LOG_SUFFIX}")
             if is_orphan or _STAGED_FILE.fullmatch(name):
                 self._disk.unlink(f"{self._path}/{name}")
                 self.is_changed = True
-                removed.append(f"{self._path}/{name}")
-        return removed
-
-    def unknown(self) -> list[str]:
-        """Names in the directory that are no segment's."""
-        names = self._disk.list_directory(self._path)
-        return [name for name in names if name != INTERNAL and not _SEGMENT_FILE.fullmatch(name)]
 
     @staticmethod
-    def cut(segment: Segment) -> int:
-        """Cut a segment's files behind its last entry; returns the bytes that went from its `.log`."""
-        beyond = segment.files.log.size() - segment.end_position
-        if beyond > 0:
+    def cut(segment: Segment) -> None:
+        """Cut a segment's files behind its last entry."""
+        if segment.files.log.size() > segment.end_position:
             segment.log_changes.note()
             segment.files.log.truncate(segment.end_position)
         if segment.files.index.size() > segment.index_bytes:  # rows that wait for the file find their old ones there
             segment.index_changes.note()
             segment.files.index.truncate(segment.index_bytes)
-        return max(0, beyond)
 
     # setting aside
 
-    def keep_tail(self, segment: Segment) -> list[str]:
-        """Copy what stands behind a segment's last entry; returns the copy's name, if there is anything."""
+    def keep_tail(self, segment: Segment) -> None:
+        """Copy what stands behind a segment's last entry, if there is anything."""
         log = segment.files.log
         position = segment.end_position
         if log.size() <= position:
-            return []
+            return
         kept = self._aside(segment.base_offset, position)
         copy = self._disk.open(kept, create=True)
         try:
@@ -92,15 +81,13 @@ class GroupFiles:
             self._disk.sync([copy], [internal(self._path, DAMAGED)])
         finally:
             copy.close()
-        return [kept]
 
-    def keep_file(self, base: Offset) -> list[str]:
+    def keep_file(self, base: Offset) -> None:
         """Move a whole `.log` away; its index files go."""
         kept = self._aside(base, 0)
         self._disk.rename(f"{self._path}/{segment_stem(base)}{LOG_SUFFIX}", kept)
         self.remove(base)
         self._disk.sync([], [internal(self._path, DAMAGED), self._path])
-        return [kept]
 
     def _aside(self, base: int, position: int) -> str:
         directory = internal(self._path, DAMAGED)

@@ -15,7 +15,6 @@ it appends anything: otherwise the journal would name entries twice.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
@@ -33,26 +32,7 @@ from raftlog.storage.segment_files import LOG_SUFFIX, segment_stem
 from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import Buffer, Index, Offset, Position, Term
 
-__all__ = ["GroupReport", "RecoveredGroup", "configurations", "recover_group"]
-
-
-@dataclass(slots=True)
-class GroupReport:
-    """What a recovery found and did."""
-
-    entries_written: int = 0
-    entries_matched: int = 0
-    """Entries of large appends that were in their segment, byte for byte."""
-    segments_adopted: int = 0
-    indexes_rebuilt: list[str] = field(default_factory=list)
-    leftovers_removed: int = 0
-    """Segments below the log start."""
-    files_removed: list[str] = field(default_factory=list)
-    bytes_cut: int = 0
-    kept_aside: list[str] = field(default_factory=list)
-    """Bytes that a lost tail left behind it."""
-    unknown: list[str] = field(default_factory=list)
-    """Names that are no segment's; they stay."""
+__all__ = ["RecoveredGroup", "configurations", "recover_group"]
 
 
 class RecoveredGroup(NamedTuple):
@@ -69,7 +49,6 @@ class RecoveredGroup(NamedTuple):
     """The latest configuration entry in the log, 0 when only a roll has it; `None` when that is not known."""
     unwritten: tuple[Buffer, ...]
     """Batches of the entries behind the log's last one that a full disk refused; the caller holds them in memory."""
-    report: GroupReport
 
 
 def recover_group(disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None) -> RecoveredGroup:
@@ -94,7 +73,6 @@ class GroupRecovery:
         self._path = path
         self._folded = folded
         self._fold = fold
-        self._report = GroupReport()
         self._files = GroupFiles(disk, path)
         self._synced = SyncedSegments(disk, path, folded, self._files)
         self.segments = self._synced.segments
@@ -108,8 +86,6 @@ class GroupRecovery:
         start = self._start_behind_checkpoint()
         if start is not None:
             self._synced.forget()
-        self._report.segments_adopted = len(self.segments)
-        self._report.indexes_rebuilt = self._synced.rebuilt
         self._damage += self._synced.damage
         self._remove_leftovers(start)
         replay = Replay(self._disk, self._path, self.segments)
@@ -133,7 +109,6 @@ class GroupRecovery:
         first = start.offset if start else self.segments[0].base_offset if self.segments else 0
         for base in [base for base in self._files.bases if base < first]:
             self._files.remove(base)
-            self._report.leftovers_removed += 1
 
     # what the journal holds
 
@@ -184,7 +159,6 @@ class GroupRecovery:
         if self._lost:
             self._damage.append(self._lost)
         self._tidy_files()
-        self._report.entries_written, self._report.entries_matched = replay.entries_written, replay.entries_matched
         log = self._log()
         return RecoveredGroup(
             log,
@@ -193,7 +167,6 @@ class GroupRecovery:
             self._voting_position() if self._lost else None,
             self._configuration_index(log, replay),
             tuple(replay.unwritten),
-            self._report,
         )
 
     def _log(self) -> SegmentedLog:
@@ -230,20 +203,18 @@ class GroupRecovery:
 
     def _tidy_files(self) -> None:
         """Cut files where their last entry ends, and remove those that hold none."""
-        report = self._report
         for segment in self.segments:
             is_last = segment is self.segments[-1]
             if self._lost and is_last:
-                report.kept_aside += self._files.keep_tail(segment)
-            report.bytes_cut += self._files.cut(segment)
+                self._files.keep_tail(segment)
+            self._files.cut(segment)
             if self._is_touched(segment):
                 for changes in (segment.log_changes, segment.index_changes, segment.times.changes):
                     changes.note()
         used = [segment.base_offset for segment in self.segments]
         for base in reversed([base for base in self._files.bases if base not in used]):
             if self._lost:
-                report.kept_aside += self._files.keep_file(base)
+                self._files.keep_file(base)
             else:
-                report.files_removed.append(self._files.remove(base))
-        report.files_removed += self._files.remove_orphans()
-        report.unknown = self._files.unknown()
+                self._files.remove(base)
+        self._files.remove_orphans()

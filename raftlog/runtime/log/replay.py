@@ -110,8 +110,6 @@ class Replay:
         """The latest configuration entry that was taken."""
         self.unwritten: list[Buffer] = []
         """Batches that a full disk refused; they follow the last entry of the segments."""
-        self.entries_written = 0
-        self.entries_matched = 0
         self._disk = disk
         self._path = path
         self._waiting_bytes = 0
@@ -195,7 +193,6 @@ class Replay:
     def _take_batch(self, entry: JournalEntry, batch: memoryview) -> None:
         self._note_control(entry.index, batch)
         self.segments[-1].append(batch, read_header(batch), entry.offset, entry.term)
-        self.entries_written += 1
         self._waiting_bytes += len(batch)
         if self._waiting_bytes >= _WRITE_BYTES:
             self._write()
@@ -212,7 +209,6 @@ class Replay:
                 raise
             self._full = error
             self.unwritten = segment.give_back_unwritten()
-            self.entries_written -= len(self.unwritten)
             if not segment.rows:
                 self.segments.pop().close()
 
@@ -231,7 +227,6 @@ class Replay:
         if why is None:
             self._note_control(Index(row.index), batch)
             segment.adopt_scanned(batch, read_header(batch))
-            self.entries_matched += 1
             return None
         behind = _offset_behind(packed, row, batch, next_offset)
         if behind is None:

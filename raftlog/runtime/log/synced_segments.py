@@ -30,8 +30,6 @@ class SyncedSegments:
         """When entry `keep_to` is damaged, and the offset behind it is yet to be known."""
         self.broken: tuple[Offset, str] | None = None
         """In which file the chain ends before `keep_to`, and why."""
-        self.rebuilt: list[str] = []
-        """Indexes that had to be made again."""
         self._disk = disk
         self._path = path
         self._folded = folded
@@ -55,7 +53,6 @@ class SyncedSegments:
         self.segments.clear()
         self.damage.clear()
         self.pending = self.broken = None
-        self.rebuilt.clear()
 
     def _adopt_one(self, base: Offset) -> Offset | None:
         """Take over one file; returns the base offset of the next one, if it is to follow."""
@@ -65,8 +62,6 @@ class SyncedSegments:
         segment = Segment(base, index, open_segment_files(self._disk, self._path, base))
         self.segments.append(segment)
         adopted = self._adopt_rows(segment)
-        if adopted.is_rebuilt:
-            self.rebuilt.append(segment.files.index.path)
         if adopted.pending:
             self.pending = adopted
         elif adopted.broken:
