@@ -124,10 +124,14 @@ class InstanceCommits:
 
     async def try_to_commit(self, offers: Offers, deadline: Deadline) -> None:
         """Best effort; what did not become of it stands in the log of the broker."""
-        if not offers:
-            return
+        await self._try(self.commit, offers, deadline)
+
+    async def _try(
+        self, commit: Callable[[Offers, Deadline], Awaitable[object]], offers: Offers, deadline: Deadline
+    ) -> None:
         try:
-            await self.commit(offers, deadline)
+            if offers:
+                await commit(offers, deadline)
         except RaftlogError as error:
             _logger.info("%s/%s: offsets were not committed: %s", self._group, self._name, error)
 
@@ -155,12 +159,7 @@ class InstanceCommits:
 
     async def commit_before_the_end(self, offers: Offers, deadline: Deadline) -> None:
         """Of partitions that are about to go, in the generation that is; best effort."""
-        if not offers:
-            return
-        try:
-            await self._commit_as_it_is(offers, deadline)
-        except RaftlogError as error:
-            _logger.info("%s/%s: offsets were not committed: %s", self._group, self._name, error)
+        await self._try(self._commit_as_it_is, offers, deadline)
 
     def stop(self) -> None:
         """What is not committed yet is not any more."""

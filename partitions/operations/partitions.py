@@ -12,11 +12,12 @@ from typing import Final
 from raftlog.errors import InvalidArgument, OutcomeUnknown, RequestError, Unavailable, VersionConflict
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import ControllerState, GroupName, ReplicaAssignment, SetAssignment
+from raftlog.partitions.controller.machine.errors import check_version
 from raftlog.partitions.controller.machine.schema import REPLICAS_MAX
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.operations.move_reports import Watching, bounded, concerning
 from raftlog.raft import ReplicaId
-from raftlog.types import Index, NodeId
+from raftlog.types import NodeId
 from raftlog.values.placement import Cancelled, Reconfiguration
 
 _logger = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class PartitionOrders:
         for attempt in range(_ATTEMPTS_MAX):
             state = self._metadata.state
             current = _assignment(state, topic, partition)
-            _check_version(topic, current, expected_version)
+            check_version(f"the assignment of {topic}/{current.partition}", current.version, expected_version)
             replicas = _replicas(state, topic, current, node_ids)
             try:
                 return await self._assign(current, replicas, deadline)
@@ -121,14 +122,6 @@ class PartitionOrders:
 def _assignment(state: ControllerState, topic: str, partition: int) -> ReplicaAssignment:
     """Raises `UnknownTopic`, `UnknownPartition`."""
     return state.assignment(GroupName(state.topic(topic).topic_id, partition))
-
-
-def _check_version(topic: str, current: ReplicaAssignment, expected: int | None) -> None:
-    if expected is not None and Index(expected) != current.version:
-        raise VersionConflict(
-            f"the assignment of {topic}/{current.partition} has version {current.version}, not {expected}: "
-            "read it again"
-        )
 
 
 def _replicas(

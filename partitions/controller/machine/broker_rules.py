@@ -12,7 +12,6 @@ from raftlog.errors import (
     IdentityRefused,
     InvalidArgument,
     UnknownBroker,
-    VersionConflict,
 )
 from raftlog.partitions.controller.machine.cluster import ClusterState
 from raftlog.partitions.controller.machine.commands import (
@@ -23,6 +22,7 @@ from raftlog.partitions.controller.machine.commands import (
     SetFeatureLevel,
     UpdateBroker,
 )
+from raftlog.partitions.controller.machine.errors import check_version
 from raftlog.partitions.controller.machine.rows import RegisteredBroker
 from raftlog.partitions.controller.machine.schema import NUMBER_MAX
 from raftlog.raft import ReplicaId
@@ -138,10 +138,7 @@ def _check_epoch(known: RegisteredBroker, after: RegisteredBroker) -> None:
 def update(cluster: ClusterState, command: UpdateBroker, index: Index) -> int:
     """Draining or not. The broker's version is the result."""
     broker = cluster.present(command.node_id, command.disk_uuid)
-    if command.expected_version not in (None, broker.version):
-        raise VersionConflict(
-            f"broker {command.node_id} has version {broker.version}, not {command.expected_version}: read it again"
-        )
+    check_version(f"broker {command.node_id}", broker.version, command.expected_version)
     if broker.is_draining == command.is_draining:
         return broker.version
     cluster.brokers.put(replace(broker, is_draining=command.is_draining, version=index))

@@ -45,3 +45,9 @@ def as_number(error: RaftlogError) -> int:
 def from_number(number: int, message: str) -> RaftlogError:
     """The error of a number that `as_number` gave."""
     return _BY_NUMBER[number](message)
+
+
+def check_version(what: str, version: int, expected: int | None) -> None:
+    """Raises `VersionConflict` when a change was decided by another version; None: by whatever version."""
+    if expected not in (None, version):
+        raise VersionConflict(f"{what} has version {version}, not {expected}: read it again")

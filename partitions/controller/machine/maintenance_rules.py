@@ -5,9 +5,10 @@ of its replicas stays outside; nor may they be half of all brokers, for these de
 `ControllerState.apply` only.
 """
 
-from raftlog.errors import ChangeRefused, InvalidArgument, VersionConflict
+from raftlog.errors import ChangeRefused, InvalidArgument
 from raftlog.partitions.controller.machine.cluster import ClusterState
 from raftlog.partitions.controller.machine.commands import SetMaintenance
+from raftlog.partitions.controller.machine.errors import check_version
 from raftlog.partitions.controller.machine.naming import GroupName
 from raftlog.partitions.controller.machine.rows import BrokerMaintenance, RegisteredBroker
 from raftlog.types import Index, NodeId
@@ -18,11 +19,7 @@ def set_maintenance(cluster: ClusterState, command: SetMaintenance, index: Index
     broker = cluster.present(command.node_id, command.disk_uuid)
     before = cluster.maintenance.get(command.node_id)
     version = 0 if before is None else before.version
-    if command.expected_version not in (None, version):
-        raise VersionConflict(
-            f"the maintenance of broker {command.node_id} has version {version}, not {command.expected_version}: "
-            "read it again"
-        )
+    check_version(f"the maintenance of broker {command.node_id}", version, command.expected_version)
     if cluster.is_in_maintenance(command.node_id) == command.is_on:
         return version
     if command.is_on:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from raftlog.errors import InvalidArgument, TopicExists, UnknownBroker, UnknownTopic, VersionConflict
+from raftlog.errors import InvalidArgument, TopicExists, UnknownBroker, UnknownTopic
 from raftlog.partitions.controller.machine.cluster import ClusterState
 from raftlog.partitions.controller.machine.commands import (
     AlterTopicConfigs,
@@ -17,6 +17,7 @@ from raftlog.partitions.controller.machine.commands import (
     DeleteTopic,
     SetAssignment,
 )
+from raftlog.partitions.controller.machine.errors import check_version
 from raftlog.partitions.controller.machine.rows import ReplicaAssignment, TopicRow
 from raftlog.partitions.controller.machine.schema import settings_of
 from raftlog.raft import ReplicaId
@@ -52,10 +53,7 @@ def delete(cluster: ClusterState, command: DeleteTopic, index: Index) -> int:
 def alter(cluster: ClusterState, command: AlterTopicConfigs, index: Index) -> int:
     """The topic's version is the result."""
     topic = _named(cluster, command)
-    if command.expected_version not in (None, topic.version):
-        raise VersionConflict(
-            f"topic {topic.name} has version {topic.version}, not {command.expected_version}: read it again"
-        )
+    check_version(f"topic {topic.name}", topic.version, command.expected_version)
     unset = frozenset(command.unset)
     configs = {name: value for name, value in topic.configs if name not in unset} | dict(command.configs)
     _check_insync(configs, min(map(len, cluster.replicas_of(topic))))
@@ -69,11 +67,7 @@ def set_assignment(cluster: ClusterState, command: SetAssignment, index: Index) 
     A replica that the group has already may stay although its disk was retired: it can be moved after the others.
     """
     current = cluster.assignment(command.group)
-    if command.expected_version != current.version:
-        raise VersionConflict(
-            f"the assignment of {command.group} has version {current.version}, not {command.expected_version}: "
-            "read it again"
-        )
+    check_version(f"the assignment of {command.group}", current.version, command.expected_version)
     new = [replica for replica in command.replicas if replica not in current.replicas]
     hosts = _hosts(cluster, new)
     staying = map(cluster.broker_of, (replica for replica in command.replicas if replica not in hosts))
