@@ -49,8 +49,7 @@ def rows_of(
 
     The record batches have the schema `ARROW_SCHEMA`. Control batches and gaps of compaction yield nothing. Raises
     `UndecodableBatch` after the rows before it, or with `skips_undecodable` warns and continues with the next batch.
-    Raises
-    `InvalidBatch`, which names the partition, also for one that the source of the batches raises."""
+    Raises `InvalidBatch`, which names the partition, also for one that the source of the batches raises."""
     try:
         yield from _gathered(TopicPartition(topic, partition), batches, start, end, skips_undecodable)
     except UndecodableBatch:

@@ -1,12 +1,11 @@
-"""From topics to Parquet: each record once, and only what the archive does not have yet.
+"""Archive job, from topics to Parquet: each record once, and only records that the archive does not have yet.
 
-A run looks how far the archive covers each partition, cuts what the source has behind that into splits, and goes
-through them wave by wave: tasks read splits and stage files, the driver commits a wave as a whole (`writing`). A run
-that is cut off loses the wave that it was in; the next one goes on where the archive's coverage ends. So what a task
-stages twice (a retry, speculation) is named once at most, and only what is named is part of the archive.
+A run compares the source with the archive's coverage of each partition, cuts new offsets into splits, and processes
+them wave by wave: tasks read splits and stage files, the driver commits a wave as a whole (`writing`). A run that is
+interrupted loses its current wave; the next one continues where the archive's coverage ends. So files that a task
+stages twice (a retry, speculation) are committed once at most, and only committed files are part of the archive.
 
-Coverage is of offsets, not of rows: a compacted topic has fewer rows than offsets. Knows nothing of Spark.
-"""
+Coverage is of offsets, not of rows: a compacted topic has fewer rows than offsets. Independent of Spark."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ from raftlog.types import TopicPartition
 
 
 class PartitionArchived(NamedTuple):
-    """What a run added: `start ≤ offset < end`, with so many rows."""
+    """Offsets that a run added to a partition: `start ≤ offset < end`, with their number of rows."""
 
     topic: str
     partition: int
@@ -36,13 +35,15 @@ class PartitionArchived(NamedTuple):
 
 @dataclass(frozen=True)
 class ArchiveReport:
-    """What one run of `archive` did. `lost` is what was trimmed before it was archived; of partitions that are `behind`
-    the source has less than the archive."""
+    """Result of one run of `archive`.
+
+    `lost` are offsets that were trimmed before they were archived; of partitions that are `behind` the source has
+    less than the archive."""
 
     path: str
     run: str
     partitions: tuple[PartitionArchived, ...]
-    """Those that have something new."""
+    """Partitions with new rows."""
     files: int
     bytes: int
     lost: tuple[LostRange, ...] = ()
@@ -69,7 +70,7 @@ class ArchiveReport:
 def archive_in_waves(
     waves: Waves, source: ArchiveSource, files: Files, choice: TopicChoice, *, compression: str, fail_on_data_loss: bool
 ) -> ArchiveReport:
-    """One run; see `jobs.archive`."""
+    """Run an archive job once; see `jobs.archive`."""
     logs = source.logs(choice, fail_on_data_loss=fail_on_data_loss)
     with writing_to(files, may_create=True) as writer:
         plan = plan_of(logs, writer.state.covered, may_lag=source.may_lag, fail_on_data_loss=fail_on_data_loss)
@@ -95,7 +96,7 @@ def archive_in_waves(
 
 
 class ArchivePlan(NamedTuple):
-    """`wanted` are offsets that the archive lacks; `begun` is what it covers before them, where that is new."""
+    """Plan of a run: `wanted` are offsets that the archive lacks; `begun` is new coverage before them."""
 
     wanted: tuple[SourceLog, ...]
     begun: dict[TopicPartition, Coverage]
@@ -110,7 +111,7 @@ def plan_of(
     may_lag: bool,
     fail_on_data_loss: bool,
 ) -> ArchivePlan:
-    """What a run has to do. Raises `LogReplaced` and `DataLost`. Pure."""
+    """Return the plan of a run. Raises `LogReplaced` and `DataLost`. Pure."""
     wanted, begun, lost, behind = [], {}, [], []
     for log in logs:
         before = covered.get(log.place)
@@ -143,7 +144,7 @@ def plan_of(
 
 
 def stage(files: Files, staging: str, compression: str, split: ArchiveSplit) -> list[StagedFile]:
-    """In a task: the rows of a split as staged files."""
+    """Write the rows of a split to staged files; in a task."""
     writing = DayFiles(files, staging, split.place, compression)
     for rows in split.read():
         writing.write(rows)
@@ -156,7 +157,7 @@ def stage(files: Files, staging: str, compression: str, split: ArchiveSplit) -> 
 def _further(
     covered: Mapping[TopicPartition, Coverage], wave: Sequence[ArchiveSplit]
 ) -> dict[TopicPartition, Coverage]:
-    """How far partitions are covered once a wave is there, too."""
+    """Return the coverage of partitions after a wave."""
     further: dict[TopicPartition, Coverage] = {}
     for split in wave:
         before = further.get(split.place) or covered[split.place]

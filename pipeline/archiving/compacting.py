@@ -1,11 +1,10 @@
-"""Small files of an archive, put together.
+"""Compaction job: small files of an archive are merged.
 
-Neighbours of one partition and day become one file of about the wanted size. Rows stay what they are, and the archive
-holds each once at every moment, because one commit names the new files and gives up the old ones. Old files are
-deleted at the end, or, with a grace, by the first run after it has passed. A query that was planned before and still
-reads them fails then, and has to be started again; while they stay, whoever reads the directory without
-`read_archive` sees their rows twice. Knows nothing of Spark.
-"""
+Neighbours of one partition and day become one file of about the wanted size. Rows do not change, and the archive
+holds each once at every moment, because one commit adds the new files and drops the old ones. Old files are deleted at
+the end, or, with a grace period, by the first run after it has passed. A query that was planned before and still reads
+them fails then, and has to be started again; while they exist, a reader of the directory without `read_archive` sees
+their rows twice. Independent of Spark."""
 
 import sys
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ OFFSET_END: Final = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class CompactionReport:
-    """`files_before` became `files_after`, with `rows` in them; others were left alone."""
+    """Result of a compaction: `files_before` became `files_after`, with `rows` in them; others were left alone."""
 
     path: str
     run: str
@@ -43,7 +42,7 @@ class CompactionReport:
 def compact_in_waves(
     waves: Waves, files: Files, *, target_bytes: int, compression: str, grace_seconds: float
 ) -> CompactionReport:
-    """One run; see `jobs.compact_archive`."""
+    """Run a compaction once; see `jobs.compact_archive`."""
     with writing_to(files, grace_seconds=grace_seconds) as writer:
         merges = plan_merges(writer.state.of_topics(None), target_bytes)
         after: list[ArchivedFile] = []
@@ -64,10 +63,9 @@ def compact_in_waves(
 
 
 def plan_merges(files: Sequence[ArchivedFile], target_bytes: int) -> list[list[ArchivedFile]]:
-    """What becomes one file each: neighbours of one partition and day, at least two. Pure.
+    """Return groups of files to merge: neighbours of one partition and day, at least two. Pure.
 
-    Files of half the wanted size are left alone, so that nothing is written again and again.
-    """
+    Files of half the wanted size are left alone, so that nothing is written again and again."""
     merges: list[list[ArchivedFile]] = []
     for _, of_day in groupby(sorted(files), key=_day):
         merge: list[ArchivedFile] = []
@@ -86,7 +84,7 @@ def _day(file: ArchivedFile) -> tuple[str, int, str]:
 
 
 def merge(files: Files, staging: str, compression: str, merged: Sequence[ArchivedFile]) -> list[StagedFile]:
-    """In a task: the rows of several files as one staged file."""
+    """Write the rows of several files to one staged file; in a task."""
     writing = DayFiles(files, staging, merged[0].place, compression, file_bytes_max=sys.maxsize)
     for rows in rows_in_order(files, merged, 0, OFFSET_END):
         writing.write(rows)

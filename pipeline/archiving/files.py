@@ -1,13 +1,12 @@
-"""Where an archive lies: the few things that it asks of a file system.
+"""File system of an archive, reduced to the operations that it needs.
 
-`files_at(path)` gives one for a local path, or for a URI that pyarrow knows (`hdfs://…`, `s3://…`). Called by all in
-this room, on the driver and, made anew there, in tasks. Names are relative to the archive, with `/`.
+`files_at(path)` returns one for a local path, or for a URI that pyarrow supports (`hdfs://…`, `s3://…`). Called by all
+modules of this package, on the driver and, created again there, in tasks. Names are relative to the archive, with `/`.
 
-What the order of an archive's steps rests on: `create` gives a name to one caller only; what `create`, `sync`
-and `sync_directories` were called for is durable when they return; `move` is atomic. Local file systems and HDFS hold
-this. Object stores move by copying, and their `create` notices another writer only afterwards, mostly: there a single
-run at a time is the caller's duty.
-"""
+The order of an archive's steps relies on these guarantees: `create` succeeds for one caller only; names that `create`,
+`sync` and `sync_directories` were called for are durable when they return; `move` is atomic. Local file systems and
+HDFS hold this. Object stores move by copying, and their `create` mostly detects another writer only afterwards: there
+the caller must run a single job at a time."""
 
 import contextlib
 import os
@@ -33,7 +32,7 @@ class Files:
     def __init__(self, system: fs.FileSystem, root: str, uri: str) -> None:
         self._system, self._root = system, root
         self.uri = uri
-        """What Spark is given to read, without a `/` at the end."""
+        """URI for Spark to read, without a `/` at the end."""
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{_relative(name)}" if name else self._root
@@ -51,17 +50,17 @@ class Files:
         return sorted(info.base_name for info in self._system.get_file_info(selector))
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
-        """In bytes; `None` for what is no file."""
+        """Return sizes in bytes; `None` for a name that is no file."""
         found = self._system.get_file_info([self._at(name) for name in names])
         return [info.size if info.type == fs.FileType.File else None for info in found]
 
     def read(self, name: str) -> bytes:
-        """Raises `FileNotFoundError`."""
+        """Return the content of a file. Raises `FileNotFoundError`."""
         with self._system.open_input_stream(self._at(name), compression=None) as stream:
             return bytes(stream.read())
 
     def create(self, name: str, content: bytes) -> None:
-        """A whole, durable file that was not there; raises `FileExistsError`."""
+        """Create a file, whole and durable; raises `FileExistsError`."""
         if self.sizes([name]) != [None]:
             raise FileExistsError(self._at(name))
         directory, _, last = self._at(name).rpartition("/")
@@ -82,16 +81,16 @@ class Files:
         self._system.create_dir(self._at(name), recursive=True)
 
     def move(self, old: str, new: str) -> None:
-        """Raises `FileNotFoundError`."""
+        """Move a file atomically. Raises `FileNotFoundError`."""
         self._system.move(self._at(old), self._at(new))
 
     def delete(self, name: str) -> None:
-        """Nothing happens where it is missing."""
+        """Delete a file if it exists."""
         if self.sizes([name]) != [None]:
             self._system.delete_file(self._at(name))
 
     def delete_directory(self, name: str) -> None:
-        """With all that is in it; nothing happens where it is missing."""
+        """Delete a directory with its content, if it exists."""
         self._system.delete_dir_contents(self._at(name), missing_dir_ok=True)
         if self._system.get_file_info([self._at(name)])[0].type == fs.FileType.Directory:
             self._system.delete_dir(self._at(name))
@@ -100,7 +99,7 @@ class Files:
         """Remote files are durable once they are closed."""
 
     def sync_directories(self, names: Iterable[str]) -> None:
-        """These and those above them, up to the archive; remote ones as `sync`."""
+        """Sync these directories and those above them, up to the archive; remote ones as `sync`."""
 
     def open_output(self, name: str) -> pa.NativeFile:
         return self._system.open_output_stream(self._at(name), compression=None)
@@ -116,7 +115,7 @@ class LocalFiles(Files):
         super().__init__(fs.LocalFileSystem(use_mmap=True), root, f"file://{root}")
 
     def _own(self, name: str) -> str:
-        """The path of what is moved or deleted; raises `ArchiveDamaged` where a symbolic link leads out of here."""
+        """Return the path to move or delete; raises `ArchiveDamaged` where a symbolic link leads out of the archive."""
         path, root = self._at(name), os.path.realpath(self._root)
         directory = os.path.realpath(os.path.dirname(path))
         if os.path.commonpath((root, directory)) != root:
@@ -180,7 +179,7 @@ class LocalFiles(Files):
 
 
 def files_at(path: str) -> Files:
-    """Raises `InvalidArgument` for a path or URI that cannot be used."""
+    """Return the file system of a path or URI. Raises `InvalidArgument` for one that cannot be used."""
     if taken := sorted(set(path) & set(_PATTERN)):
         raise InvalidArgument(f"{path}: Spark takes {' '.join(taken)} in a path for a pattern; use another directory")
     if path.startswith("file:"):
@@ -196,11 +195,11 @@ def files_at(path: str) -> Files:
 
 class _NoLock:
     def release(self) -> None:
-        """Nothing was taken."""
+        """Do nothing, because there is no lock."""
 
 
 def _relative(name: str) -> str:
-    """The name, if it is relative and stays below the archive; raises `ArchiveDamaged`."""
+    """Return the name, if it is relative and stays below the archive; raises `ArchiveDamaged`."""
     if not {"", ".", ".."}.isdisjoint(name.split("/")) or "\0" in name:
         raise ArchiveDamaged(f"{name!r} is no name of a file of an archive")
     return name

@@ -1,4 +1,4 @@
-"""`archive` and `compact_archive` for users: each wave of splits is a job of Spark."""
+"""Entry points `archive` and `compact_archive`: each wave of splits is a Spark job."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
@@ -17,7 +17,7 @@ from raftlog.pipeline.progress import OnProgress, Progress
 
 SPLITS_PER_CORE: Final = 8
 SPLITS_MIN: Final = 32
-"""Of a wave: every core is busy several times over."""
+"""Splits of a wave, so that every core is busy several times over."""
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -81,7 +81,7 @@ def _require_known(compression: str) -> None:
 
 
 def _waves_on(spark: SparkSession, on_progress: OnProgress | None) -> Waves:
-    """Raises as `run_splits`."""
+    """Return waves that run as Spark jobs; calls raise as `run_splits`."""
     size = max(SPLITS_MIN, SPLITS_PER_CORE * spark.sparkContext.defaultParallelism)
 
     def in_waves(
@@ -96,7 +96,7 @@ def _waves_on(spark: SparkSession, on_progress: OnProgress | None) -> Waves:
 
 
 def shifted(on_progress: OnProgress | None, before: int, every: int) -> OnProgress | None:
-    """For one of several jobs: told as part of `every` task, of which so many were done before."""
+    """Return a callback for one of several jobs, which reports its tasks after `before` tasks of `every`."""
     if on_progress is None:
         return None
 

@@ -1,4 +1,4 @@
-"""The two sources of an archive: a running cluster, and segment files of stopped ones and of backups."""
+"""Sources of an archive: a running cluster, and segment files of stopped brokers and of backups."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,9 +22,10 @@ SPLIT_ROWS: Final = 500_000
 
 
 class Brokers:
-    """A running cluster; `bootstrap` is HOST:PORT,… A task reads `split_rows` offsets at most, and waits so long for
-    brokers that are out of reach. With `skip_undecodable` records that cannot be decoded are left out, with a
-    warning."""
+    """Running cluster as a source; `bootstrap` is a list of HOST:PORT with commas between.
+
+    A task reads `split_rows` offsets at most, and waits `request_timeout_ms` for unavailable brokers. With
+    `skip_undecodable` records that cannot be decoded are left out, with a warning."""
 
     may_lag: Final = False
 
@@ -65,9 +66,10 @@ class Brokers:
 
 
 class Segments:
-    """Data directories of brokers that do not run, or copies of them, which all executors see; a task reads
-    `split_bytes` of a segment file at most. They may be older than the archive. With `skip_undecodable` records that
-    cannot be decoded are left out, with a warning."""
+    """Data directories of stopped brokers, or copies of them, which all executors can read, as a source.
+
+    They may be older than the archive. A task reads `split_bytes` of a segment file at most. With `skip_undecodable`
+    records that cannot be decoded are left out, with a warning."""
 
     may_lag: Final = True
 

@@ -1,15 +1,14 @@
-"""What an archive's commits say, and their bytes.
+"""Commits of an archive, and their bytes.
 
-A commit is one JSON object in `_raftlog/commits/{number:020d}.json`; together, in order, they are the archive's truth:
-which offsets it covers, and which files hold them. `number` counts from 0 without holes, and a commit is created
-exclusively, so that whoever writes number n has seen all before it. A `checksum` member (CRC-32C of the rest in
-canonical form) tells a damaged commit. docs/FORMATS.md specifies the bytes. Pure; called by `state` and `writing`.
+A commit is one JSON object in `_raftlog/commits/{number:020d}.json`; together, in order, they define the archive: the
+offsets that it covers, and the files that hold them. `number` counts from 0 without gaps, and a commit is created
+exclusively, so that the writer of number n has seen all before it. A `checksum` member (CRC-32C of the rest in
+canonical form) detects a damaged commit. docs/FORMATS.md specifies the bytes. Pure; called by `state` and `writing`.
 
     created     the first: an id, nothing else
-    claimed     a run begins: whoever claimed before cannot commit any more
-    archived    partitions are covered further, by the files that were added
-    compacted   files were added in the place of others, with the same rows
-"""
+    claimed     a run begins: earlier runs cannot commit any more
+    archived    coverage of partitions grows, by the files that were added
+    compacted   files replaced others, with the same rows"""
 
 import json
 from collections.abc import Iterable
@@ -40,7 +39,7 @@ STAGING: Final = f"{INTERNALS}/staging"
 _SUFFIX: Final = ".json"
 _EPOCH: Final = date(1970, 1, 1)
 DAYS_MAX: Final = (date.max - _EPOCH).days
-"""To the end of the year 9999, behind which neither Spark nor Python has dates."""
+"""Last day of the year 9999, after which neither Spark nor Python has dates."""
 
 Kind = Literal["created", "claimed", "archived", "compacted"]
 
@@ -58,7 +57,7 @@ CoveredRow = tuple[str, PartitionNumber, str, Count, Count]
 
 
 class LostRange(NamedTuple):
-    """Offsets that were gone before they were archived: `start ≤ offset < end`."""
+    """Offsets that were deleted before they were archived: `start ≤ offset < end`."""
 
     topic: str
     partition: PartitionNumber
@@ -111,7 +110,7 @@ class Commit(NamedTuple):
     dropped: tuple[str, ...] = ()
     """Paths of files whose rows others hold from now on; they are deleted later."""
     deleted: tuple[str, ...] = ()
-    """Paths of such files that are gone."""
+    """Paths of dropped files that are deleted."""
     lost: tuple[LostRange, ...] = ()
 
     @property
@@ -129,14 +128,16 @@ class _StoredCommit(msgspec.Struct):
     archive_id: str
     covered: list[CoveredRow]
     added: list[list[Any]]
-    """Of each file the name of the staged one, then `ArchivedFile`."""
+    """Name of each staged file, then `ArchivedFile`."""
     dropped: list[str]
     deleted: list[str]
     lost: list[LostRange]
 
 
 def day_of(days: int | None) -> str:
-    """The `date=` of records made so many days after 1970-01-01 in UTC, at most `DAYS_MAX`; null's without a time."""
+    """Return the `date=` of records, from the days since 1970-01-01 in UTC, at most `DAYS_MAX`.
+
+    Records without a time have that of null."""
     if days is None:
         return NO_DATE
     return (_EPOCH + timedelta(days=days)).isoformat()
@@ -147,7 +148,7 @@ def numbered(directory: str, number: int) -> str:
 
 
 def numbers_in(names: list[str]) -> list[int]:
-    """The numbers of commits or snapshots among a directory's names, rising."""
+    """Return the numbers of commits or snapshots among a directory's names, sorted."""
     stems = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
     return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal())
 
@@ -158,7 +159,7 @@ def encoded(commit: Commit) -> bytes:
 
 
 def decoded(name: str, content: bytes) -> Commit:
-    """Raises `ArchiveDamaged`, which says what is wrong with the file called `name`."""
+    """Parse a commit. Raises `ArchiveDamaged` with the reason and the file's `name`."""
     fields = opened(name, content)
     try:
         stored = msgspec.convert(fields, _StoredCommit)
@@ -180,22 +181,22 @@ def decoded(name: str, content: bytes) -> Commit:
 
 
 def unwritten(name: str, what: str, error: ValueError) -> ArchiveDamaged:
-    """For a file with a right checksum that raftlog would not write."""
+    """Return the error for a file with a correct checksum that raftlog would not write."""
     return ArchiveDamaged(f"{name}: not {what} of an archive: {error}; nothing was read or deleted by it")
 
 
 def covered_rows(covered: dict[TopicPartition, Coverage]) -> list[list[object]]:
-    """For JSON, in order of topic and partition."""
+    """Return the JSON rows of coverage, in order of topic and partition."""
     return [[*place, *coverage] for place, coverage in sorted(covered.items())]
 
 
 def coverage_of(rows: Iterable[CoveredRow]) -> dict[TopicPartition, Coverage]:
-    """Raises `ValueError`."""
+    """Parse the JSON rows of coverage. Raises `ValueError`."""
     return {TopicPartition(topic_name(row[0]), row[1]): Coverage(*row[2:]) for row in rows}
 
 
 def file_of(row: Any) -> ArchivedFile:
-    """From a row of JSON; raises `ValueError`."""
+    """Parse the JSON row of a file; raises `ValueError`."""
     file = msgspec.convert(row, ArchivedFile)
     rows_path(file.path)
     if not 0 < file.rows <= file.last - file.first + 1:
@@ -211,13 +212,13 @@ def _require_range(lost: LostRange) -> LostRange:
 
 
 def sealed(fields: dict[str, Any]) -> bytes:
-    """The JSON object with its format and checksum."""
+    """Return the JSON object with its format and checksum."""
     fields = {**fields, "format": FORMAT}
     return _canonical({**fields, "checksum": crc32c(_canonical(fields))})
 
 
 def opened(name: str, content: bytes) -> dict[str, Any]:
-    """The members of a sealed object; raises `ArchiveDamaged`, also for another format."""
+    """Return the members of a sealed object; raises `ArchiveDamaged`, also for another format."""
     try:
         fields = json.loads(content)
         checksum = fields.pop("checksum")

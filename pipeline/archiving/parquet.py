@@ -29,10 +29,10 @@ ROW_GROUP_ROWS: Final = 131_072
 ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 FILE_BYTES_MAX: Final = 512 * 1024 * 1024
-"""Of rows, before they are compressed; then the next file begins."""
+"""Bytes of rows before compression, after which the next file begins."""
 OPEN_FILES_MAX: Final = 64
 READ_ROWS: Final = 20_000
-"""Of all files together that are open at a time."""
+"""Rows of all files together that are open at a time."""
 READ_ROWS_MIN: Final = 256
 _NO_ROWS: Final = pa.RecordBatch.from_pylist([], schema=FILE_SCHEMA)
 
@@ -55,7 +55,7 @@ class DayFiles:
         self._done: list[StagedFile] = []
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """`rows` have at least the columns of `FILE_SCHEMA`. Raises `StorageError` where the file system refuses."""
+        """Write rows with at least the columns of `FILE_SCHEMA`. Raises `StorageError` where the file system fails."""
         with self._telling_where():
             self._write(rows)
 
@@ -74,7 +74,7 @@ class DayFiles:
             max(self._open.values(), key=attrgetter("waiting_bytes")).write_row_group()
 
     def finish(self) -> list[StagedFile]:
-        """All that was written, each file whole and durable. Raises `StorageError`."""
+        """Close all files, whole and durable, and return them. Raises `StorageError`."""
         with self._telling_where():
             while self._open:
                 self._finish(next(iter(self._open)))
@@ -149,7 +149,7 @@ class _DayFile:
 
 
 def _by_day(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of each day in UTC, by rising offset."""
+    """Yield the rows of each day in UTC, by rising offset."""
     if not rows.num_rows:
         return
     days = rows.column("timestamp").cast(pa.date32()).cast(pa.int32())
@@ -170,8 +170,9 @@ def _by_day(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 
 
 def rows_in_order(files: Files, archived: Sequence[ArchivedFile], start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """The rows with `start ≤ offset < end` of files of one topic-partition, by rising offset, in the columns of
-    `FILE_SCHEMA`. Files may overlap. Raises `ArchiveDamaged` for one that is not as it was written."""
+    """Yield the rows with `start ≤ offset < end` of files of one topic-partition, by rising offset.
+
+    They have the columns of `FILE_SCHEMA`. Files may overlap. Raises `ArchiveDamaged` for one that was changed."""
     wanted = [file for file in archived if file.first < end and file.last >= start]
     waiting = sorted(wanted, key=attrgetter("first"), reverse=True)
     heads: list[RowsByOffset] = []
@@ -229,7 +230,7 @@ def _merged(parts: Sequence[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
 def _rows_of_file(
     files: Files, archived: ArchivedFile, start: int, end: int, batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Its rows with `start ≤ offset < end`; no batch is empty."""
+    """Yield a file's rows with `start ≤ offset < end`; no batch is empty."""
     try:
         with files.open_input(archived.path) as source:
             file = pq.ParquetFile(source, page_checksum_verification=True)
@@ -260,5 +261,5 @@ def _may_hold(file: pq.ParquetFile, group: int, start: int, end: int) -> bool:
 
 
 def _count_below(rows: pa.RecordBatch, offset: int) -> int:
-    """How many rows lie before it; offsets rise."""
+    """Return the number of rows before the offset; offsets rise."""
     return pc.sum(pc.less(rows.column("offset"), offset)).as_py() or 0

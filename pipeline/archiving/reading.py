@@ -21,11 +21,10 @@ _CHECKED_TOGETHER: Final = 10_000
 
 
 def read_archive(spark: SparkSession, path: str, topics: Sequence[str] | None = None) -> DataFrame:
-    """The rows of an archive, each once, in the columns of the data sources; of all its topics when none are named.
+    """Return the rows of an archive, each once, in the columns of the data sources.
 
-    The files are chosen now: what is archived later is not seen. Raises `NotAnArchive`, `ArchiveDamaged` (also where a
-    file is missing or has another size), and `UnknownTopic`.
-    """
+    All topics are read when none are named. The files are chosen now: rows that are archived later are not seen. Raises
+    `NotAnArchive`, `ArchiveDamaged` (also where a file is missing or has another size), and `UnknownTopic`."""
     files = files_at(path)
     chosen = files_of(files, read_settled(files), TopicChoice.of(topics).names)
     if not chosen:
@@ -36,7 +35,7 @@ def read_archive(spark: SparkSession, path: str, topics: Sequence[str] | None = 
 
 
 def files_of(files: Files, state: ArchiveState, topics: Sequence[str] | None) -> list[ArchivedFile]:
-    """By topic, partition and day; each is there with the size that it was written with. Raises as `read_archive`."""
+    """Return the files of topics by topic, partition and day, after checking their sizes. Raises as `read_archive`."""
     there = {place.topic for place in state.covered}
     for topic in topics or ():
         if topic not in there:

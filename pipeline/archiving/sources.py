@@ -1,8 +1,7 @@
-"""Where an archive's rows come from, as `archive` sees it; `log_sources` has the sources that there are.
+"""Interface of an archive's sources, as `archive` uses it; `log_sources` has the implementations.
 
-A partition is known by its group id, whatever the way to it: an archive that was begun through brokers can be
-continued from a backup's files. Planning is on the driver, reading in tasks.
-"""
+A partition is identified by its group id with every source: an archive that was begun through brokers can be continued
+from a backup's files. Planning is on the driver, reading in tasks."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeVar
@@ -26,39 +25,40 @@ class ArchiveSplit(NamedTuple):
 
 
 class SourceLog(NamedTuple):
-    """A partition and what it holds: `start ≤ offset < end`."""
+    """Offsets of a partition in the source: `start ≤ offset < end`."""
 
     place: TopicPartition
     log_id: str
     start: int
     end: int
     cut: Callable[[int, int], Sequence[ArchiveSplit]]
-    """From a range of its offsets, which is not empty, to splits without a hole, by rising offset."""
+    """Function from a range of its offsets, which is not empty, to splits without a gap, by rising offset."""
 
 
 class ArchiveSource(Protocol):
-    """A cluster or a backup."""
+    """Source of an archive: a cluster or a backup."""
 
     @property
     def may_lag(self) -> bool:
-        """Whether it can be behind the archive without anything being wrong, as a backup is."""
+        """Whether it may be behind the archive, as a backup is."""
         ...
 
     def logs(self, choice: TopicChoice, *, fail_on_data_loss: bool) -> list[SourceLog]:
-        """Every partition of the topics; raises `UnknownTopic` for a name that is not there. Records that are trimmed
-        before a task has read them are an error there, or with `fail_on_data_loss` false left out."""
+        """Return every partition of the topics; raises `UnknownTopic` for a topic that does not exist.
+
+        Records that are trimmed before a task has read them are an error there, or with `fail_on_data_loss` false
+        left out."""
         ...
 
 
 class Waves(Protocol):
-    """Runs `work` on every split, wave after wave: on Spark by `jobs`, in tests by a loop.
+    """Executor of `work` on every split, wave after wave: Spark by `jobs`, a loop in tests.
 
-    A wave is what is committed together: it bounds what a run that is cut off loses, what a commit says, and what the
-    driver holds.
-    """
+    A wave is committed as a whole: it bounds the loss of a run that is interrupted, the size of a commit, and the
+    memory of the driver."""
 
     def __call__(
         self, what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]
     ) -> Iterator[tuple[Sequence[S], list[R]]]:
-        """The splits of each wave, and their results in the same order; the next wave begins when it is asked for."""
+        """Yield the splits of each wave with their results in the same order, one wave for each iteration."""
         ...

@@ -1,12 +1,11 @@
-"""What an archive holds: its commits, folded.
+"""State of an archive: its commits, folded.
 
     start ≤ end of each coverage; coverage of a partition only grows, and its log stays the same one
     every path is in `files` (live) or in `dropped`, never in both; rows of live files are each there once
 
-Reading costs the newest snapshot and about `SNAPSHOT_EVERY` commits, more where runs were cut off before theirs. A
-snapshot says what the commits up to its number say; a damaged one is passed over for an older. Commits are never
-deleted: a run that stood still for long must find the number taken that it would write next.
-"""
+Reading costs the newest snapshot and about `SNAPSHOT_EVERY` commits, more where runs were interrupted before their
+snapshot. A snapshot holds the state after the commits up to its number; a damaged one is skipped for an older. Commits
+are never deleted: a run that was paused for long must find the number taken that it would write next."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -41,18 +40,18 @@ _SNAPSHOTS_TRIED: Final = 3
 
 
 class ArchiveState(NamedTuple):
-    """After the commit of that number. The mappings are replaced, never changed."""
+    """State after commit `number`. The mappings are replaced, never changed."""
 
     archive_id: str
     number: int
     covered: dict[TopicPartition, Coverage]
     files: dict[str, ArchivedFile]
-    """By path, relative to the archive: those that hold its rows."""
+    """Live files by path, relative to the archive."""
     dropped: dict[str, int]
-    """Files whose rows others hold now, and since when (milliseconds)."""
+    """Files whose rows are in other files now, and the time of their replacement (milliseconds)."""
 
     def after(self, commits: Sequence[Commit]) -> "ArchiveState":
-        """Raises `ArchiveDamaged` for commits that do not follow."""
+        """Return the state after further commits. Raises `ArchiveDamaged` for commits that do not follow."""
         covered, files, dropped = dict(self.covered), dict(self.files), dict(self.dropped)
         for number, commit in enumerate(commits, self.number + 1):
             if commit.number != number or commit.kind == "created":
@@ -87,17 +86,16 @@ def _require_growth(commit: Commit, place: TopicPartition, before: Coverage | No
 
 
 class ReadArchive(NamedTuple):
-    """An archive as it lies there: `newest` is what its commits say.
+    """Archive as it was read: `newest` is the state after all commits.
 
-    The files of the `unsettled` commit, the last with any, may still lie where they were staged; `before` is the state
-    without it. Without one both states are the same.
-    """
+    The files of the `unsettled` commit, the last with any, may still be in the staging directory; `before` is the state
+    without it. Without one both states are the same."""
 
     newest: ArchiveState
     before: ArchiveState
     unsettled: Commit | None
     snapshot: int
-    """The number of the snapshot that was read; 0 without."""
+    """Number of the snapshot that was read; 0 without."""
 
 
 def is_archive(files: Files) -> bool:
@@ -105,7 +103,7 @@ def is_archive(files: Files) -> bool:
 
 
 def read_newest(files: Files) -> ReadArchive:
-    """Raises `NotAnArchive` and `ArchiveDamaged`."""
+    """Read the newest state. Raises `NotAnArchive` and `ArchiveDamaged`."""
     there = numbers_in(files.names(COMMITS))
     if not there:
         raise NotAnArchive(
@@ -124,11 +122,10 @@ def read_newest(files: Files) -> ReadArchive:
 
 
 def read_settled(files: Files) -> ArchiveState:
-    """The newest state whose files are in their places, for readers.
+    """Return, for readers, the newest state whose files are in their places.
 
-    A run that was cut off behind its last commit may have left files where they were staged; the next run finishes it.
-    Until then its rows are not seen. Raises `ArchiveDamaged` where a file is in neither place.
-    """
+    A run that was interrupted after its last commit may have left files where they were staged; the next run moves
+    them. Until then their rows are not seen. Raises `ArchiveDamaged` where a file is in neither place."""
     newest, before, unsettled, _ = read_newest(files)
     if unsettled is None or not (waiting := missing_of(files, unsettled.added)):
         return newest
@@ -139,13 +136,13 @@ def read_settled(files: Files) -> ArchiveState:
 
 
 def read_at(files: Files, number: int) -> ArchiveState:
-    """The archive as it was after that commit, which is there; raises `ArchiveDamaged`."""
+    """Return the state after an existing commit; raises `ArchiveDamaged`."""
     state = _begin(files, number)
     return state.after([_commit(files, each) for each in range(state.number + 1, number + 1)])
 
 
 def missing_of(files: Files, added: Sequence[StagedFile]) -> list[StagedFile]:
-    """Those that are not in their places."""
+    """Return the files that are not in their places."""
     sizes = files.sizes([staged.file.path for staged in added])
     return [staged for staged, size in zip(added, sizes, strict=True) if size != staged.file.size]
 
@@ -166,7 +163,7 @@ def _commit(files: Files, number: int) -> Commit:
 
 
 def _begin(files: Files, upto: int) -> ArchiveState:
-    """From the newest snapshot up to that commit that can be read; else from the first commit."""
+    """Return the state of the newest readable snapshot up to that commit; else that of the first commit."""
     numbers = [number for number in numbers_in(files.names(SNAPSHOTS)) if number <= upto]
     for number in numbers[: -_SNAPSHOTS_TRIED - 1 : -1]:
         name = f"{files.uri}/{numbered(SNAPSHOTS, number)}"
@@ -182,7 +179,7 @@ def _begin(files: Files, upto: int) -> ArchiveState:
 
 
 def write_snapshot(files: Files, state: ArchiveState) -> None:
-    """Only for a state whose files are all in their places, so that readers need not look."""
+    """Write the snapshot of a state whose files are all in their places, so that readers need not check."""
     held = {"covered": covered_rows(state.covered), "files": sorted(state.files.values())}
     content = sealed({**state._asdict(), **held})
     try:
@@ -202,7 +199,7 @@ class _StoredSnapshot(msgspec.Struct):
 
 
 def _decoded(name: str, at: int, fields: dict[str, Any]) -> ArchiveState:
-    """Raises `ArchiveDamaged` for a snapshot that raftlog would not write, whose checksum is right."""
+    """Parse a snapshot. Raises `ArchiveDamaged` for one with a correct checksum that raftlog would not write."""
     try:
         stored = msgspec.convert(fields, _StoredSnapshot)
         files = {file.path: file for file in map(file_of, stored.files)}

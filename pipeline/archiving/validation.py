@@ -17,7 +17,7 @@ PARTITION_MAX: Final = (1 << 31) - 1
 TOPIC_BYTES_MAX: Final = 255
 """A topic may be called as the directory of a log."""
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What Spark and Hive call the partition of null."""
+"""Name of Spark and Hive for the partition of null."""
 _UUID: Final = re.compile(r"\A[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.ASCII)
 _ROWS: Final = re.compile(r"topic=([^/\0]+)/partition=(\d{1,10})/date=([^/]+)/(\d{20})-(\d{20})\.parquet", re.ASCII)
 _SHOWN_CHARS: Final = 200
@@ -28,7 +28,7 @@ UuidText = Annotated[str, Meta(pattern=_UUID.pattern)]
 
 
 def topic_name(value: Any) -> str:
-    """A name of one directory."""
+    """Return a valid name of one directory."""
     if type(value) is not str or value in ("", ".", "..") or "/" in value or "\0" in value:
         raise ValueError(f"{_shown(value)} is no name of a topic")
     if len(value.encode(errors="surrogatepass")) > TOPIC_BYTES_MAX:
@@ -37,7 +37,7 @@ def topic_name(value: Any) -> str:
 
 
 def day(value: Any) -> str:
-    """As `day_of` gives it."""
+    """Return a day in the form of `day_of`."""
     if value == NO_DATE:
         return NO_DATE
     try:
@@ -49,12 +49,12 @@ def day(value: Any) -> str:
 
 
 def path_of(topic: str, partition: int, date_: str, first: int, last: int) -> str:
-    """Of a file with rows, relative to the archive."""
+    """Return the path of a file with rows, relative to the archive."""
     return f"topic={topic}/partition={partition}/date={date_}/{first:020d}-{last:020d}.parquet"
 
 
 def rows_path(value: Any) -> str:
-    """A path that `path_of` gives."""
+    """Return a path in the form of `path_of`."""
     match = _ROWS.fullmatch(value) if type(value) is str else None
     if match is not None:
         topic, partition, date_, first, last = match.groups()
@@ -65,7 +65,7 @@ def rows_path(value: Any) -> str:
 
 
 def staged_path(value: Any, staging: str) -> str:
-    """A path of a file in the directory `staging`, as tasks name it."""
+    """Return a path of a file in the directory `staging`, in the form that tasks use."""
     stem = value.removeprefix(f"{staging}/").removesuffix(".parquet") if type(value) is str else ""
     if not _UUID.fullmatch(stem) or value != f"{staging}/{stem}.parquet":
         raise ValueError(f"{_shown(value)} is no path of a file in {staging}")

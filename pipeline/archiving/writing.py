@@ -46,10 +46,10 @@ _LOCK: Final = f"{INTERNALS}/lock"
 
 @contextmanager
 def writing_to(files: Files, *, grace_seconds: float = 0, may_create: bool = False) -> Iterator["ArchiveWriter"]:
-    """One run. Files that were replaced longer than `grace_seconds` ago are deleted at its beginning.
+    """Claim the archive for one run; first delete files that were replaced more than `grace_seconds` ago.
 
-    Raises `NotAnArchive` (also, with `may_create`, where other files lie), `ArchiveTaken` and `ArchiveDamaged`.
-    """
+    Raises `NotAnArchive` (also, with `may_create`, in a directory with other files), `ArchiveTaken` and
+    `ArchiveDamaged`."""
     if not is_archive(files):
         _require_begun_or_empty(files, may_create=may_create)
         for directory in (COMMITS, SNAPSHOTS, STAGING):
@@ -111,8 +111,10 @@ class ArchiveWriter:
         dropped: Sequence[str] = (),
         lost: Sequence[LostRange] = (),
     ) -> None:
-        """One step as a whole. Raises `ArchiveTaken` when another run has claimed the archive meanwhile, and
-        `NotAnArchive` where a foreign file has the name of one of those that are added; then nothing has changed."""
+        """Commit one step as a whole.
+
+        Raises `ArchiveTaken` when another run has claimed the archive meanwhile, and `NotAnArchive` where a foreign
+        file has the name of an added one; then nothing has changed."""
         self._require_staged(added)
         self._files.sync_directories([self.staging])
         self._commit(
@@ -132,7 +134,7 @@ class ArchiveWriter:
         return paths
 
     def require_own(self, error: Exception) -> None:
-        """After an error: raises `ArchiveTaken` where it comes of another run, which has deleted what was staged."""
+        """Raise `ArchiveTaken` if the error came from another run, which has deleted the staged files."""
         if self._files.sizes([self._next("claimed").name]) != [None]:
             raise self._taken() from error
 
@@ -162,7 +164,7 @@ class ArchiveWriter:
         self.state = state
 
     def _maybe_write_snapshot(self) -> None:
-        """Only when everything is settled."""
+        """Write a snapshot if one is due and all files are in their places."""
         if self.state.number - self._snapshot >= SNAPSHOT_EVERY:
             write_snapshot(self._files, self.state)
             self._snapshot = self.state.number
@@ -179,7 +181,7 @@ class ArchiveWriter:
         )
 
     def _settle(self, added: Sequence[StagedFile]) -> None:
-        """Every file is in its place when this returns, durably; some may have been before."""
+        """Move every file durably to its place; some may be there already."""
         for directory in sorted({_directory(staged.file.path) for staged in added}):
             self._files.make_directory(directory)
         for staged in missing_of(self._files, added):

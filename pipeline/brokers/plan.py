@@ -86,8 +86,7 @@ async def layout(
     """Return all partitions of the chosen topics through an open client; raises as `topics_there`.
 
     With `seen`, named topics that do not exist are left out, and an end below the one that was seen is requested
-    again as
-    linearizable, also without `linearizable`."""
+    again as linearizable, also without `linearizable`."""
     view, topics = await _chosen(client, choice, patience_s, seen)
 
     async def one(topic: TopicView, number: int) -> PartitionLog | None:
@@ -204,8 +203,7 @@ async def _chosen(
     """Return a view of the cluster and the chosen topics in it.
 
     The view of one broker may be stale: missing topics and changed ids count only when a broker that asked the
-    controller
-    confirms them, or the views of the next seconds do."""
+    controller confirms them, or the views of the next seconds do."""
     needed = choice.names or () if seen is None else ()
     look_s = patience_s if seen else min(patience_s, FIRST_ANSWER_S)
     names = choice.chosen(await patiently(client.topics, look_s)) if choice.names is None else choice.names

@@ -44,8 +44,7 @@ def read_split(split: BrokerSplit) -> Iterator[pa.RecordBatch]:
     """Yield all rows of the split, in order.
 
     Raises `DataLost`, `UndecodableBatch` unless the split skips it, `InvalidBatch` for damage, and `Unavailable`
-    when there
-    was no progress within the split's timeout."""
+    when there was no progress within the split's timeout."""
     return rows_of(
         split.topic,
         split.partition,

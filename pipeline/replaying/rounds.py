@@ -90,8 +90,7 @@ def round_to_go_on_with(state: ArchiveState, reached: Reached | None, done: int,
     """Return the round to continue with; `done` is the last step that the sink has recorded, or -1.
 
     Raises `WriteForgotten` when that is before the recorded progress of the replay, and `ArchiveDamaged` for an
-    older copy
-    of the archive."""
+    older copy of the archive."""
     if reached is None and done == NO_STEP:
         return Round(state.archive_id, state.number, step_offsets)
     if reached is None or done < reached.epoch - 1:
@@ -130,8 +129,7 @@ class ReplayRecord:
         """Record a step before it begins.
 
         Of several concurrent replays the first record stands. Raises `VersionConflict` for one that differs, because
-        rows of
-        both would be written."""
+        rows of both would be written."""
         record = record_of(_BASE + epoch, {"what": self._what, "round": now})
         await client.groups.commit(self._group, {self._place: record})
         stands = await self.read(client)

@@ -36,8 +36,8 @@ class SegmentPiece(NamedTuple):
     """Batches of the segment that begins at offset `base`, from `first` up to `last`.
 
     Index rows `row` to `row + rows` (exclusive) describe one batch each; no rows are known where `rows` is 0.
-    `batches` are
-    their bytes where the file may not have them; with `is_journaled` and without `batches` the journal has them."""
+    `batches` are their bytes where the file may not have them; with `is_journaled` and without `batches` the journal
+    has them."""
 
     base: int
     first: BatchBoundary

@@ -1,10 +1,9 @@
 """Reader of a split: batches checked one after another, then rows.
 
 Checked for each batch: its header follows the one before, the CRC, the index row if there is one. A damaged row
-beside a
-sound batch does not affect records. The files are read in large chunks and never mapped: a file that is truncated
-meanwhile must not crash the process. Memory: one chunk of `CHUNK_BYTES`, or one batch, and the rows that are built.
-Called by tasks (`read_segment_split`, `batches_of`), and by `plan` for times (`first_at`)."""
+beside a sound batch does not affect records. The files are read in large chunks and never mapped: a file that is
+truncated meanwhile must not crash the process. Memory: one chunk of `CHUNK_BYTES`, or one batch, and the rows that
+are built. Called by tasks (`read_segment_split`, `batches_of`), and by `plan` for times (`first_at`)."""
 
 import warnings
 from collections.abc import Callable, Iterator

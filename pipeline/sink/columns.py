@@ -32,14 +32,14 @@ class Slice(NamedTuple):
         )
 
     def picked(self, numbers: list[int]) -> "Slice":
-        """The rows of these numbers, without their topics."""
+        """Return the rows of these numbers, without their topics."""
         partitions = None if self.partitions is None else [self.partitions[number] for number in numbers]
         return Slice(self.rows.picked(numbers), None, partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where each column stands; None where there is none."""
+    """Number of each column; None for a column that is absent."""
 
     value: int
     key: int | None = None
@@ -49,7 +49,7 @@ class Columns:
     partition: int | None = None
 
     def slices(self, batch: pa.RecordBatch) -> Iterator[Slice]:
-        """The rows of an Arrow batch, a bounded number at a time. Raises `InvalidArgument`."""
+        """Yield the rows of an Arrow batch, a bounded number at a time. Raises `InvalidArgument`."""
         size = max(1, batch.nbytes // max(1, batch.num_rows))
         count = max(1, min(SLICE_ROWS_MAX, SLICE_BYTES_MAX // size))
         for start in range(0, batch.num_rows, count):

@@ -1,8 +1,7 @@
-"""What the log holds of a write and no row has been found for yet: a multiset of digests, 16 bytes for each.
+"""Stored records of a write that have no matching row yet: a multiset of digests, 16 bytes for each.
 
 A repeated attempt mostly sees its rows in the order in which they were stored, so digests are kept in that order and
-compared one by one; only once a row comes out of turn they are put into a table, ten times as large. Pure.
-"""
+compared one by one; only after a row out of order they are put into a table, ten times as large. Pure."""
 
 from collections import Counter
 
@@ -10,7 +9,7 @@ from raftlog.pipeline.sink.rows import DIGEST_SIZE
 
 
 class Held:
-    """`put` what is found, `take` what the rows account for."""
+    """Multiset of digests: `put` adds those of stored records, `take` removes those of rows."""
 
     __slots__ = ("_at", "_in_order", "_table")
 
@@ -32,14 +31,14 @@ class Held:
         return digest in self._table
 
     def put(self, digests: bytes) -> None:
-        """One after another, in the order of the log."""
+        """Add digests in the order of the log."""
         assert len(digests) % DIGEST_SIZE == 0, f"{len(digests)} bytes of digests"
         self._in_order += digests
         if self._table:
             self._tabulate()
 
     def take(self, digest: bytes) -> bool:
-        """Whether it was held; one fewer is then."""
+        """Remove a digest; return whether it was held."""
         if not self._table:
             end = self._at + DIGEST_SIZE
             if self._in_order[self._at : end] == digest:

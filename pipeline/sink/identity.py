@@ -1,23 +1,24 @@
-"""Who writes: the producer id and epoch under which one Spark partition of one write appends, known without asking.
+"""Identity of a writer: the producer id and epoch of one Spark partition of one write, computed without a request.
 
     producer id       2⁶² | 62 bits of SHA-256 of the write, the Spark partition, the block of epochs, the generation
-    producer epoch    the write's epoch modulo 2¹⁵, so a newer micro-batch fences whoever still writes for an older one
+    producer epoch    the write's epoch modulo 2¹⁵, so a newer micro-batch fences writers of an older one
 
-Every attempt of a task comes to the same two. The controller counts ids from 0 and never comes to 2⁶². Pure.
-"""
+Every attempt of a task computes the same two. The controller counts ids from 0 and never reaches 2⁶². Pure."""
 
 import hashlib
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 GENERATIONS_MAX: Final = 8
-"""A generation ends when a partition forgets its producer, a day after its last batch."""
+"""Limit of generations; one ends when a partition expires its producer, a day after its last batch."""
 _OWN_IDS: Final = 1 << 62
 _EPOCHS: Final = 1 << 15
 
 
 class WriteIdentity(NamedTuple):
-    """`write_id` is the id of the streaming query or the name of the write; `epoch` the micro-batch, 0 in a batch."""
+    """Identity of a write: `write_id` is the id of the streaming query or the name of the write.
+
+    `epoch` is the micro-batch, 0 in a batch."""
 
     write_id: str
     spark_partition: int
@@ -31,7 +32,7 @@ class WriteIdentity(NamedTuple):
         return self.epoch % _EPOCHS
 
     def generations(self) -> dict[int, int]:
-        """Generation by producer id."""
+        """Return the generation by producer id."""
         return {self.producer_id(generation): generation for generation in range(GENERATIONS_MAX)}
 
 

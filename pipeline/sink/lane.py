@@ -1,17 +1,16 @@
-"""One attempt's rows for one topic-partition, on their way into the log exactly once.
+"""Rows of one attempt for one topic-partition, appended to the log exactly once.
 
-A lane says what to do next (`Scan` the log, or `SendBatch` a batch), is told what came of it, and does nothing itself.
+A lane returns the next step (`Scan` the log, or `SendBatch` a batch), receives its result, and does no I/O.
 
     sequence            records of this identity that lie below `known_to` in the log
     known_to            every record of this identity below it is written by us, matched with a row, or `held`
     held                records of this identity in the log for which no row has come yet
     rows to write       never one whose content is held
 
-So a batch is appended only if the log holds exactly what the attempt has accounted for: the partition compares the
-sequence (KIP-98). Whoever is told otherwise looks, takes what the log holds out of what is to be written, by content,
-and goes on behind it. At every moment the log is a part of the attempts' common rows, and at the end of any attempt it
-is all of them (docs/adr/0020). Pure; driven by `sending`.
-"""
+So a batch is appended only if the log holds exactly the records that the attempt has accounted for: the partition
+compares the sequence (KIP-98). After a mismatch the lane scans the log, removes stored rows from those to be
+written, by content, and continues after them. At every moment the log is a part of the attempts' common rows, and at
+the end of any attempt it is all of them (docs/adr/0020). Pure; driven by `sending`."""
 
 from bisect import bisect_right
 from collections import deque
@@ -29,11 +28,11 @@ from raftlog.types import Offset, TopicPartition
 
 SEQUENCES: Final = 1 << 31
 ANSWERED_BEFORE: Final = (DuplicateSequence, OutOfOrderSequence, UnknownProducer)
-"""Refusals that say that the log holds something else than the lane knows of."""
+"""Refusals after which the log holds other records than the lane has accounted for."""
 
 
 class SendBatch(NamedTuple):
-    """A batch to be appended; the same again until it is known what came of it."""
+    """Batch to append; it is sent unchanged until its outcome is known."""
 
     rows: Rows
     producer_id: int
@@ -42,13 +41,13 @@ class SendBatch(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """Read what the log holds of the lane's identity from this offset on."""
+    """Request to read the records of the lane's identity from this offset on."""
 
     start: Offset
 
 
 class FoundBatch(NamedTuple):
-    """A stored batch of the identity. `span` counts its sequences, `digests` those of its records that are there."""
+    """Stored batch of the identity. `span` counts its sequences, `digests` its records that still exist."""
 
     generation: int
     base_sequence: int
@@ -60,8 +59,10 @@ class FoundBatch(NamedTuple):
 
 
 class SinkLane:
-    """`start`: no record of the identity lies below it. `must_scan`: an earlier run may have written, so the log is
-    read before anything is sent; `is_old`: so long ago that the partition has forgotten it."""
+    """State of one topic-partition's rows; no record of the identity lies below `start`.
+
+    `must_scan`: an earlier run may have written, so the log is read before anything is sent; `is_old`: so long ago
+    that the partition has expired the producer."""
 
     def __init__(
         self,
@@ -77,9 +78,9 @@ class SinkLane:
         self.place, self.identity, self.start = place, identity, start
         self.known_to = start
         self.waiting_bytes = 0
-        """Of rows that are not known to be stored."""
+        """Bytes of rows that are not known to be stored."""
         self.rows_done = 0
-        """Written, or found to be there."""
+        """Rows that were written, or found in the log."""
         self.held = Held()
         self._batch_bytes, self._accepts_missing = batch_bytes, accepts_missing
         self._generation = 0
@@ -89,12 +90,12 @@ class SinkLane:
         self._open, self._open_bytes = Rows([], [], [], []), 0
         self._must_scan, self._is_forgotten = must_scan or is_old, False
         self._may_be_hidden = is_old
-        """The next scan has to show what an earlier attempt wrote, if it wrote anything."""
+        """Whether the next scan has to find the records of an earlier attempt, if it wrote any."""
 
     # rows
 
     def add(self, rows: Rows) -> None:
-        """More rows to be written; what the log holds of them is not."""
+        """Add rows to be written, without those that the log holds."""
         if self.held:
             rows = self._without_held(rows)
         if not rows:
@@ -136,7 +137,7 @@ class SinkLane:
         return self._sequences[self._generation]
 
     def next(self, *, flush: bool) -> SendBatch | Scan | None:
-        """What to do now; None: nothing but to wait for more rows. With `flush` batches need not be full."""
+        """Return the next step; None while too few rows wait. With `flush` batches need not be full."""
         if self._must_scan:
             return Scan(self.known_to)
         if not self._full and flush and self._open:
@@ -152,13 +153,13 @@ class SinkLane:
         )
 
     def look_first(self) -> None:
-        """What the partition knows of this identity may be too old: the log is read before the next batch."""
+        """Scan the log before the next batch, because the partition may have expired this identity."""
         self._must_scan = self._may_be_hidden = True
 
     # what came of it
 
     def sent(self, produced: Produced) -> None:
-        """The batch that was to be sent is answered."""
+        """Handle the answer to the batch that `next` returned."""
         if produced.is_duplicate:
             self._must_scan = True
             if produced.next_offset <= self.known_to:
@@ -173,14 +174,15 @@ class SinkLane:
         self.known_to = produced.next_offset
 
     def refused(self, error: RaftlogError) -> None:
-        """One of `ANSWERED_BEFORE`."""
+        """Handle one of `ANSWERED_BEFORE`."""
         assert isinstance(error, ANSWERED_BEFORE), f"{error!r} says nothing of the log"
         self._must_scan = self._may_be_hidden = True
         self._is_forgotten = isinstance(error, UnknownProducer)
 
     def scanned(self, found: Iterable[FoundBatch], end: Offset, *, is_cut: bool = False) -> bool:
-        """The log is read from `known_to` to `end`; whether anything was there. `is_cut`: it begins behind `known_to`
-        by now. Raises `WriteForgotten`."""
+        """Handle the result of a scan from `known_to` to `end`; return whether it found anything.
+
+        `is_cut`: the log begins after `known_to` by now. Raises `WriteForgotten`."""
         generation_before, anything = self._generation, False
         for batch in found:
             anything = True
@@ -213,7 +215,7 @@ class SinkLane:
         self.held.put(batch.digests)
 
     def _hidden(self, where: str) -> None:
-        """Raises `WriteForgotten`, unless what is missing is accepted."""
+        """Raise `WriteForgotten`, unless missing records are accepted."""
         if not self._accepts_missing:
             raise WriteForgotten(
                 f"{self.place}: an earlier attempt of this write may have stored records here, {where}, that were "

@@ -1,15 +1,14 @@
-"""What is recorded of a write, as the commits of a consumer group of its own, `raftlog-sink.{write id}`.
+"""Record of a write's progress, as the commits of its own consumer group, `raftlog-sink.{write id}`.
 
     mark               2⁶² + 2·epoch + 1 once the epoch is begun in a topic, + 2 once it is done
     at a partition     {"from": an offset below which nothing of later epochs lies}
     at partition 0     of an epoch that is begun also {"run", "ms", "partitions"}
 
 Commits of a group without members only rise, and one that does not rise changes nothing: so of all attempts that begin
-an epoch the first one's words stand, and all others take them: which run of the driver began it, the time that rows
-without a timestamp get, and how many partitions the rows are spread over. An epoch is done before a later one begins,
-so one mark says both. The marks are no offsets, but lie above all of them, so that no lag is seen. Called by tasks, and
-by the driver when an epoch is done; `Recorder` asks and tells the brokers, the rest is pure.
-"""
+an epoch the first one's record stands, and all others use it: the run of the driver that began it, the time of rows
+without a timestamp, and the number of partitions over which rows are spread. An epoch is done before a later one
+begins, so one mark records both. The marks are no offsets, but lie above all of them, so that no lag is seen. Called
+by tasks, and by the driver when an epoch is done; `Recorder` sends the requests, the rest is pure."""
 
 import json
 from collections.abc import Mapping
@@ -23,21 +22,21 @@ from raftlog.types import Offset, TopicPartition
 GROUP_PREFIX: Final = "raftlog-sink."
 _BASE: Final = 1 << 62
 _NO_TOPIC: Final = "__consumer_offsets"
-"""Where it is recorded that an epoch is done which has no row and so no topic: a topic that is always there."""
+"""Topic that always exists, for the mark of an epoch that has no row and so no topic."""
 
 
 class Beginning(NamedTuple):
-    """Of one epoch in one topic, as its first attempt found it."""
+    """Start of one epoch in one topic, as its first attempt recorded it."""
 
     run: str
-    """Which execution of the driver began it."""
+    """Execution of the driver that began it."""
     ms: int
-    """When, by the clock of whoever began it."""
+    """Start time by the clock of the task that began it."""
     partitions: int
 
 
 class Marks:
-    """All that the group has committed; raises `WriteForgotten` for what is not of this module."""
+    """Commits of the group; raises `WriteForgotten` for one that is not from this module."""
 
     def __init__(self, committed: Mapping[TopicPartition, CommittedOffset]) -> None:
         self._fields = {place: _fields(place, found) for place, found in committed.items()}
@@ -47,11 +46,11 @@ class Marks:
         return bool(self._marks)
 
     def done(self) -> int:
-        """The newest epoch that is known to be in the log with every row; -1: none."""
+        """Return the newest epoch that is recorded as complete; -1: none."""
         return max((mark // 2 - 1 for mark in self._marks.values()), default=-1)
 
     def beginning(self, topic: str, epoch: int) -> Beginning | None:
-        """None: the epoch is not begun in this topic."""
+        """Return the start of an epoch; None if it has not begun in this topic."""
         place = TopicPartition(topic, 0)
         if self._marks.get(place) != _begun(epoch):
             return None
@@ -59,24 +58,26 @@ class Marks:
         return Beginning(fields["run"], fields["ms"], fields["partitions"])
 
     def start(self, place: TopicPartition) -> Offset | None:
-        """Nothing of an epoch that is not done lies below; None: nothing is recorded here."""
+        """Return an offset below which all epochs are done; None without a record."""
         fields = self._fields.get(place)
         return None if fields is None else Offset(fields["from"])
 
 
 class Recorder:
-    """The marks of one write."""
+    """Client for the marks of one write."""
 
     def __init__(self, client: BrokerClient, write_id: str) -> None:
         self._client, self._write_id = client, write_id
         self.group = GROUP_PREFIX + write_id
 
     async def read(self) -> Marks:
-        """With everything that was recorded before the call."""
+        """Return everything that was recorded before the call."""
         return Marks(await self._client.groups.committed(self.group))
 
     async def begin(self, topic: str, epoch: int, mine: Beginning, before: Marks) -> Marks:
-        """Begin the epoch in this topic unless somebody has; what stands then. `before` is what was read."""
+        """Begin the epoch in this topic unless another attempt has; return the marks that stand.
+
+        `before` are the marks that were read."""
         begun = TopicPartition(topic, 0)
         starts = {begun: before.start(begun)}
         if starts[begun] is None:
@@ -91,7 +92,7 @@ class Recorder:
         return await self.read()
 
     async def finish(self, epoch: int, ends: Mapping[TopicPartition, int], topics: set[str]) -> None:
-        """Every row of the epoch is in the log, in these topics, below these ends. May be repeated."""
+        """Record that every row of the epoch is in the log, in these topics, below these ends. Idempotent."""
         marks = await self.read()
         starts: dict[TopicPartition, int] = dict(ends)
         if not topics:
@@ -105,7 +106,7 @@ class Recorder:
         await self._client.groups.commit(self.group, rows)
 
     def check_topic(self, marks: Marks, topic: str) -> None:
-        """Raises `InvalidArgument` where a batch write that is done did not go to this topic."""
+        """Raise `InvalidArgument` if a completed batch write did not go to this topic."""
         if marks.start(TopicPartition(topic, 0)) is None:
             raise InvalidArgument(
                 f"the write {self._write_id} is done, and was not one to {topic}: a writeId is the name of one write; "
@@ -113,7 +114,7 @@ class Recorder:
             )
 
     def check_missing(self, marks: Marks, epoch: int) -> None:
-        """Raises `WriteForgotten` where nothing is recorded of the epochs before this one."""
+        """Raise `WriteForgotten` if nothing is recorded of the epochs before this one."""
         if epoch > 0 and not marks:
             raise WriteForgotten(
                 f"nothing is recorded of the micro-batches before {epoch} of this query (group {self.group}): the "
@@ -133,7 +134,7 @@ def _row(mark: int, fields: Mapping[str, Any]) -> CommittedOffset:
 
 
 def recorded_fields(found: CommittedOffset) -> dict[str, Any]:
-    """The JSON object that was committed with an offset; empty where there is none."""
+    """Return the JSON object that was committed with an offset; empty without one."""
     try:
         fields = json.loads(found.metadata)
     except ValueError:
@@ -142,7 +143,7 @@ def recorded_fields(found: CommittedOffset) -> dict[str, Any]:
 
 
 def record_of(offset: int, fields: Mapping[str, Any]) -> CommittedOffset:
-    """To be committed."""
+    """Return the commit of an offset with a JSON object."""
     return CommittedOffset(Offset(offset), json.dumps(fields, separators=(",", ":")))
 
 

@@ -1,8 +1,7 @@
-"""Which partition a row goes to, the same in every attempt that writes it.
+"""Partition of each row, the same in every attempt that writes it.
 
 A partition that the row names; else by its key as Kafka's clients do; else by its content, so that a repeated attempt,
-which may see its rows in another order, does not spread them in another way. Pure.
-"""
+which may see its rows in another order, does not spread them differently. Pure."""
 
 import zlib
 from collections import defaultdict
@@ -20,7 +19,7 @@ _LOW_BITS: Final = 0xFFFFFFFF
 
 
 def by_topic(some: Slice, topic: str | None) -> dict[str, Slice]:
-    """Rows by the topic that all of them, or each of them, names. Raises `InvalidArgument`."""
+    """Return rows by the topic of all of them, or of each of them. Raises `InvalidArgument`."""
     if topic is not None:
         return {topic: some}
     assert some.topics is not None, "without the option topic there is a column of that name"
@@ -33,14 +32,15 @@ def by_topic(some: Slice, topic: str | None) -> dict[str, Slice]:
 
 
 class Placing:
-    """For the topics of one attempt; `partitioner` is the name of the hash of keys."""
+    """Partitioner for the topics of one attempt; `partitioner` is the name of the hash of keys."""
 
     def __init__(self, partitioner: str) -> None:
         self._hash: HashKey = lru_cache(_KEYS_REMEMBERED)(hash_by_name(partitioner))
 
     def by_partition(self, topic: str, some: Slice, count: int) -> dict[TopicPartition, Rows]:
-        """Rows by place, in their order; `count` partitions were there when the write began. A row may name one beyond
-        them: whoever takes the rows has to look whether it is there."""
+        """Return rows by partition, in their order; `count` partitions existed when the write began.
+
+        A row may name one beyond them: the caller has to check whether it exists."""
         numbers: dict[int, list[int]] = defaultdict(list)
         if count == 1 and some.partitions is None:
             return {TopicPartition(topic, 0): some.rows}

@@ -1,15 +1,14 @@
-"""Which columns of a data frame make a record; decided when a query is planned, before anything is written.
+"""Columns of a data frame that make a record; chosen when a query is planned, before anything is written.
 
-    value       string or binary, must be there; null is a record without value
+    value       string or binary, required; null is a tombstone
     key         string or binary
     headers     array<struct<key: string, value: binary>>
     timestamp   timestamp, or bigint: milliseconds; null: the time at which the write began
-    topic       string, unless the option says one for all rows
+    topic       string, unless the option names one for all rows
     partition   int; null: by the key, or by the content of a row without one
 
-`offset`, `timestampType` and `date`, which sources and archives of this package give, are left out; any other column is
-refused, so that nothing is dropped in silence. Names are compared as Spark does, in any case.
-"""
+`offset`, `timestampType` and `date`, which sources and archives of this package have, are left out; any other column is
+refused, so that nothing is dropped silently. Names are compared as Spark does, in any case."""
 
 import re
 from typing import Final
@@ -32,11 +31,13 @@ _ALLOWED: Final = {
 }
 """Types that a column may have, and how errors name them."""
 _COLLATION: Final = re.compile(r" collate \w+")
-"""Says how strings are compared, and nothing of their bytes."""
+"""Suffix for the comparison of strings, which does not change their bytes."""
 
 
 def columns_of(schema: StructType, topic: str | None) -> Columns:
-    """Raises `InvalidArgument` for a column that no record has, or of another type. `topic` is the option."""
+    """Return the columns of a schema; `topic` is the option.
+
+    Raises `InvalidArgument` for a column that no record has, or of another type."""
     found: dict[str, int] = {}
     for number, field in enumerate(schema.fields):
         name = field.name.lower()

@@ -19,7 +19,7 @@ _FIXED: Final = struct.Struct(">qiii")
 _LENGTHS: Final = struct.Struct(">ii")
 _NONE: Final = -1
 NO_TIME: Final = -1
-"""Of a row without a timestamp, until it gets the time at which the write began."""
+"""Timestamp of a row without one, until it gets the time at which the write began."""
 
 Headers = list[tuple[str, bytes | None]]
 Content = tuple[int, bytes | None, bytes | None, Headers]
@@ -47,7 +47,7 @@ class Rows:
         return zip(self.timestamps, self.keys, self.values, self.headers, strict=True)
 
     def picked(self, numbers: Sequence[int]) -> "Rows":
-        """The rows of these numbers, in this order."""
+        """Return the rows of these numbers, in this order."""
         if len(numbers) == len(self):
             return self
         if len(numbers) == 1:
@@ -63,7 +63,7 @@ class Rows:
         return self.timestamps, self.keys, self.values, self.headers
 
     def timed(self, ms: int) -> "Rows":
-        """With this time where there was none."""
+        """Return the rows with this time in place of missing ones."""
         if NO_TIME not in self.timestamps:
             return self
         times = [ms if timestamp == NO_TIME else timestamp for timestamp in self.timestamps]
@@ -74,7 +74,7 @@ class Rows:
             column.extend(others)
 
     def sizes(self) -> list[int]:
-        """Of each row at most so many bytes once it is stored, before compression."""
+        """Return the maximum size in bytes of each row once it is stored, before compression."""
         plain = [
             _RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
             for key, value in zip(self.keys, self.values, strict=True)
@@ -89,7 +89,7 @@ def _headers_size(headers: Headers) -> int:
 
 
 def digest(content: Content) -> bytes:
-    """Of everything that a record holds but its offset; absent and empty differ, and so do orders of headers."""
+    """Return the digest of a record without its offset; absent and empty differ, and so do orders of headers."""
     timestamp, key, value, headers = content
     hashed = blake2b(_FIXED.pack(timestamp, _length(key), _length(value), len(headers)), digest_size=DIGEST_SIZE)
     hashed.update(key or b"")

@@ -1,8 +1,7 @@
-"""What a partition's log holds of one identity: its batches, read from an offset to the high watermark.
+"""Scan of a partition's log for one identity: its batches, from an offset to the high watermark.
 
-Batches of others cost a look at their header. Called by `sending` for a lane that has to know, and to name the records
-that nobody accounts for.
-"""
+Of other batches only the header is read. Called by `sending` when a lane needs it, and to list the records that
+match no row."""
 
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
@@ -21,7 +20,7 @@ FETCH_BYTES: Final = 4 << 20
 
 
 class Scanned(NamedTuple):
-    """What was found, with offsets, and where reading ended. `is_cut`: the log begins behind the start by now."""
+    """Batches with their offsets, and the end of the scan. `is_cut`: the log begins after the start by now."""
 
     found: list[tuple[Offset, FoundBatch]]
     end: Offset
@@ -31,7 +30,7 @@ class Scanned(NamedTuple):
 async def scan(
     client: BrokerClient, place: TopicPartition, identity: WriteIdentity, start: Offset, outage: Outage
 ) -> Scanned:
-    """From `start`, or from where the log begins now. Raises what fetching does, and `InvalidBatch`."""
+    """Scan from `start`, or from the current log start. Raises the errors of fetching, and `InvalidBatch`."""
     generations, found, at = identity.generations(), list[tuple[Offset, FoundBatch]](), start
     async for header, batch in _batches(client, place, start, outage):
         at = Offset(header.next_offset)

@@ -1,8 +1,7 @@
-"""Drives one lane: sends what it says, reads the log when it has to, until it has nothing to do.
+"""Driver of one lane: sends its batches and scans the log until the lane has nothing to do.
 
-One batch of a lane is under way at a time: with two attempts of one task alive, each of its sequences is won by one
-of them, and the other one learns it from the answer. After an unknown outcome the same batch is sent again.
-"""
+One batch of a lane is in flight at a time: with two attempts of one task alive, each of its sequences is won by one
+of them, and the other one learns it from the answer. After an unknown outcome the same batch is sent again."""
 
 import asyncio
 import time
@@ -21,23 +20,25 @@ _NAMED_MAX = 5
 
 
 class Sending:
-    """Of one lane. `lease_s`: for so long after looking, what the log does not hold cannot have been forgotten either,
-    so that a first batch is compared with what is there. `slots` bounds batches that are built at a time."""
+    """Sender of one lane; `slots` bounds batches that are built at a time.
+
+    `lease_s`: for this long after a scan, the partition cannot have expired records that the log does not hold, so
+    that a first batch is compared with the stored ones."""
 
     def __init__(
         self, client: BrokerClient, lane: SinkLane, settings: SinkSettings, lease_s: float, slots: asyncio.Semaphore
     ) -> None:
         self.lane = lane
         self.flush = False
-        """Batches need not be full; until the lane is empty."""
+        """Whether batches need not be full; until the lane is empty."""
         self.task: asyncio.Task[None] | None = None
-        """What drives it, as long as there is something to do; kept by the writer."""
+        """Task that runs it while there is something to do; held by the writer."""
         self._client, self._settings, self._lease_s, self._slots = client, settings, lease_s, slots
         self._outage = settings.outage(f"writing to {lane.place}")
         self._looked_s = time.monotonic()
 
     async def run(self) -> None:
-        """Until there is nothing to do. Raises what the attempt has to end with."""
+        """Send and scan until there is nothing to do. Raises the error that ends the attempt."""
         try:
             while (do := self.lane.next(flush=self.flush)) is not None:
                 if isinstance(do, Scan):
@@ -102,7 +103,7 @@ class Sending:
         )
 
     async def check_all_accounted(self) -> None:
-        """All rows are written: raises `InputChanged` if the log holds more of this write."""
+        """Raise `InputChanged` if the log holds more records of this write than the rows that were written."""
         lane = self.lane
         if not lane.held:
             return

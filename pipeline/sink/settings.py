@@ -1,4 +1,4 @@
-"""Options of a write, as Spark hands them over, and what they mean."""
+"""Options of a write, as Spark passes them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,8 +53,9 @@ OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """`topic`: for all rows, None: each row names its own. `write_id`: None where the caller gave none; `write_epoch`:
-    the step of a write that its caller makes in several."""
+    """Settings of a write. `topic`: for all rows; None: each row names its own.
+
+    `write_id`: None where the caller gave none; `write_epoch`: the step of a write with several steps."""
 
     bootstrap: tuple[str, ...]
     topic: str | None = None
@@ -78,7 +79,7 @@ class SinkSettings:
 
 
 def sink_settings(given: Mapping[str, str], *, is_stream: bool) -> SinkSettings:
-    """Raises `InvalidArgument`."""
+    """Parse the options. Raises `InvalidArgument`."""
     options = Options("raftlog", given, OPTIONS)
     if is_stream and (options.has("writeId") or options.has("writeEpoch")):
         raise InvalidArgument(

@@ -1,9 +1,7 @@
-"""What Spark calls to write: on the driver `commit` and `abort`, in each task `write`.
+"""Writers that Spark calls: on the driver `commit` and `abort`, in each task `write`.
 
 A streaming query's epoch is the micro-batch, and its name the id in its checkpoint; a batch write has the name that its
-caller gave, or one that nobody else has, and epoch 0 unless the caller makes it in steps. Writers are values that Spark
-pickles.
-"""
+caller gave, or a unique one, and epoch 0 unless the caller makes it in steps. Writers are values that Spark pickles."""
 
 import asyncio
 import contextlib
@@ -37,7 +35,7 @@ _log = logging.getLogger("raftlog.pipeline")
 
 @dataclass(frozen=True)
 class WrittenTask(WriterCommitMessage):
-    """What a task has seen to, for the driver."""
+    """Result of a task, for the driver."""
 
     write_id: str
     epoch: int
@@ -47,7 +45,7 @@ class WrittenTask(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class _Write:
-    """What all tasks of one write, or of one micro-batch, have in common."""
+    """Context that all tasks of one write, or of one micro-batch, share."""
 
     settings: SinkSettings
     columns: Columns
@@ -58,7 +56,7 @@ class _Write:
         return WrittenTask(identity.write_id, identity.epoch, outcome.rows, outcome.ends)
 
     def record(self, messages: Sequence[WrittenTask], *, keep: bool) -> None:
-        """Every task is done: that is recorded, or what was recorded is forgotten where nobody can repeat the write."""
+        """Record that every task is done; without `keep` delete the record, because the write cannot be repeated."""
         asyncio.run(self._record(messages[0].write_id, messages[0].epoch, messages, keep))
 
     async def _record(self, write_id: str, epoch: int, messages: Sequence[WrittenTask], keep: bool) -> None:
@@ -94,7 +92,7 @@ class BatchWriter(DataSourceArrowWriter):
             self._write.record(done, keep=self._write.settings.write_id is not None)
 
     def _tell_if_repeated(self, messages: Sequence[WrittenTask]) -> None:
-        """The rows were not looked at: who uses a name again for other rows has to hear that they are nowhere."""
+        """Warn that rows were not compared, because a name that is used again for other rows writes none of them."""
         settings = self._write.settings
         if settings.write_id is None or any(message.ends for message in messages):
             return
@@ -148,18 +146,20 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """For `DataSource.writer`. Raises `InvalidArgument` for options and columns that cannot be used."""
+    """Return the writer for `DataSource.writer`. Raises `InvalidArgument` for unusable options and columns."""
     write = _planned(options, schema, overwrite, is_stream=False)
     return BatchWriter(write, write.settings.write_id or write.run)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    """For `DataSource.streamWriter`. Raises `InvalidArgument`; `overwrite` stands for the output mode complete."""
+    """Return the writer for `DataSource.streamWriter`. Raises `InvalidArgument`.
+
+    `overwrite` stands for the output mode complete."""
     return StreamWriter(_planned(options, schema, overwrite, is_stream=True))
 
 
 def recorded_epoch(bootstrap: Sequence[str], write_id: str, timeout_ms: int = 120_000) -> int | None:
-    """The newest step (`writeEpoch`) of a named write that is known to be in the log with every row; None: none is."""
+    """Return the newest step (`writeEpoch`) of a named write that is recorded as complete; None: none is."""
 
     async def ask() -> int:
         async with BrokerClient(bootstrap) as client:

@@ -1,8 +1,7 @@
-"""One attempt of one task: the rows of a Spark partition, as Arrow batches, into the topics that they belong to.
+"""Attempt of one task: the rows of a Spark partition, as Arrow batches, are written to their topics.
 
-Rows are taken by the caller's thread, and sent by an event loop in a thread beside it, to many partitions at once. What
-is held in between is bounded (`BUFFER_BYTES_MAX`): beyond it the caller waits, and the largest batches go first.
-"""
+Rows are taken by the caller's thread, and sent by an event loop in a thread beside it, to many partitions at once. Rows
+held in between are bounded (`BUFFER_BYTES_MAX`): beyond it the caller waits, and the largest batches go first."""
 
 import asyncio
 import time
@@ -29,21 +28,21 @@ from raftlog.types import Offset, TopicPartition
 BUFFER_BYTES_MAX: Final = 32 << 20
 BATCHES_UNDER_WAY_MAX: Final = 16
 _HEADER_ROOM: Final = 1 << 10
-"""Of `max.message.bytes`, for a batch's header and what compression may add to what does not compress."""
+"""Part of `max.message.bytes` for a batch's header and the overhead of compressing incompressible data."""
 
 PORTIONS_A_SECOND: Final = 10
 _EXPIRATION_MS: Final = 86_400_000
-"""Of producers, where a broker of an older release does not say."""
+"""Expiration of producers, where a broker of an older release does not report it."""
 
 _FLUSH_S: Final = 1.0
 _LEASE_S_MIN: Final = 1.0
-"""Looking and sending take time, too."""
+"""Minimum of the lease, because scanning and sending take time."""
 
 T = TypeVar("T")
 
 
 class AttemptOutcome(NamedTuple):
-    """What an attempt has seen to: `ends` lie behind all its records. `rows` is 0 where the epoch was done before."""
+    """Result of an attempt: `ends` lie after all its records. `rows` is 0 where the epoch was done before."""
 
     rows: int
     ends: dict[TopicPartition, int]
@@ -52,11 +51,10 @@ class AttemptOutcome(NamedTuple):
 def write_rows(
     batches: Iterable[pa.RecordBatch], columns: Columns, settings: SinkSettings, identity: WriteIdentity, run: str
 ) -> AttemptOutcome:
-    """Write all rows, each once however often and by whomever this is repeated under the same identity.
+    """Write all rows, each once, however often this is repeated under the same identity.
 
     `run` names the execution of the driver. Raises `InvalidArgument` and `UnknownTopic` for rows that cannot be
-    written, `WriteForgotten`, `InputChanged`, and what brokers answer once the limit has passed; what is written stays.
-    """
+    written, `WriteForgotten`, `InputChanged`, and errors of brokers once the limit has passed; written rows stay."""
     with LoopThread("raftlog-sink") as thread:
         writer = thread.start(_Writer.open(settings, identity, run)).result()
         try:
@@ -75,23 +73,23 @@ def write_rows(
 
 
 class _Writer:
-    """Lives in the loop. Made by `open`."""
+    """Writer inside of the loop, created by `open`."""
 
     def __init__(
         self, client: BrokerClient, settings: SinkSettings, identity: WriteIdentity, mine: "_Run", marks: Marks
     ) -> None:
         self._client, self._settings, self._identity, self._mine, self._marks = client, settings, identity, mine, marks
         self.is_done = marks.done() >= identity.epoch
-        """Every row of the epoch is there already."""
+        """Whether every row of the epoch is stored already."""
         self._placing = Placing(settings.key_partitioner)
         self._topics: dict[str, _Topic] = {}
         self._sendings: dict[TopicPartition, Sending] = {}
         self._slots = asyncio.Semaphore(BATCHES_UNDER_WAY_MAX)
         self._flush_at_s = time.monotonic() + _FLUSH_S
-        """When what waits is sent although batches are not full, if rows come slowly because they are told to."""
+        """Time at which rows are sent although batches are not full, because `recordsPerSecondPerTask` slows them."""
         self._failure: BaseException | None = None
         self._went_on = asyncio.Event()
-        """Some sending has ended since somebody began to wait."""
+        """Set when a sender has ended since the last wait."""
 
     @classmethod
     async def open(cls, settings: SinkSettings, identity: WriteIdentity, run: str) -> Self:
@@ -120,7 +118,7 @@ class _Writer:
     # rows
 
     async def take(self, some: Slice) -> None:
-        """Rows to be sent; waits while too much is held. Raises why the attempt has to end."""
+        """Add rows to send; wait while too many are held. Raises the error that ends the attempt."""
         for name, part in by_topic(some, self._settings.topic).items():
             topic = self._topics.get(name) or await self._begin(name)
             timed = part._replace(rows=part.rows.timed(topic.beginning.ms))
@@ -173,7 +171,7 @@ class _Writer:
             raise self._failure
 
     async def finish(self) -> AttemptOutcome:
-        """All rows were taken: what is left is sent."""
+        """Send the remaining rows and return the result."""
         self._flush_all()
         while self._failure is None and any(sending.task is not None for sending in self._sendings.values()):
             self._went_on.clear()
@@ -188,7 +186,7 @@ class _Writer:
     # topics and partitions
 
     async def _begin(self, name: str) -> "_Topic":
-        """Raises `UnknownTopic`."""
+        """Begin the epoch in a topic. Raises `UnknownTopic`."""
         mine, epoch = self._mine, self._identity.epoch
         try:
             described = await mine.outage.repeat(lambda: self._client.describe_topic(name))
@@ -245,7 +243,7 @@ class _Run(NamedTuple):
 class _Topic(NamedTuple):
     beginning: Beginning
     partitions: int
-    """As many as there are now."""
+    """Number of partitions now."""
     max_message_bytes: int
     lease_s: float
     """Half of the time after which a partition forgets an idle producer."""

@@ -1,13 +1,12 @@
-"""All replicas of all partitions checked, compared with each other and with an archive, in parallel.
+"""Verification of all replicas of all partitions, against each other and against an archive, in parallel.
 
-    finding     which logs there are                        planning    which ranges of which files are read together
-    journals    what journals say of them                   groups      which are copies of each other
+    finding     logs in the directories                     planning    ranges of files that are read together
+    journals    state of replicas in their journals         groups      copies of the same log
     walking     a range of one file                         comparing   a range of a file on all replicas
-    whole       what is doubtful, by the code of `log verify`
+    whole       doubtful segments, by the code of `log verify`
     archived    an archive against its logs                 judging, report     the verdict
 
-Users call `verify`; nobody else comes in.
-"""
+Users call `verify`; everything else is internal."""
 
 from raftlog.pipeline.verifying.job import verify
 from raftlog.pipeline.verifying.report import ArchiveVerdict, PartitionVerdict, VerifyReport

@@ -1,12 +1,12 @@
-"""An archive against the log that it was made of: of the offsets that both cover, the same records, each once.
+"""Comparison of an archive with its log: of the offsets that both cover, the same records, each once.
 
 A task reads a range of offsets on both sides, in order of offset, and compares the columns of one batch of rows after
-the other: nothing is shuffled, and memory is that of the batches at hand. Where a batch differs, its rows are looked at
-one by one. What compaction took from the log may still be in the archive; everything else has to be in both, once.
+the other: nothing is shuffled, and memory is that of the current batches. Where a batch differs, its rows are compared
+one by one. Records that compaction removed from the log may still be in the archive; all others have to be in both,
+once.
 
 Planned on the driver (`ranges_of`), read in tasks (`check_range`), joined on the driver (`archive_verdicts`); called by
-`job`.
-"""
+`job`."""
 
 import warnings
 from collections import Counter
@@ -33,12 +33,12 @@ from raftlog.pipeline.verifying.report import ArchiveVerdict, Problems
 from raftlog.types import TopicPartition
 
 LISTED_MAX: Final = 10
-"""Offsets that are named of each kind in each range."""
+"""Offsets listed of each kind in each range."""
 _NO_ROWS: Final = pa.RecordBatch.from_pylist([], schema=FILE_SCHEMA)
 
 
 class ArchiveRange(NamedTuple):
-    """What one task compares: the offsets of `split`, with these files of the archive."""
+    """Work of one task: the offsets of `split`, compared with these files of the archive."""
 
     path: str
     split: SegmentSplit
@@ -46,7 +46,7 @@ class ArchiveRange(NamedTuple):
 
 
 class ComparedRange(NamedTuple):
-    """The verdict on it. `told` are sentences, each of which stands for at least one record."""
+    """Verdict on a range. `told` are sentences, each of which stands for at least one record."""
 
     verdict: ArchiveVerdict
     told: tuple[str, ...]
@@ -67,11 +67,10 @@ def ranges_of(
     problems: Problems,
     notes: Problems,
 ) -> list[ArchiveRange]:
-    """What is to be compared of these topics, whose logs are there; what cannot be compared goes to `problems`, and
-    what the logs do not have, though the archive does, to `notes`.
+    """Return the ranges to compare of these topics, whose logs exist.
 
-    Raises `NotAnArchive`, and `ArchiveDamaged` when it does not say what it has.
-    """
+    Ranges that cannot be compared go to `problems`, and offsets that the archive has and the logs do not, to
+    `notes`. Raises `NotAnArchive`, and `ArchiveDamaged` when its coverage cannot be read."""
     state = _state(archive, problems)
     chosen = sorted({place.topic for place in state.covered} & set(topics))
     found: list[ArchiveRange] = []
@@ -136,7 +135,7 @@ def _ranges(
 
 
 def archive_verdicts(compared: Iterable[ComparedRange], problems: Problems) -> list[ArchiveVerdict]:
-    """By topic and partition."""
+    """Join ranges to verdicts by topic and partition."""
     verdicts = []
     in_order = sorted(compared)
     for (topic, partition), ranges in groupby(in_order, key=attrgetter("verdict.topic", "verdict.partition")):
@@ -153,7 +152,7 @@ def archive_verdicts(compared: Iterable[ComparedRange], problems: Problems) -> l
 
 
 def check_range(compare: ArchiveRange) -> list[ComparedRange]:
-    """Compare one range, the only result; what cannot be read is reported as well. Raises `OSError`."""
+    """Compare one range, the only result; read errors are reported as well. Raises `OSError`."""
     comparison = _Comparison(compare)
     try:
         comparison.run()
@@ -198,7 +197,7 @@ class _Comparison:
             self._take_by_offset(logged, archived)
 
     def _without_unknown(self, logged: pa.RecordBatch, archived: pa.RecordBatch) -> pa.RecordBatch:
-        """What the archive alone has is told, but for what compaction may have taken from the log."""
+        """Report rows that only the archive has and compaction did not remove from the log; return the others."""
         is_known = pc.is_in(archived.column("offset"), logged.column("offset"))
         unknown = archived.filter(pc.invert(is_known)).column("offset").to_pylist()
         unexpected = [offset for offset in unknown if offset >= self._compacted_to]
@@ -206,7 +205,7 @@ class _Comparison:
         return archived.filter(is_known)
 
     def _take_by_offset(self, logged: pa.RecordBatch, archived: pa.RecordBatch) -> None:
-        """What the log has is in the archive, once, and is the same."""
+        """Report logged rows that are missing, doubled or different in the archive."""
         times = Counter(archived.column("offset").to_pylist())
         here = {row["offset"]: row for row in logged.to_pylist()}
         there: dict[int, list[dict[str, Any]]] = {}

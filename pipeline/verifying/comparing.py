@@ -1,13 +1,12 @@
-"""The same range of the same segment on all replicas: one of them is checked, the others hold the same bytes or not.
+"""Comparison of a range of one segment on all replicas: one of them is checked, the others have to hold the same bytes.
 
-Replicas roll at the same entry, so above the mark of compaction their files have the same names and bytes. Whoever has
-the bytes and the index rows of a file that was found right is right as well: comparing costs less than checking again,
-and much less than a digest (measured: comparing 7 GB/s, SHA-256 1.4, BLAKE2b 0.8), and it says where they differ. A
-replica that differs is checked for itself.
+Replicas roll at the same entry, so above the mark of compaction their files have the same names and bytes. A file with
+the bytes and the index rows of a sound file is sound as well: comparing costs less than checking again, and much less
+than a digest (measured: comparing 7 GB/s, SHA-256 1.4, BLAKE2b 0.8), and it locates the difference. A replica that
+differs is checked by itself.
 
-Of what a replica may hold behind the last entry that is known to be committed on all, nothing is compared. Pure but for
-reading; called in tasks, by `job`.
-"""
+Entries of a replica after the last one that is known to be committed on all are not compared. Pure except for reading;
+called in tasks, by `job`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -29,11 +28,10 @@ from raftlog.records.header import HEADER_SIZE
 
 
 class ComparedFiles(NamedTuple):
-    """A range of a segment, and the files that should hold the same in it, the one with the most index rows first.
+    """Range of a segment, and the files that should hold the same in it, the one with the most index rows first.
 
     `span.stop` is the last entry that is known to be committed on all of them, `kept_to` the last one that the journal
-    leaves to the file; None where no journal speaks of it: of such a file everything counts that is right.
-    """
+    leaves to the file; None without a journal: of such a file everything sound counts."""
 
     span: SegmentSpan
     files: tuple[SegmentFile, ...]
@@ -46,7 +44,7 @@ class ComparedFiles(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Two files of a group that hold something else in the same place; `what` says it in words."""
+    """Difference between two files of a group at the same position; `what` describes it in words."""
 
     files: tuple[str, str]
     position: int
@@ -56,10 +54,9 @@ class Difference(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """Of one file in one range. `is_compared`: with one that is right; `difference` says where it differs from that.
+    """Result for one file in one range; `difference` is the one from the sound file.
 
-    A file that has nobody to be compared with counts as compared.
-    """
+    `is_compared`: with a sound file. A file without another one to compare counts as compared."""
 
     file: SegmentFile
     start: BatchPosition
@@ -77,8 +74,7 @@ def check_units(units: Iterable[ComparedFiles]) -> Iterator[Checked]:
 def check_unit(unit: ComparedFiles) -> Iterator[Checked]:
     """Check a range of all files, each byte read once where they are the same. Raises `OSError`.
 
-    Nothing is said of a file that is not there any more.
-    """
+    A file that was removed meanwhile has no result."""
     with ExitStack() as closing:
         files, kept_to = [], []
         for file, last in zip(unit.files, unit.kept_to, strict=True):
@@ -100,7 +96,7 @@ def check_unit(unit: ComparedFiles) -> Iterator[Checked]:
 
 
 def _limit(file: SegmentFile, span: SegmentSpan) -> int:
-    """Where the range ends in a file."""
+    """Return the end of the range in a file."""
     return file.log_bytes if span.end is None else min(span.end.position, file.log_bytes)
 
 
@@ -114,12 +110,12 @@ def _walk(file: OpenFile, span: SegmentSpan, followers: Iterable["_Follower"] = 
 
 
 def _span_in(file: OpenFile, span: SegmentSpan) -> SegmentSpan:
-    """The range in a file that may end in it: then it is the last one there."""
+    """Return the range in a file that may end in it: then it is the last one there."""
     return span if _limit(file.file, span) < file.file.log_bytes else span._replace(end=None)
 
 
 class _Follower:
-    """Compares a file with what is read of another one, up to the first difference."""
+    """Comparison of a file with the chunks read from another one, up to the first difference."""
 
     def __init__(self, file: OpenFile) -> None:
         self._file = file
@@ -140,7 +136,7 @@ def _compared(
     followers: Mapping[int, _Follower],
     damaged: Mapping[int, SegmentWalk],
 ) -> Iterator[Checked]:
-    """The others, compared with file number `sound`, which is right."""
+    """Yield the results of the other files, compared with the sound file number `sound`."""
     rows = rows_of(files[sound], _span_in(files[sound], unit.span))
     limit = _limit(files[sound].file, unit.span)
     for number, follower in followers.items():
@@ -166,7 +162,7 @@ def _difference(
     own: SegmentWalk,
     at: int,
 ) -> Difference | None:
-    """What the first byte that is not the same in both means; nothing where it is not known to be committed."""
+    """Describe the first differing byte; return None where it is not known to be committed."""
     place = _batch_at(files[pair[0]], unit.span.start, walked.end, at)
     if own.why is not None and own.end.index < place.index:  # a damaged row before it: the bytes may be right
         own = walk_range(files[pair[1]], _span_in(files[pair[1]], unit.span), b"")
@@ -191,7 +187,7 @@ def _difference(
 
 
 def _batch_at(file: OpenFile, start: BatchPosition, end: BatchPosition, at: int) -> BatchPosition:
-    """The batch of a file that was found right in which byte `at` lies; its end where it lies behind."""
+    """Return the batch of a sound file that contains byte `at`; its end where that is after it."""
     position, row, index, offset = start
     while position < end.position:
         header = read_header(file.read(position, HEADER_SIZE))

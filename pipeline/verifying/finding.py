@@ -1,8 +1,7 @@
-"""Which logs lie in directories, and to which data directory each of them belongs.
+"""Logs in directories, and the data directory of each of them.
 
-The same that `raftlog log verify` finds, so that nothing is passed over: also logs that no journal knows, and those of
-the controller and of internal topics. Called by `job` on the driver.
-"""
+The same logs that `raftlog log verify` finds, so that none is skipped: also logs that no journal has, and those of
+the controller and of internal topics. Called by `job` on the driver."""
 
 import os
 from collections.abc import Sequence
@@ -20,8 +19,7 @@ from raftlog.storage.finding import logs_below
 
 
 class FoundLog(NamedTuple):
-    """A log's directory. With an `owner` its journal says to which group it belongs, and whether to any; otherwise its
-    rolls do."""
+    """Directory of a log, whose Raft group is in the journal of its `owner`, or without one in its rolls."""
 
     path: str
     topic: str
@@ -31,7 +29,7 @@ class FoundLog(NamedTuple):
 
 
 class FoundLogs(NamedTuple):
-    """Logs by path, the data directories that they lie in or that were named, and what is wrong with these as such."""
+    """Logs by path, the data directories that contain them or that were named, and the problems of these."""
 
     logs: dict[str, FoundLog]
     owners: list[DataDirectory]
@@ -39,10 +37,9 @@ class FoundLogs(NamedTuple):
 
 
 def logs_in(disk: Disk, paths: Sequence[str], topics: TopicChoice | None) -> FoundLogs:
-    """All logs in and below these directories, of all topics when none are chosen; each once.
+    """Return all logs in and below these directories, of all topics when none are chosen; each once.
 
-    Raises `InvalidArgument` for a directory without any, and when none is of the topics; `OSError`.
-    """
+    Raises `InvalidArgument` for a directory without any, and when none is of the topics; `OSError`."""
     found = FoundLogs({}, [], [])
     owners: dict[str, DataDirectory | None] = {}
     for path in paths:
@@ -72,7 +69,7 @@ def _chosen(found: FoundLogs, topics: TopicChoice, paths: Sequence[str]) -> Foun
 def _owner(
     disk: Disk, directory: str, known: dict[str, DataDirectory | None], found: FoundLogs
 ) -> DataDirectory | None:
-    """Whose data directory this is; nobody's without the journal, as in some copies."""
+    """Return the data directory at this path; None without a journal, as in some copies."""
     if directory not in known:
         known[directory] = None
         try:

@@ -1,12 +1,10 @@
-"""Which logs are copies of each other, and how far they have to be the same. Pure.
+"""Groups of logs that are copies of each other, and the entries up to which they have to be the same. Pure.
 
-    stop = the smallest last committed entry that a journal says of any copy
-    of a copy without a journal everything counts that is right, up to its first fault
+    stop = the smallest last committed entry of any copy by its journal
+    of a copy without a journal everything sound counts, up to its first fault
 
-A log belongs to the group that its journal says, or without one to that of its rolls. A log in a data directory whose
-journal does not know it (one that is being fetched, or was given up) is checked, and compared with nobody. Called by
-`job`.
-"""
+A log belongs to the group in its journal, or without one to that in its rolls. A log in a data directory whose journal
+does not have it (one that is being fetched, or was removed) is checked, and not compared. Called by `job`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -24,7 +22,7 @@ class PartitionCopies(NamedTuple):
     group_id: UUID | None
     logs: tuple[FoundLog, ...]
     said: tuple[Said | None, ...]
-    """What the journals say of them."""
+    """State of each copy in its journal."""
     copies: Copies
 
     def __str__(self) -> str:
@@ -41,24 +39,24 @@ class PartitionCopies(NamedTuple):
 
     @property
     def is_compacted(self) -> bool:
-        """Whether some of what all of them have is not the same bytes any more."""
+        """Whether compaction changed some of the entries that all of them have."""
         return len(self.logs) > 1 and self.copies.whole_from > self.first
 
     @property
     def voters(self) -> int:
-        """How many copies there should be, as the newest roll says."""
+        """Number of copies that should exist, by the newest roll."""
         newest = (log.segments[-1] for log in self.copies.logs if log.segments)
         return max(((each.base_index, each.voters) for each in newest), default=(0, 0))[1]
 
     @property
     def is_only_journaled(self) -> bool:
-        """Whether some of what has to be the same is in a journal alone."""
+        """Whether some of the entries to compare are only in a journal."""
         stop = self.copies.stop
         return stop is not None and any(said is not None and said.held_to < stop for said in self.said)
 
     @property
     def has_doubtful_rolls(self) -> bool:
-        """Whether there are files of which their rolls do not say that they are the same ones."""
+        """Whether the rolls of some files do not prove that they are the same ones."""
         begins: dict[int, int] = {}
         for log in self.copies.logs:
             for segment in log.segments:
@@ -71,7 +69,7 @@ class PartitionCopies(NamedTuple):
 
 
 def groups_of(found: FoundLogs, journals: Iterable[JournalRead], seen: Mapping[str, LogSeen]) -> list[PartitionCopies]:
-    """All logs, each in one group, in order of topic and partition."""
+    """Return all logs, each in one group, in order of topic and partition."""
     said = {each.path: each for journal in journals for each in journal.replicas}
     members: dict[UUID, list[FoundLog]] = {}
     alone = []
@@ -97,7 +95,7 @@ def _group(
 
 
 def notes_of(groups: Iterable[PartitionCopies]) -> Iterator[str]:
-    """What is no error: copies that are not there, for they may be elsewhere, and entries that a start would write."""
+    """Yield notes that are no errors: missing copies, which may be elsewhere, and entries that a start would write."""
     for group in groups:
         if group.group_id is not None and len(group.logs) < group.voters:
             yield f"{group}: {len(group.logs)} of {group.voters} replicas are there"
@@ -110,7 +108,7 @@ def notes_of(groups: Iterable[PartitionCopies]) -> Iterator[str]:
 
 
 def journal_problems(found: FoundLogs, journals: Iterable[JournalRead], topics: Iterable[str] | None) -> Iterator[str]:
-    """What is wrong with journals, and with replicas of which no file is left."""
+    """Yield the problems of journals, and replicas without any file."""
     chosen = None if topics is None else set(topics)
     for journal in journals:
         if journal.why is not None:

@@ -1,10 +1,9 @@
-"""`verify`: every byte of all replicas, each replica against the others, and an archive against them.
+"""Job `verify`: every byte of all replicas, each replica against the others, and an archive against them.
 
-    journals → ranges of files, replicas side by side → what is doubtful, as a whole → verdicts
+    journals → ranges of files, replicas side by side → doubtful segments as a whole → verdicts
 
-Each step is a job of Spark whose tasks give back small values; the driver joins them. What runs a step is handed in, so
-that everything can run in one process as well. Called by users and by the command.
-"""
+Each step is a Spark job whose tasks return small values; the driver joins them. The executor of a step is a parameter,
+so that everything can run in one process as well. Called by users and by the command."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -35,7 +34,7 @@ R = TypeVar("R")
 
 
 class RunTasks(Protocol):
-    """How the tasks of a step are run: their results in the order of the splits."""
+    """Executor of the tasks of a step, which returns their results in the order of the splits."""
 
     def __call__(self, what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]], /) -> list[R]: ...
 
@@ -50,17 +49,16 @@ def verify(
     split_bytes: int = SPLIT_BYTES,
     on_progress: OnProgress | None = None,
 ) -> VerifyReport:
-    """Check all replicas that lie in and below `paths`: data directories of stopped brokers, or copies of them.
+    """Check all replicas in and below `paths`: data directories of stopped brokers, or copies of them.
 
     Each replica: headers, CRCs, index rows, terms, and the chain of index, offset and position through all files, as
-    `raftlog log verify` does, and what its journal says. Replicas of one partition: the same bytes up to the smallest
-    commit that any of them knows; where they were compacted the same newest record of every key. With `archive` the
-    records that log and archive both should hold. `topics` or `topics_pattern` choose some; else all are checked, the
-    controller's and internal ones too. Nothing is changed.
+    `raftlog log verify` does, and the state in its journal. Replicas of one partition: the same bytes up to the
+    smallest commit index of any of them; where they were compacted the same newest record of every key. With `archive`
+    the records that log and archive both should hold. `topics` or `topics_pattern` choose some; else all are checked,
+    the controller's and internal ones too. Nothing is changed.
 
-    What is wrong is in the report. Raises `InvalidArgument` for directories without logs, `PipelineFailed` when files
-    cannot be read. Brokers should be stopped: of one at work, what it does meanwhile can look wrong.
-    """
+    Problems are in the report. Raises `InvalidArgument` for directories without logs, `PipelineFailed` when files
+    cannot be read. Brokers should be stopped: the changes of a running one can look like damage."""
 
     def run(what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]], /) -> list[R]:
         return run_splits(spark, what, splits, work, on_progress=on_progress)
@@ -77,7 +75,7 @@ def verify_by(
     archive: str | None = None,
     split_bytes: int = SPLIT_BYTES,
 ) -> VerifyReport:
-    """`verify`, with the steps run by `run`."""
+    """Run `verify` with the executor `run`."""
     if split_bytes < SPLIT_BYTES_MIN:
         raise InvalidArgument(f"split_bytes is {split_bytes}; it must be at least {SPLIT_BYTES_MIN}")
     disk, paths = real_disk(), several(paths)

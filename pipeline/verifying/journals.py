@@ -1,13 +1,12 @@
-"""What the journal of a data directory says of its replicas, and whether their segments hold it already.
+"""State of replicas in the journal of a data directory, and whether their segments have it already.
 
-After a clean stop the segments hold everything. After a crash what follows the last checkpoint counts as the journal
-has it: it was written to the segments at the same moment, so the bytes are there too unless the power failed. Where
-they are, the segments can be compared without the journal; where not, `held_to` says up to which entry.
+After a clean stop the segments hold everything. After a crash the journal defines the entries after the last
+checkpoint: they were written to the segments at the same moment, so the bytes are there too unless the power failed. If
+they are, the segments can be compared without the journal; otherwise `held_to` is the last entry in them.
 
     kept_to ≤ held_to ≤ last_index,   commit ≤ last_index
 
-One task reads one journal; called in tasks, by `job`. Memory: the fold, and one file's payload at a time.
-"""
+One task reads one journal; called in tasks, by `job`. Memory: the fold, and one file's payload at a time."""
 
 from contextlib import closing
 from typing import Final, NamedTuple
@@ -31,11 +30,10 @@ _TRIES: Final = 3
 
 
 class Said(NamedTuple):
-    """What a journal says of one replica.
+    """State of one replica in a journal.
 
     `commit`: the last entry known to be committed. `kept_to`: the last entry of the segments at the last checkpoint;
-    `held_to`: the last one that is in them now. `journaled_from`: the offset of the first roll behind `kept_to`.
-    """
+    `held_to`: the last one that is in them now. `journaled_from`: the offset of the first roll after `kept_to`."""
 
     path: str
     group_id: UUID
@@ -48,7 +46,7 @@ class Said(NamedTuple):
 
 
 class JournalRead(NamedTuple):
-    """All that one journal says, or why it cannot be read."""
+    """Content of one journal, or the reason why it cannot be read."""
 
     owner: DataDirectory
     replicas: tuple[Said, ...]
@@ -56,7 +54,7 @@ class JournalRead(NamedTuple):
 
 
 def read_owner(owner: DataDirectory) -> list[JournalRead]:
-    """What its journal says, as the only result. Raises `OSError`."""
+    """Read the journal of a data directory, the only result. Raises `OSError`."""
     disk, why = real_disk(), ""
     for _ in range(_TRIES):
         try:
@@ -86,7 +84,7 @@ def _said(disk: Disk, replica: OfflineReplica) -> Said:
 
 
 class _Held:
-    """Follows the entries of the journal through the segment files, as long as these hold them."""
+    """Walk through the entries of the journal in the segment files, as long as these hold them."""
 
     def __init__(self, disk: Disk, path: str, folded: FoldedGroup) -> None:
         self.held_to: int = folded.keep_to
@@ -98,7 +96,7 @@ class _Held:
         self._is_lost = False
 
     def follow(self, folded: FoldedGroup, fold: Fold) -> None:
-        """Go through all that the journal has behind the checkpoint."""
+        """Compare all entries of the journal after the checkpoint."""
         has_begun = False
         try:
             for entry in journal_entries(folded, fold, folded.keep_to + 1):
@@ -110,7 +108,7 @@ class _Held:
             self._close()
 
     def _begin(self, folded: FoldedGroup) -> None:
-        """Where the entry after `keep_to` stands."""
+        """Open the file at the position of the entry after `keep_to`."""
         end = folded.end
         if end is None or not folded.keep_to:
             return
@@ -126,7 +124,7 @@ class _Held:
                 return
 
     def _open_by_row(self, base: int, base_index: int, index: int) -> None:
-        """A cut went below the checkpoint: the row says where its last entry ends, if it is there."""
+        """Open the file at the end of entry `index` by its row, if it exists, after a cut below the checkpoint."""
         name = f"{self._path}/{segment_stem(base)}{INDEX_SUFFIX}"
         if not self._disk.exists(name):
             return

@@ -1,11 +1,10 @@
-"""From what was read to verdicts: ranges are joined to segments, segments to logs, logs of a group to a comparison.
+"""Verdicts: ranges are joined to segments, segments to logs, logs of a group to a comparison.
 
-    a file counts as right when its ranges follow each other from its roll to its end and nothing was doubtful in any
-    a doubtful file has been judged as a whole, by the same code as `raftlog log verify`
+    a file is sound when its ranges follow each other from its roll to its end and none of them was doubtful
+    a doubtful file has been checked as a whole, by the same code as `raftlog log verify`
 
-So the verdict on a log is that command's verdict, and more is known: terms that fall, what the journal says of start
-and end, where copies differ. Pure; called by `job`.
-"""
+So the verdict on a log is that command's verdict, with more: terms that fall, start and end in the journal, differences
+between copies. Pure; called by `job`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -21,16 +20,15 @@ from raftlog.pipeline.verifying.walking import SegmentFile
 from raftlog.storage.verify import LogCheck, SegmentReport, join_segments
 
 DIFFERENCES_MAX: Final = 10
-"""Told of one partition."""
+"""Differences listed of one partition."""
 FileKey = tuple[str, int]
 """Directory and base offset."""
 
 
 class JudgedSegment(NamedTuple):
-    """A segment that was judged as a whole; `problem_count` counts also those that the report does not list.
+    """Segment that was checked as a whole; `problem_count` includes those that the report does not list.
 
-    Without a report it is not there any more: a trim took it.
-    """
+    Without a report it was deleted by a trim."""
 
     directory: str
     base: int
@@ -39,7 +37,7 @@ class JudgedSegment(NamedTuple):
 
 
 class JudgedGroup(NamedTuple):
-    """Copies that were compared entry by entry: all of it, or with `is_newest` what lies below the compaction mark."""
+    """Copies that were compared entry by entry: all of it, or with `is_newest` those below the compaction mark."""
 
     group_id: UUID
     is_newest: bool
@@ -50,7 +48,7 @@ class JudgedGroup(NamedTuple):
 
 
 def by_file(checked: Iterable[Checked]) -> dict[FileKey, list[Checked]]:
-    """Ranges of each file, in their order."""
+    """Return the ranges of each file, in their order."""
     found: dict[FileKey, list[Checked]] = {}
     for each in checked:
         found.setdefault((each.file.directory, each.file.base), []).append(each)
@@ -60,7 +58,7 @@ def by_file(checked: Iterable[Checked]) -> dict[FileKey, list[Checked]]:
 
 
 def totals_of(reports: Sequence[LogCheck]) -> tuple[int, int, int, int]:
-    """Segments, batches, records and bytes of all of them."""
+    """Return segments, batches, records and bytes of all of them."""
     return (
         sum(each.segments for each in reports),
         sum(each.batches for each in reports),
@@ -70,7 +68,7 @@ def totals_of(reports: Sequence[LogCheck]) -> tuple[int, int, int, int]:
 
 
 def report_of(segment: SegmentSeen, ranges: Sequence[Checked]) -> SegmentReport | None:
-    """The verdict on a file that is right; None where it has to be judged as a whole."""
+    """Return the report of a sound file; None where it has to be checked as a whole."""
     if not ranges or any(each.walked.why is not None for each in ranges):
         return None
     if any(one.walked.end != other.start or one.walked.tail_bytes for one, other in pairwise(ranges)):
@@ -95,7 +93,7 @@ def report_of(segment: SegmentSeen, ranges: Sequence[Checked]) -> SegmentReport 
 def doubtful(
     seen: Iterable[LogSeen], ranges: Mapping[FileKey, Sequence[Checked]]
 ) -> list[tuple[SegmentFile, int | None]]:
-    """Files that have to be judged as a whole, each with the base offset of the next one."""
+    """Return files that have to be checked as a whole, each with the base offset of the next one."""
     found: list[tuple[SegmentFile, int | None]] = []
     for log in seen:
         for number, segment in enumerate(log.segments):
@@ -106,7 +104,7 @@ def doubtful(
 
 
 def has_to_be_compared_again(group: PartitionCopies, ranges: Mapping[FileKey, Sequence[Checked]]) -> bool:
-    """Whether files of the group do not say by themselves whether its copies are the same."""
+    """Return whether the ranges cannot prove by themselves that the copies of the group are the same."""
     if len(group.logs) < 2:
         return False
     files = [segment.file for log in group.copies.logs for segment in log.segments]
@@ -118,7 +116,7 @@ def has_to_be_compared_again(group: PartitionCopies, ranges: Mapping[FileKey, Se
 
 
 class Judge:
-    """Everything that was read, and the verdicts on it."""
+    """Results of all tasks, and the verdicts on them."""
 
     def __init__(
         self,
@@ -133,7 +131,7 @@ class Judge:
             self._groups.setdefault(each.group_id, []).append(each)
 
     def verdict(self, group: PartitionCopies, problems: Problems) -> tuple[PartitionVerdict, list[LogCheck]]:
-        """On the copies of one partition, and on each of them; what is wrong goes to `problems`."""
+        """Return the verdict on one partition and the reports of its copies; problems go to `problems`."""
         before = problems.count
         reports = []
         for log, said in zip(group.copies.logs, group.said, strict=True):
@@ -161,7 +159,7 @@ class Judge:
             yield from self._ranges.get((log.path, segment.file.base), ())
 
     def _report(self, segment: SegmentSeen) -> SegmentReport | None:
-        """None of a file that is not there any more."""
+        """Return the report of a segment; None for a deleted file."""
         key = segment.file.directory, segment.file.base
         if key in self._segments:
             return self._segments[key].report
@@ -185,7 +183,7 @@ class Judge:
         return 0 if last is None else last.next_index
 
     def _falls(self, log: LogSeen) -> Iterator[str]:
-        """Terms that are below those of entries before them."""
+        """Yield terms that are below those of earlier entries."""
         term = -1
         for each in self._ranges_in(log):
             if each.walked.falls is not None:
@@ -200,7 +198,7 @@ class Judge:
     # copies
 
     def _compared(self, group: PartitionCopies, problems: Problems) -> tuple[int, int, int]:
-        """From which to which entry the copies were compared, and the offset behind it."""
+        """Return the first and last entry that were compared, and the offset after them."""
         if group.group_id is None or len(group.logs) < 2:
             return 1, 0, 0
         judged = self._groups.get(group.group_id, [])
@@ -217,7 +215,7 @@ class Judge:
         return max(group.first, group.copies.whole_from), last, end_offset
 
     def _missing(self, group: PartitionCopies) -> Iterator[Difference]:
-        """Files with committed entries that some copies have and others not."""
+        """Yield files with committed entries that some copies have and others lack."""
         copies = group.copies
         there = {
             segment.file.base: segment
@@ -237,7 +235,7 @@ class Judge:
                     yield Difference((segment.file.log, log.path), 0, base, segment.base_index, what)
 
     def _end(self, group: PartitionCopies) -> tuple[int, int]:
-        """The last entry that was compared, and the offset behind it."""
+        """Return the last entry that was compared, and the offset after it."""
         stop = group.copies.stop
         ends = []
         for log, kept_to in zip(group.copies.logs, group.copies.kept_to, strict=True):
@@ -249,7 +247,7 @@ class Judge:
         return min(ends, default=(stop or 0, 0))
 
     def _sound_end(self, log: LogSeen) -> tuple[int, int]:
-        """The last entry before the first fault, and the offset behind it."""
+        """Return the last entry before the first fault, and the offset after it."""
         end = 0, 0
         for each in self._ranges_in(log):
             end = each.walked.end.index - 1, each.walked.end.offset
@@ -259,7 +257,7 @@ class Judge:
 
 
 def _journal_problems(log: LogSeen, said: Said, report: LogCheck, next_index: int) -> Iterator[str]:
-    """Where files do not begin or end as the journal says."""
+    """Yield differences between the first or last entry of the files and of the journal."""
     first = report.first_offset if said.journaled_from is None else min(report.first_offset, said.journaled_from)
     if report.segments and first > said.log_start:
         yield f"{log.path}: offsets {said.log_start} to {first} are missing: its journal says that it begins there"

@@ -1,12 +1,11 @@
-"""Which ranges of which files are read together, in which tasks.
+"""Ranges of files that are read together, and their division into tasks.
 
-    ranges of a file: each begins where the one before ends, at a batch that an index row speaks of
+    ranges of a file: each begins where the one before ends, at a batch with an index row
     bytes of a task ≤ about `split_bytes` of each replica; ranges of all files ≤ `UNITS_MAX`, or one each
 
 Files of one group with the same name are one unit, range by range, where none of them is compacted; others stand
-alone. A file whose roll cannot be read is in no unit: it is judged as a whole. Called by `job` on the driver; of each
-file the roll is read, and of large ones the index by bisection.
-"""
+alone. A file whose roll cannot be read is in no unit: it is checked as a whole. Called by `job` on the driver; of each
+file the roll is read, and of large ones the index by bisection."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -23,14 +22,14 @@ from raftlog.storage.rows import ROW_SIZE
 from raftlog.storage.segment import open_for_reading
 
 UNITS_MAX: Final = 16_384
-"""Their results are kept in the driver, about 700 bytes of each file in each range."""
+"""Limit of units, whose results the driver keeps: about 700 bytes of each file in each range."""
 UNITS_OF_A_TASK_MAX: Final = 256
 _DOUBTED_ROWS_MAX: Final = 16
-"""Damaged index rows that are passed over in search of one at which a range can end."""
+"""Damaged index rows that are skipped in search of one at which a range can end."""
 
 
 class SegmentSeen(NamedTuple):
-    """A segment as its beginning says; `has_roll` is false where that cannot be read, or is not as it should be."""
+    """Segment as its roll describes it; `has_roll` is false for one that is unreadable or wrong."""
 
     file: SegmentFile
     has_roll: bool
@@ -61,10 +60,9 @@ class LogSeen(NamedTuple):
 
 
 class Copies(NamedTuple):
-    """Logs that should hold the same entries. `stop`: the last that is committed on all whose journal says so.
+    """Logs that should hold the same entries. `stop`: the last that is committed on all by their journals.
 
-    `kept_to` has of each log the last entry that its journal leaves to the files; None where no journal speaks of it.
-    """
+    `kept_to` has of each log the last entry that its journal leaves to the files; None without a journal."""
 
     logs: tuple[LogSeen, ...]
     kept_to: tuple[int | None, ...]
@@ -76,7 +74,7 @@ class Copies(NamedTuple):
 
 
 def look_at(disk: Disk, path: str) -> LogSeen:
-    """The segments that are there now. Raises `OSError`."""
+    """List the segments that exist now. Raises `OSError`."""
     checkpoint = read_checkpoint(disk, path)  # first: it never vouches for more than is seen afterwards
     seen = []
     for base in segment_bases(disk, path):
@@ -97,7 +95,7 @@ def _seen(file: SegmentFile, roll: Roll | None) -> SegmentSeen:
 
 
 def units_of(disk: Disk, copies: Copies, split_bytes: int) -> Iterator[ComparedFiles]:
-    """The ranges of all files of these logs that have a roll; raises `OSError`."""
+    """Yield the ranges of all files of these logs that have a roll; raises `OSError`."""
     whole = copies.whole_from
     together: dict[tuple[int, int], list[tuple[SegmentSeen, int | None]]] = {}
     for log, kept_to in zip(copies.logs, copies.kept_to, strict=True):
@@ -144,7 +142,7 @@ def _borders(disk: Disk, seen: SegmentSeen, split_bytes: int) -> Iterator[BatchP
 
 
 def split_bytes_for(logs: Iterable[LogSeen], wanted: int) -> int:
-    """How large ranges are: as wanted, or larger where there would be too many."""
+    """Return the size of ranges: the wanted one, or a larger one if there would be too many ranges."""
     return max(wanted, sum(log.size for log in logs) // UNITS_MAX)
 
 

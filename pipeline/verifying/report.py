@@ -1,24 +1,23 @@
-"""What a verification found: counts, a table of partitions, and what is wrong.
+"""Result of a verification: counts, a table of partitions, and problems.
 
-Problems are counted all and listed up to a bound, so that a log full of them makes no large report. Made by `judging`
-and `archived`, read by users and by the command.
-"""
+All problems are counted and listed up to a limit, so that the report of a log full of them stays small. Created by
+`judging` and `archived`, read by users and by the command."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 PROBLEMS_MAX: Final = 1_000
-"""So many are listed."""
+"""Limit of listed problems."""
 NOTES_MAX: Final = 100
 
 
 class PartitionVerdict(NamedTuple):
-    """One partition, of which so many replicas were found. Entries `first_index` to `last_index` were compared: up to
-    the last one that all of them know as committed, before `end_offset`; none where `last_index` is the smaller.
+    """Verdict on one partition with its number of replicas.
 
-    `bytes`, `batches`, `records` and `segments` are those of all replicas together.
-    """
+    Entries `first_index` to `last_index` were compared: up to the last one that is committed in all of them, before
+    `end_offset`; none where `last_index` is the smaller. `bytes`, `batches`, `records` and `segments` are those of all
+    replicas together."""
 
     topic: str
     partition: int
@@ -62,7 +61,7 @@ class ArchiveVerdict(NamedTuple):
 
 
 class Problems:
-    """What is wrong, bounded; `count` counts what is not listed, too."""
+    """Bounded list of problems; `count` includes those that are not listed."""
 
     def __init__(self, most: int = PROBLEMS_MAX) -> None:
         self.listed: list[str] = []
@@ -102,7 +101,7 @@ class VerifyReport:
         return self.problem_count == 0
 
     def as_json(self) -> dict[str, object]:
-        """For programs."""
+        """Return the report for programs."""
         return {
             "sound": self.is_sound,
             "logs": self.logs,

@@ -37,7 +37,7 @@ assert (_FIELDS.size, _ROW.size) == (HEADER_SIZE, ROW_SIZE)
 
 
 class BatchPosition(NamedTuple):
-    """Where a batch begins: byte, number of its row, index of its entry, its base offset."""
+    """Start of a batch: byte position, number of its row, index of its entry, its base offset."""
 
     position: int
     row: int
@@ -76,11 +76,10 @@ class SegmentFile(NamedTuple):
 
 
 class SegmentWalk(NamedTuple):
-    """What a walk saw. `end` is behind the last batch that is right; `why` it did not go on, if it did not.
+    """Result of a walk. `end` is after the last sound batch; `why` is the reason if it ended early.
 
-    `terms` are those of the first and last batch, `falls` says where one was below the one before. `offset_at_stop`
-    follows the entry that was asked for. `tail_bytes` are a write under way, or one that a crash tore.
-    """
+    `terms` are those of the first and last batch, `falls` locates one that is below the one before. `offset_at_stop`
+    follows the requested entry. `tail_bytes` are a write in progress, or one that a crash tore."""
 
     end: BatchPosition
     batches: int
@@ -114,7 +113,7 @@ class OpenFile:
 
 @contextmanager
 def opened(file: SegmentFile) -> Iterator[OpenFile]:
-    """Raises `OSError`."""
+    """Open a segment's files. Raises `OSError`."""
     log = os.open(file.log, os.O_RDONLY | os.O_CLOEXEC)
     index = None
     try:
@@ -128,7 +127,7 @@ def opened(file: SegmentFile) -> Iterator[OpenFile]:
 
 
 def rows_of(opened_file: OpenFile, span: SegmentSpan) -> bytes:
-    """The index rows of a range, as far as there are any."""
+    """Return the index rows of a range, as far as there are any."""
     end = span.end.row if span.end is not None else opened_file.file.rows
     return opened_file.rows(span.start.row, end)
 
@@ -163,7 +162,7 @@ def walk_range(
 
 
 class _Walk:
-    """Where a walk stands."""
+    """State of a walk."""
 
     def __init__(self, span: SegmentSpan, rows: bytes) -> None:
         self.position, self._number, self._index, self._offset = span.start
@@ -180,7 +179,7 @@ class _Walk:
         self._offset_at_stop: int | None = None
 
     def whole_batches(self, wanted: int) -> int:
-        """How much to read so that it ends with a batch, as the rows say; `wanted` where they do not say it."""
+        """Return the number of bytes to read so that they end with a batch, by the rows; `wanted` without rows."""
         first = self._number - self._span.start.row
         if first + 1 >= self._row_count:
             return wanted
@@ -246,13 +245,13 @@ class _Walk:
         return at
 
     def _last_index(self, batch: memoryview, index: int) -> int:
-        """The last entry that a control batch of a compacted segment stands for."""
+        """Return the last entry that a control batch of a compacted segment stands for."""
         header = read_header(batch)
         self.why = why_no_gap(batch, header, index, self._span.compacted_to)
         return last_index_of(batch, header, index)
 
     def ended(self, to: int) -> SegmentWalk:
-        """The walk is over; whether it came to where it had to."""
+        """Return the result of the walk, and check that it reached its end."""
         end = BatchPosition(self.position, self._number, self._index, self._offset)
         rows_taken = self._number - self._span.start.row
         tail = 0

@@ -1,8 +1,7 @@
-"""What ranges alone cannot say: a doubtful segment as a whole, and copies entry by entry.
+"""Checks that need more than ranges: a doubtful segment as a whole, and copies entry by entry.
 
-Both are done by the code that `raftlog log verify` runs, slower by far, and only where something is not as it should
-be, or where replicas were compacted: then the newest record of every key has to be the same. Called in tasks, by `job`.
-"""
+Both use the code that `raftlog log verify` runs, slower by far, and only after a problem, or where replicas were
+compacted: then the newest record of every key has to be the same. Called in tasks, by `job`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from raftlog.storage.verify import verify_segment
 from raftlog.types import Index, Offset
 
 PROBLEMS_OF_A_SEGMENT_MAX: Final = 100
-"""So many go to the driver."""
+"""Limit of problems that are sent to the driver."""
 
 
 class WholeSegment(NamedTuple):
@@ -48,7 +47,7 @@ class WholeGroup(NamedTuple):
 
 
 def whole_group(group: PartitionCopies, *, is_newest: bool) -> WholeGroup:
-    """What is to be done for a group of several copies."""
+    """Return the work for a group of several copies."""
     assert group.group_id is not None, f"{group} is alone"
     copies = [
         Copy(log.path, log.owner if said is not None else None, 0 if said is None else said.log_start)
@@ -58,7 +57,7 @@ def whole_group(group: PartitionCopies, *, is_newest: bool) -> WholeGroup:
 
 
 def judge_segment(whole: WholeSegment) -> list[JudgedSegment]:
-    """The verdict, as the only result. Raises `OSError`."""
+    """Check a segment, the only result. Raises `OSError`."""
     file = whole.file
     try:
         report = verify_segment(real_disk(), file.directory, file.base, whole.newer)
@@ -69,7 +68,7 @@ def judge_segment(whole: WholeSegment) -> list[JudgedSegment]:
 
 
 def judge_groups(groups: Sequence[WholeGroup]) -> Iterator[JudgedGroup]:
-    """Raises `OSError`. A journal is read once for all of them."""
+    """Compare groups entry by entry, with one read of each journal for all of them. Raises `OSError`."""
     disk = real_disk()
     known: dict[DataDirectory, dict[str, OfflineReplica]] = {}
     for group in groups:
