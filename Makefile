@@ -79,7 +79,7 @@ simulate: .venv/installed-dev
 jepsen: .venv/installed-dev
 	$(BIN)/python -m jepsen test --faults all --time 120
 	$(BIN)/python -m jepsen test --faults kill,damage,members --time 90
-	$(BIN)/python -m jepsen test --workload idempotent --faults kill,power,pause,cut,weather,roll --time 40
+	$(BIN)/python -m jepsen test --workload idempotent --faults kill,power,pause,cut,packet,roll --time 40
 	$(BIN)/python -m jepsen test --workload groups --faults kill,pause,stall,cut,clock --time 40
 	$(BIN)/python -m jepsen test --workload handlers --faults kill,pause,stall,cut,clock --time 40
 	$(BIN)/python -m jepsen test --workload compaction --faults kill,power,full,sync --time 40

@@ -25,7 +25,7 @@ class Case(NamedTuple):
     takes_all: bool
     """All machines at once, or the leader's."""
     delay_ms: float
-    """One way, between nodes."""
+    """Delay of one direction between nodes."""
     seconds: float
     """Of load."""
     rate: float

@@ -13,7 +13,7 @@ from typing import Any, Final
 from jepsen.control import journal
 from jepsen.control.relay import Relay
 from jepsen.disk import NodeDisk, why_not
-from jepsen.nemeses.fault import Way
+from jepsen.nemeses.fault import Link
 from jepsen.nemeses.victims import WithoutFaults
 from jepsen.runner.system import SystemFailed
 from raftlog.testing import BrokerFailed
@@ -213,12 +213,12 @@ class SyncObjCluster(WithoutFaults):
         self._processes[node].resume()
         self._paused.discard(node)
 
-    def cut(self, rpc: Sequence[Way], gossip: Sequence[Way]) -> None:
+    def cut(self, rpc: Sequence[Link], gossip: Sequence[Link]) -> None:
         self._relay.cut(rpc)
 
-    def suffered(self, ways: Sequence[Way]) -> str:
+    def suffered(self, links: Sequence[Link]) -> str:
         lost = self._relay.take_lost()
-        return ", ".join(f"{a}→{b}: {lost[a, b]:,} bytes were swallowed" for a, b in ways if (a, b) in lost)
+        return ", ".join(f"{a}→{b}: {lost[a, b]:,} bytes were swallowed" for a, b in links if (a, b) in lost)
 
     @property
     def disks(self) -> Mapping[int, NodeDisk]:

@@ -1,6 +1,6 @@
 """Connections between the nodes: each calls every other one at a separate port, which identifies the caller.
 
-Bytes take their time on a way, in order; a cut way loses what is under way and what comes, and its connections end when
+Bytes are delayed on a link, in order; a cut link loses bytes under way and later ones, and its connections end when
 it is open again, as real ones would. When a machine dies, a first part of what it has under way still arrives, the rest
 does not, and its connections stand silent for a moment before they are reset; which part is for the network to say, and
 here it is the one that hurts most. One thread of its own; the methods may be called from any other.
@@ -16,9 +16,9 @@ from typing import Any, Final, TypeVar
 from jepsen.control.messages import Stream
 from raftlog.testing.ports import HOST, listen
 
-Way = tuple[int, int]
+Link = tuple[int, int]
 _HELD_BYTES_MAX: Final = 8 << 20
-"""On one way of one connection; then its sender waits."""
+"""Limit of one direction of one connection; then its sender waits."""
 _SILENCE_S: Final = 0.3
 """Delay, in seconds, until connections to a dead machine are reset."""
 _TOLD_S: Final = 0.1
@@ -33,8 +33,8 @@ _Result = TypeVar("_Result")
 class _Lane:
     """One direction of one connection."""
 
-    def __init__(self, relay: "Relay", way: Way) -> None:
-        self._relay, self.way = relay, way
+    def __init__(self, relay: "Relay", link: Link) -> None:
+        self._relay, self.link = relay, link
         self._held: deque[tuple[float, bytes]] = deque()
         self.held_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -46,7 +46,7 @@ class _Lane:
         self.has_lost = False
 
     def send(self, data: bytes) -> None:
-        if self.way in self._relay.cut_ways or self._is_dead:
+        if self.link in self._relay.cut_links or self._is_dead:
             self._lost(len(data))
             return
         self.stream.feed(data)
@@ -86,7 +86,7 @@ class _Lane:
 
     def _lost(self, count: int) -> None:
         self.has_lost = self.has_lost or count > 0
-        self._relay.note_lost(self.way, count)
+        self._relay.note_lost(self.link, count)
 
     def pass_on(self) -> None:
         """Pass on the bytes that are due; the rest later."""
@@ -102,7 +102,7 @@ class _Lane:
             self.source.resume_reading()  # nothing when it reads already
         if self._held:
             self._timer = loop.call_at(self._held[0][0], self._due)
-        elif self._is_over and self.way not in self._relay.cut_ways:
+        elif self._is_over and self.link not in self._relay.cut_links:
             self.target.close()
 
     def _due(self) -> None:
@@ -136,14 +136,14 @@ class _Connection:
 
     def __init__(self, relay: "Relay", caller: int, called: int, address: tuple[str, int]) -> None:
         self._relay, self._address = relay, address
-        self.ways = (caller, called), (called, caller)
-        self._forth, self._back = self.lanes = _Lane(relay, self.ways[0]), _Lane(relay, self.ways[1])
+        self.links = (caller, called), (called, caller)
+        self._forth, self._back = self.lanes = _Lane(relay, self.links[0]), _Lane(relay, self.links[1])
         self.front = _End(self._forth, self._back, self._ended)
         self._reaching = asyncio.get_running_loop().create_task(self._reach())
 
     async def _reach(self) -> None:
         """Connect to the target; over a cut link the call is not answered until the caller gives up or the cut ends."""
-        if any(way in self._relay.cut_ways for way in self.ways):
+        if any(link in self._relay.cut_links for link in self.links):
             self._forth.has_lost = True
             return
         try:
@@ -157,21 +157,21 @@ class _Connection:
         if self._forth.source is None and self._back.source is None:
             self.reset()
 
-    def lose(self, ways: Iterable[Way]) -> None:
+    def lose(self, links: Iterable[Link]) -> None:
         for lane in self.lanes:
-            if lane.way in ways:
+            if lane.link in links:
                 lane.lose()
 
     def die(self, node: int) -> Iterator[str]:
         """Simulate the death of the machine at one end, and yield descriptions of the observed effect."""
         for lane in self.lanes:
             arrived, sent = lane.die()
-            if lane.way[0] == node and sent:
-                yield f"of {sent:,} bytes under way to node {lane.way[1]} {arrived:,} arrived"
+            if lane.link[0] == node and sent:
+                yield f"of {sent:,} bytes under way to node {lane.link[1]} {arrived:,} arrived"
         asyncio.get_running_loop().call_later(_SILENCE_S, self.reset)
 
-    def holds(self, way: Way) -> int:
-        return sum(lane.held_bytes for lane in self.lanes if lane.way == way)
+    def holds(self, link: Link) -> int:
+        return sum(lane.held_bytes for lane in self.lanes if lane.link == link)
 
     @property
     def has_lost(self) -> bool:
@@ -192,9 +192,9 @@ class Relay:
         self._nodes = nodes
         self._connections: dict[_Connection, None] = {}
         self.delay_s = 0.0
-        self._lost: dict[Way, int] = {}
-        self.cut_ways: frozenset[Way] = frozenset()
-        self.ports: dict[Way, int] = {}
+        self._lost: dict[Link, int] = {}
+        self.cut_links: frozenset[Link] = frozenset()
+        self.ports: dict[Link, int] = {}
         """Where the first calls the second."""
         self._servers: list[asyncio.Server] = []
         self._loop = asyncio.new_event_loop()
@@ -211,22 +211,22 @@ class Relay:
         self._loop.close()
 
     def set_delay(self, seconds: float) -> None:
-        """Of what is sent from now on, on all ways."""
+        """Set the delay of all links from now on."""
 
         async def change() -> None:
             self.delay_s = seconds
 
         self._call(change)
 
-    def cut(self, ways: Iterable[Way]) -> None:
-        """Exactly these ways."""
-        wanted = frozenset(ways)
+    def cut(self, links: Iterable[Link]) -> None:
+        """Cut exactly these links."""
+        wanted = frozenset(links)
 
         async def change() -> None:
-            self.cut_ways = wanted
+            self.cut_links = wanted
             for connection in list(self._connections):
                 connection.lose(wanted)
-                if connection.has_lost and not wanted.intersection(connection.ways):
+                if connection.has_lost and not wanted.intersection(connection.links):
                     connection.reset()
 
         self._call(change)
@@ -238,7 +238,7 @@ class Relay:
 
         async def change() -> str:
             await self._wait_for_worst_moment(node, patience_s)
-            mine = [connection for connection in self._connections if node in connection.ways[0]]
+            mine = [connection for connection in self._connections if node in connection.links[0]]
             return "; ".join(said for connection in mine for said in connection.die(node))
 
         return self._call(change)
@@ -252,30 +252,30 @@ class Relay:
         while (left_s := until - self._loop.time()) > 0:
             now = self._loop.time()
             lanes = [lane for connection in self._connections for lane in connection.lanes]
-            answers = [lane.stream.acknowledged for lane in lanes if lane.way[1] == node]
+            answers = [lane.stream.acknowledged for lane in lanes if lane.link[1] == node]
             heard.append((now, max(answers, default=0)))
             while len(heard) > 1 and heard[1][0] <= now - _TOLD_S:
                 heard.popleft()
             since, acknowledged = heard[0]
-            worst = [lane.stream.worst() for lane in lanes if lane.way[0] == node and lane.target is not None]
+            worst = [lane.stream.worst() for lane in lanes if lane.link[0] == node and lane.target is not None]
             ends = [part.last_index for part in worst if part is not None]
             is_known = since <= now - _TOLD_S and bool(ends) and len(ends) == len(worst)
             if is_known and acknowledged - max(ends) >= max(1, _HARM * left_s / patience_s):
                 return
             await asyncio.sleep(_LOOK_S)
 
-    def under_way(self, way: Way) -> int:
-        """Bytes that this way holds."""
+    def under_way(self, link: Link) -> int:
+        """Return the bytes that this link holds."""
 
         async def count() -> int:
-            return sum(connection.holds(way) for connection in self._connections)
+            return sum(connection.holds(link) for connection in self._connections)
 
         return self._call(count)
 
-    def take_lost(self) -> dict[Way, int]:
-        """Bytes that ways have lost since the last time that this was asked."""
+    def take_lost(self) -> dict[Link, int]:
+        """Return the bytes that links have lost since the last call."""
 
-        async def take() -> dict[Way, int]:
+        async def take() -> dict[Link, int]:
             lost, self._lost = self._lost, {}
             return lost
 
@@ -283,9 +283,9 @@ class Relay:
 
     # in the thread of the wires
 
-    def note_lost(self, way: Way, lost: int) -> None:
+    def note_lost(self, link: Link, lost: int) -> None:
         if lost:
-            self._lost[way] = self._lost.get(way, 0) + lost
+            self._lost[link] = self._lost.get(link, 0) + lost
 
     def forget(self, connection: _Connection) -> None:
         self._connections.pop(connection, None)

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from jepsen.nemeses.fault import FaultKind
 from jepsen.nemeses.kinds import Clock, Damage, Full, Kill, Kind, Pause, Power, Stall, Sync
-from jepsen.nemeses.network_faults import WEATHERS
+from jepsen.nemeses.network_faults import PACKET_CONDITIONS
 
 
 class KindFacts(NamedTuple):
@@ -43,8 +43,8 @@ FACTS: Final[dict[FaultKind, KindFacts]] = {
     "pause": KindFacts(Pause, is_slow_to_ask=True),
     "stall": KindFacts(Stall, beneath="disk", is_slow_to_ask=True),
     "cut": KindFacts(nodes_min=2, is_slow_to_ask=True, marks=("swallowed",)),
-    "weather": KindFacts(
-        shapes=tuple(WEATHERS),
+    "packet": KindFacts(
+        shapes=tuple(PACKET_CONDITIONS),
         nodes_min=2,
         is_slow_to_ask=True,
         marks=("delayed", "lost", "duplicated", "overtaken"),

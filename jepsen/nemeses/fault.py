@@ -3,10 +3,10 @@
 from typing import Final, Literal, NamedTuple, get_args
 
 FaultKind = Literal[
-    "kill", "power", "pause", "stall", "cut", "weather", "clock", "damage", "full", "sync", "roll", "members"
+    "kill", "power", "pause", "stall", "cut", "packet", "clock", "damage", "full", "sync", "roll", "members"
 ]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
-Way = tuple[int, int]
+Link = tuple[int, int]
 """Sender and receiver."""
 Plane = Literal["", "rpc", "gossip"]
 
@@ -21,12 +21,12 @@ class Fault(NamedTuple):
     """The victims, in this order; of a cut those that suffer most, the first of all."""
     shape: str = ""
     """Which one of its kind: of a cut what it looks like, of a clock how it goes, of an order which one."""
-    ways: tuple[Way, ...] = ()
-    """Of cuts and weather: the ways that suffer."""
+    links: tuple[Link, ...] = ()
+    """Links affected by a cut or a packet fault."""
     of_leader: int | None = None
     """Number of the partition whose leader is meant; of an order: of the partition itself."""
     plane: Plane = ""
-    """Of cuts and weather: what goes these ways; empty: everything."""
+    """Traffic affected by a cut or a packet fault; empty: all of it."""
     seed: int = 0
     """Draws what happens inside of it: which pages are lost, which bits flip, how far a clock jumps."""
     amount: float | None = None
@@ -42,8 +42,8 @@ class Fault(NamedTuple):
         """Return the same fault with these two nodes exchanged."""
         swapped = {one: other, other: one}
         nodes = tuple(swapped.get(node, node) for node in self.nodes)
-        ways = tuple((swapped.get(a, a), swapped.get(b, b)) for a, b in self.ways)
-        return self._replace(nodes=nodes, ways=ways)
+        links = tuple((swapped.get(a, a), swapped.get(b, b)) for a, b in self.links)
+        return self._replace(nodes=nodes, links=links)
 
     def put_off(self, begin_s: float) -> "Fault":
         """Return the same fault with the same duration at another time."""
@@ -53,9 +53,9 @@ class Fault(NamedTuple):
         names = ", ".join(map(str, self.nodes))
         if self.kind == "members":
             return f"order to {self.shape}, node {names}, partition {self.of_leader}"
-        if self.ways:
+        if self.links:
             only = f" of {self.plane} only" if self.plane else ""
-            return f"{self.kind}, {self.shape}{only}: " + ", ".join(f"{a}→{b}" for a, b in self.ways)
+            return f"{self.kind}, {self.shape}{only}: " + ", ".join(f"{a}→{b}" for a, b in self.links)
         how = f", {self.shape}:" if self.shape else ""
         return f"{self.kind}{how} {'nodes' if len(self.nodes) > 1 else 'node'} {names}"
 

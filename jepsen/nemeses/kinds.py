@@ -1,8 +1,8 @@
 """Effect of each kind of fault on its victims, and the way to undo it. Called by `nemesis` from one thread.
 
 `begin` and `end` return a description of the observed effect; a fault without one did not happen. Neither waits for a
-broker to serve. `nemesis` itself handles cuts, weather, rolling restarts and membership orders: they concern more than
-single nodes."""
+broker to serve. `nemesis` itself handles cuts, packet faults, rolling restarts and membership orders: they concern more
+than single nodes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import Fault, InjectedFault
-from jepsen.nemeses.network_faults import WEATHERS
+from jepsen.nemeses.network_faults import PACKET_CONDITIONS
 from jepsen.nemeses.rolling_restart import RollingRestart
 from jepsen.nemeses.schedule import FAULT_S_MIN
 from jepsen.nemeses.victims import Victims
@@ -157,7 +157,7 @@ class Nemesis:
         members = self._victims.addresses
         left = [node for node in fault.nodes if node not in members]
         gone = [node for node in left if fault.kind == "damage" or not self._victims.is_up(node)]
-        named = {node for way in fault.ways for node in way}
+        named = {node for link in fault.links for node in link}
         others = sorted((node for node in members if node not in fault.nodes), key=lambda node: node in named)
         for node, other in zip(gone, others, strict=False):
             fault = fault.with_swapped(node, other)
@@ -183,9 +183,9 @@ class Nemesis:
         running = Running(fault, began_s, max(fault.end_s, began_s + FAULT_S_MIN), hit, proof)
         self._running.append(running)
         if fault.kind not in self._kinds:
-            self._victims.suffered(fault.ways)  # from here on
-            self._set_ways(fault)
-        self._say("begins", fault, proof or ("" if hit or fault.ways else "nothing, all of them were down"))
+            self._victims.suffered(fault.links)  # from here on
+            self._set_links(fault)
+        self._say("begins", fault, proof or ("" if hit or fault.links else "nothing, all of them were down"))
         return running
 
     def _forget(self, killed: Sequence[int]) -> None:
@@ -209,16 +209,16 @@ class Nemesis:
             seen = self._kinds[fault.kind].end(self._victims, fault, running.hit) if running.hit else ""
             starts = self._kinds[fault.kind].starts_nodes(fault)
         else:
-            seen, starts = self._victims.suffered(fault.ways), False
+            seen, starts = self._victims.suffered(fault.links), False
             if not any(mark in seen for mark in FACTS[fault.kind].marks):
-                seen = ""  # what another fault did to the same ways
-            self._set_ways(fault)
+                seen = ""  # effect of another fault on the same links
+            self._set_links(fault)
         self._say("ends", fault, seen)
         proof = "; ".join(filter(None, (running.proof, seen)))
         happened = InjectedFault(fault.kind, str(fault), running.begin_s, now_s, proof, now_s)
         if starts and running.hit:
             self._starting.append(_Starting(happened, running.hit))
-        elif running.hit or fault.ways:
+        elif running.hit or fault.links:
             self._keep(happened)
         self._come_again_if_owed(fault)
         return happened if proof else None
@@ -238,17 +238,17 @@ class Nemesis:
                 fault = fault._replace(shape="move")  # for which there is always something to be done
             self._waiting.append(fault.put_off(self._now_s() + PUT_OFF_S))
 
-    def _set_ways(self, changed: Fault) -> None:
+    def _set_links(self, changed: Fault) -> None:
         """Apply the union of all running faults to the links between nodes."""
         others = [each.fault for each in self._running if each.fault.kind == changed.kind]
         if changed.kind == "cut":
-            rpc = [way for other in others if other.plane != "gossip" for way in other.ways]
-            gossip = [way for other in others if other.plane != "rpc" for way in other.ways]
+            rpc = [link for other in others if other.plane != "gossip" for link in other.links]
+            gossip = [link for other in others if other.plane != "rpc" for link in other.links]
             self._victims.cut(rpc, gossip)
         else:
-            self._victims.set_weather(changed.ways, Weather())
+            self._victims.set_weather(changed.links, Weather())
             for other in others:
-                self._victims.set_weather(other.ways, WEATHERS[other.shape])
+                self._victims.set_weather(other.links, PACKET_CONDITIONS[other.shape])
 
     def _look(self) -> None:
         """Record the faults whose victims serve again."""
@@ -285,6 +285,6 @@ class Nemesis:
 
     def _say(self, phase: str, fault: Fault, proof: str) -> None:
         more: dict[str, Any] = {"fault": fault.kind, "phase": phase, "nodes": fault.nodes}
-        if fault.ways:
-            more["ways"] = fault.ways
+        if fault.links:
+            more["ways"] = fault.links
         self._note(f"{fault} {phase}{f' ({proof})' if proof else ''}", more)

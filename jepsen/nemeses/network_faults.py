@@ -1,47 +1,47 @@
-"""Shapes of cuts, and kinds of weather, on the ways between nodes."""
+"""Shapes of cuts, and conditions of packet faults, on the links between nodes."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from jepsen.nemeses.fault import Way
+from jepsen.nemeses.fault import Link
 from raftlog.testing import Weather
 
 
-def both_ways(some: Sequence[int], others: Sequence[int]) -> tuple[Way, ...]:
-    return tuple(way for a in some for b in others for way in ((a, b), (b, a)))
+def both_directions(some: Sequence[int], others: Sequence[int]) -> tuple[Link, ...]:
+    return tuple(link for a in some for b in others for link in ((a, b), (b, a)))
 
 
-def all_ways(nodes: Sequence[int]) -> tuple[Way, ...]:
+def all_links(nodes: Sequence[int]) -> tuple[Link, ...]:
     return tuple((a, b) for a in nodes for b in nodes if a != b)
 
 
-def _ring(nodes: Sequence[int]) -> tuple[Way, ...]:
+def _ring(nodes: Sequence[int]) -> tuple[Link, ...]:
     """Return cuts such that every node receives from a majority, no two from the same one."""
     count = len(nodes)
     near = {(i, (i + step) % count) for i in range(count) for step in (1, count - 1)}
     return tuple((nodes[i], nodes[j]) for i in range(count) for j in range(count) if i != j and (i, j) not in near)
 
 
-def _bridge(nodes: Sequence[int]) -> tuple[Way, ...]:
+def _bridge(nodes: Sequence[int]) -> tuple[Link, ...]:
     """Two halves that only one node connects."""
     half = (len(nodes) - 1) // 2
-    return both_ways(nodes[:half], nodes[half + 1 :])
+    return both_directions(nodes[:half], nodes[half + 1 :])
 
 
-SHAPES: Final[dict[str, Callable[[Sequence[int]], tuple[Way, ...]]]] = {
-    "isolated": lambda nodes: both_ways(nodes[:1], nodes[1:]),
-    "halves": lambda nodes: both_ways(nodes[: len(nodes) // 2], nodes[len(nodes) // 2 :]),
+SHAPES: Final[dict[str, Callable[[Sequence[int]], tuple[Link, ...]]]] = {
+    "isolated": lambda nodes: both_directions(nodes[:1], nodes[1:]),
+    "halves": lambda nodes: both_directions(nodes[: len(nodes) // 2], nodes[len(nodes) // 2 :]),
     "not heard": lambda nodes: tuple((nodes[0], other) for other in nodes[1:]),
     "deaf": lambda nodes: tuple((other, nodes[0]) for other in nodes[1:]),
     "bridge": _bridge,
     "ring of majorities": _ring,
-    "all alone": all_ways,
+    "all alone": all_links,
 }
-"""Which ways are lost, for nodes in a drawn order."""
+"""Links cut by each shape, for nodes in a drawn order."""
 SHAPES_NODES_MIN: Final = dict.fromkeys(SHAPES, 2) | {"bridge": 3, "all alone": 3, "ring of majorities": 5}
 """With fewer nodes a shape is another one's, or none."""
 
-WEATHERS: Final[dict[str, Weather]] = {
+PACKET_CONDITIONS: Final[dict[str, Weather]] = {
     "delay": Weather(delay_ms=100, jitter_ms=50),
     "slow": Weather(delay_ms=300, jitter_ms=50),
     "loss": Weather(loss=0.05),

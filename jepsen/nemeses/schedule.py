@@ -16,7 +16,7 @@ from typing import Final
 
 from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import Fault, FaultKind, Plane
-from jepsen.nemeses.network_faults import SHAPES, SHAPES_NODES_MIN, all_ways
+from jepsen.nemeses.network_faults import SHAPES, SHAPES_NODES_MIN, all_links
 
 WARM_UP_S: Final = 1.0
 QUIET_END_S: Final = 1.0
@@ -70,8 +70,8 @@ class _Drawing:
             until = self._random.uniform(since + FAULT_S_MIN, end)
             if kind == "cut":
                 yield from self._cuts(since, until)
-            elif kind == "weather":
-                yield self._weather(since, until)
+            elif kind == "packet":
+                yield self._packet_fault(since, until)
             elif kind == "members":
                 yield from self._orders(since, end)
             elif kind == "roll" and free:
@@ -118,11 +118,11 @@ class _Drawing:
     def _plane(self) -> Plane:
         return self._random.choice(("rpc", "gossip")) if self._random.random() < ONE_PLANE_SHARE else ""
 
-    def _weather(self, since: float, until: float) -> Fault:
+    def _packet_fault(self, since: float, until: float) -> Fault:
         """Everywhere, or around one node."""
         nodes = self._random.sample(self._nodes, len(self._nodes))
-        ways = all_ways(nodes) if self._random.random() < 0.5 else SHAPES["isolated"](nodes)
-        return Fault("weather", since, until, (nodes[0],), self._shape("weather"), ways, self._aim())
+        links = all_links(nodes) if self._random.random() < 0.5 else SHAPES["isolated"](nodes)
+        return Fault("packet", since, until, (nodes[0],), self._shape("packet"), links, self._aim())
 
     def _orders(self, since: float, until: float) -> Iterator[Fault]:
         """Yield some membership orders, which may overtake each other."""

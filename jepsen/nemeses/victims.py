@@ -6,7 +6,7 @@ from typing import Protocol
 
 from jepsen.clocks import NodeClock
 from jepsen.disk import NodeDisk
-from jepsen.nemeses.fault import Way
+from jepsen.nemeses.fault import Link
 from raftlog.testing import Weather
 from raftlog.types import TopicPartition
 
@@ -41,13 +41,13 @@ class Victims(Protocol):
 
     def leader(self, place: TopicPartition) -> int | None: ...
 
-    def cut(self, rpc: Sequence[Way], gossip: Sequence[Way]) -> None:
-        """Exactly these ways."""
+    def cut(self, rpc: Sequence[Link], gossip: Sequence[Link]) -> None:
+        """Cut exactly these links."""
 
-    def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
-        """Of these ways; a `Weather()` is a fine day."""
+    def set_weather(self, links: Sequence[Link], weather: Weather) -> None:
+        """Set the conditions of these links; `Weather()` removes them."""
 
-    def reset_connections(self, ways: Sequence[Way]) -> int:
+    def reset_connections(self, links: Sequence[Link]) -> int:
         """Reset the connections, as a middlebox does, losing bytes in flight; return the number of connections."""
 
     def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
@@ -55,7 +55,7 @@ class Victims(Protocol):
 
         Returns a description of the data dropped since the last call."""
 
-    def suffered(self, ways: Sequence[Way]) -> str:
+    def suffered(self, links: Sequence[Link]) -> str:
         """Return a description of the messages dropped or delayed on the links since the last call; empty for none."""
 
     @property
@@ -76,16 +76,16 @@ class UnsupportedFault(Exception):
 class WithoutFaults:
     """The part of a system that has nothing beneath its nodes, between them or before them that could be hurt."""
 
-    def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
-        raise UnsupportedFault("the weather between these nodes cannot be changed")
+    def set_weather(self, links: Sequence[Link], weather: Weather) -> None:
+        raise UnsupportedFault("the links between these nodes cannot be changed")
 
-    def reset_connections(self, ways: Sequence[Way]) -> int:
+    def reset_connections(self, links: Sequence[Link]) -> int:
         raise UnsupportedFault("connections between these nodes cannot be reset")
 
     def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
         raise UnsupportedFault("clients cannot be cut off from these nodes")
 
-    def suffered(self, ways: Sequence[Way]) -> str:
+    def suffered(self, links: Sequence[Link]) -> str:
         return ""
 
     def expect_end(self, node: int) -> None:

@@ -104,7 +104,7 @@ def retry_meets_a_leader_alone(stage: Stage) -> None:
     leader = stage.leader(place)
     stage.wait_until(lambda: numbered.send(leader, 0, "known")[0] == 200, "the producer is known", WRITTEN_S_MAX)
     other = stage.others(leader)[0]
-    with stage.fault("cut", leader, shape="isolated", ways=SHAPES["isolated"]([leader, *stage.others(leader)])):
+    with stage.fault("cut", leader, shape="isolated", links=SHAPES["isolated"]([leader, *stage.others(leader)])):
         answers = [numbered.send(leader, 1, LONE, 100)[0] for _ in range(3)]
         stage.say(f"node {leader}, alone, answers {answers}")
         stage.leader(place, other_than=[leader])

@@ -8,7 +8,7 @@ from typing import Final
 
 from jepsen.nemeses.fault import FaultKind
 from jepsen.nemeses.nemesis import Running
-from jepsen.nemeses.network_faults import SHAPES, all_ways
+from jepsen.nemeses.network_faults import SHAPES, all_links
 from jepsen.runner.stage import Script, Stage
 
 SLOW_S: Final = 3.0
@@ -94,12 +94,12 @@ def new_leader_is_alone(stage: Stage) -> None:
     """
     for _ in range(2):
         old = stage.leader()
-        weather = stage.begin("weather", *stage.nodes, shape="delay", ways=all_ways(stage.nodes))
+        delay = stage.begin("packet", *stage.nodes, shape="delay", links=all_links(stage.nodes))
         elections = Elections(stage)
         dead = stage.begin("kill", old)
         new = elections.first(stage.others(old), 2 * SOON_S) or stage.others(old)[0]
-        cut = stage.begin("cut", new, shape="isolated", ways=SHAPES["isolated"]([new, *stage.others(new)]))
-        stage.end(weather)
+        cut = stage.begin("cut", new, shape="isolated", links=SHAPES["isolated"]([new, *stage.others(new)]))
+        stage.end(delay)
         stage.wait(1.2)
         killed = stage.begin("kill", new)
         stage.end(cut)
@@ -117,8 +117,8 @@ def leader_wakes_alone(stage: Stage) -> None:
     """Pause a leader until another one is elected, and resume it isolated from the others."""
     for _ in range(2):
         leader = stage.leader()
-        ways = SHAPES["isolated"]([leader, *stage.others(leader)])
-        with stage.fault("cut", leader, shape="isolated", ways=ways):
+        links = SHAPES["isolated"]([leader, *stage.others(leader)])
+        with stage.fault("cut", leader, shape="isolated", links=links):
             with stage.fault("pause", leader):
                 stage.wait(2)
             stage.wait(1)

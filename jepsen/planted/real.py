@@ -58,7 +58,7 @@ _NEW_LEADER = _own(
     "new-leader-alone",
     "a new leader is cut off before it has committed",
     fault_scripts.new_leader_is_alone,
-    ("weather", "kill", "cut"),
+    ("packet", "kill", "cut"),
 )
 _COMES_BACK = _own("comes-back", "a follower comes back amid appends", fault_scripts.follower_comes_back, ("kill",))
 _NEWEST = _own("newest", "all that is newest is compacted", broker_scripts.newest_values_stay, ())._replace(

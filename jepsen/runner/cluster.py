@@ -13,7 +13,7 @@ from typing import Any, Final
 from jepsen.clocks import NodeClock
 from jepsen.disk import NodeDisk
 from jepsen.nemeses.facts import FACTS
-from jepsen.nemeses.fault import FaultKind, Way
+from jepsen.nemeses.fault import FaultKind, Link
 from jepsen.runner.members import Members
 from jepsen.runner.system import SystemFailed
 from raftlog.testing import BrokerFailed, Cluster, ClusterNode, WaySeen, Weather
@@ -57,7 +57,7 @@ class RealCluster:
         self._has_disks, self._has_clocks = "disk" in beneath, "clock" in beneath
         self._disks: dict[int, NodeDisk] = {}
         self._clocks: dict[int, NodeClock] = {}
-        self._seen: dict[Way, WaySeen] = {}
+        self._seen: dict[Link, WaySeen] = {}
         self._cluster = Cluster(
             nodes,
             data_dir=directory,
@@ -190,32 +190,32 @@ class RealCluster:
     def resume(self, node: int) -> None:
         self._cluster.nodes[node].resume()
 
-    def cut(self, rpc: Sequence[Way], gossip: Sequence[Way]) -> None:
+    def cut(self, rpc: Sequence[Link], gossip: Sequence[Link]) -> None:
         self._cluster.set_cuts(rpc, gossip)
 
-    def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
-        self._cluster.set_weather(ways, weather)
+    def set_weather(self, links: Sequence[Link], weather: Weather) -> None:
+        self._cluster.set_weather(links, weather)
 
-    def reset_connections(self, ways: Sequence[Way]) -> int:
-        return self._cluster.reset_connections(ways)
+    def reset_connections(self, links: Sequence[Link]) -> int:
+        return self._cluster.reset_connections(links)
 
     def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
-        every = [way for node in self._cluster.nodes for way in ((CLIENTS, node), (node, CLIENTS))]
+        every = [link for node in self._cluster.nodes for link in ((CLIENTS, node), (node, CLIENTS))]
         words = self.suffered(every)
         self._cluster.heal_clients()
         if nodes:
             self._cluster.cut_clients(nodes, answers_only=answers_only)
         return words
 
-    def suffered(self, ways: Sequence[Way]) -> str:
+    def suffered(self, links: Sequence[Link]) -> str:
         now = self._cluster.seen()
-        said = [f"{_name(way)}: {words}" for way in ways if way in now and (words := self._more(way, now[way]))]
+        said = [f"{_name(link)}: {words}" for link in links if link in now and (words := self._more(link, now[link]))]
         return "; ".join(said)
 
-    def _more(self, way: Way, seen: WaySeen) -> str:
+    def _more(self, link: Link, seen: WaySeen) -> str:
         """Return a description of the effects on a link since the last call."""
-        more = seen.since(self._seen[way]) if way in self._seen else seen
-        self._seen[way] = seen
+        more = seen.since(self._seen[link]) if link in self._seen else seen
+        self._seen[link] = seen
         lanes = ((name, str(lane)) for name, lane in (("RPC", more.rpc), ("gossip", more.gossip)))
         return ", ".join(f"{name} {words}" for name, words in lanes if words != "nothing")
 
@@ -300,8 +300,8 @@ class RealCluster:
         return self._cluster.logs()
 
 
-def _name(way: Way) -> str:
-    return "→".join("clients" if node == CLIENTS else str(node) for node in way)
+def _name(link: Link) -> str:
+    return "→".join("clients" if node == CLIENTS else str(node) for node in link)
 
 
 def _stop(node: ClusterNode) -> str | None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from jepsen.nemeses.fault import Fault, FaultKind, InjectedFault, Plane, Way
+from jepsen.nemeses.fault import Fault, FaultKind, InjectedFault, Link, Plane
 from jepsen.nemeses.nemesis import Nemesis, Running
 from jepsen.runner.cluster import RealCluster
 from jepsen.runner.finding import Finding
@@ -120,7 +120,7 @@ class Stage:
         kind: FaultKind,
         *nodes: int,
         shape: str = "",
-        ways: Sequence[Way] = (),
+        links: Sequence[Link] = (),
         plane: Plane = "",
         seconds: float | None = None,
         seed: int | None = None,
@@ -132,7 +132,7 @@ class Stage:
         until_s = FOREVER_S if seconds is None else now_s + seconds
         drawn = self.options.seed + len(self._nemesis.happened) if seed is None else seed
         fault = Fault(
-            kind, now_s, until_s, nodes, shape, tuple(ways), plane=plane, seed=drawn, amount=amount, files=tuple(files)
+            kind, now_s, until_s, nodes, shape, tuple(links), plane=plane, seed=drawn, amount=amount, files=tuple(files)
         )
         running = self._nemesis.begin(fault)
         assert running is not None, f"{kind} has no end of its own"
@@ -149,12 +149,12 @@ class Stage:
         kind: FaultKind,
         *nodes: int,
         shape: str = "",
-        ways: Sequence[Way] = (),
+        links: Sequence[Link] = (),
         plane: Plane = "",
         amount: float | None = None,
         files: Sequence[str] = (),
     ) -> Iterator[Running]:
-        running = self.begin(kind, *nodes, shape=shape, ways=ways, plane=plane, amount=amount, files=files)
+        running = self.begin(kind, *nodes, shape=shape, links=links, plane=plane, amount=amount, files=files)
         yield running
         self.end(running)
 

@@ -15,10 +15,10 @@ def one_leaves_while_it_is_cut_off(stage: Stage) -> None:
     """Decommission one of five brokers while it is isolated, and kill two more before it has left."""
     leader = stage.leader()
     leaving, *dying = stage.others(leader)[:3]
-    ways = SHAPES["isolated"]([leaving, *stage.others(leaving)])
+    links = SHAPES["isolated"]([leaving, *stage.others(leaving)])
     stage.order("join", leader)
     stage.wait(2)
-    with stage.fault("cut", leaving, shape="isolated", ways=ways):
+    with stage.fault("cut", leaving, shape="isolated", links=links):
         stage.order("leave", leaving)
         stage.wait(1)
         with stage.fault("kill", *dying):

@@ -1,4 +1,4 @@
-"""Ways between nodes that are lost, slow or one-way: F20 to F23 and F26 to F28.
+"""Lost, slow or one-way links between nodes: F20 to F23 and F26 to F28.
 
 F24 and F25 (single messages that come twice or late) need more than TCP permits between real processes: the
 simulated cluster has them. A storm with connections that are reset in the middle is the nearest real thing.
@@ -6,7 +6,7 @@ simulated cluster has them. A storm with connections that are reset in the middl
 
 from typing import Any, Final
 
-from jepsen.nemeses.network_faults import SHAPES, all_ways
+from jepsen.nemeses.network_faults import SHAPES, all_links
 from jepsen.runner.stage import Stage
 from jepsen.scenarios.scenario import RATE_UNANSWERED, Scenario
 from raftlog.types import TopicPartition
@@ -29,7 +29,7 @@ def described(stage: Stage, place: TopicPartition | None = None) -> dict[str, An
 def leader_is_alone(stage: Stage) -> None:
     for _ in range(2):
         leader = stage.leader()
-        with stage.fault("cut", leader, shape="isolated", ways=SHAPES["isolated"]([leader, *stage.others(leader)])):
+        with stage.fault("cut", leader, shape="isolated", links=SHAPES["isolated"]([leader, *stage.others(leader)])):
             stage.wait(4)
         stage.wait(1.5)
 
@@ -37,7 +37,7 @@ def leader_is_alone(stage: Stage) -> None:
 def leader_receives_nothing(stage: Stage) -> None:
     leader = stage.leader()
     others = stage.others(leader)
-    with stage.fault("cut", leader, shape="deaf", ways=SHAPES["deaf"]([leader, *others])):
+    with stage.fault("cut", leader, shape="deaf", links=SHAPES["deaf"]([leader, *others])):
 
         def is_replaced() -> bool:
             answer = stage.ask(others[0], f"/topics/{stage.places[0].topic}/partitions/{stage.places[0].partition}")
@@ -53,7 +53,7 @@ def follower_flaps(stage: Stage) -> None:
     before = described(stage).get("leader_epoch")
     for _ in range(5):
         with stage.fault(
-            "cut", follower, shape="isolated", ways=SHAPES["isolated"]([follower, *stage.others(follower)])
+            "cut", follower, shape="isolated", links=SHAPES["isolated"]([follower, *stage.others(follower)])
         ):
             stage.wait(1.2)
         stage.wait(0.8)
@@ -69,17 +69,17 @@ def bridge_and_ring(stage: Stage) -> None:
     for shape in ("bridge", "ring of majorities"):
         leader = stage.leader()
         nodes = [leader, *stage.others(leader)]
-        with stage.fault("cut", leader, shape=shape, ways=SHAPES[shape](nodes)):
+        with stage.fault("cut", leader, shape=shape, links=SHAPES[shape](nodes)):
             stage.wait(4)
         stage.wait(1.5)
 
 
 def storms_and_resets(stage: Stage) -> None:
-    ways = all_ways(stage.nodes)
+    links = all_links(stage.nodes)
     for _ in range(3):
-        with stage.fault("weather", *stage.nodes, shape="storm", ways=ways):
+        with stage.fault("packet", *stage.nodes, shape="storm", links=links):
             stage.wait(1.5)
-            count = stage.system.reset_connections(ways)
+            count = stage.system.reset_connections(links)
             stage.expect(count > 0, f"{count} connections were reset")
             stage.wait(1.5)
         stage.wait(0.5)
@@ -90,10 +90,10 @@ def slow_and_lossy(stage: Stage) -> None:
     leader = stage.leader()
     follower = stage.others(leader)[0]
     for victim in (follower, leader):
-        ways = SHAPES["isolated"]([victim, *stage.others(victim)])
-        with stage.fault("weather", victim, shape="dreadful", ways=ways):
+        links = SHAPES["isolated"]([victim, *stage.others(victim)])
+        with stage.fault("packet", victim, shape="dreadful", links=links):
             stage.wait(6)
-    with stage.fault("weather", *stage.nodes, shape="dreadful", ways=all_ways(stage.nodes)):
+    with stage.fault("packet", *stage.nodes, shape="dreadful", links=all_links(stage.nodes)):
         stage.wait(8)
     stage.wait(3)
 
@@ -109,11 +109,11 @@ def gossip_alone_and_all_but_gossip(stage: Stage) -> None:
     """Cut gossip alone, then all but gossip, for longer than a suspicion: it causes no membership change."""
     before = member_changes(stage)
     victim = stage.leader()
-    ways = SHAPES["isolated"]([victim, *stage.others(victim)])
-    with stage.fault("cut", victim, shape="isolated", ways=ways, plane="gossip"):
+    links = SHAPES["isolated"]([victim, *stage.others(victim)])
+    with stage.fault("cut", victim, shape="isolated", links=links, plane="gossip"):
         stage.wait(SUSPICION_S)
     stage.wait(1)
-    with stage.fault("cut", victim, shape="isolated", ways=ways, plane="rpc"):
+    with stage.fault("cut", victim, shape="isolated", links=links, plane="rpc"):
         stage.wait(4)
     stage.wait(1)
     after = member_changes(stage)
@@ -130,8 +130,8 @@ SCENARIOS: Final = (
     Scenario("F21", "the leader can send and receives nothing", leader_receives_nothing, ("cut",)),
     Scenario("F22", "a follower is cut off again and again", follower_flaps, ("cut",)),
     Scenario("F23", "a bridge between halves, and a ring of majorities", bridge_and_ring, ("cut",), nodes=5),
-    Scenario("F24", "delay, loss and reset connections make leaders send again", storms_and_resets, ("weather",)),
-    Scenario("F26", "300 ms of delay and 20 % of loss", slow_and_lossy, ("weather",), seconds=26.0),
+    Scenario("F24", "delay, loss and reset connections make leaders send again", storms_and_resets, ("packet",)),
+    Scenario("F26", "300 ms of delay and 20 % of loss", slow_and_lossy, ("packet",), seconds=26.0),
     Scenario(
         "F27",
         "answers to clients are lost, requests are not",

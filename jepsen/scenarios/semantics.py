@@ -35,7 +35,7 @@ def cut_off_leader_dies(stage: Stage) -> None:
         kept, alone = f"kept {number}", f"alone {number}"
         leader = stage.leader(own.place)
         stage.wait_until(lambda: own.write_values(leader, [kept])[0] == 200, "a record is taken by all")  # noqa: B023
-        with stage.fault("cut", leader, shape="isolated", ways=SHAPES["isolated"]([leader, *stage.others(leader)])):
+        with stage.fault("cut", leader, shape="isolated", links=SHAPES["isolated"]([leader, *stage.others(leader)])):
             status, _ = own.write_values(leader, [alone], acks="1")
             stage.expect(status == 200, f"node {leader} takes a record alone: {status}")
             shown = own.values(leader) or []

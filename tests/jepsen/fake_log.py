@@ -14,7 +14,7 @@ from uuid import uuid4
 import orjson
 from aiohttp import web
 
-from jepsen.nemeses.fault import Way
+from jepsen.nemeses.fault import Link
 from jepsen.nemeses.victims import WithoutFaults
 from raftlog.records import build_batch, read_records, split_batches, stamp
 from raftlog.types import TopicPartition
@@ -100,7 +100,7 @@ class FakeLog(WithoutFaults):
     def is_healthy(self) -> bool:
         return self.is_whole()
 
-    def cut(self, rpc: Sequence[Way], gossip: Sequence[Way]) -> None:
+    def cut(self, rpc: Sequence[Link], gossip: Sequence[Link]) -> None:
         pass
 
     def leader(self, place: TopicPartition) -> int | None:

@@ -37,8 +37,8 @@ def test_numbers_that_are_none_or_absurd_are_refused(
 @pytest.mark.parametrize(
     ("nodes", "faults", "refused"),
     [
-        ("1", "all", ["cut", "weather", "damage", "members"]),
-        ("1", "kill,weather", ["weather"]),
+        ("1", "all", ["cut", "packet", "damage", "members"]),
+        ("1", "kill,packet", ["packet"]),
         ("2", "damage,cut", ["damage"]),
     ],
 )

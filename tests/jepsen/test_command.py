@@ -38,7 +38,7 @@ def processes_of(store: Path) -> list[str]:
 
 def test_three_brokers_survive_a_bit_of_everything(tmp_path: Path) -> None:
     """Kinds of faults that a few seconds have room for; `make jepsen` and the suite have all of them."""
-    faults = ("kill", "power", "pause", "stall", "cut", "weather")
+    faults = ("kill", "power", "pause", "stall", "cut", "packet")
     arguments = (
         "--faults",
         ",".join(faults),

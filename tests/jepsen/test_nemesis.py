@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from jepsen.disk import DiskCounters
-from jepsen.nemeses.fault import KINDS, Fault, FaultKind, Way
+from jepsen.nemeses.fault import KINDS, Fault, FaultKind, Link
 from jepsen.nemeses.nemesis import END_LATER_S_MAX, Nemesis
-from jepsen.nemeses.network_faults import WEATHERS
+from jepsen.nemeses.network_faults import PACKET_CONDITIONS
 from jepsen.nemeses.schedule import draw_schedule
 from raftlog.testing import Weather
 from raftlog.types import TopicPartition
@@ -75,12 +75,12 @@ class Victims:
     def __init__(self, leader: int | None = None) -> None:
         self.up = dict.fromkeys((1, 2, 3), True)
         self.addresses = {node: f"node{node}:80" for node in self.up}
-        self.weather: dict[Way, Weather] = {}
-        self.gossip_lost: tuple[Way, ...] = ()
+        self.weather: dict[Link, Weather] = {}
+        self.gossip_lost: tuple[Link, ...] = ()
         self.paused: set[int] = set()
         self.starting: set[int] = set()
         self.ending: set[int] = set()
-        self.lost: tuple[Way, ...] = ()
+        self.lost: tuple[Link, ...] = ()
         self.done: list[str] = []
         self._leader = leader
         self.disks = {node: Disk(node, self.done) for node in self.up}
@@ -135,16 +135,16 @@ class Victims:
     def is_healthy(self) -> bool:
         return self.is_whole()
 
-    def cut(self, rpc: Sequence[Way], gossip: Sequence[Way]) -> None:
+    def cut(self, rpc: Sequence[Link], gossip: Sequence[Link]) -> None:
         self.lost, self.gossip_lost = tuple(rpc), tuple(gossip)
 
-    def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
-        self.weather |= dict.fromkeys(ways, weather)
+    def set_weather(self, links: Sequence[Link], weather: Weather) -> None:
+        self.weather |= dict.fromkeys(links, weather)
 
     def expect_end(self, node: int) -> None:
         self.done.append(f"may end {node}")
 
-    def suffered(self, ways: Sequence[Way]) -> str:
+    def suffered(self, links: Sequence[Link]) -> str:
         return self.swallowed_or_delayed
 
     def clock_error_s(self, node: int) -> float | None:
@@ -325,7 +325,7 @@ def test_after_finish_nothing_is_wrong(seed: int) -> None:
     assert all(victims.up.values())
     assert not victims.paused
     assert victims.lost == victims.gossip_lost == ()
-    assert set(victims.weather.values()) <= {Weather()}, "the weather is fine everywhere"
+    assert set(victims.weather.values()) <= {Weather()}, "no packet fault is left"
     assert not any(disk.is_slow or disk.is_failing or disk.is_full for disk in victims.disks.values())
     assert all((clock.offset_s, clock.factor) == (0.0, 1.0) for clock in victims.clocks.values())
     assert work.under_way == []
@@ -519,12 +519,12 @@ def test_the_end_of_a_bad_day_leaves_another_one() -> None:
     victims = Victims()
     work, _ = nemesis(
         victims,
-        Fault("weather", 1, 3, (1,), "slow", ((1, 2), (1, 3))),
-        Fault("weather", 2, 4, (2,), "loss", ((1, 2),)),
+        Fault("packet", 1, 3, (1,), "slow", ((1, 2), (1, 3))),
+        Fault("packet", 2, 4, (2,), "loss", ((1, 2),)),
     )
     for second in (1, 2, 3):
         work.step_at(second)
-    assert victims.weather == {(1, 2): WEATHERS["loss"], (1, 3): Weather()}
+    assert victims.weather == {(1, 2): PACKET_CONDITIONS["loss"], (1, 3): Weather()}
 
 
 @pytest.mark.parametrize("kind", ["power", "pause", "damage"])
@@ -581,13 +581,11 @@ def test_a_copy_is_old_only_once_its_broker_has_served(serves_s: float | None, t
         assert work.under_way == [], "its end does not wait for ever"
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"), [("cut", "7 bytes delayed by up to 3 ms"), ("weather", "7 bytes swallowed")]
-)
+@pytest.mark.parametrize(("kind", "words"), [("cut", "7 bytes delayed by up to 3 ms"), ("packet", "7 bytes swallowed")])
 def test_effects_of_another_fault_on_a_link_prove_nothing(kind: FaultKind, words: str) -> None:
     victims = Victims()
     victims.swallowed_or_delayed = words
-    work, _ = nemesis(victims, Fault(kind, 1, 2, (1,), "slow" if kind == "weather" else "deaf", ((1, 2),)))
+    work, _ = nemesis(victims, Fault(kind, 1, 2, (1,), "slow" if kind == "packet" else "deaf", ((1, 2),)))
     work.step_at(1)
     work.step_at(2)
     assert work.happened == []

@@ -39,8 +39,8 @@ def test_every_fault_lies_in_its_bounds(seed: int, kinds: set[str], count: int, 
         assert fault.kind in kinds
         assert set(fault.nodes) <= set(nodes)
         assert len(set(fault.nodes)) == len(fault.nodes) > 0
-        assert all(a != b and {a, b} <= set(nodes) for a, b in fault.ways)
-        assert bool(fault.ways) == (fault.kind in ("cut", "weather"))
+        assert all(a != b and {a, b} <= set(nodes) for a, b in fault.links)
+        assert bool(fault.links) == (fault.kind in ("cut", "packet"))
     cuts = [fault for fault in faults if fault.kind == "cut"]
     assert all(before.end_s <= after.begin_s for before, after in pairwise(cuts))
 
@@ -67,12 +67,12 @@ def test_a_quarter_of_a_long_test_is_quiet_and_leaders_are_meant() -> None:
 @pytest.mark.parametrize("shape", list(SHAPES))
 def test_each_shape_cuts_something_and_leaves_something(shape: str) -> None:
     nodes = range(1, max(3, SHAPES_NODES_MIN[shape]) + 1)
-    ways = SHAPES[shape](list(nodes))
+    links = SHAPES[shape](list(nodes))
     everything = {(a, b) for a in nodes for b in nodes if a != b}
-    assert ways
-    assert set(ways) <= everything
-    assert len(set(ways)) == len(ways)
-    assert (set(ways) == everything) == (shape == "all alone")
+    assert links
+    assert set(links) <= everything
+    assert len(set(links)) == len(links)
+    assert (set(links) == everything) == (shape == "all alone")
 
 
 def test_in_a_ring_every_node_reaches_a_majority() -> None:
@@ -85,7 +85,7 @@ def test_in_a_ring_every_node_reaches_a_majority() -> None:
 
 def test_a_fault_that_means_a_leader_changes_places_with_it() -> None:
     cut = Fault("cut", 1, 2, (3,), "not heard", ((3, 1), (3, 2)), 0)
-    assert cut.aimed_at(1).ways == ((1, 3), (1, 2))
+    assert cut.aimed_at(1).links == ((1, 3), (1, 2))
     assert cut.aimed_at(3) == cut
     kill = Fault("kill", 1, 2, (3, 1), of_leader=0)
     assert kill.aimed_at(1).nodes == (1, 3)
@@ -98,5 +98,5 @@ def test_every_kind_of_fault_has_its_facts_and_its_row_in_the_document() -> None
     table = document.partition("## Faults")[2].partition("**Power losses.**")[0]
     assert tuple(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == KINDS
     for kind, facts in FACTS.items():
-        assert (facts.make is None) == (kind in ("cut", "weather", "roll", "members")), kind
+        assert (facts.make is None) == (kind in ("cut", "packet", "roll", "members")), kind
         assert facts.is_down or not facts.always_starts, kind
