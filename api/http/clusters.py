@@ -1,5 +1,7 @@
 """Clusters and topics as Confluent's v3 API has them: creating, deleting, settings. `-` names this cluster too."""
 
+from functools import wraps
+
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND, UNKNOWN_V3
@@ -134,6 +136,7 @@ class ClusterHandlers:
 def in_this_cluster(broker: Broker, handler: Handler) -> Handler:
     """Before: is this the cluster meant? After: v3's own code for what is not there."""
 
+    @wraps(handler)
     async def checked(request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if target.args and target.args[0] not in ("-", broker.cluster_id):
             raise HttpProblem(NOT_FOUND, f"cluster {target.args[0]} is not here; this is {broker.cluster_id}")

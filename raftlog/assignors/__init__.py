@@ -1,9 +1,9 @@
-"""Who in a group reads which partition: Kafka's embedded consumer protocol and its assignors. Pure.
+"""Assignors of consumer groups, and Kafka's embedded consumer protocol. Pure.
 
-`consumer_protocol` is the codec of what members say (subscription) and are told (assignment); `ASSIGNORS` are functions
-from subscriptions and partition counts to assignments. Called by the client's consumer when it leads a group, and by
-the coordinator when it assigns by itself. Imports types and errors only.
-"""
+`consumer_protocol` is the codec of the subscriptions that group members send and the assignments that they
+receive; `ASSIGNORS` are functions from subscriptions and partition counts to assignments. Called by the client's
+consumer when it is the group leader, and by the coordinator when it computes the assignment itself. Imports
+types and errors only."""
 
 from raftlog.assignors.consumer_protocol import (
     MemberAssignment,

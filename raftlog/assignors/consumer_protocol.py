@@ -1,9 +1,9 @@
-"""What members of a consumer group say and are told: ConsumerProtocolSubscription and ConsumerProtocolAssignment.
+"""Codec of ConsumerProtocolSubscription and ConsumerProtocolAssignment, the payloads of the consumer protocol.
 
-Versions 0 to 3 of both, as in Kafka's schemas, each with its int16 version in front (KIP-429 owned partitions in v1,
-KIP-792 generation in v2, KIP-881 rack in v3; assignments did not change). A version above 3 is read as 3, for fields
-are only ever added behind. Every length is checked against what is there before anything is made of it.
-"""
+Versions 0 to 3 of both, as in Kafka's schemas, each with its int16 version in front (KIP-429 owned partitions in
+v1, KIP-792 generation in v2, KIP-881 rack in v3; assignments did not change). A version above 3 is read as 3,
+because fields are only ever added at the end. Every length is checked against the remaining bytes before
+anything is allocated."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -15,33 +15,33 @@ from raftlog.errors import InvalidArgument
 from raftlog.types import TopicPartition
 
 VERSION: Final = 3
-"""That we write."""
+"""Version of the payloads that are written."""
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 _OWNED_SINCE, _GENERATION_SINCE, _RACK_SINCE = 1, 2, 3
 _BY_TOPIC = attrgetter("topic")
 
 
 class Subscription(NamedTuple):
-    """What a member wants to read, and what it has."""
+    """Subscription of a group member, and the partitions that it owns."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
     owned: tuple[TopicPartition, ...] = ()
-    """What it was assigned last and still has (v1)."""
+    """Partitions of its last assignment that it still owns (v1)."""
     generation: int = -1
-    """In which it was (v2); −1: unknown. Two claims of one partition are settled by the newer."""
+    """Generation of that assignment (v2); −1: unknown. Of two claims of one partition the newer one holds."""
     rack: str | None = None
 
 
 class MemberAssignment(NamedTuple):
-    """What a member shall read."""
+    """Partitions that are assigned to a group member."""
 
     partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes | None = None
 
 
 def encode_subscription(subscription: Subscription, version: int = VERSION) -> bytes:
-    """Topics and owned partitions in ascending order, as v3 wants them."""
+    """Encode a subscription, with topics and owned partitions in ascending order, as v3 requires."""
     topics = sorted(subscription.topics)
     parts = [_INT16.pack(version), _INT32.pack(len(topics)), *map(_text, topics), _bytes(subscription.user_data)]
     if version >= _OWNED_SINCE:
@@ -54,7 +54,7 @@ def encode_subscription(subscription: Subscription, version: int = VERSION) -> b
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Raises `InvalidArgument` for bytes that are none."""
+    """Decode a subscription; raises `InvalidArgument` for invalid bytes."""
     read = _Reader(data, "a subscription")
     version = read.version()
     topics = tuple(read.text() for _ in range(read.count()))
@@ -69,12 +69,14 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def encode_assignment(partitions: Iterable[TopicPartition], user_data: bytes | None = None) -> bytes:
-    """Partitions are grouped by topic, and ascend."""
+    """Encode an assignment, with partitions grouped by topic in ascending order."""
     return b"".join([_INT16.pack(VERSION), _partitions(partitions), _bytes(user_data)])
 
 
 def decode_assignment(data: bytes) -> MemberAssignment:
-    """Raises `InvalidArgument` for bytes that are none. No bytes at all are the empty assignment, as in Kafka."""
+    """Decode an assignment; raises `InvalidArgument` for invalid bytes.
+
+    Empty input is the empty assignment, as in Kafka."""
     if not data:
         return MemberAssignment()
     read = _Reader(data, "an assignment")
@@ -100,7 +102,7 @@ def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 class _Reader:
-    """Takes one field after another; raises `InvalidArgument` where bytes are missing."""
+    """Reader of one field after another; raises `InvalidArgument` when bytes are missing."""
 
     def __init__(self, data: bytes, what: str) -> None:
         self._data, self._at, self._what = data, 0, what
@@ -118,7 +120,7 @@ class _Reader:
         return int(_INT32.unpack(self._take(_INT32.size))[0])
 
     def count(self) -> int:
-        """Of items that follow, as is claimed: to be read one by one, or as so many bytes."""
+        """Return the claimed number of items or bytes that follow, without a check against the remaining bytes."""
         count = self.int32()
         if count < 0:
             raise self._wrong(f"a list of {count} items")

@@ -1,13 +1,12 @@
-"""A member of a consumer group without I/O: its identity, and the next step after each refusal of the coordinator.
+"""Protocol state of a group member without I/O: identity, and next step after each error of the coordinator.
 
     join → sync → heartbeats → REJOIN (a rebalance began) → join …
-                             → LOST   (the group went on without it) → join as a new member or in a new generation
+                             → LOST   (the group continued without it) → join as a new member or in a new generation
                              → RETRY  (no coordinator for now, or no answer) → the same request
-                             → FATAL  (a refusal that lasts, such as another protocol or a fenced instance)
+                             → FATAL  (a permanent error, such as another protocol or a fenced instance)
 
 Clients drive it over HTTP (`raftlog.client.consumers.group_session`), instances inside the coordinator's process
-(`raftlog.partitions.consumers.member`).
-"""
+(`raftlog.partitions.consumers.member`)."""
 
 from enum import Enum
 
@@ -22,7 +21,7 @@ from raftlog.errors import (
 
 
 class NextStep(Enum):
-    """See the module."""
+    """Next step of a group member after an error; the module has the meanings."""
 
     REJOIN = "rejoin"
     LOST = "lost"
@@ -31,19 +30,21 @@ class NextStep(Enum):
 
 
 class MemberProtocol:
-    """`member_id` is empty before the first join and after the coordinator has forgotten it; `generation` is -1 while
-    the member has no assignment."""
+    """Identity of a group member and its reaction to errors.
+
+    `member_id` is empty before the first join and after the coordinator has removed the member; `generation` is
+    -1 while the member has no assignment."""
 
     def __init__(self, member_id: str = "") -> None:
         self.member_id = member_id
         self.generation = -1
 
     def joined(self, member_id: str, generation: int) -> None:
-        """The coordinator has answered a join, and then a sync."""
+        """Record member id and generation from a successful join and sync."""
         self.member_id, self.generation = member_id, generation
 
     def refused(self, error: RaftlogError) -> NextStep:
-        """Return the next step after an error of the coordinator; forgets the identity that it does not know."""
+        """Return the next step after an error of the coordinator; forgets an identity that is unknown there."""
         if isinstance(error, RebalanceInProgress):
             return NextStep.REJOIN
         if isinstance(error, UnknownMember | StaleGeneration):

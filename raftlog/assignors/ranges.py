@@ -1,8 +1,7 @@
-"""`range`: each topic by itself in ranges of partitions, the first members one more where it does not divide evenly.
+"""Assignor `range`: each topic split into ranges of partitions; the first members get one more when uneven.
 
-Topics with the same subscribers and the same number of partitions are split alike, so a join over co-partitioned topics
-finds both sides at one member (Kafka's RangeAssignor). Pure.
-"""
+Topics with the same subscribers and the same number of partitions are split alike, so a join over co-partitioned
+topics finds both sides at one member (Kafka's RangeAssignor). Pure."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,6 @@
-"""`roundrobin`: all partitions in order, one to each member in turn; who does not subscribe is passed over.
+"""Assignor `roundrobin`: all partitions in order, one to each subscriber in turn.
 
-With equal subscriptions members are at most one apart; with others not (Kafka's RoundRobinAssignor). Pure.
-"""
+With equal subscriptions members are at most one apart; with others not (Kafka's RoundRobinAssignor). Pure."""
 
 from collections.abc import Mapping
 

@@ -1,12 +1,13 @@
-"""`sticky`: as even as can be, and of what members have as little moved as that allows (KIP-54, KIP-341). Pure.
+"""Assignor `sticky`: the most even assignment, with as few moves as that allows (KIP-54, KIP-341). Pure.
 
-    1. members keep what they own and still subscribe to; of two claims the newer generation's holds (KIP-792)
-    2. whoever has more than its share gives back what is above it (only with equal subscriptions is the share known)
-    3. what nobody owns goes to the least loaded subscriber, topics with few subscribers first
+    1. members keep partitions that they own and still subscribe to; of two claims the newer generation's holds
+(KIP-792)
+    2. members above their share give the excess back (only with equal subscriptions is the share known)
+    3. partitions without an owner go to the least loaded subscriber, topics with few subscribers first
     4. with different subscriptions partitions move as long as one of them makes two members more even
 
-With equal subscriptions members are at most one apart, and nothing that is so even moves fewer. O(n log n) there.
-"""
+With equal subscriptions members are at most one apart, and no assignment that is as even moves fewer. O(n log n)
+there."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from raftlog.assignors.subscribers import subscribers_by_topic
 from raftlog.types import TopicPartition
 
 _Owned = dict[str, dict[str, list[int]]]
-"""By member and topic: numbers of partitions."""
+"""Numbers of partitions by member and topic."""
 
 
 def assign_sticky(
@@ -40,7 +41,7 @@ def assign_sticky(
 
 
 def _claims(members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> dict[TopicPartition, str]:
-    """Who owns what, of that which exists and is still subscribed to; one owner each, in ascending order."""
+    """Return the owner of each partition that exists and is still subscribed to, in ascending order."""
     claims: dict[TopicPartition, tuple[int, str]] = {}
     for member in sorted(members):
         subscription = members[member]
@@ -54,7 +55,7 @@ def _claims(members: Mapping[str, Subscription], partitions: Mapping[str, int]) 
 
 
 def _give_back(owners: dict[TopicPartition, str], members: Mapping[str, Subscription], total: int) -> None:
-    """Take from each member what is above its share; as many as there can be keep one more than the others."""
+    """Remove the partitions above its share from each member; as many as possible keep one more."""
     share, more = divmod(total, len(members) or 1)
     owned: dict[str, list[TopicPartition]] = defaultdict(list)
     for partition, member in owners.items():
@@ -68,7 +69,7 @@ def _give_back(owners: dict[TopicPartition, str], members: Mapping[str, Subscrip
 
 
 def _fill(owned: _Owned, loads: dict[str, int], topic: str, free: list[int], subscribers: list[str]) -> None:
-    """Each to the least loaded subscriber."""
+    """Assign each free partition to the least loaded subscriber."""
     heap = [(loads[member], member) for member in subscribers]
     heapify(heap)
     for number in free:
@@ -79,8 +80,9 @@ def _fill(owned: _Owned, loads: dict[str, int], topic: str, free: list[int], sub
 
 
 def _even_out(owned: _Owned, loads: dict[str, int], subscribers: Mapping[str, list[str]]) -> None:
-    """Move partitions between subscribers of a topic until no two of them are more than one apart with something to
-    move. Ends: each move makes the sum of the squares of the loads smaller."""
+    """Move partitions between subscribers of a topic until no move makes two of them more even.
+
+    Terminates: each move reduces the sum of the squares of the loads."""
     has_moved = True
     while has_moved:
         has_moved = False
@@ -90,7 +92,9 @@ def _even_out(owned: _Owned, loads: dict[str, int], subscribers: Mapping[str, li
 
 
 def _move(owned: _Owned, loads: dict[str, int], topic: str, subscribers: list[str]) -> bool:
-    """From the most loaded owner of the topic to its least loaded subscriber, as much as makes them even."""
+    """Move partitions from the most loaded owner of the topic to its least loaded subscriber until they are even.
+
+    Return whether a partition moved."""
     holders = [member for member in subscribers if owned[member][topic]]
     if not holders:
         return False

@@ -1,4 +1,4 @@
-"""The assignors, by their names in the protocol."""
+"""Assignors by their names in the protocol."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
@@ -10,10 +10,11 @@ from raftlog.assignors.sticky import assign_sticky
 from raftlog.types import TopicPartition
 
 Assignor: TypeAlias = Callable[[Mapping[str, Subscription], Mapping[str, int]], dict[str, list[TopicPartition]]]
-"""Members' subscriptions by member id, and the number of partitions of each topic that exists → every member's
-partitions, in ascending order; each partition of a subscribed topic has one owner, one of its subscribers. What follows
-from an order of members follows that of their ids: those of static members begin with their instance id, so they get
-the same again after a restart."""
+"""Function from subscriptions by member id and partition counts by existing topic to each member's partitions.
+
+Partitions are in ascending order; each partition of a subscribed topic has one owner, one of its
+subscribers. An order of members is that of their ids: ids of static members begin with their instance id, so
+these get the same partitions after a restart."""
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {
     "range": assign_ranges,

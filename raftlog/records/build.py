@@ -52,7 +52,7 @@ class BatchBuilder:
         self.count += 1
 
     def build(self) -> bytearray:
-        """The batch with base offset 0 and leader epoch 0, to be stamped by whoever appends it."""
+        """Return the batch with base offset 0 and leader epoch 0; the leader stamps both when it appends."""
         assert self.count > 0, "a batch holds at least one record"
         return _built(self._builder)
 
@@ -89,8 +89,9 @@ def build_columns(
     producer_epoch: int = -1,
     base_sequence: int = -1,
 ) -> bytearray:
-    """Build one batch from records that stand as columns of equal length, which is what many small records cost least
-    as; raises `InvalidArgument` for fields that a record cannot hold."""
+    """Build one batch from columns of equal length, the cheapest form of many small records.
+
+    Raises `InvalidArgument` for fields that a record cannot hold."""
     assert 0 < len(values) == len(keys) == len(timestamps) == len(headers), "columns of one length, with a record"
     builder = _new_builder(compression, producer_id, producer_epoch, base_sequence)
     try:

@@ -1,4 +1,4 @@
-"""What a stranger's batches must fulfil before they are stored. Cost is per batch; records are not opened."""
+"""Checks of batches that clients send, before they are stored. Cost is per batch; records are not opened."""
 
 from collections.abc import Iterator
 

@@ -1,12 +1,12 @@
-"""The codecs of a batch's records section: their names, how they are opened within a bound, and made again.
+"""Codecs of a batch's records section: names, decompression within a bound, and compression.
 
-Brokers never open one; JSON faces, compaction and tools do, on bytes that a stranger wrote, so the result is bounded
-before it is allocated. The formats are Kafka's: gzip, xerial-framed or raw snappy, LZ4 frames, zstd.
+Brokers never decompress on the produce and fetch path of stored batches; JSON handlers, compaction and tools do,
+on untrusted bytes, so the result is bounded before it is allocated. The formats are Kafka's: gzip, xerial-framed
+or raw snappy, LZ4 frames, zstd.
 
-`decompress_in_steps` yields None where others may run. gzip and framed snappy are opened a piece at a time. The other
-codecs have one call for everything: it takes what it takes, about 1 ms for each MiB that it opens to, and nothing is
-copied after it. `compress_in_steps` yields in the same way, for every codec.
-"""
+`decompress_in_steps` yields None at points where other tasks may run. gzip and framed snappy are decompressed a
+piece at a time. The other codecs have a single call, which takes about 1 ms for each MiB of its result; nothing
+is copied after it. `compress_in_steps` yields in the same way, for every codec."""
 
 import struct
 import zlib
@@ -33,7 +33,7 @@ _LZ4_LEVEL: Final = 9
 _ZSTD_LEVEL: Final = 3
 """Kafka's defaults (KIP-390)."""
 _NO_ROOM = "failed to write whole buffer"
-"""How the codec says that the target is too small, rather than the payload broken."""
+"""Message of the codec for a target that is too small, in contrast to a broken payload."""
 
 Steps: TypeAlias = Generator[None, None, None]
 
@@ -49,7 +49,7 @@ class Compression(IntEnum):
 
     @classmethod
     def from_name(cls, name: str) -> "Compression":
-        """`"lz4"` → `LZ4`; raises `InvalidArgument`."""
+        """Return the codec of a name such as `"lz4"`, in any case; raises `InvalidArgument`."""
         try:
             return cls[name.upper()]
         except KeyError:
@@ -82,7 +82,7 @@ def _too_large(limit_bytes: int) -> InvalidBatch:
 
 
 def _gunzip(payload: memoryview, limit_bytes: int, opened: bytearray) -> Steps:
-    """One member of a gzip file; what stands behind it is not looked at."""
+    """Decompress the first member of a gzip file; bytes after it are ignored."""
     opener = zlib.decompressobj(wbits=31)
     left, position = limit_bytes, 0
     while not opener.eof:
@@ -103,7 +103,7 @@ def _gunzip(payload: memoryview, limit_bytes: int, opened: bytearray) -> Steps:
 def _grow_into(
     decompress_into: Callable[[Buffer, Buffer], int], payload: Buffer, limit_bytes: int, opened: bytearray
 ) -> Steps:
-    """Open into a room that grows to the limit; the codec refuses to write past it."""
+    """Decompress into a buffer that grows up to the limit; the codec refuses to write past its end."""
     size = min(limit_bytes, max(64 * 1024, 8 * len(payload)))
     while True:
         try:
@@ -119,7 +119,7 @@ def _grow_into(
 
 
 def _into_room(write: Callable[[memoryview], int], size: int, opened: bytearray) -> Steps:
-    """Append what `write` writes into a room of so many bytes; nothing when it raises."""
+    """Append the bytes that `write` writes into a buffer of `size` bytes; nothing when it raises."""
     begin, written = len(opened), 0
     try:
         for start in range(0, size, _PIECE_BYTES):
@@ -148,7 +148,7 @@ def _unsnappy(payload: memoryview, limit_bytes: int, opened: bytearray) -> Steps
 
 
 def _unsnappy_raw(payload: memoryview, room: int, limit_bytes: int, opened: bytearray) -> Steps:
-    """A raw snappy block begins with its opened length, which is checked before anything is allocated."""
+    """Decompress a raw snappy block; its header has the decompressed length, checked before anything is allocated."""
     size = cramjam.snappy.decompress_raw_len(payload)
     if size > room:
         raise _too_large(limit_bytes)

@@ -26,7 +26,7 @@ _CRC_AT = 17
 
 
 class ControlKind(IntEnum):
-    """What a control batch says. The numbers are part of the format and are never reused."""
+    """Kind of a control batch. The numbers are part of the format and are never reused."""
 
     ROLL = 0x5200
     NO_OP = 0x5201
@@ -41,7 +41,7 @@ class ControlKind(IntEnum):
 def build_control_batch(
     kind: ControlKind, payload: bytes, timestamp_ms: int, *, next_offset: Offset, offsets_spanned: int = 0
 ) -> bytearray:
-    """One control batch at `next_offset`; only a gap spans offsets."""
+    """Build a control batch at `next_offset`; only a gap spans offsets."""
     assert offsets_spanned == 0 or kind is ControlKind.GAP, f"{kind.name} cannot span offsets"
     batch = build_batch([NewRecord(payload, _KEY.pack(_KEY_VERSION, kind), timestamp_ms)])
     struct.pack_into(">q", batch, 0, next_offset)
@@ -51,12 +51,12 @@ def build_control_batch(
 
 
 def control_kind(batch: Buffer) -> ControlKind:
-    """The kind of a control batch; raises `InvalidBatch` for a type that this version does not know."""
+    """Return the kind of a control batch; raises `InvalidBatch` for a type unknown to this version."""
     return read_control(batch)[0]
 
 
 def read_control(batch: Buffer, header: BatchHeader | None = None) -> tuple[ControlKind, bytes]:
-    """Kind and payload of a control batch whose CRC has been checked; raises `InvalidBatch`."""
+    """Return kind and payload of a control batch whose CRC has been checked; raises `InvalidBatch`."""
     header = header or read_header(batch)
     if not header.is_control or header.record_count != 1:
         raise InvalidBatch(f"the batch at offset {header.base_offset} is not a control batch of one record")

@@ -1,4 +1,4 @@
-"""Where two copies of the same bytes differ, for reports about replicas."""
+"""First difference between two copies of the same bytes, for reports about replicas."""
 
 from raftlog.types import Buffer
 

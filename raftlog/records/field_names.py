@@ -1,7 +1,7 @@
-"""Refusal of fields that a JSON object cannot have: a misspelt one would be taken for none, and a default for it.
+"""Errors about unknown fields of JSON objects; a misspelt field would be ignored and replaced by its default.
 
-Used by every reader of JSON objects from outside: records, bodies of HTTP requests, settings of consumer instances.
-"""
+Used by every reader of JSON objects from outside: records, bodies of HTTP requests, settings of consumer
+instances."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ _LIKENESS_MIN: Final = 0.5
 
 
 def unknown_field(unknown: Iterable[str], known: Sequence[str], kind: str = "field") -> str:
-    """Return the words of an error about the first of some unknown names: the nearest known one, and all of these."""
+    """Return the text of an error about the first unknown name, with the nearest known name and all known names."""
     name = min(unknown)
     if len(name) > _SHOWN_CHARACTERS_MAX:
         return f"unknown {kind} {name[:_SHOWN_CHARACTERS_MAX]!r}…; it can have {', '.join(known)}"

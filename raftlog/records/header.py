@@ -84,17 +84,17 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def header_bytes(header: BatchHeader) -> bytes:
-    """The 61 bytes of a header; raises `struct.error` when a field does not fit."""
+    """Return the 61 bytes of a header; raises `struct.error` when a field does not fit."""
     return _HEADER.pack(*header)
 
 
 def batch_crc(batch: Buffer) -> int:
-    """CRC-32C of one whole batch, from `attributes` to its end."""
+    """Return the CRC-32C of one whole batch, from `attributes` to its end."""
     return crc32c(memoryview(batch)[CRC_START:])
 
 
 def crc_matches(batch: Buffer, header: BatchHeader) -> bool:
-    """Whether the bytes of exactly one batch fit the CRC in its header."""
+    """Return whether the bytes of exactly one batch match the CRC in its header."""
     return batch_crc(batch) == header.crc
 
 

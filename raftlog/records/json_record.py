@@ -1,12 +1,11 @@
-"""One record as a JSON object, the shape that every face of raftlog reads:
+"""Format of one record as a JSON object, the same in every interface that reads records.
 
     {"key": …, "value": …, "headers": [{"name": "h", "value": "<base64>" | null}], "timestamp": ms | RFC 3339,
      "partition": 0, "encoding": {"key": "json" | "text" | "base64", "value": …}}
 
-All fields are optional. `null` is none. Where `encoding` does not say what a key or value is, the face does (`Encode`).
-`topic` and `offset`, which are there when a record was printed, are left aside, so what was printed can be read again.
-Not for stored records, which are JSON only on their way out. Called by `api/http` and `cli`.
-"""
+All fields are optional, and `null` is none. For a key or value without `encoding` the caller's default applies
+(`Encode`). `topic` and `offset`, which printed records have, are ignored, so printed records can be read again.
+Not for stored records, which become JSON only in answers. Called by `api/http` and `cli`."""
 
 import binascii
 import reprlib
@@ -20,7 +19,7 @@ from raftlog.records.build import NewRecord
 from raftlog.records.field_names import unknown_field
 
 Encode: TypeAlias = Callable[[Any], bytes]
-"""The bytes that a JSON value stands for; raises `ValueError`."""
+"""Function from a JSON value to the bytes that it represents; raises `ValueError`."""
 
 _FIELDS = ("encoding", "headers", "key", "offset", "partition", "timestamp", "topic", "value")
 _KNOWN = frozenset(_FIELDS)
@@ -31,13 +30,14 @@ _TIMESTAMP_MAX = (1 << 62) - 1
 
 
 JSON_DEPTH_MAX = 254
-"""Lists and objects inside each other in a JSON value that is written again; orjson reads 1,024."""
+"""Depth of nested lists and objects in a JSON value that is serialized again; orjson reads 1,024."""
 _SHOWN_MAX = 60
 _REPR = reprlib.Repr()
 
 
 def json_text(value: Any) -> bytes:
-    """Compact JSON text, in a buffer of its own size: what orjson gives keeps a page of memory for the smallest one.
+    """Return compact JSON text, in a buffer of its own size; orjson's result keeps at least a page of memory.
+
     Raises `ValueError` for a value that is nested too deeply."""
     try:
         return bytes(memoryview(orjson.dumps(value)))
@@ -48,18 +48,18 @@ def json_text(value: Any) -> bytes:
 
 
 def shown(value: Any) -> str:
-    """A JSON value in an error message, whatever its size and depth."""
+    """Return a JSON value for an error message, shortened whatever its size and depth."""
     text = _REPR.repr(value)
     return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"
 
 
 def text_or_json(value: Any) -> bytes:
-    """A string's UTF-8 text, and the JSON text of anything else."""
+    """Return the UTF-8 text of a string, and the JSON text of any other value."""
     return value.encode() if type(value) is str else json_text(value)
 
 
 def from_base64(value: Any) -> bytes:
-    """The bytes of a base64 string."""
+    """Return the bytes of a base64 string; raises `ValueError`."""
     if type(value) is not str:
         raise ValueError(f"{shown(value)} is not base64, which is a string")
     try:
@@ -78,12 +78,12 @@ BY_NAME: Mapping[str, Encode] = {"json": json_text, "text": _text, "base64": fro
 
 
 def stores_text(encode: Encode, *, is_string: bool) -> bool:
-    """Whether what is stored of a value is its JSON text."""
+    """Return whether the stored bytes of a value are its JSON text."""
     return encode is json_text or (encode is text_or_json and not is_string)
 
 
 def read_record(fields: Any, encode: Encode) -> NewRecord:
-    """The record of one object; raises `ValueError` that says what is wrong with it."""
+    """Return the record of one JSON object; raises `ValueError` with the reason."""
     if type(fields) is not dict:
         raise ValueError("it is not a JSON object")
     if fields.keys() <= _ENCODED:  # the common case
@@ -107,7 +107,7 @@ def read_record(fields: Any, encode: Encode) -> NewRecord:
 
 
 def partition_of(fields: Mapping[str, Any]) -> int | None:
-    """The partition that an object names; raises `ValueError`."""
+    """Return the partition that an object names; raises `ValueError`."""
     partition = fields.get("partition")
     if partition is None:
         return None
@@ -117,7 +117,7 @@ def partition_of(fields: Mapping[str, Any]) -> int | None:
 
 
 def read_headers(headers: Any) -> list[tuple[str, bytes | None]]:
-    """`[{"name": …, "value": base64 | null}]`; raises `ValueError`."""
+    """Return the headers in `[{"name": …, "value": base64 | null}]`; raises `ValueError`."""
     if type(headers) is not list:
         raise ValueError('headers are a list of {"name": …, "value": base64 or null}')
     return [_header(header) for header in headers]
@@ -133,7 +133,7 @@ def _header(header: Any) -> tuple[str, bytes | None]:
 
 
 def read_timestamp(value: Any) -> int:
-    """Milliseconds since 1970, given so or as RFC 3339; raises `ValueError`."""
+    """Return milliseconds since 1970 from a number of them or from RFC 3339 text; raises `ValueError`."""
     if type(value) is str:
         try:
             moment = datetime.fromisoformat(value)

@@ -1,14 +1,13 @@
-"""Large JSON text, worked on in slices of a few milliseconds, with little memory beside the text.
+"""Large JSON text, processed in slices of a few milliseconds, with little memory beside the text.
 
-    check_json     whether text is JSON, of which nothing is kept
-    split_items    where the items of a list or an object stand, in groups
+    check_json     validates JSON text without keeping anything of it
+    split_items    returns the spans of the items of a list or an object, in groups
 
-A parser builds objects of up to 35 times the size of their text, and holds the interpreter until it is done. Here it
-sees pieces of about `SLICE_BYTES`, cut behind commas outside of strings. A piece is put between the brackets that are
-open at its ends, so that it is JSON exactly if the text is JSON there; strings that are longer are checked in pieces of
-their own. Both are generators that yield None where others may run (`raftlog.runtime.slices`). Used for bodies of
-requests and for stored values.
-"""
+A parser builds objects of up to 35 times the size of their text, and holds the interpreter until it returns.
+Here it receives pieces of about `SLICE_BYTES`, cut after commas outside of strings. A piece is enclosed in the
+brackets that are open at its ends, so that it is JSON exactly if the text is JSON there; strings that are longer
+are checked in pieces of their own. Both are generators that yield None at points where other tasks may run
+(`raftlog.runtime.slices`). Used for bodies of requests and for stored values."""
 
 import re
 from collections.abc import Generator
@@ -19,10 +18,10 @@ import re2
 
 SLICE_BYTES: Final = 32 * 1024
 NESTED_MAX: Final = 254
-"""Levels, as many as orjson writes."""
+"""Levels of nesting; orjson serializes no more."""
 _STRING_SLICE_BYTES: Final = 128 * 1024
 _LOOSE_BYTES_MAX: Final = 128 * 1024
-"""No more than this stands outside of strings between two commas: white space, a number, brackets."""
+"""Bytes outside of strings between two commas: white space, a number, brackets."""
 
 Text: TypeAlias = bytes | bytearray
 Steps: TypeAlias = Generator[None, None, None]
@@ -47,7 +46,7 @@ _UTF8_BYTES_MAX: Final = 4
 
 
 def check_json(text: Text, start: int = 0, end: int | None = None) -> Steps:
-    """Raises `ValueError` for text that is not one JSON value, or nested deeper than `NESTED_MAX`."""
+    """Raise `ValueError` unless the text is one JSON value, nested at most `NESTED_MAX` levels deep."""
     position, prefix, stack = start, b"", b""
     end = len(text) if end is None else end
     while True:
@@ -67,11 +66,11 @@ def check_json(text: Text, start: int = 0, end: int | None = None) -> Steps:
 
 
 def split_items(text: Text, start: int, end: int) -> Generator[Span | None, None, None]:
-    """Where the items of a list or an object stand, whose brackets are around `start` and `end`.
+    """Yield the spans of the items of a list or an object, whose brackets are around `start` and `end`.
 
-    A span has items of about `SLICE_BYTES` together, with the commas between them, or one item that is larger. Whether
-    they are JSON is the caller's to check. Raises `ValueError` for brackets that do not match, and a comma at the end.
-    """
+    A span has items of about `SLICE_BYTES` together, with the commas between them, or one item that is larger.
+    The caller checks that they are JSON. Raises `ValueError` for brackets that do not match, and for a comma at
+    the end."""
     position = at = start
     stack = b""
     """Brackets that are open at `at`: empty, unless an item larger than a slice has begun at `position`."""
@@ -100,7 +99,7 @@ def split_items(text: Text, start: int, end: int) -> Generator[Span | None, None
 
 
 def _next_cut(text: Text, at: int, end: int) -> Generator[None, None, tuple[int, list[Span]]]:
-    """The place behind a comma, about a slice further on, or the end; and the strings before it that are longer."""
+    """Return the position after a comma, about a slice further on, or the end; and longer strings before it."""
     strings: list[Span] = []
     loose = 0
     while True:
@@ -129,7 +128,7 @@ def _next_cut(text: Text, at: int, end: int) -> Generator[None, None, tuple[int,
 
 
 def _check_string(text: Text, quote: int, end: int) -> Generator[None, None, int]:
-    """The place behind a string. Raises `ValueError`."""
+    """Return the position after a string. Raises `ValueError`."""
     at = quote + 1
     while True:
         size: int = _IN_STRING.match(text[at : min(at + _STRING_SLICE_BYTES, end)]).end()
@@ -151,7 +150,7 @@ def _check_string(text: Text, quote: int, end: int) -> Generator[None, None, int
 
 
 def _without(text: Text, start: int, end: int, strings: list[Span]) -> Text:
-    """The text, with empty strings in place of these."""
+    """Return the text with empty strings in place of `strings`."""
     if not strings:
         return text[start:end]
     parts: list[Text] = []
@@ -162,7 +161,7 @@ def _without(text: Text, start: int, end: int, strings: list[Span]) -> Text:
 
 
 def _brackets(piece: Text) -> Text | None:
-    """The brackets outside of strings; None when it ends inside a string."""
+    """Return the brackets outside of strings; None when the piece ends inside a string."""
     if b"\\" in piece:
         piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
     parts = piece.split(b'"')
@@ -172,8 +171,9 @@ def _brackets(piece: Text) -> Text | None:
 
 
 def _open_after(stack: bytes, piece: Text) -> tuple[int, bytes]:
-    """How many of these brackets the piece leaves open all the time, and all that are open behind it. Raises
-    `ValueError`."""
+    """Return the number of brackets in `stack` that stay open throughout the piece, and all that are open after it.
+
+    Raises `ValueError`."""
     brackets = _brackets(piece) or b""
     for _ in range(_PASSES_MAX):
         size = len(brackets)
@@ -194,7 +194,9 @@ def _open_after(stack: bytes, piece: Text) -> tuple[int, bytes]:
 
 
 def _first_comma(text: Text, start: int, end: int, depth: int) -> int:
-    """The first comma outside of all brackets, of which so many are open; −1 when there is none."""
+    """Return the position of the first comma outside of all brackets; −1 when there is none.
+
+    `depth` brackets are open at `start`."""
     for token in _TOKEN.finditer(text, start, end):
         code = text[token.start()]
         if code in _CLOSING:
@@ -207,7 +209,9 @@ def _first_comma(text: Text, start: int, end: int, depth: int) -> int:
 
 
 def _last_comma(text: Text, start: int, end: int) -> int:
-    """The last comma outside of all brackets; −1 when there is none. Behind an object it is found without a walk."""
+    """Return the position of the last comma outside of all brackets; −1 when there is none.
+
+    After an object it is found without a walk over the tokens."""
     at = end
     for _ in range(_TRIES_MAX):
         at = text.rfind(b"}", start, at)
@@ -236,13 +240,13 @@ def _last_comma(text: Text, start: int, end: int) -> int:
 
 
 def _opened_and_filled(stack: bytes) -> bytes:
-    """What comes before a piece that begins behind a comma, for its brackets to match."""
+    """Return the text that opens the brackets of a piece that begins after a comma."""
     *outer, inner = stack
     opened = b"".join(b"[" if bracket == _LIST else b'{"":' for bracket in outer)
     return opened + (b"[0," if inner == _LIST else b'{"":0,')
 
 
 def _filled_and_closed(stack: bytes) -> bytes:
-    """What comes behind a piece that ends with a comma."""
+    """Return the text that closes the brackets of a piece that ends with a comma."""
     closed = b"".join(_CLOSING[bracket] for bracket in reversed(stack))
     return (b"0" if stack[-1] == _LIST else b'"":0') + closed

@@ -1,4 +1,4 @@
-"""Which partition a record goes to. murmur2 is what Kafka's clients do, so keys land where they expect them."""
+"""Choice of a record's partition. murmur2 is the default of Kafka's clients, so keys get the partition they expect."""
 
 import zlib
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ HashKey = Callable[[bytes], int]
 
 
 def murmur2(data: bytes) -> int:
-    """MurmurHash2 as `org.apache.kafka.common.utils.Utils.murmur2` computes it: a signed 32-bit number."""
+    """Return MurmurHash2 as `org.apache.kafka.common.utils.Utils.murmur2` computes it: a signed 32-bit number."""
     length = len(data)
     h = _SEED ^ length
     whole = length & ~3
@@ -38,7 +38,7 @@ PARTITIONERS: Mapping[str, HashKey] = {"murmur2": _murmur2_positive, "crc32": zl
 
 
 def hash_by_name(name: str) -> HashKey:
-    """Raises `InvalidArgument` for a name that is not known."""
+    """Return the hash function of a partitioner; raises `InvalidArgument` for an unknown name."""
     try:
         return PARTITIONERS[name]
     except KeyError:
@@ -46,7 +46,7 @@ def hash_by_name(name: str) -> HashKey:
 
 
 class Partitioner:
-    """Chooses among the partitions of one topic: by key, and in turn for records without one."""
+    """Chooser among the partitions of one topic: by key, and in turn for records without one."""
 
     __slots__ = ("_count", "_hash", "_turn")
 
@@ -56,7 +56,7 @@ class Partitioner:
         self._turn = -1
 
     def choose(self, key: bytes | None) -> int:
-        """The partition for a record with this key."""
+        """Return the partition for a record with this key."""
         if self._count == 1:
             return 0
         if key is not None:

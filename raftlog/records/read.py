@@ -42,11 +42,11 @@ class Record(Protocol):
 def read_records(batch: Buffer, opened_bytes_max: int = OPENED_BYTES_MAX) -> Iterator[Record]:
     """Iterate over the records of exactly one batch, whose CRC the caller has checked.
 
-    A compressed batch is opened before the first record, all at once; `open_in_steps` lets others run meanwhile.
+    A compressed batch is decompressed before the first record, all at once; `open_in_steps` does it with pauses.
 
-    Raises `UndecodableBatch` behind the records that can be decoded, when the others do not hold together or the batch
-    opens to more than `opened_bytes_max` bytes. At least one record of such a batch is not returned.
-    """
+    Raises `UndecodableBatch` after the records that can be decoded, when the others are inconsistent or the
+    batch decompresses to more than `opened_bytes_max` bytes. At least one record of such a batch is not
+    returned."""
     header = read_header(batch)
     base_offset, count = header.base_offset, header.record_count
     end = base_offset + 1 if header.is_control else header.next_offset
@@ -77,11 +77,10 @@ def read_records(batch: Buffer, opened_bytes_max: int = OPENED_BYTES_MAX) -> Ite
 
 
 def open_in_steps(batch: Buffer, opened_bytes_max: int = OPENED_BYTES_MAX) -> Generator[None, None, Buffer]:
-    """Return the batch with its records uncompressed, for `read_records`; one that is not compressed as it is. Yields
-    None where others may run.
+    """Return the batch with its records uncompressed, for `read_records`.
 
-    Raises `UndecodableBatch` when it cannot be opened, or not within `opened_bytes_max` bytes of records.
-    """
+    A batch that is not compressed is returned as it is. Yields None at points where other tasks may run. Raises
+    `UndecodableBatch` when it cannot be decompressed, or not within `opened_bytes_max` bytes of records."""
     header = read_header(batch)
     if not header.compression:
         return batch
@@ -108,6 +107,8 @@ def _opened(batch: Buffer, opened_bytes_max: int) -> Buffer:
 
 
 def _padded(batch: Buffer) -> Buffer:
-    """The batch in an object with a NUL behind its bytes: the codec reads a few bytes past the end of one that lies."""
+    """Return the batch in an object with a NUL after its bytes.
+
+    The codec reads a few bytes past the end of a batch with wrong lengths."""
     view = memoryview(batch)
     return batch if isinstance(view.obj, _NUL_ENDED) and view.contiguous else bytes(view)

@@ -1,8 +1,8 @@
-"""The same batch with fewer of its records, for compaction: what is kept is kept byte for byte.
+"""The same batch with fewer of its records, for compaction; kept records stay byte for byte.
 
-Base offset, last offset delta, term, times, codec and the producer's fields stay, so every record keeps its offset and
-timestamp, and the batch its place in the log; only record count, length and CRC are new, as Kafka's cleaner does it.
-"""
+Base offset, last offset delta, term, times, codec and the producer's fields stay, so every record keeps its
+offset and timestamp, and the batch its place in the log; only record count, length and CRC are new, as in
+Kafka's cleaner."""
 
 from collections.abc import Generator, Sequence
 from itertools import islice
@@ -17,11 +17,10 @@ _STEP_RECORDS: Final = 2_000
 
 
 def retain_in_steps(header: BatchHeader, opened: Buffer, keeps: Sequence[bool]) -> Generator[None, None, bytes]:
-    """Return the batch with those records for which `keeps`, one flag for each, is true; at least one is.
+    """Return the batch with those records whose flag in `keeps` is true; at least one is.
 
-    `header` is that of the batch as it is stored, `opened` comes from `open_in_steps`; the caller has checked the CRC
-    and read the records. Yields None where others may run. Raises `InvalidBatch`.
-    """
+    `header` is that of the batch as it is stored, `opened` comes from `open_in_steps`; the caller has checked
+    the CRC and read the records. Yields None at points where other tasks may run. Raises `InvalidBatch`."""
     records = memoryview(opened)[HEADER_SIZE:]
     kept: list[memoryview] = []
     position, flags = 0, iter(keeps)
@@ -52,7 +51,7 @@ def retain_in_steps(header: BatchHeader, opened: Buffer, keeps: Sequence[bool]) 
 
 
 def _end_of_record(records: memoryview, position: int) -> int:
-    """Where a record ends whose length takes more than two bytes. Raises `IndexError`."""
+    """Return the end position of a record whose length takes more than two bytes. Raises `IndexError`."""
     length = shift = 0
     while True:
         byte = records[position]

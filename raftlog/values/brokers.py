@@ -71,7 +71,7 @@ class BrokerUuid(Value, frozen=True):
 
 
 class DiskSpace(Value, frozen=True):
-    """Disk of a broker's directory, in bytes; -1 where the broker cannot tell."""
+    """Disk of a broker's directory, in bytes; -1 when the file system does not report a number."""
 
     path: str
     free: int = -1
@@ -106,7 +106,7 @@ class BrokerDescription(Value, frozen=True, kw_only=True):
     disk_space: Sequence[DiskSpace] = ()
     maintenance_status: MaintenanceStatus = MaintenanceStatus()
     boot_epoch: Count = 0
-    """How often it was started."""
+    """Number of starts of its disk."""
     uptime_s: float | None = None
     feature_levels: LevelRange = LevelRange()
     row_version: Count = 0
@@ -219,8 +219,10 @@ class LogLevel(Logger, frozen=True):
 
 
 class BrokerLoad(Value, frozen=True):
-    """Load of a broker, as it gossips it. `disk_free` and `disk_total` in bytes, -1 where the file system does not say;
-    `bytes_in_per_s` of records that were appended there."""
+    """Load of a broker, as it gossips it.
+
+    `disk_free` and `disk_total` in bytes, -1 when the file system does not report them. `bytes_in_per_s`: rate
+    at which records were appended there."""
 
     replicas: Count = 0
     leaders: Count = 0

@@ -76,8 +76,9 @@ class TopicView(Value, frozen=True):
 
 
 class ClusterView(Value, frozen=True):
-    """Brokers and places of partitions, as one broker knows them; `version` is that of its copy of the controller's
-    state. Topics are those that are not internal."""
+    """Brokers and replicas of partitions, from one broker's copy of the controller's state.
+
+    `version` is that of the copy. Internal topics are left out."""
 
     cluster_id: str | None
     controller_id: NodeNumber | None

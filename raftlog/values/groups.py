@@ -89,8 +89,10 @@ class GroupOffsets(Value, frozen=True):
 
 
 class OffsetReset(Value, frozen=True):
-    """Reset of one partition. `before`: None where nothing was committed. `clamped`: the offset that was wanted lies
-    outside the log, and its nearest end was taken."""
+    """Reset of the committed offset of one partition.
+
+    `before`: None when no offset was committed. `clamped`: the requested offset lies outside the log, and the
+    nearest offset of the log is used."""
 
     topic: str
     partition: NodeNumber

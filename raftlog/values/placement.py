@@ -31,12 +31,11 @@ def places_of(nodes: Iterable[int]) -> list[ReplicaPlace]:
 
 
 class Reconfiguration(Value, frozen=True, kw_only=True):
-    """Partition whose replicas are reassigned. `previous_replicas` vote now, or voted before a joint configuration;
-    `current_replicas` shall vote, and `learners` are being filled.
+    """Partition with a reassignment pending.
 
-    `bytes_left_to_move` + `bytes_moved` = `partition_size` for each learner, all learners taken together. `reason`:
-    what is waited for.
-    """
+    `previous_replicas` vote now, or voted before a joint configuration; `current_replicas` vote afterwards, and
+    `learners` catch up. `bytes_left_to_move` + `bytes_moved` = `partition_size` for each learner; both are sums
+    over all learners. `reason`: the condition that the reassignment waits for."""
 
     ns: Namespace = "kafka"
     topic: str
@@ -234,8 +233,10 @@ class ReplacedDisk(Value, frozen=True):
 
 
 class PartitionRecovery(Value, frozen=True, kw_only=True):
-    """Replicas of a partition that cannot go on, and the plan: to go on with the log of `survivor`, without `loss` in
-    sentences. `refusal`: why there is no plan. `lost_offsets`: first and end offset of each lost range."""
+    """Partition without a majority of its replicas, and the plan to continue with the log of `survivor`.
+
+    `loss`: sentences about the data that the plan loses. `refusal`: reason why there is no plan. `lost_offsets`:
+    first and end offset of each lost range."""
 
     topic: str
     partition_id: NodeNumber

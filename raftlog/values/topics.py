@@ -61,7 +61,7 @@ class TopicDescription(Value, frozen=True):
     name: str
     configs: Mapping[str, str]
     replicas: Sequence[PartitionDescription] = field(name="partitions")
-    """One for each partition, by number."""
+    """Partitions by number, with their replicas."""
 
     @property
     def partitions(self) -> int:

@@ -155,6 +155,22 @@ async def test_requests_are_counted_by_what_was_asked_for(api: Any) -> None:
     assert seen["raftlog_partition_log_start_offset", "0", "t"] == 0
 
 
+async def test_v3_requests_are_counted_by_their_resource(api: Any) -> None:
+    await api.topic("t")
+    async with api.session.get(api.url + "/metrics") as response:
+        before = samples(await response.text())
+    for path in ("/v3/clusters", "/v3/clusters/-/topics/t", "/v3/clusters/-/consumer-groups"):
+        async with api.session.get(api.url + path) as response:
+            assert response.status == 200
+    async with api.session.get(api.url + "/metrics") as response:
+        seen = samples(await response.text())
+    count = "raftlog_http_request_seconds_count"
+    counted = {
+        name: seen.get((count, name), 0) - before.get((count, name), 0) for name in ("topics", "groups", "operators")
+    }
+    assert counted == {"topics": 2, "groups": 1, "operators": 1}, "the first scrape is the operators' request"
+
+
 async def test_large_answers_count_as_what_was_asked_for(api: Any) -> None:
     await api.topic("t")
     await api.post("/topics/t", {"records": [{"value": "x" * 200_000}]})

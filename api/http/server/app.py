@@ -1,5 +1,6 @@
 """One request's way: find its target, run the handler, turn what it raises into an answer."""
 
+import inspect
 import logging
 from typing import Final
 
@@ -52,8 +53,8 @@ _CLASSES: Final[dict[type, str]] = {
 
 
 def class_of(handler: Handler) -> str:
-    """What requests that this handler answers are counted as."""
-    return _CLASSES.get(type(getattr(handler, "__self__", None)), "operators")
+    """Return the class of request in the metrics for a handler, also for one that `functools.wraps` has wrapped."""
+    return _CLASSES.get(type(getattr(inspect.unwrap(handler), "__self__", None)), "operators")
 
 
 class HttpApp:
