@@ -1,4 +1,4 @@
-"""A follower that was down comes back far behind, while clients go on writing: how fast it catches up, and who waits.
+"""Speed of a follower that returns far behind while clients write, and its effect on them.
 
     rate = bytes that it lacked ÷ time from its ready line until its files have what the leader had then
 

@@ -23,7 +23,7 @@ def command_for(function: Callable[..., Any]) -> list[str]:
 
 
 def run_in_child(function: Callable[..., dict[str, Any]], **arguments: Any) -> dict[str, Any]:
-    """Call `function(**arguments)` in a new process; raises `MeasureFailed` with what it said when it ended badly."""
+    """Call `function(**arguments)` in a new process; raise `MeasureFailed` with its output when it failed."""
     try:
         done = subprocess.run(
             command_for(function),

@@ -30,8 +30,8 @@ IDLE_S = 10.0
 _BEFORE_KILL_S = 1.5
 _GAP_S_MAX = 60.0
 _SETTLED_S_MAX = 120.0
-_ASLEEP_S = 5.0
-"""Groups sleep about a second after their last work; the rest is for a busy machine."""
+_QUIESCENCE_S = 5.0
+"""Time until Raft groups have quiesced: about a second after their last work, and more on a busy machine."""
 WRITERS = 8
 _ANSWER_S_MAX = 15.0
 _JSON = {"Content-Type": "application/vnd.kafka.json.v2+json"}
@@ -190,7 +190,7 @@ def _wait_settled(cluster: Cluster) -> None:
     while any(each["leader"] != each["replicas"][0]["broker"] for each in _partitions(cluster)):
         require(time.monotonic() < until, f"leaders are not where they shall be after {_SETTLED_S_MAX:g} s")
         time.sleep(1.0)
-    time.sleep(_ASLEEP_S)
+    time.sleep(_QUIESCENCE_S)
 
 
 def _partitions(cluster: Cluster) -> list[dict[str, Any]]:
@@ -281,8 +281,8 @@ MEASURES = (
         f"three brokers: one topic of {PARTITIONS:,} partitions, three replicas each",
         "The topic is created over HTTP; the answer comes when its partitions are led, or after a short wait for that; "
         "created they are when each took a write. "
-        f"Once every leader is where it shall be, and {_ASLEEP_S:g} s later, the brokers are watched for {IDLE_S:g} s "
-        "while nothing is asked. Then the broker "
+        f"Once every leader is where it shall be, and {_QUIESCENCE_S:g} s later, the brokers are watched for "
+        f"{IDLE_S:g} s while nothing is asked. Then the broker "
         f"that leads most is killed, and each partition is written through the others until it takes it; {KILLS} "
         "times.",
         (

@@ -189,7 +189,7 @@ class Commands:
         return {str(uuid.UUID(bytes=key).int): at for key, at in self._everywhere.acked.items()}
 
     async def settled(self, groups: int, asleep: bool) -> dict[str, float]:
-        """Wait until every group has a leader, or until all sleep."""
+        """Wait until every Raft group has a leader, or until all are quiesced."""
         begin = time.perf_counter()
         cores = self._cores()
         while len(cores) < groups or any(core.leader is None or (asleep and not core.is_asleep) for core in cores):

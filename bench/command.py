@@ -1,8 +1,7 @@
 """The command line of a bench (`bench`, `bench.pipeline`): run its measures, print the table, keep the report.
 
-Exit codes: 0 when everything was measured, whether or not it reaches what is required (the table says so); 1 when a
-measure failed, that is when what it saw does not hold together; 2 for wrong arguments.
-"""
+Exit codes: 0 when everything was measured, whether or not it reaches its requirement (the table shows that); 1 when a
+measure failed, that is when its observations are inconsistent; 2 for wrong arguments."""
 
 import json
 import os

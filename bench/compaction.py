@@ -96,8 +96,8 @@ def read_newest(port: int) -> dict[str, int]:
 
 
 @contextmanager
-def _talkative_cluster(directory: Path) -> Iterator[Cluster]:
-    """Three brokers whose logs say when they have compacted something."""
+def _logging_cluster(directory: Path) -> Iterator[Cluster]:
+    """Run three brokers whose logs report compactions."""
     try:
         with Cluster(NODES, data_dir=directory, with_cuts=False, serve_flags=("--log-level", "info")) as cluster:
             yield cluster
@@ -137,7 +137,7 @@ def _bytes_on_disk(cluster: Cluster) -> int:
 def run(workspace: Workspace) -> Values:
     """Fill it; quiet; let it be compacted under the same load; read all of it."""
     size_bytes = workspace.bulk_mib(MIB) << 20
-    with workspace.directory() as directory, _talkative_cluster(directory) as cluster:
+    with workspace.directory() as directory, _logging_cluster(directory) as cluster:
         _create(cluster)
         workspace.say("filling the partition")
         filled = run_in_child(fill, port=port_of(cluster, cluster.leader(TOPIC)), size_bytes=size_bytes)

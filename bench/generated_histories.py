@@ -214,5 +214,5 @@ class HistoryGenerator:
 
 
 def generate_history(path: Path, operations: int, seed: int = 1) -> None:
-    """Write a history of about so many operations that no judge condemns."""
+    """Write a history of about so many operations that passes all checkers."""
     HistoryGenerator(path, seed).write(operations)

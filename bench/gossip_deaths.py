@@ -15,7 +15,7 @@ _SETTLE_S = 2.0
 
 
 def run(workspace: Workspace) -> Values:
-    """Kill one after the other, and ask the two others until both say what they shall say."""
+    """Kill one broker after the other, and ask the two others until both report the expected state."""
     suspected, dead = [], []
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         _wait(cluster, list(cluster.nodes), None, ("alive",))

@@ -1,4 +1,4 @@
-"""Many writers of single records who each wait for their sync: how many share one."""
+"""Many writers of single records that each wait for their sync: number of writers per sync."""
 
 import asyncio
 import itertools

@@ -102,7 +102,7 @@ def run_commits(workspace: Workspace) -> Values:
 
 
 class _Member:
-    """One member, which assigns when it leads; says when it got its assignment of each generation."""
+    """Member of a consumer group, which assigns when it leads; reports the time of each of its assignments."""
 
     def __init__(self, addresses: list[str], settled: dict[str, tuple[int, float]]) -> None:
         self._addresses, self._settled = addresses, settled

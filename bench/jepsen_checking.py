@@ -1,4 +1,4 @@
-"""The verdict on a history of a million operations: how long the judges of `jepsen` take, and how much memory."""
+"""Time and memory of the checkers of `jepsen` on a history of a million operations."""
 
 import resource
 import time

@@ -15,7 +15,7 @@ Values = Mapping[str, float | str]
 
 
 class MeasureFailed(Exception):
-    """The work was not done as it should have been; the message says what was seen."""
+    """Error for work that was not done as it should have been; the message has the observation."""
 
 
 class NotMeasured(Exception):

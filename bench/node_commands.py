@@ -74,5 +74,5 @@ async def _serve(make: Callable[[SyncCount], Any]) -> None:
 
 
 def run(make: Callable[[SyncCount], Any]) -> None:
-    """Do what stdin says until it ends; `make` gets the count of this process's syncs."""
+    """Execute the commands of stdin until it ends; `make` gets the count of this process's syncs."""
     uvloop.run(_serve(make))

@@ -1,9 +1,8 @@
-"""Writes offered at a fixed rate over HTTP, whatever becomes of them: `raftlog.loadgen`, with every latency kept.
+"""Writes offered at a fixed rate over HTTP, with any outcome: `raftlog.loadgen`, with every latency kept.
 
     latency = end of the answer − the moment at which the write was due
 
-so a broker that stands still is charged for everything that it kept waiting, also for what could not even be sent.
-"""
+so a stalled broker is charged for everything that it kept waiting, also for writes that could not even be sent."""
 
 from itertools import cycle
 

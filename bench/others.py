@@ -1,4 +1,4 @@
-"""Share of the machine that other programs took while a measure ran: figures from a busy machine say little."""
+"""Share of the machine that other programs took while a measure ran: figures from a busy machine mean little."""
 
 import os
 import time

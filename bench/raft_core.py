@@ -107,10 +107,9 @@ def commit(per_ready: int, rounds: int) -> dict[str, float]:
 
 
 def tick(groups: int, led_here: bool) -> dict[str, float]:
-    """Ticks of so many awake replicas of one process, and the Readys of those that have something to say; in a child.
+    """Measure ticks of so many active replicas of one process, and their Readys; in a child.
 
-    The other two replicas of each group run outside of the time that is taken.
-    """
+    The other two replicas of each Raft group run outside of the time that is taken."""
     everyone = [Group(number, RaftSettings()) for number in range(groups)]
     for group in everyone:
         group.elect(HERE if led_here else MEMBERS[1])

@@ -43,7 +43,7 @@ class Batch(NamedTuple):
 
 
 def write_for_ever(path: str) -> dict[str, int]:
-    """Append batches of 16 KiB, 1 MiB a sync, and say after each append what is acknowledged; in a child."""
+    """Append batches of 16 KiB, 1 MiB a sync, and report the acknowledged ones after each append; in a child."""
     pool = [b"".join(batches(_BATCHES_PER_APPEND, _BATCH_RECORDS)) for _ in range(_DIFFERENT_APPENDS)]
     with raftlog.Log.open(path) as log:
         for number in itertools.count():

@@ -89,7 +89,7 @@ def _required(figure: dict[str, Any]) -> str:
 
 
 def number(value: float | None) -> str:
-    """Four digits that say something, or whole with separators."""
+    """Format a number with four significant digits, or whole with separators."""
     if value is None:
         return ""
     if abs(value) >= 1000 or value == int(value):

@@ -18,7 +18,7 @@ OTHERS_KEY = "other_programs_cpu_share"
 
 @dataclass(slots=True)
 class Outcome:
-    """The runs of one measure. Either every run has its values, or `failures` or `skipped` say why not."""
+    """Runs of one measure. Either every run has its values, or `failures` or `skipped` have the reason."""
 
     measure: Measure
     runs: list[Values] = field(default_factory=list)
@@ -74,7 +74,7 @@ def _say(said: Callable[[str], None], run: str, stage: str) -> None:
 
 
 def run_all(measures: list[Measure], runs: int, workspace: Workspace, said: Callable[[str], None]) -> Iterator[Outcome]:
-    """Run each measure `runs` times; yields its outcome when it is done. `said` hears of each run before it starts."""
+    """Run each measure `runs` times; yield its outcome when it is done. `said` is called before each run."""
     until = time.monotonic() + SECONDS_MAX
     for measure in measures:
         outcome = Outcome(measure)

@@ -1,4 +1,4 @@
-"""Three brokers, one of which has a disk that became slow: how long writes stand still."""
+"""Three brokers, one of which has a disk that became slow: time without successful writes."""
 
 import time
 

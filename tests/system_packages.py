@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def _is_there(program: str) -> bool:
-    """Java may be where JAVA_HOME says, and nowhere else."""
+    """Return whether a program is installed; Java may be in JAVA_HOME, and nowhere else."""
     if program.startswith("/"):
         return os.path.exists(program)
     return shutil.which(program) is not None or (program == "java" and "JAVA_HOME" in os.environ)

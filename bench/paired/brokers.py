@@ -1,4 +1,4 @@
-"""Brokers of one tree: one alone, or three that found a cluster; started by flags that every release knows."""
+"""Brokers of one tree: one alone, or three that form a cluster; started by flags that every release has."""
 
 import json
 import time

@@ -24,7 +24,7 @@ class Tree:
         self._scratch = scratch
         self._cache = scratch / f"compiled-{label}"
         self.needs_secret = False
-        """Whether brokers of a cluster need a file with their secret; earlier releases do not know it."""
+        """Whether brokers of a cluster need a file with their secret; earlier releases have none."""
 
     @classmethod
     def open(cls, label: str, directory: Path, python: str, scratch: Path) -> Self:

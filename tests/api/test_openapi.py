@@ -1,4 +1,4 @@
-"""The OpenAPI document is complete, and the broker does what it says."""
+"""Completeness of the OpenAPI document, and a broker that behaves as documented."""
 
 import os
 import subprocess
@@ -81,7 +81,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_running_broker_behaves_as_documented(tmp_path):
-    """schemathesis: thousands of requests, good and bad, always the same ones. Every answer is as the document says."""
+    """Requests of schemathesis, thousands, valid and invalid, always the same ones. Every answer is as documented."""
     with BrokerProcess(str(tmp_path / "data"), *FLAGS) as broker:
         broker.start()
         topic = {"topic_name": "t", "partitions_count": 2}

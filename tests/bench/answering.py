@@ -35,7 +35,7 @@ def answering(answer: Answer) -> Iterator[int]:
         do_GET = do_POST = _answer  # noqa: N815 - the names that the library calls
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
-            """Say nothing."""
+            """Log nothing."""
 
     server = _Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

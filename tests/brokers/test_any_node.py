@@ -1,4 +1,4 @@
-"""Any broker of three takes any request: it forwards what others lead, and says who does."""
+"""Requests to any broker of three: it forwards those for partitions of other leaders, and names the leader."""
 
 import asyncio
 

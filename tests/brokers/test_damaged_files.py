@@ -39,7 +39,7 @@ TO_DO: Final = re.compile(r"[Rr]estore |use the release that wrote it|start .*in
 
 
 def cells_of(table: str) -> list[tuple[str, str, str]]:
-    """File, damage and outcome, as the document says them."""
+    """Return file, damage and outcome, as documented."""
     rows = table_after(f"damage: {table}", DOCUMENT)
     cells = [(row[0], damage, cell) for row in rows for damage, cell in zip(DAMAGES, row[1:], strict=True)]
     return [cell for cell in cells if cell[2] != NONE]

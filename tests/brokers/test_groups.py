@@ -302,7 +302,7 @@ async def test_no_member_is_refused_by_a_coordinator_that_may_have_been_deposed(
 
 
 async def test_commits_are_read_once_a_majority_confirms_the_leader(topic, monkeypatch):
-    """A deposed coordinator that has not heard of it knows less than was acknowledged elsewhere."""
+    """A deposed coordinator that is unaware of it lacks commits acknowledged elsewhere."""
     broker = (await others(topic))[0]
     await commit(broker, {0: 5})
     offsets, doubts = Replica.offsets, []

@@ -18,7 +18,7 @@ def names_leaders(health: ClusterHealth) -> bool:
 
 
 async def leave_alone(brokers, number: int) -> Broker:
-    """Stop all others than this broker, and return it once it knows no leader of `t/0` and of the controller."""
+    """Stop all other brokers, and return this one once it has no leader of `t/0` and of the controller."""
     await brokers.stop(*(other for other in tuple(brokers.running) if other != number))
     broker = brokers[number]
     cores = [group.core for group in broker.node.driver.groups.values()]

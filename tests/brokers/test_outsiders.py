@@ -1,4 +1,4 @@
-"""Processes that have the secret, and that the receiving broker's copy of the metadata does not know."""
+"""Processes with the secret that are missing in the receiving broker's copy of the metadata."""
 
 import asyncio
 from pathlib import Path

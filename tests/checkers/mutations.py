@@ -1,8 +1,7 @@
-"""Mutations: each takes a clean history and plants one anomaly in it, or says that this history has no place for it.
+"""Mutations: each takes a clean history and plants one anomaly in it, or returns None if there is no place for it.
 
-A mutation changes what clients were told, consistently enough that the result is a history; whatever else that makes
-wrong, the judges have to name the kind that was planted. `choose` draws among all places that qualify.
-"""
+A mutation changes the answers to clients, consistently enough that the result is a history; the checkers may find
+further anomalies, but must name the planted kind. `choose` draws among all places that qualify."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise

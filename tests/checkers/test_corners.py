@@ -1,4 +1,4 @@
-"""Corners of the judges that generated histories seldom reach: what is counted once, what is excused, what is not."""
+"""Rare cases of the checkers that generated histories seldom reach: counted once, excused, or neither."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Generated histories: every judge passes the clean ones, and names what a mutation plants in them."""
+"""Generated histories: every checker passes the clean ones, and names the anomaly that a mutation plants."""
 
 from collections import Counter
 from random import Random

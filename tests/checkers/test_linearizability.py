@@ -20,7 +20,7 @@ R = "r"
 
 
 class RegisterHistory:
-    """A history of one register; every operation is one of a process of its own unless it says otherwise."""
+    """History of one register; every operation is one of a process of its own unless given otherwise."""
 
     def __init__(self) -> None:
         self.ops: list[Op] = []

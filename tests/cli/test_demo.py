@@ -1,4 +1,4 @@
-"""The demo proves what it says, cleans up, and is quick."""
+"""The demo: its proof, its clean-up, and its duration."""
 
 import json
 import os

@@ -18,7 +18,7 @@ ASKS: Final = {
     ("group", "delete-offsets"),
     ("group", "reset-offsets"),
 }
-ONLY_WHEN_TOLD: Final = {
+ONLY_WITH_FLAG: Final = {
     ("partition", "recover"): "--accept-loss",
     ("log", "recover"): "--accept-loss",
     ("cluster", "upgrade"): "--finish",
@@ -47,17 +47,17 @@ WORDS: Final = ("delete", "forget", "for good", "would lose", "would cost", "no 
 
 
 def test_every_verb_is_known_to_ask_or_to_destroy_nothing() -> None:
-    classes = (ASKS, ONLY_WHEN_TOLD.keys(), KEEPS_EVERYTHING.keys(), DESTROYS_NOTHING)
+    classes = (ASKS, ONLY_WITH_FLAG.keys(), KEEPS_EVERYTHING.keys(), DESTROYS_NOTHING)
     assert sorted(path for each in classes for path in each) == sorted(ALL)
 
 
 def test_every_verb_that_destroys_is_known() -> None:
     destroying = {path for path, command in ALL.items() if any(word in help_of(command) for word in WORDS)}
     destroying |= {path for path, command in ALL.items() if "--yes" in flags_of(command)}
-    assert destroying == ASKS | ONLY_WHEN_TOLD.keys() | KEEPS_EVERYTHING.keys()
+    assert destroying == ASKS | ONLY_WITH_FLAG.keys() | KEEPS_EVERYTHING.keys()
     for path in ASKS:
         assert "--yes" in flags_of(ALL[path]), path
-    for path, flag in ONLY_WHEN_TOLD.items():
+    for path, flag in ONLY_WITH_FLAG.items():
         assert flag in flags_of(ALL[path]), path
 
 

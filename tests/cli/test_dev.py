@@ -65,7 +65,7 @@ def free_base_port(span: int) -> int:
 
 
 def test_a_cluster_in_one_command(spawn: Any, run: Any, tmp_path: Path) -> None:
-    """Writable when it says so; a node that dies is reported and can be started again; Ctrl-C stops all."""
+    """The cluster is writable once reported; a crashed node is reported and can be restarted; Ctrl-C stops all."""
     flags = ("--data-dir", str(tmp_path / "dev"), "--base-port", str(free_base_port(34)), "--json")
     process = spawn("dev", *flags)
     line = json.loads(process.stdout.readline())

@@ -1,4 +1,4 @@
-"""Starting and stopping a broker: what it says, what it refuses, and how fast it goes."""
+"""Start and stop of a broker: output, refusals, and duration."""
 
 import json
 import os

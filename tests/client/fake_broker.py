@@ -24,7 +24,7 @@ Fault = Callable[["Partition", BatchHeader], Awaitable[str | None]]
 
 @dataclass
 class Partition:
-    """One partition: batches with their offsets, and what it knows of producers."""
+    """Partition with batches by offset, and a table of producers."""
 
     number: int
     batches: list[bytes] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""`ProducerLane` alone: the client that it calls answers when and what the test says."""
+"""`ProducerLane` alone, with a client that answers under the control of the test."""
 
 import asyncio
 from typing import Any, NamedTuple
@@ -94,7 +94,7 @@ async def ended(*deliveries: Delivery) -> list[object]:
 
 
 async def test_the_window_counts_answered_batches_behind_one_that_is_not() -> None:
-    """The broker knows the last five of a producer: a sixth would push the first out before its repetition."""
+    """The broker stores the last five batches of a producer: a sixth would push the first out before its repetition."""
     bench = Bench()
     deliveries = await bench.add(SEQUENCE_WINDOW + 1)
     first, *others = await bench.sent(SEQUENCE_WINDOW)

@@ -55,7 +55,7 @@ async def test_requests_on_a_broken_connection_are_unknown(method: str) -> None:
 
 
 class LossyBroker(FakeBroker):
-    """Closes the connection over a request of which it heard everything; or answers with this."""
+    """Server that closes the connection after a whole request; or answers with this."""
 
     def __init__(self, answer: bytes = b"") -> None:
         super().__init__()

@@ -46,7 +46,7 @@ def soon():
 
 
 class FakeCoordinator:
-    """Assigns what `assignment` says; a rebalance begins when a test says so."""
+    """Coordinator that assigns `assignment`; a test begins each rebalance."""
 
     def __init__(self):
         self.instances, self.generation, self.assignment = {}, 1, [A, B]

@@ -1,7 +1,6 @@
 """Nodes with the controller's host, in one test process, on loopback and real directories.
 
-Waiting is for events: whatever is applied or steps anywhere wakes those who wait for a condition.
-"""
+Waits are for events: every applied entry and every step wakes the waiters of conditions."""
 
 import asyncio
 import logging

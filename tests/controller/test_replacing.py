@@ -340,7 +340,9 @@ async def test_an_old_copy_waits_longer_than_a_restart_takes(tmp_path: Path) -> 
 
 
 async def test_the_asked_leader_counts_as_alive(tmp_path: Path) -> None:
-    """By a member that had missed its heartbeats: it hears none of itself, and is in use all the same."""
+    """The asking member had missed the leader's heartbeats.
+
+    The leader receives no heartbeats of itself, and is in use all the same."""
     async with brokers(tmp_path, THREE) as cluster:
         cluster.settings.update(QUICK)
         await cluster.start()

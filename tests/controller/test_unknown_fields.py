@@ -1,4 +1,4 @@
-"""A broker whose controller's log holds a field that it does not know: it ends, and says which release is needed."""
+"""A broker whose controller's log has an unknown field: it exits, and names the needed release."""
 
 import asyncio
 from pathlib import Path

@@ -94,7 +94,7 @@ class Terminal:
             self._stack.close()
 
     def type(self, block: Block) -> None:
-        """Do what the block and its directives say."""
+        """Run the block under its directives."""
         if "stop" in block.directives:
             self.stop(block.directives["stop"])
         if "kill" in block.directives:

@@ -1,8 +1,7 @@
 """A test's side of the fork server: `popen` for `subprocess.Popen`, `run` for `subprocess.run`.
 
-What cannot be had by forking gets an interpreter of its own: another interpreter, and an environment that says how an
-interpreter or a library is to begin.
-"""
+Commands that cannot be forked get an interpreter of their own: another interpreter, and an environment that affects the
+start of an interpreter or a library."""
 
 import json
 import os

@@ -1,12 +1,11 @@
-"""Forks processes that have imported raftlog already: most of what a short life costs is imports.
+"""Server that forks processes that have imported raftlog already: most of the cost of a short life is imports.
 
     test ── command, environment, descriptors ──▶ server ── fork ──▶ watcher ── fork ──▶ the command
 
 Each message is a command of its own: the server and its watchers have no threads, do nothing for a command but start
-it, and keep nothing open that is the command's. Descriptors of a message: the one to tell on, stdin, stdout, stderr,
-and those that the command knows by number. Told are, as 32-bit numbers, the process id once a signal reaches it, and
-in the end its exit code, negative for a signal. When nobody is there any more to be told, the command is killed.
-"""
+it, and keep nothing open that is the command's. Descriptors of a message: the one to report on, stdin, stdout, stderr,
+and those that the command uses by number. Reported are, as 32-bit numbers, the process id once a signal reaches it, and
+in the end its exit code, negative for a signal. When the receiver of the reports closes, the command is killed."""
 
 import contextlib
 import fcntl
@@ -102,7 +101,7 @@ def _be(request: dict[str, Any], fds: list[int]) -> NoReturn:
 
 
 def _place(given: list[int], numbers: list[int]) -> None:
-    """Give the descriptors the numbers by which the command knows them."""
+    """Give the descriptors the numbers that the command expects."""
     apart = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(_OUT_OF_THE_WAY, *numbers) + 1) for fd in given]
     for fd in given:
         os.close(fd)

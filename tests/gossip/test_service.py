@@ -98,7 +98,7 @@ async def test_views_wait_less_for_brokers_that_gossip_suspects(three: Brokers) 
 
 
 async def test_a_broker_that_moved_is_found_by_gossip_while_the_controller_is_away(tmp_path: Path) -> None:
-    """Two of three were away, and one comes back at another address: without it there is no majority to say so."""
+    """Two of three were down, and one returns at another address: without it there is no majority to announce that."""
     async with brokers_in(tmp_path, gossip=GossipSettings()) as three:
         await three.start()
         await all_alive(three)

@@ -37,7 +37,7 @@ MEMBER = MemberRecord("m", None, "client", "host", 600_000, 600_000, False, b"",
 
 
 class Replica(Log):
-    """A log whose leadership a majority confirms until `lost` says otherwise."""
+    """Log whose leadership a majority confirms until it is `lost`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ async def test_a_log_that_cannot_be_read_after_the_leadership_is_lost_ends_quiet
 
 
 async def test_an_unreadable_log_is_reported_as_long_as_this_broker_leads(world: World) -> None:
-    """The producers of the same replica say on their own what they cannot read."""
+    """The producer table of the same replica reports its own unreadable records."""
 
     async def catch_up(group: Any) -> None:
         raise FormatError("an unknown field")

@@ -1,4 +1,4 @@
-"""Sync, heartbeat, commit, leave: what a generation is, who is in it, and how it ends."""
+"""Sync, heartbeat, commit, leave: members, leader and end of a generation."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The join phase: who belongs to the next generation, who leads it, and by which protocol."""
+"""The join phase: members, leader and protocol of the next generation."""
 
 import pytest
 

@@ -1,8 +1,7 @@
-"""Members that behave in any way, a log that loses records, coordinators that change: what holds all the same.
+"""Invariants under arbitrary members, a log that loses records, and changing coordinators.
 
 one owner of a partition in each generation;   generations only rise;   one answer to each request, and none is
-forgotten;   nobody but a member of the stored generation commits
-"""
+forgotten;   only a member of the stored generation commits"""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -22,7 +21,7 @@ LOSSES = st.sampled_from([Overloaded("full"), OutcomeUnknown("lost"), NotLeader(
 
 
 class Members(RuleBasedStateMachine):
-    """`joined`: what each answered join said, by token; a member is one of those, however old."""
+    """Members with any behaviour; `joined` has the answer of each join, by token, however old."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -29,7 +29,7 @@ def test_joins_are_answered_when_the_generation_is_stored() -> None:
 
 
 def test_while_a_generation_is_stored_nothing_of_it_is_answered() -> None:
-    """Neither who asks again, nor who guesses its number."""
+    """Neither a repeated request nor one with the guessed number is answered."""
     desk = Desk()
     one, two = desk.stable(2)
     desk.stores_at_once = False

@@ -1,8 +1,7 @@
-"""A real broker that was away comes back far behind, and gets what it lacks while everything goes wrong meanwhile.
+"""A real broker that returns far behind catches up while everything goes wrong meanwhile.
 
 Transfers are throttled, so that they last long enough to be disturbed. In the end all replicas have the same files, and
-`raftlog log verify --compare` finds nothing to say about any of them.
-"""
+`raftlog log verify --compare` finds no problem in any of them."""
 
 import contextlib
 import http.client

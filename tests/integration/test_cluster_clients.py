@@ -1,4 +1,4 @@
-"""`Producer` and `Consumer` on real brokers that die meanwhile: each record once, in order, where it was said to be."""
+"""`Producer` and `Consumer` on real brokers that crash meanwhile: each record once, in order, at its offset."""
 
 import asyncio
 from collections import defaultdict

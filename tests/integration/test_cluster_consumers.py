@@ -1,7 +1,6 @@
-"""Consumer instances on three real brokers, used by plain requests, while a broker dies: nothing is left out.
+"""Consumer instances on three real brokers, used by plain requests, while a broker crashes: no record is skipped.
 
-Whoever reads sets its position behind the last record that it has whenever an answer was lost, as docs/HTTP.md says.
-"""
+After a lost answer the reader sets its position behind the last record that it has, as docs/HTTP.md recommends."""
 
 import itertools
 from collections.abc import Iterator

@@ -36,7 +36,7 @@ def order(cluster: Cluster, asked: int, method: str, path: str, body: Any = None
 
 
 def placed(cluster: Cluster, asked: int, topic: str) -> tuple[Counter[int], Counter[int]]:
-    """Replicas and leaders by broker, as one of them says."""
+    """Return replicas and leaders by broker, as reported by one of them."""
     rows = cluster.nodes[asked].get(f"/topics/{topic}", 15)["partitions"]
     replicas = Counter(replica["broker"] for row in rows for replica in row["replicas"] if replica["in_sync"])
     return replicas, Counter(row["leader"] for row in rows)
@@ -72,7 +72,7 @@ def settled(cluster: Cluster, ledger: Ledger) -> None:
 
 
 def test_a_broker_joins_and_another_one_goes(raftlog_cluster: Cluster) -> None:
-    """No write fails: not of the clients that know the brokers which stay."""
+    """No write fails for clients with the addresses of the brokers that stay."""
     cluster = raftlog_cluster
     create_topic(cluster.addresses[0], "t", PARTITIONS)
     staying = [cluster.nodes[node].http for node in (2, 3)]
@@ -113,10 +113,9 @@ def test_a_broker_stays_away_and_comes_back(raftlog_cluster: Cluster) -> None:
 
 @pytest.mark.slow
 def test_all_involved_brokers_crash_while_a_broker_is_emptied(raftlog_cluster: Cluster) -> None:
-    """The target, the controller's leader and the broker that goes, by SIGKILL; at last one of these is away for good.
+    """The target, the controller's leader and the leaving broker crash by SIGKILL; one of them stays down for good.
 
-    Of no partition two die at once for long: nobody could move what has no majority.
-    """
+    Of no partition two replicas are down for long: without a majority nothing could move."""
     cluster = raftlog_cluster
     cluster.add_node()
     cluster.add_node()

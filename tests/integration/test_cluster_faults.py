@@ -16,11 +16,11 @@ from raftlog.testing.http import ask
 from tests.integration.cluster_load import Ledger, Load, check, create_topic, delete_topic, readable, stored
 
 ENOUGH = 50
-"""Acknowledgements that say: writing works."""
+"""Acknowledgements that prove that writes work."""
 DEADLINE_MS = 1_000
 PAUSE_S_MAX = 5.0
 """Time without a successful write around the death of a leader, on a busy machine."""
-WEATHER_S_MAX = 60.0
+NETWORK_FAULTS_S_MAX = 60.0
 """Time limit until each link was affected."""
 
 
@@ -73,7 +73,7 @@ def test_network_faults_and_resets(cluster: Cluster, topic: str) -> None:
         for _ in range(3):
             assert cluster.reset_connections(ways)
             ledger.wait_for_more(ENOUGH)
-        until = time.monotonic() + WEATHER_S_MAX
+        until = time.monotonic() + NETWORK_FAULTS_S_MAX
         while missing := {way: seen for way in ways if (seen := unseen(cluster, before, way))}:
             assert time.monotonic() < until, missing
             ledger.wait_for_more(1)

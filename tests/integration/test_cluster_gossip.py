@@ -1,4 +1,4 @@
-"""Gossip between three real brokers: it notices who comes and goes, and nothing that matters needs it or follows it."""
+"""Gossip between three real brokers: it detects joins and crashes, and no decision depends on it."""
 
 import os
 import random
@@ -21,7 +21,7 @@ LOSS_WATCHED_S = 30.0
 
 
 def states(cluster: Cluster, at: int) -> dict[int, str]:
-    """How the members are as one broker has heard."""
+    """Return the states of the members in one broker's view."""
     told = cluster.nodes[at].get("/v1/cluster/members")
     return {member["node_id"]: member["state"] for member in told["members"]}
 

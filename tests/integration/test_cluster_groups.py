@@ -1,4 +1,4 @@
-"""Groups on three real brokers whose coordinator dies or stands still: no commit is lost, and no stale one counts."""
+"""Consumer groups on three real brokers whose coordinator crashes or pauses: no commit is lost, no stale one counts."""
 
 import asyncio
 import time

@@ -46,7 +46,7 @@ def test_every_broker_lists_the_leaders_of_partitions_that_it_has_no_replica_of(
 
 
 def test_consumer_lag_follows_from_the_metrics_of_all_brokers(cluster: Cluster) -> None:
-    """A group's coordinator has no replica of most of these partitions, and so does not know their ends."""
+    """A group's coordinator has no replica of most of these partitions, so it lacks their ends."""
     topic = "lagging-copies"
     made = ["topic", "create", topic, "--partitions", str(PARTITIONS), "--replication-factor", "1"]
     raftlog(cluster.addresses[0], *made)

@@ -1,4 +1,4 @@
-"""More idempotent producers than a partition knows, on three real brokers: new ones go on, nothing is stored twice."""
+"""More idempotent producers than a partition stores, on three real brokers: new ones continue, no duplicates."""
 
 import asyncio
 

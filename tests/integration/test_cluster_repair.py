@@ -65,7 +65,7 @@ def untouched(ledger: Ledger) -> None:
 
 
 class Readers:
-    """Read one record again and again through every broker: the right bytes, or an error that says to ask again."""
+    """Readers of one record, repeatedly, through every broker: the right bytes, or a retriable error."""
 
     def __init__(self, cluster: Cluster, topic: str, offset: int, expected: int) -> None:
         self._path = f"/topics/{topic}/partitions/0/records?offset={offset}&max_bytes=1&timeout=1000"

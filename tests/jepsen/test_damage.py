@@ -1,4 +1,4 @@
-"""Damage is where it is said to be, and nowhere else; on the files of a real broker that was stopped."""
+"""Damage is at its reported place, and nowhere else; on the files of a real broker that was stopped."""
 
 import filecmp
 import shutil

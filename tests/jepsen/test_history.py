@@ -1,4 +1,4 @@
-"""Histories of several processes become one, in the judges' format."""
+"""Merge of the histories of several processes into one, in the checkers' format."""
 
 from pathlib import Path
 

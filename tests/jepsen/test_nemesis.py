@@ -158,7 +158,7 @@ class Victims:
 
 
 class Timed(Nemesis):
-    """At the time that the test says."""
+    """Nemesis under the clock of the test."""
 
     def __init__(self, victims: Victims, faults: Sequence[Fault], note: Callable[[str, dict[str, Any]], None]) -> None:
         self.time_s = 0.0

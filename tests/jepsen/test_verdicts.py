@@ -1,4 +1,4 @@
-"""The whole pipeline (client processes, nemesis, merge, drain, judges) condemns broken logs and passes a sound one."""
+"""The whole pipeline (client processes, nemesis, merge, drain, checkers) detects broken logs, passes correct ones."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -143,7 +143,7 @@ def test_any_node_takes_all_in_turn() -> None:
 
 
 def test_the_operations_and_what_clients_remember() -> None:
-    """Polls move on, and commits say where they are."""
+    """Polls advance, and commits carry the position."""
     offset = iter(range(0, 1_000_000, 3))
 
     def scripted(begun: float, address: str, request: bytes) -> tuple[float, int, bytes, str]:

@@ -1,4 +1,4 @@
-"""Requests over real sockets: answered, too slow, refused; and what brokers say of their traffic."""
+"""Requests over real sockets: answered, too slow, refused; and traffic counts of brokers."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""A wire in virtual time: a server of one worker that answers as a script says."""
+"""A wire in virtual time: a server of one worker that answers by a script."""
 
 from collections.abc import Callable
 

@@ -233,7 +233,7 @@ class Network:
     # faults
 
     def cut(self, *sides: Sequence[str]) -> None:
-        """Nodes of different sides hear nothing of each other; who is in none forms another side."""
+        """Separate these sets of nodes; all other nodes form another side."""
         side = {name: number for number, names in enumerate(sides, 1) for name in names}
         self._blocked = {pair for pair in self._pairs() if side.get(pair[0], 0) != side.get(pair[1], 0)}
 

@@ -1,4 +1,4 @@
-"""Machines that tests put together by hand: messages are carried or not, as the test wants, and time stands still."""
+"""Machines that tests connect by hand: each message is carried or lost as the test wants, and time does not advance."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -91,10 +91,9 @@ def sent(machine: Swim, kind: type[Message]) -> list[tuple[int, Message]]:
 
 
 class Net:
-    """Machines that reach each other at once, unless `lost` says that a datagram or a stream does not arrive.
+    """Machines that reach each other at once, except for datagrams and streams that `lost` selects.
 
-    Time goes from one due call to the next.
-    """
+    Time goes from one due call to the next."""
 
     def __init__(self, *nodes: int, config: SwimConfig = CONFIG, together: bool = True) -> None:
         self.now = 0.0

@@ -32,7 +32,7 @@ FAST = SwimConfig(
 
 
 class Site:
-    """Agents of one cluster, and what each of them heard."""
+    """Agents of one cluster, and the changes that each of them reported."""
 
     def __init__(self) -> None:
         self.agents: dict[int, Agent] = {}

@@ -1,4 +1,4 @@
-"""Exchanges of digests: two that talk know the same after it, and two who knew the same said next to nothing."""
+"""Exchanges of digests: afterwards both sides have the same state; with the same state they send next to nothing."""
 
 from random import Random
 

@@ -408,7 +408,7 @@ def test_changes_have_the_former_state() -> None:
 
 
 def test_the_holder_of_a_contested_name_is_probed_at_once() -> None:
-    """Others may have buried it while we could not hear them."""
+    """Others may have declared it dead while no message reached us."""
     machine = knowing(1, [2, 3], config=STILL)
     machine.receive([claim(2, ALIVE, first(2), on=disk(2, 1))], sender(3), 0.0)
     assert sent(machine, Ping)[0][0] == 2

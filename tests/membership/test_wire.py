@@ -1,4 +1,4 @@
-"""The wire over real sockets of loopback: datagrams, streams, and what it does with those who break its rules."""
+"""The wire over real sockets of loopback: datagrams, streams, and peers that break its rules."""
 
 import asyncio
 import struct

@@ -1,7 +1,6 @@
-"""Nodes of one test process, on loopback and real directories, and the groups that they share.
+"""Nodes of one test process, on loopback and real directories, and the Raft groups that they share.
 
-Waiting is for events: every Ready of any node wakes those who wait for a condition.
-"""
+Waits are for events: every Ready of any node wakes the waiters of conditions."""
 
 import asyncio
 import uuid

@@ -77,7 +77,7 @@ class NodeProcess:
                 await self._new_ack.wait()
 
     async def refusal(self) -> str:
-        """Wait until all other nodes refused it; what one of them said."""
+        """Wait until all other nodes refused it; return the message of one of them."""
         return str((await self.do(refused=0))["refusals"][0])
 
     def pause(self) -> None:
@@ -87,7 +87,7 @@ class NodeProcess:
         self._process.send_signal(signal.SIGCONT)
 
     async def kill(self) -> None:
-        """SIGKILL; what it still said before is read."""
+        """Send SIGKILL; read its output up to then."""
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()

@@ -1,4 +1,4 @@
-"""Liveness of peers by heartbeats: heard, silent, never heard."""
+"""Liveness of peers by heartbeats: alive, silent, unknown."""
 
 from raftlog.partitions.node.liveness import SILENCE_S, Hearing
 from raftlog.types import NodeId

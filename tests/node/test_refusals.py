@@ -1,4 +1,4 @@
-"""Refused by others: who is right, what is kept, and first elections without a timeout."""
+"""Refusals by other nodes: consequences, stored state, and first elections without a timeout."""
 
 import uuid
 from pathlib import Path

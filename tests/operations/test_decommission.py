@@ -1,4 +1,4 @@
-"""A broker is emptied and removed; when that cannot be, it says why; and it can stay after all."""
+"""A broker is emptied and removed; if that is impossible, the reason is reported; and the order can be cancelled."""
 
 import asyncio
 from contextlib import suppress

@@ -182,7 +182,7 @@ async def test_leadership_is_not_given_to_a_broker_excluded_from_leading(unplann
 
 
 async def test_unnamed_partitions_are_where_they_are_assigned(unplanned: Brokers) -> None:
-    """Asked of any broker, at once after the order: its leader may not have heard of that, or be another one by now."""
+    """Any broker is asked at once after the order: the leader may not have applied it yet, or be another one by now."""
     for turn, nodes in enumerate(([4, 1, 2], [3, 4, 1], [2, 3, 4], [1, 2, 3]), 1):
         await unplanned[turn].operations.partitions.set_replicas("t", 0, nodes, deadline=soon())
         asked = unplanned[turn % 4 + 1]

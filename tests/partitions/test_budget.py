@@ -1,4 +1,4 @@
-"""Bytes in flight are bounded; who finds no room waits in line."""
+"""Bytes in flight are bounded; requests without room wait in order."""
 
 import asyncio
 

@@ -168,7 +168,7 @@ class KilledFiles(LocalFiles):
 
 
 class Turns:
-    """Threads of which one runs at a time; who goes on is drawn whenever all of them wait."""
+    """Threads of which one runs at a time; the next one is drawn whenever all of them wait."""
 
     def __init__(self, seed: int, count: int) -> None:
         self._chance, self._alive = Random(seed), count

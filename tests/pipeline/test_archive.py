@@ -1,4 +1,4 @@
-"""Archives: each record once, whatever is cut off where; what is refused; who may write."""
+"""Archives: each record once after any interruption; refused input; permitted writers."""
 
 import os
 import re

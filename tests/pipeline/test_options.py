@@ -1,4 +1,4 @@
-"""Options of data sources: what is understood, and what the errors say."""
+"""Options of data sources: accepted values, and messages of errors."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Files of lone logs and of copies without a journal, read back: equal to what went in, or an error that says where."""
+"""Files of lone logs and of copies without a journal, read back: equal to the input, or an error with its place."""
 
 import pickle
 import shutil

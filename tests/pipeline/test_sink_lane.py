@@ -1,8 +1,7 @@
-"""Attempts of one task against a partition that judges sequences as brokers do: every row once, whatever happens.
+"""Attempts of one task against a partition that checks sequences as brokers do: every row once under any schedule.
 
 A schedule draws everything from one seed: two or three attempts with the same rows in other orders, answers that are
-lost, batches that arrive late, attempts that die and are repeated, a partition that forgets its producers.
-"""
+lost, batches that arrive late, attempts that fail and are repeated, a partition that forgets its producers."""
 
 import random
 from collections import Counter

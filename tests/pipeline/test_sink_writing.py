@@ -72,7 +72,7 @@ def settings(address: str, client: BrokerClient) -> SinkSettings:
 
 
 def batches_of(keys: Iterable[int], size: int = 500) -> Iterator[pa.RecordBatch]:
-    """Key and value of each row say the same number."""
+    """Return rows whose key and value have the same number."""
     numbers = list(keys)
     for start in range(0, len(numbers), size):
         values = [str(number).encode() for number in numbers[start : start + size]]
@@ -264,7 +264,7 @@ async def test_a_write_that_the_partitions_forgot_goes_on_once(client: BrokerCli
 async def test_an_attempt_that_slept_for_a_day_looks_before_it_begins(
     client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another one has written everything meanwhile, and the partitions know nothing of it any more."""
+    """Another attempt has written everything meanwhile, and the partitions have forgotten the producer."""
     monkeypatch.setattr("raftlog.pipeline.sink.writing._LEASE_S_MIN", 0.01)
     await client.alter_topic_config("orders", {"producer.id.expiration.ms": "100"})
 

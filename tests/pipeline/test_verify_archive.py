@@ -74,7 +74,7 @@ def test_archived_records_are_in_the_archive_unchanged(both: Path) -> None:
 
 
 def log_problems(report: VerifyReport) -> list[str]:
-    """But for what the archive says itself: its file has another size."""
+    """Return all problems but the archive's own one: its file has another size."""
     assert not report.is_sound
     assert len(report.problems) == report.problem_count
     return sorted(problem for problem in report.problems if "bytes that were archived" not in problem)

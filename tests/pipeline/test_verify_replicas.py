@@ -57,7 +57,7 @@ def test_replicas_of_which_some_are_compacted(tmp_path: Path) -> None:
 
 
 def copy_with(end_offset: int, data: Path, copy: Path) -> None:
-    """Copy the directories of running brokers until all replicas of `orders/0` in the copy know this end offset."""
+    """Copy the directories of running brokers until all replicas of `orders/0` in the copy have this end offset."""
     deadline = time.monotonic() + WITHIN_S
     while True:
         shutil.copytree(data, copy)

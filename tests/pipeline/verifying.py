@@ -1,4 +1,4 @@
-"""Verification in this process, and what `raftlog log verify --compare` says of the same directories."""
+"""Verification in this process, and the verdict of `raftlog log verify --compare` on the same directories."""
 
 import os
 import pickle

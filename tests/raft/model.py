@@ -1,10 +1,9 @@
-"""Raft's rules as a naive executable model: it takes a trace line by line and refuses what the rules do not allow.
+"""Raft's rules as a naive executable model: it takes a trace line by line and refuses lines that break the rules.
 
-The thesis's figure 3.1, with durability told apart (what is not synced does not count and is not heard of), joint
-consensus, and files in place of appends. It knows nothing of how a core works: no progress, windows, timers, probes or
-sleep. A core may be more careful than the model (refuse a vote, wait with a commit), never less. What lines look like:
-`tests.raft.trace`.
-"""
+The thesis's figure 3.1, with durability as a separate state (unsynced entries do not count and are not announced),
+joint consensus, and files in place of appends. It ignores how a core works: no progress, windows, timers, probes or
+quiescence. A core may be more careful than the model (refuse a vote, wait with a commit), never less. Format of the
+lines: `tests.raft.trace`."""
 
 import json
 import re

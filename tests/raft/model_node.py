@@ -1,4 +1,4 @@
-"""One replica, as the model of Raft's rules (`model`) knows it from its trace."""
+"""State of one replica in the model of Raft's rules (`model`), derived from its trace."""
 
 from tests.raft.trace import Line
 

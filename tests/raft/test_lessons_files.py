@@ -161,7 +161,7 @@ def test_r22_a_state_machine_that_is_behind_the_boundary_is_given_only_what_the_
 
 
 def _answer_heartbeat_as_three(cluster: Cluster, leader: Node, held: int = 0) -> None:
-    """Node 3 is heard to hold so many entries, durable and known to agree."""
+    """Acknowledge so many entries in the name of node 3, durable and in agreement."""
     cluster.tick_one(leader.me.node_id, 3)
     heartbeat = cluster.take(Heartbeat, to=3)[-1]
     last = Index(held)

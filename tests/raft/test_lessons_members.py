@@ -102,7 +102,7 @@ def test_r32_a_removed_member_neither_wins_nor_grows_the_term() -> None:
 
 
 def test_r32_a_stranger_with_a_fresher_log_may_be_a_new_member() -> None:
-    """The rule against strangers must not lock out those whose membership we have not heard of."""
+    """The rule against strangers must not lock out new voters of a configuration that has not arrived yet."""
     for last, is_expected in ((entry_id(2, 1), False), (entry_id(3, 1), True)):
         follower = LoneFollower(1, 1)
         follower.core.step(VoteRequest(FOUR, TWO, Term(2), 1, last))

@@ -23,7 +23,7 @@ def _check(lines: list[Line]) -> Model:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_schedules_keep_to_the_rules(seed: int) -> None:
-    """Every action of the specification is in there, and what a line says survives being written as JSON."""
+    """Every action of the specification occurs, and lines survive JSON."""
     lines: list[str] = []
     schedule = Schedule(seed, lambda line: lines.append(json.dumps(line)))
     # A lost last entry is a disk that breaks its word, which the specification knows nothing of.

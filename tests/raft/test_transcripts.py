@@ -1,7 +1,6 @@
-"""Every scenario still goes as its transcript says.
+"""Every scenario gives the output of its transcript.
 
-After a wanted change: `python -m tests.raft.transcripts --rewrite`, and review the difference.
-"""
+After a wanted change: `python -m tests.raft.transcripts --rewrite`, and review the difference."""
 
 from pathlib import Path
 

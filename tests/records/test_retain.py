@@ -70,7 +70,7 @@ def test_a_large_batch_is_compressed_in_many_steps(codec: Compression) -> None:
 
 
 def test_lz4_frames_have_independent_blocks() -> None:
-    """Kafka's Java client opens no others (KIP-57); bit 5 of the frame's flags says so."""
+    """Kafka's Java client opens no others (KIP-57); bit 5 of the frame's flags marks them."""
     packed = result_of(compress_in_steps(Compression.LZ4, bytes(300_000)))
     assert packed[:4] == b"\x04\x22\x4d\x18"
     assert packed[4] & 0x20

@@ -172,7 +172,7 @@ def test_a_deletion_that_is_not_committed_in_time_is_unknown() -> None:
 
 
 def test_a_leader_without_a_quorum_does_not_answer_out_of_range_to_a_deletion() -> None:
-    """Others may have committed what it does not know of."""
+    """Others may have committed entries that it lacks."""
     with Cleaned() as world:
         world.write(5)
         leader = world.lead()

@@ -175,7 +175,7 @@ def test_a_trim_survives_a_loss_of_power_at_any_moment(steps: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_segments_stay_until_the_trim_is_durable(seed: int) -> None:
-    """All that a checkpoint covers is in the files alone: they go once the journal says where the log begins now."""
+    """Entries below a checkpoint are in the files alone: they are deleted once the journal has the new log start."""
     with World(1) as world:
         disk = world.disks[0]
         disk.random.seed(seed)

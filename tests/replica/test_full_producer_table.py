@@ -8,7 +8,7 @@ from tests.replica.worlds import all_values, others, result
 
 
 class Small(Producing):
-    """Replicas that know four producers."""
+    """Replicas with a table of four producers."""
 
     def __init__(self, topic: TopicConfig | None = None) -> None:
         super().__init__(topic=topic, producers_max=4)

@@ -22,7 +22,7 @@ def table_of(*batches: tuple[int, int], epoch: int = 0) -> ProducerTable:
 
 
 def test_a_batch_that_is_old_in_part_is_out_of_order_and_not_a_duplicate() -> None:
-    """Its end was not appended: `DuplicateSequence` would say that all of it was."""
+    """Its end was not appended: `DuplicateSequence` would claim that all of it was."""
     table = table_of((0, 5))
     with pytest.raises(OutOfOrderSequence):
         judged("t/0", table.get(7), header_of(7, 0, 3, 4))

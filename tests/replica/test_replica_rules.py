@@ -1,4 +1,4 @@
-"""Rules of a replica that worlds meet rarely: who counts as a copy, what may go, who may answer readers."""
+"""Rules of a replica that simulated worlds reach rarely: in-sync copies, deletions, answers to readers."""
 
 import asyncio
 from collections.abc import Iterator

@@ -24,7 +24,7 @@ from raftlog.types import Offset
 
 
 class Leader:
-    """Takes appends and answers them when the test says so."""
+    """Leader that takes appends and answers them on demand."""
 
     name = "t/0"
     batch_bytes_max = 1 << 20

@@ -44,7 +44,7 @@ maybe_identities = st.none() | identities
 
 
 def _opaque(body: bytes) -> bytes:
-    """Bytes of the right length that say that they are no control batch."""
+    """Return bytes of the right length that are marked as no control batch."""
     batch = bytearray(body)
     batch[ATTRIBUTES_LOW] &= ~CONTROL_BIT
     return bytes(batch)

@@ -1,4 +1,4 @@
-"""Processes that talk over real sockets on loopback, inside one test, and a peer that says whatever a test wants."""
+"""Processes that communicate over real sockets on loopback, inside one test, and a peer that sends arbitrary bytes."""
 
 import asyncio
 import uuid

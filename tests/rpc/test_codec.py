@@ -177,7 +177,7 @@ def test_a_changed_byte_is_found_by_the_checksum(envelopes: list[Envelope], data
 @settings(max_examples=400)
 @given(turns, st.data())
 def test_mutated_frames_with_a_matching_checksum(envelopes: list[Envelope], data: st.DataObject) -> None:
-    """A hostile or broken peer can say anything; it never raises another error."""
+    """A hostile or broken peer can send anything; it never raises another error."""
     encoded = bytearray(flat(encode_turn(envelopes)))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(HEAD_SIZE, len(encoded) - 1))

@@ -1,4 +1,4 @@
-"""Answers of later releases have fields at their end that this one does not know; earlier ones have fewer."""
+"""Answers of later releases with unknown fields at their end; those of earlier ones with fewer."""
 
 import uuid
 from collections.abc import Callable

@@ -203,7 +203,7 @@ def test_hellos_with_a_wrong_field(hello: Hello, at: int, field: int | bytes | N
 
 @pytest.mark.parametrize("at", [6, 7], ids=["boot epoch", "journal sequence"])
 def test_an_absurdly_large_number_is_refused(at: int) -> None:
-    """Remembered, it would lock the disk that it was said of out of its cluster."""
+    """A stored number of this size would lock that disk out of its cluster."""
     fields = unpack_flat(pack_hello(THEM), 99)
     fields[at] = NUMBER_MAX
     decode_hello(pack_flat(fields))

@@ -88,7 +88,7 @@ def test_a_frame_gets_memory_as_it_arrives() -> None:
 
 @on_both_loops
 async def test_announced_frames_cost_nothing() -> None:
-    """Thirty peers say that 64 MiB will come, and send a little of it."""
+    """Thirty peers announce 64 MiB, and send a little of it."""
     one = Process(identity_of(1))
     head = struct.pack(">4sBBHIII", b"RLOG", 2, FrameKind.CALL, 0, 100, 63 * MIB, 0)
     async with running(one):

@@ -1,8 +1,7 @@
-"""One group over a real journal and real segments on a simulated disk, and a plain list of what it must hold.
+"""A Raft group over a real journal and real segments on a simulated disk, and a plain list of its expected entries.
 
-The list is what the living process believes; a crash may take entries from its end that were not durable yet, and may
-undo a cut that was not. Everything else that recovery returns must be there byte for byte.
-"""
+The list is the state of the living process; a crash may take entries from its end that were not durable yet, and may
+undo a cut that was not. Everything else that recovery returns must be there byte for byte."""
 
 import uuid
 from collections.abc import Sequence

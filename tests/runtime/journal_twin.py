@@ -1,8 +1,7 @@
-"""A replica set in memory that journals what it does, and says by the simplest means what must survive.
+"""A replica set in memory that journals its operations, and derives by the simplest means the state that must survive.
 
 `history` keeps every operation with its number; the expected state after a crash is the whole history below the
-journal's end, done again from the beginning. Nothing of the fold (extents, checkpoints, order of arrival) is used.
-"""
+journal's end, done again from the beginning. Nothing of the fold (extents, checkpoints, order of arrival) is used."""
 
 import struct
 import uuid

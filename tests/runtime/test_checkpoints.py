@@ -1,4 +1,4 @@
-"""Checkpoints that look only at what changed say the same as if they looked at everything."""
+"""Checkpoints of changed groups alone are equal to checkpoints of all."""
 
 import uuid
 from collections.abc import Callable

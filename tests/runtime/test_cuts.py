@@ -1,7 +1,6 @@
-"""A cut that meets entries on their way to the disk: large appends whose segment sync is slow, frames under way.
+"""A cut of entries in flight to the disk: large appends whose segment sync is slow, frames under way.
 
-A follower alone, which is told by others in later and later terms what its log is.
-"""
+A follower alone, which gets its log from leaders of later and later terms."""
 
 from collections.abc import Sequence
 

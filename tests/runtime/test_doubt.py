@@ -1,4 +1,4 @@
-"""A hint that a process may be gone: groups that sleep on its heartbeat look, and nothing else comes of it."""
+"""A hint that a process may be dead: groups quiesced on its heartbeat check it, without another effect."""
 
 from dataclasses import replace
 

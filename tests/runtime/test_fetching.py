@@ -110,7 +110,7 @@ def test_a_trim_moves_the_transfer_to_the_new_start() -> None:
 
 
 def test_unsynced_bytes_are_bounded() -> None:
-    """A disk that stands still stops the transfer; nothing piles up, here or at the leader."""
+    """A stalled disk stops the transfer; nothing piles up, here or at the leader."""
     with World(config=FAR) as world:
         _, follower = away(world)
         under_way(world, follower, 1)

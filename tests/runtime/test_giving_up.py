@@ -38,7 +38,7 @@ def creation(world: World) -> Creation:
 
 @pytest.mark.parametrize("after_s", [0.0, 5.0])
 def test_it_is_never_made_from_its_first_roll(after_s: float) -> None:
-    """Also when a checkpoint has to say it."""
+    """The rule holds also if only a checkpoint records it."""
     with World(3) as world:
         world.leader()
         finish(world, 2, renounce(world.drivers[2], OTHER))

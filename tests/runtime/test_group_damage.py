@@ -1,4 +1,4 @@
-"""Damaged segments of a group: what is bad is named, what is given out is right, what is lost is said to be lost."""
+"""Damaged segments of a Raft group: damage is named, served entries are right, lost ones are reported as lost."""
 
 from collections.abc import Callable
 from random import Random
@@ -14,7 +14,7 @@ from tests.runtime.group_twin import GROUP, PATH, GroupTwin, live
 
 
 class Damaged:
-    """A group whose files were damaged before it was opened again, and the list that says what was there."""
+    """Raft group whose files were damaged before it was opened again, and the list of its entries before."""
 
     def __init__(self, seed: int, turns: int, damage: Callable[[SimulatedDisk, Random], None]) -> None:
         self.twin = GroupTwin(seed)

@@ -102,7 +102,7 @@ class PowerCut(BaseException):
 
 @contextmanager
 def cut_before(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
-    """Cut the power before the disk's step of that number; the value says how many there were."""
+    """Cut the power before the disk's step of that number; return the number of steps."""
     steps = 0
 
     def counted(real: Callable[..., object]) -> Callable[..., object]:

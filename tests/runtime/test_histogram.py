@@ -1,4 +1,4 @@
-"""Latencies in buckets, against what they say they are."""
+"""Latencies in buckets, against the bounds of the buckets."""
 
 import pytest
 from hypothesis import given

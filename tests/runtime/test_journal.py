@@ -1,4 +1,4 @@
-"""The journal's calls: who waits for which sync, checkpoints and recycling, failing syncs, files, the end."""
+"""The journal's calls: waiters of syncs, checkpoints and recycling, failing syncs, files, the end."""
 
 from dataclasses import replace
 from random import Random

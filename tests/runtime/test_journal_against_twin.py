@@ -18,7 +18,7 @@ groups = st.sampled_from(GROUPS)
 
 
 class JournalAgainstTwin(RuleBasedStateMachine):
-    """`durable` is what `on_durable` said: it may never go."""
+    """State machine over journal and twin; `durable` is the value of `on_durable`, below which nothing may be lost."""
 
     @initialize(seed=st.integers(0, 2**32))
     def begin(self, seed: int) -> None:

@@ -145,7 +145,7 @@ def test_an_order_that_is_repeated_waits_for_the_first_one() -> None:
 
 
 def test_an_order_that_is_repeated_while_the_logs_change_places() -> None:
-    """The replica is deaf then, and must hear again. There is no room for a second copy."""
+    """The replica drops messages then, and must receive them again. There is no space for a second copy."""
     with World(1) as world:
         prepared(world)
         damage_batch(world, 10)

@@ -1,4 +1,4 @@
-"""`python -m jepsen.simulation`: exit codes, reports, and what a failure says."""
+"""`python -m jepsen.simulation`: exit codes, reports, and messages of failures."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Every kind of fault does what it says to a running cluster, and the cluster gets over it."""
+"""Every kind of fault has its documented effect on a running cluster, and the cluster recovers."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -110,7 +110,7 @@ def test_callbacks_that_start_late_miss_nothing(pair: Pair) -> None:
 
 
 def test_sends_to_a_closed_end_fail(pair: Pair) -> None:
-    """Each end hears of a cut in its own time, and the other one perhaps not at all, when it was over by then."""
+    """Each end detects a cut at its own time, and one perhaps not at all, when it was over by then."""
     pair.listen(callbacks=False)
     stream = pair.connect()
     pair.loop.run_until(lambda: bool(pair.accepted))

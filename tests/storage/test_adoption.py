@@ -1,4 +1,4 @@
-"""Taking over a segment of a replica: what its files say wrongly is found, whichever way the rows are taken."""
+"""Adoption of a replica's segment: wrong values in its files are found on every path."""
 
 from raftlog.raft.entry import TERM_MAX
 from raftlog.records import HEADER_SIZE

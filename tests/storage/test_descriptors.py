@@ -1,4 +1,4 @@
-"""Few descriptors for many files: who may give theirs back when, and who hears of a failed write-back then."""
+"""Few descriptors for many files: times at which they are released, and the report of a failed write-back then."""
 
 import errno
 import os

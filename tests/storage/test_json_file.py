@@ -1,4 +1,4 @@
-"""The small files of JSON: whatever their bytes are, what is wrong is said with the file's path."""
+"""The small files of JSON: any damage is reported with the file's path."""
 
 import json
 from pathlib import Path

@@ -59,7 +59,7 @@ async def use_through(address: str, topic: str) -> None:
 
 
 def test_one_by_one_to_the_later_release(two: tuple[Release, Release]) -> None:
-    """Both work together; the last step comes when all know the level, and has no way back."""
+    """Both releases work together; the last step comes when all support the level, and has no way back."""
     old, new = two
     with Cluster(3, python=old.python) as cluster:
         assert versions(cluster) == [old.version] * 3

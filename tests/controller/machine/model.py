@@ -1,7 +1,6 @@
-"""The controller once more, as naively as can be: dictionaries, copied before each command and put back if it fails.
+"""Naive model of the controller: dictionaries, copied before each command and restored if it fails.
 
-It knows nothing of tables, indexes or bytes. A refusal is the name of its error.
-"""
+It has no tables, indexes or bytes. A refusal is the name of its error."""
 
 import copy
 from typing import Any

@@ -19,7 +19,7 @@ LOSSES = {"lost-write", "inconsistent-offset", "offset-order", "unseen", "end-we
 
 
 def run(store: Path, *arguments: str) -> dict[str, Any]:
-    """Results of one case; the exit code is what they say."""
+    """Run one case; check its exit code and return its results."""
     done = subprocess.run(
         [sys.executable, "-m", "jepsen.control", "--store", str(store), "--json", *arguments],
         cwd=ROOT,

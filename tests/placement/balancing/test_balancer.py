@@ -113,7 +113,7 @@ async def removed(brokers: Brokers, asked: int, node: int) -> None:
 
 
 async def test_a_broker_joins_and_another_one_is_decommissioned(three: Brokers) -> None:
-    """Both under writes, of which none fails: replicas are even, and leaders; who holds nothing is removed."""
+    """Both happen under writes, of which none fails: replicas and leaders are even; an empty broker is removed."""
     await three[1].create_topic("t", 12, 3, deadline=deadline_in(10_000))
     writing = Writing(three, "t", 12)
     await three.start(4)
@@ -174,7 +174,7 @@ async def test_replicas_of_a_broker_that_stays_down_are_created_elsewhere(three:
 
 
 async def test_of_fewer_replicas_one_that_stays_away_is_not_waited_for(three: Brokers) -> None:
-    """The other one alone could take nothing any more, so who was to go stays until then, and in its place then."""
+    """The other replica alone would be no quorum, so the leaving one stays until then, and is replaced then."""
     topic = await three[1].create_topic("t", 1, 3, deadline=deadline_in(10_000))
     group = GroupName(UUID(topic.topic_id), 0)
     await set_up(three[1], balancer_mode="off", replicas_repair_after_ms="1000")

@@ -35,7 +35,7 @@ ADDRESSES = Addresses("h:1", "h:2", "")
 REPLICAS = (ReplicaId(NODE, DISK), ReplicaId(NodeId(1), OLD))
 NO_NEWS = {Bootstrap, AllocateProducerIds}
 REGISTERED = {"node": 7, "disk": str(DISK), "boot_epoch": 2, "http": "h:1", "rpc": "h:2"}
-TOLD: list[tuple[Command, dict[str, dict[str, Any]]]] = [
+LOGGED: list[tuple[Command, dict[str, dict[str, Any]]]] = [
     (RegisterBroker(NODE, DISK, 2, "host", ADDRESSES, 1, 3), {"broker_registered": REGISTERED}),
     (
         RegisterBroker(NODE, DISK, 2, "host", ADDRESSES, 1, 3, replaces=OLD),
@@ -68,9 +68,9 @@ TOLD: list[tuple[Command, dict[str, dict[str, Any]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("command", "told"), TOLD, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize(("command", "logged"), LOGGED, ids=lambda each: type(each).__name__)
 def test_a_command_is_logged(
-    command: Command, told: dict[str, dict[str, Any]], caplog: pytest.LogCaptureFixture
+    command: Command, logged: dict[str, dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     state: Any = SimpleNamespace(topic_by_id=lambda topic_id: SimpleNamespace(name="t"))
     caplog.set_level(logging.INFO, "raftlog")
@@ -79,8 +79,8 @@ def test_a_command_is_logged(
         record.getMessage(): {name: getattr(record, name) for name in EVENTS[record.getMessage()].fields}
         for record in caplog.records
     }
-    assert seen == told
+    assert seen == logged
 
 
 def test_no_command_is_forgotten() -> None:
-    assert {type(command) for command, _ in TOLD} | NO_NEWS == set(KINDS)
+    assert {type(command) for command, _ in LOGGED} | NO_NEWS == set(KINDS)
