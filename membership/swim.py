@@ -296,7 +296,7 @@ class Swim:
     def _tick_probes(self, now: float) -> None:
         for probe in self._probes.take_silent(now):
             self._ask_helpers(probe)
-        for probe in self._probes.take_failed(now):
+        for probe in self._probes.take_over(now):
             self._fail(probe, now)
 
     def _fail(self, probe: Probe, now: float) -> None:

@@ -20,9 +20,9 @@ from raftlog.storage.gap import last_index_of, why_no_gap
 from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row
 from raftlog.storage.segment import Segment
 from raftlog.storage.shortages import PASSING_ERRORS
+from raftlog.storage.window import FileWindow
 from raftlog.types import Index, Offset, Position, Term
 
-_WINDOW_BYTES = 4 << 20
 _PUBLISH_ROWS = 16 * 1024
 _SHORT = "the file ends too early"
 _DISAGREE = "header and index row do not belong together"
@@ -91,8 +91,8 @@ class Adoption:
         self._term_max = term_max
         self._damage = damage
         self._log = segment.files.log
-        self._size = self._log.size()
-        self._window = (0, memoryview(b""))
+        self._window = FileWindow(self._log)
+        self._size = self._window.size
 
     def run(self) -> Adopted:
         """Adopt the rows up to the entry given, or all of a segment that was closed before it."""
@@ -251,13 +251,13 @@ class Adoption:
 
     def _batch_at(self, position: int) -> tuple[memoryview, BatchHeader | None]:
         """The bytes of one batch and its header, if length, magic, delta and CRC are right."""
-        head = self._read(position, HEADER_SIZE)
+        head = self._window.read(position, HEADER_SIZE)
         if len(head) < HEADER_SIZE:
             return head, None
         header = read_header(head)
         if header.magic != MAGIC or header.size < HEADER_SIZE or position + header.size > self._size:
             return head, None
-        batch = self._read(position, header.size)
+        batch = self._window.read(position, header.size)
         if header.last_offset_delta < -1 or not crc_matches(batch, header):
             return batch, None
         return batch, header
@@ -308,11 +308,3 @@ class Adoption:
     def _stored_row_behind(self) -> bytes:
         """The row behind that of the entry which is adopted next."""
         return self._stored_row(self.segment.rows + 1)
-
-    def _read(self, position: int, length: int) -> memoryview:
-        """Bytes of the file, read in large pieces; fewer at its end."""
-        start, window = self._window
-        if not start <= position <= position + length <= start + len(window):
-            start, window = position, memoryview(self._log.read(position, max(length, _WINDOW_BYTES)))
-            self._window = (start, window)
-        return window[position - start : position - start + length]

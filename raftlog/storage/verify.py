@@ -22,9 +22,8 @@ from raftlog.storage.roll import Roll
 from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row, unpack_rows
 from raftlog.storage.segment import Segment, open_for_reading
 from raftlog.storage.segment_files import LOG_SUFFIX, segment_stem
+from raftlog.storage.window import FileWindow
 from raftlog.types import Offset, Position
-
-_CHUNK_BYTES = 4 << 20
 
 
 @dataclass(slots=True)
@@ -221,7 +220,7 @@ def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[St
     the base offset of the next segment, if there is one.
     """
     rows = _Rows(segment.files.index)  # before the log's size is taken: rows speak of what is in the log already
-    log = _Window(segment.files.log)
+    log = FileWindow(segment.files.log)
     position = 0
     while position < log.size:
         number, index = segment.rows, segment.next_index
@@ -294,27 +293,11 @@ def _why_unsound(segment: Segment, header: BatchHeader | None, batch: memoryview
     return None
 
 
-class _Window:
-    """A file read in large pieces, front to back."""
-
-    def __init__(self, file: File) -> None:
-        self._file = file
-        self.size = file.size()
-        self._start = 0
-        self._data = memoryview(b"")
-
-    def read(self, position: int, length: int) -> memoryview:
-        if not self._start <= position or position + length > self._start + len(self._data):
-            self._data = memoryview(self._file.read(position, max(length, _CHUNK_BYTES)))
-            self._start = position
-        return self._data[position - self._start : position - self._start + length]
-
-
 class _Rows:
     """Index rows that say what they should."""
 
     def __init__(self, file: File) -> None:
-        self._window = _Window(file)
+        self._window = FileWindow(file)
         self._count = self._window.size // ROW_SIZE
 
     def packed(self, number: int) -> bytes:

@@ -42,8 +42,6 @@ class PeerLiveness:
         """`_peers` lacks a node with which a group is shared, or has one too many."""
         self._tick = 0
         self.on_change: Callable[[NodeId, bool], None] = lambda node, is_alive: None
-        self.stale_beats = 0
-        """Beats of processes that run on an old copy of their disk."""
 
     def alive_nodes(self) -> list[NodeId]:
         """Those that were heard in time."""
@@ -94,12 +92,10 @@ class PeerLiveness:
             last = None  # another disk took this node's place; whether it may is not a question of heartbeats
             self._end_life(node, peer)
         if last is not None and beat.boot_epoch < last.boot_epoch:
-            self.stale_beats += 1
-            return
+            return  # of a process on an old copy of its disk
         is_new_life = last is not None and beat.boot_epoch > last.boot_epoch
         if is_new_life and last is not None and beat.journal_sequence < last.journal_sequence:
-            self.stale_beats += 1
-            return
+            return  # of a process on an old copy of its disk
         peer.heard_tick = self._tick
         if last is None or is_new_life or beat.journal_sequence > last.journal_sequence:
             peer.beat = beat
