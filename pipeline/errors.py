@@ -6,7 +6,7 @@ RaftlogError
 ├── CheckpointMismatch      (InvalidArgument) a checkpoint of other topics than the query reads, or of another program
 ├── DataLost                (RequestError) records that were to be read are not there any more; says which
 ├── InputChanged            (RequestError) rows that a write is repeated with are not those that it began with
-├── LogReplaced             (RequestError) a topic is not the one that it was: made anew, or another cluster's
+├── LogReplaced             (RequestError) a topic is not the one that it was: created anew, or another cluster's
 ├── MissingRequirement      Java or a package of the extra `pipeline` is not there; says what to install
 ├── NotAnArchive            (InvalidArgument) a directory without an archive where one is needed, or with other files
 ├── PipelineFailed          a job of Spark failed; says what and why, in the words of the worker

@@ -2,8 +2,8 @@
 
 Every source has a table of the options that it knows, each with the field of its settings and the kind of its value
 (`number`, `size`, `choice`, …); defaults are those of the fields. Another option is refused with the nearest that there
-is, so that a typing error never passes for a default. What Spark itself adds (a checkpoint's place, a path) is let
-through. Pure.
+is, so that a typing error never passes for a default. Options that Spark adds (a checkpoint's location, a path) are
+accepted. Pure.
 """
 
 import difflib
@@ -124,9 +124,7 @@ class Options:
     def _unknown(self, name: str) -> str:
         meant = _OF_KAFKA.get(name, "").lower()
         near = [meant] if meant in self._names else difflib.get_close_matches(name, self._names, n=1)
-        known = (
-            f"did you mean {self._names[near[0]]}?" if near else f"it knows {', '.join(sorted(self._names.values()))}"
-        )
+        known = f"did you mean {self._names[near[0]]}?" if near else f"it has {', '.join(sorted(self._names.values()))}"
         return f"the data source {self._source} has no option {name}; {known}"
 
     def has(self, name: str) -> bool:
@@ -210,7 +208,7 @@ def topic_choice(options: Options, *, is_needed: bool = True) -> TopicChoice:
         compiled_pattern(pattern)
         return TopicChoice(pattern=pattern)
     if is_needed:
-        raise InvalidArgument("say which topics: the option topics (a,b) or topicsPattern (orders-.*)")
+        raise InvalidArgument("no topics are chosen: give the option topics (a,b) or topicsPattern (orders-.*)")
     return TopicChoice()
 
 

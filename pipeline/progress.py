@@ -82,7 +82,7 @@ def _tell(
     while not over.wait(TOLD_EVERY_SECONDS):
         try:
             done, known = tasks_of(context, group)
-        except Py4JError:  # the session was stopped; the thread that runs the job hears it itself
+        except Py4JError:  # the session was stopped, which the job's thread reports
             return
         every = max(known, total or 0)
         if (done, every) != told:

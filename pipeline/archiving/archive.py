@@ -120,7 +120,7 @@ def plan_of(
         if before.log_id != log.log_id:
             raise LogReplaced(
                 f"{log.place} is not the log that was archived, {before.log_id}, but {log.log_id}: the topic was "
-                "deleted and made anew, or the cluster is another one; archive it to another directory"
+                "deleted and created anew, or the cluster is another one; archive it to another directory"
             )
         if log.start > before.end:
             gap = LostRange(*log.place, before.end, log.start)
@@ -138,7 +138,7 @@ def plan_of(
         elif log.end < before.end:
             raise LogReplaced(
                 f"{log.place} ends at offset {log.end}, but was archived up to {before.end}: it lost records, whose "
-                "offsets others take; archive it to another directory"
+                "offsets new ones take; archive it to another directory"
             )
     return ArchivePlan(tuple(wanted), begun, tuple(lost), tuple(behind))
 

@@ -38,7 +38,7 @@ def archive(
 
     `path` is an archive, or an empty directory, on this machine or as a URI that pyarrow knows, which every executor
     reaches. The end of each partition is fixed when the run begins. Raises `InvalidArgument`, `UnknownTopic`,
-    `NotAnArchive`, `ArchiveTaken`, `ArchiveDamaged`; `LogReplaced` for a topic that was made anew; `DataLost` where
+    `NotAnArchive`, `ArchiveTaken`, `ArchiveDamaged`; `LogReplaced` for a topic that was created anew; `DataLost` where
     records were trimmed before they were archived, unless `fail_on_data_loss` is false; `PipelineFailed` when reading
     fails for good.
     """

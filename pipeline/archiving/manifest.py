@@ -227,7 +227,7 @@ def opened(name: str, content: bytes) -> dict[str, Any]:
     if checksum != crc32c(_canonical(fields)):
         raise ArchiveDamaged(f"{name}: the checksum does not match; bring the file back from a copy of the archive")
     if fields.get("format") != FORMAT:
-        raise ArchiveDamaged(f"{name}: format {fields.get('format')} is not known here, only {FORMAT}")
+        raise ArchiveDamaged(f"{name}: format {fields.get('format')} is not supported, only {FORMAT}")
     return dict(fields)
 
 

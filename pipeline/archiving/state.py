@@ -55,7 +55,7 @@ class ArchiveState(NamedTuple):
         covered, files, dropped = dict(self.covered), dict(self.files), dict(self.dropped)
         for number, commit in enumerate(commits, self.number + 1):
             if commit.number != number or commit.kind == "created":
-                raise ArchiveDamaged(f"{numbered(COMMITS, number)}: this file says that it is commit {commit.number}")
+                raise ArchiveDamaged(f"{numbered(COMMITS, number)}: this file has commit {commit.number} instead")
             for place, coverage in commit.covered.items():
                 _require_growth(commit, place, covered.get(place), coverage)
                 covered[place] = coverage
@@ -149,8 +149,8 @@ def missing_of(files: Files, added: Sequence[StagedFile]) -> list[StagedFile]:
 
 def file_missing(files: Files, file: ArchivedFile) -> ArchiveDamaged:
     return ArchiveDamaged(
-        f"{files.uri}/{file.path}: missing, or not of the {file.size} bytes that were archived; bring the file back "
-        "from a copy of the archive, or archive anew to an empty directory"
+        f"{files.uri}/{file.path}: missing, or not of the {file.size} bytes that were archived; restore "
+        "the file from a copy of the archive, or archive again to an empty directory"
     )
 
 
@@ -159,7 +159,7 @@ def _commit(files: Files, number: int) -> Commit:
     try:
         return decoded(f"{files.uri}/{name}", files.read(name))
     except FileNotFoundError:
-        raise ArchiveDamaged(f"{files.uri}/{name} is missing; bring it back from a copy of the archive") from None
+        raise ArchiveDamaged(f"{files.uri}/{name} is missing; restore it from a copy of the archive") from None
 
 
 def _begin(files: Files, upto: int) -> ArchiveState:
@@ -170,7 +170,7 @@ def _begin(files: Files, upto: int) -> ArchiveState:
         try:
             fields = opened(name, files.read(numbered(SNAPSHOTS, number)))
         except ArchiveDamaged:
-            continue  # an older one, or the commits themselves, say the same
+            continue  # an older one, or the commits, have the same content
         return _decoded(name, number, fields)
     first = _commit(files, 0)
     if first.kind != "created" or first.number != 0:
@@ -185,7 +185,7 @@ def write_snapshot(files: Files, state: ArchiveState) -> None:
     try:
         files.create(numbered(SNAPSHOTS, state.number), content)
     except FileExistsError:
-        return  # another run's, which says the same
+        return  # another run's, with the same content
 
 
 class _StoredSnapshot(msgspec.Struct):

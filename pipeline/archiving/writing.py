@@ -192,7 +192,7 @@ class ArchiveWriter:
         try:
             self._files.move(staged.staged, staged.file.path)
         except FileNotFoundError:
-            if missing_of(self._files, [staged]):  # nobody else has moved it
+            if missing_of(self._files, [staged]):  # no other run has moved it
                 raise file_missing(self._files, staged.file) from None
 
 

@@ -72,7 +72,7 @@ def _report_topics(start: StreamOffset, ids: Mapping[str, str], fail_on_data_los
         elif ids[topic] != topic_id:
             report_loss(
                 f"the topic {topic} is not the one that the stream has read ({ids[topic]}, and it was {topic_id}): it "
-                "was deleted and made anew, or the checkpoint belongs to another cluster",
+                "was deleted and created anew, or the checkpoint belongs to another cluster",
                 fail_on_data_loss,
             )
 

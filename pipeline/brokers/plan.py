@@ -98,7 +98,7 @@ async def layout(
             start, end = await patiently(lambda: client.offsets(*place, linearizable=linearizable), patience_s)
             if seen is not None and end < seen.offsets.get(place, 0):
                 start, end = await patiently(lambda: client.offsets(*place, linearizable=True), patience_s)
-        except UnknownTopic:  # it went after the picture was made
+        except UnknownTopic:  # it was deleted after the view was made
             if topic.name in (choice.names or ()) and seen is None:
                 raise
             return None
@@ -179,8 +179,8 @@ async def _resolved(client: BrokerClient, settings: ReadSettings, positions: Off
         return log.end if found is None else min(max(found[0], log.start), log.end)
     if position.value > log.end:
         raise InvalidArgument(
-            f"{positions.option} has offset {position.value} of {log.place}, which ends at {log.end}: was it that of "
-            "another cluster, or is the topic another one by now?"
+            f"{positions.option} has offset {position.value} of {log.place}, which ends at {log.end}: is it one "
+            "of another cluster, or was the topic created anew?"
         )
     return position.value
 

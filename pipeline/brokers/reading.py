@@ -116,9 +116,11 @@ class _Fetcher:
         batches = list(checked_batches(fetched.body))
         if batches and batches[-1][0].next_offset > self.offset:
             return Chunk(batches, batches[-1][0].next_offset, len(fetched.body))
-        if fetched.high_watermark >= split.end:  # holes alone
+        if fetched.high_watermark >= split.end:  # only gaps
             return Chunk([], split.end, 0)
-        raise Unavailable(f"offset {split.end} was seen, and whoever leads now knows only {fetched.high_watermark}")
+        raise Unavailable(
+            f"the leader has only offsets below {fetched.high_watermark}, and {split.end} was read before"
+        )
 
     async def _out_of_range(self, client: BrokerClient, error: OffsetOutOfRange) -> Chunk:
         split = self._split
@@ -130,7 +132,7 @@ class _Fetcher:
         return self._lost(f"the log ends at offset {error.end}, which is below what was seen", split.end)
 
     def _replaced(self) -> Chunk:
-        return self._lost("the topic was deleted and made anew", self._split.end)
+        return self._lost("the topic was deleted and created anew", self._split.end)
 
     def _lost(self, why: str, until: int) -> Chunk:
         """Report the loss of the records before `until` and return an empty chunk; raises `DataLost`."""

@@ -48,7 +48,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._targets: Targets | None = None
         self._idle_until = 0.0
 
-    # how far
+    # offsets
 
     def initialOffset(self) -> Json:  # noqa: N802 – the names are Spark's
         """Return the start of a new query; raises as the planning of a batch."""
@@ -89,7 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logs = self._there.logs
         return StreamOffset({log.topic: log.topic_id for log in logs}, {log.place: log.end for log in logs}).as_json()
 
-    # what is read
+    # rows
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
         begin, until = StreamOffset.from_json(start), StreamOffset.from_json(end)
@@ -104,7 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._brokers.close()
             self._brokers = None
 
-    # below
+    # requests
 
     def _connection(self) -> BrokerConnection:
         if self._brokers is None:

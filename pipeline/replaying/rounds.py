@@ -95,12 +95,12 @@ def round_to_go_on_with(state: ArchiveState, reached: Reached | None, done: int,
         return Round(state.archive_id, state.number, step_offsets)
     if reached is None or done < reached.epoch - 1:
         raise WriteForgotten(
-            "how far this replay is was forgotten in part (its groups' committed offsets expired, or were deleted): "
-            "what it has written cannot be told from what is missing. Replay to a new topic"
+            "the progress of this replay is incomplete (committed offsets of its groups expired, or were deleted): "
+            "written rows cannot be distinguished from missing ones. Replay to a new topic"
         )
     if reached.round.upto > state.number:
         raise ArchiveDamaged(
-            f"this is an older copy of the archive that the replay began with: it has {state.number} commits, and had "
+            f"this archive is an older copy of the one that the replay began with: it has {state.number} commits of "
             f"{reached.round.upto}"
         )
     return reached.round
@@ -121,7 +121,8 @@ class ReplayRecord:
         fields = self._fields(found)
         if fields["what"] != self._what:
             raise InvalidArgument(
-                "a replay of this name chose rows or partitions in another way: give the same options, or another name"
+                "an earlier replay of this name had other options for rows or partitions: "
+                "give the same ones, or another name"
             )
         return Reached(Round(*fields["round"]), found.offset - _BASE)
 
@@ -143,7 +144,7 @@ class ReplayRecord:
         fields = recorded_fields(found)
         if fields.keys() != {"what", "round"} or found.offset < _BASE:
             raise WriteForgotten(
-                f"what the group {self._group} has committed is no record of a replay: somebody else commits under its "
-                "name, or reset it; replay under another name"
+                f"the commits of the group {self._group} are not those of a replay: another client commits under its "
+                "name, or reset it. Replay under another name"
             )
         return fields

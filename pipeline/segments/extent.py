@@ -368,7 +368,9 @@ def journaled_batches(
         if entry.index >= piece.last.index:
             return
         if entry.batch is None:
-            raise FormatError(f"entry {entry.index} of {folded.group.hex()} is not in the journal any more; read again")
+            raise FormatError(
+                f"entry {entry.index} of {folded.group.hex()} is missing in the journal by now; read again"
+            )
         yield place, entry.batch
         following = read_header(entry.batch).next_offset
         place = BatchBoundary(place.position + len(entry.batch), entry.index + 1, following)

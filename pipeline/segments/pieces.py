@@ -216,7 +216,7 @@ def _steps(segment: Segment, start: BatchBoundary, checks_crc: bool) -> Iterator
             following = window.read(behind.position, HEADER_SIZE)
             if behind.position >= size or _why_not_next(following, behind, size) is not None:
                 yield PieceWalk(place, "the CRC does not match")
-                return  # otherwise whoever reads it meets the damage, and can go on behind it
+                return  # otherwise the reader reports the damage, and can continue after it
         if segment.is_compacted:
             behind = behind._replace(index=last_index_of(batch, header, place.index) + 1)
         place = behind
@@ -277,7 +277,7 @@ class _RowPlaces:
 def _by_rows(piece: SegmentPiece, places: _RowPlaces, start: int, end: int, piece_bytes: int) -> Iterator[SegmentPiece]:
     rows, behind = places.rows, places.behind
     number, place = places.at_or_before(max(piece.row, rows.first_with(piece.row, behind, "offset", start + 1) - 1))
-    while place.offset > start and number > piece.row:  # a damaged row led the search astray
+    while place.offset > start and number > piece.row:  # a damaged row misled the search
         number, place = places.at_or_before(number - 1)
     stop, stop_place = places.at_or_behind(rows.first_with(number, behind, "offset", end))
     while stop_place.offset < end and stop < behind:
@@ -299,7 +299,7 @@ def _by_headers(
     first = before = piece.first
     for place, why in _steps(segment, piece.first, False):
         if why is not None or place.position > piece.last.position:
-            break  # the file was changed meanwhile, and whoever reads it will say so
+            break  # the file was changed meanwhile, which the reader reports
         if place.offset <= start:
             first = place
         elif place.position - first.position > piece_bytes and before != first:

@@ -76,7 +76,7 @@ def plan_segments(
     return splits
 
 
-# which replicas
+# choice of replicas
 
 
 def logs_in(paths: Sequence[str], *, topics: TopicChoice = _ALL, skips_damage: bool = False) -> list[LogExtent]:
@@ -123,14 +123,14 @@ def _one_of(replicas: Sequence[FoundReplica], room: CarriedRoom) -> LogExtent:
     unknown = next((replica for replica in replicas if replica.group_id is None), None)
     if unknown is not None:
         raise FormatError(
-            f"{unknown.path} cannot be told from other logs: not one of its segments begins with a roll entry that can "
-            "be read; read another replica, or leave this directory out"
+            f"{unknown.path} cannot be identified: none of its segments begins with a readable roll entry. Read "
+            "another replica, or leave this directory out"
         )
     other = next((replica for replica in replicas if replica.group_id != replicas[0].group_id), None)
     if other is not None:
         raise InvalidArgument(
             f"{replicas[0].path} and {other.path} are called {other.topic}/{other.partition} and are different logs "
-            f"(groups {replicas[0].group_id} and {other.group_id}): the topic was deleted and made anew, or the "
+            f"(groups {replicas[0].group_id} and {other.group_id}): the topic was deleted and created anew, or the "
             "directories are of different clusters. Name the directory of one of them"
         )
     journaled = [replica for replica in replicas if replica.folded is not None]
@@ -183,7 +183,7 @@ def _warn_of_holes(extents: Iterable[LogExtent]) -> None:
             )
 
 
-# which offsets
+# ranges of offsets
 
 
 def _range(extent: LogExtent, starting: OffsetPositions, ending: OffsetPositions) -> tuple[int, int]:

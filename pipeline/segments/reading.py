@@ -111,7 +111,7 @@ def first_at(extent: LogExtent, timestamp: int) -> int:
                 for record in read_records(batch):
                     if record.timestamp >= timestamp and extent.start <= record.offset:
                         return min(record.offset, extent.end)
-            except UndecodableBatch as error:  # it may be one of those: reading begins there, and says so
+            except UndecodableBatch as error:  # it may be one of those: reading begins there, and reports it
                 return min(max(error.offset, extent.start), extent.end)
     return extent.end
 
@@ -148,7 +148,7 @@ class _Journal:
             self._fold = read_journal(self._disk, directory, owner.disk_uuid)
         folded = self._fold.groups.get(group_id.bytes)
         if folded is None or folded.keep_to >= piece.first.index:
-            raise SegmentGone(_gone(directory, "written anew"))
+            raise SegmentGone(_gone(directory, "replaced"))
         return journaled_batches(folded, self._fold, piece)
 
 

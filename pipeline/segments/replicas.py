@@ -153,14 +153,14 @@ def _journaled(disk: Disk, owner: DataDirectory) -> list[OfflineReplica]:
 
 def _what_to_do(data_dir: str, error: JournalDamaged) -> str:
     return (
-        f"{error.file}: the journal is damaged at position {error.position}: {error.why}. Nobody can say how far the "
-        f"logs of {data_dir} are committed. Read the directories of the other brokers instead; if this is a copy of a "
+        f"{error.file}: the journal is damaged at position {error.position}: {error.why}. The committed ends of the "
+        f"logs in {data_dir} are unknown. Read the directories of the other brokers instead; if this is a copy of a "
         "running broker, copy it again from a snapshot of the file system, or when the broker is stopped. A copy "
         f"without {INTERNAL}/{JOURNAL} is read up to the last sound entry of each log"
     )
 
 
-# anything else
+# other directories
 
 
 def _lone_below(disk: Disk, path: str, depth: int, *, is_data_dir: bool = False) -> Iterator[FoundReplica]:

@@ -130,7 +130,7 @@ class SinkLane:
         self.rows_done += len(rows) - len(left)
         return rows.picked(left) if left else Rows([], [], [], [])
 
-    # what to do
+    # next step
 
     @property
     def sequence(self) -> int:
@@ -156,14 +156,14 @@ class SinkLane:
         """Scan the log before the next batch, because the partition may have expired this identity."""
         self._must_scan = self._may_be_hidden = True
 
-    # what came of it
+    # results
 
     def sent(self, produced: Produced) -> None:
         """Handle the answer to the batch that `next` returned."""
         if produced.is_duplicate:
             self._must_scan = True
             if produced.next_offset <= self.known_to:
-                # What is there was read up to here, and the original was not: it is gone, or the log is another one.
+                # The log was read up to here without the original: it was deleted, or the log was replaced.
                 self._hidden(f"at offsets below {produced.next_offset}")
                 self._begin_generation(self._generation + 1)
             return
@@ -205,7 +205,7 @@ class SinkLane:
         ahead = (batch.base_sequence - expected) % SEQUENCES
         if ahead >= SEQUENCES // 2:
             raise WriteForgotten(
-                f"{self.place}: an attempt of this write that slept longer than producer.id.expiration.ms stored "
+                f"{self.place}: an attempt of this write that paused longer than producer.id.expiration.ms stored "
                 f"records a second time (sequence {batch.base_sequence}, where {expected} would follow)"
             )
         is_whole = len(batch.digests) == batch.span * DIGEST_SIZE
@@ -219,15 +219,15 @@ class SinkLane:
         if not self._accepts_missing:
             raise WriteForgotten(
                 f"{self.place}: an earlier attempt of this write may have stored records here, {where}, that were "
-                "deleted or compacted away since, so nobody can tell which rows are there. The option "
-                "acceptMissingRecord writes those again that are not found"
+                "deleted or compacted since, so the stored rows are unknown. The option acceptMissingRecord writes "
+                "those again that are not found"
             )
 
     def _begin_generation(self, generation: int) -> None:
         if generation >= GENERATIONS_MAX:
             raise WriteForgotten(
-                f"{self.place} has forgotten this write {GENERATIONS_MAX} times (producer.id.expiration.ms): begin "
-                "anew, under another name or checkpoint"
+                f"{self.place} has expired this write {GENERATIONS_MAX} times (producer.id.expiration.ms): begin "
+                "again under another name or checkpoint"
             )
         self._sequences.extend([0] * (generation + 1 - len(self._sequences)))
         self._generation = generation

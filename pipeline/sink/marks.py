@@ -81,9 +81,9 @@ class Recorder:
         begun = TopicPartition(topic, 0)
         starts = {begun: before.start(begun)}
         if starts[begun] is None:
-            # Partitions of which nothing is recorded are new since; whoever looks there begins at the log's start.
+            # Partitions without a record are new; a scan of them begins at the log's start.
             places = [TopicPartition(topic, partition) for partition in range(mine.partitions)]
-            # Without a record of what came before, earlier attempts may have written anywhere.
+            # Without a record of earlier epochs, earlier attempts may have written anywhere.
             is_first = epoch == 0 or bool(before)
             starts = {place: (await self._client.offsets(*place)).end if is_first else Offset(0) for place in places}
         rows = {place: _row(_begun(epoch), {"from": start}) for place, start in starts.items()}
@@ -118,7 +118,7 @@ class Recorder:
         if epoch > 0 and not marks:
             raise WriteForgotten(
                 f"nothing is recorded of the micro-batches before {epoch} of this query (group {self.group}): the "
-                "record was forgotten (--offsets-retention-ms, a week without a micro-batch), or its topics were "
+                "record expired (--offsets-retention-ms, a week without a micro-batch), or its topics were "
                 "deleted. If an attempt of this micro-batch has not written "
                 "anything longer ago than producer.id.expiration.ms (a day), nothing can be doubled: go on with the "
                 "option acceptMissingRecord=true; otherwise begin with a new checkpoint"
@@ -151,7 +151,7 @@ def _fields(place: TopicPartition, found: CommittedOffset) -> dict[str, Any]:
     fields = recorded_fields(found)
     if found.offset <= _BASE or not isinstance(fields.get("from"), int):
         raise WriteForgotten(
-            f"what the group of this write has committed for {place} is no record of a sink: somebody else commits "
-            "under its name, or reset it. Delete the group and begin with a new checkpoint or writeId"
+            f"the commit of this write's group for {place} is not one of the sink: another client commits under "
+            "its name, or reset it. Delete the group and begin with a new checkpoint or writeId"
         )
     return fields

@@ -56,7 +56,7 @@ def columns_of(schema: StructType, topic: str | None) -> Columns:
     if "value" not in found:
         raise InvalidArgument("there is no column value, which is what is written; select one (string or binary)")
     if topic is None and "topic" not in found:
-        raise InvalidArgument("nothing says where to write: give the option topic, or a column topic")
+        raise InvalidArgument("the topic to write to is missing: give the option topic, or a column topic")
     if topic is not None:
         found.pop("topic", None)
     return Columns(**found)

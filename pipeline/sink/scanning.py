@@ -50,7 +50,7 @@ async def _batches(
             fetched = await outage.repeat(lambda at=at: client.fetch_batches(*place, at, max_bytes=FETCH_BYTES))  # type: ignore[misc]
         except OffsetOutOfRange as error:
             if at >= error.first:
-                return  # behind the end: a new leader does not know yet how far the log goes
+                return  # after the end: a new leader may have an older high watermark
             at = error.first
             continue
         for header, batch in checked_batches(fetched.body):

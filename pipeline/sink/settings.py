@@ -83,7 +83,7 @@ def sink_settings(given: Mapping[str, str], *, is_stream: bool) -> SinkSettings:
     options = Options("raftlog", given, OPTIONS)
     if is_stream and (options.has("writeId") or options.has("writeEpoch")):
         raise InvalidArgument(
-            "the options writeId and writeEpoch are for batch writes: a streaming query is known by the id in its "
+            "the options writeId and writeEpoch are for batch writes: a streaming query is identified by the id in its "
             "checkpoint, and by its micro-batches"
         )
     if options.has("writeEpoch") and not options.has("writeId"):

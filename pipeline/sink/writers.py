@@ -71,7 +71,7 @@ class _Write:
             if keep:
                 await outage.repeat(lambda: recorder.finish(epoch, ends, topics))
             elif ends:
-                # What is not forgotten now goes with --offsets-retention-ms.
+                # Records that remain expire after --offsets-retention-ms.
                 with contextlib.suppress(UnknownGroup, OutcomeUnknown):
                     await outage.repeat(lambda: client.groups.delete(recorder.group))
 
@@ -112,7 +112,7 @@ class BatchWriter(DataSourceArrowWriter):
             if name is not None
             else "to repeat it without doubling them it would have needed the option writeId"
         )
-        _log.warning("the write failed, and what was written stays: %s; %s", _summary(messages), again)
+        _log.warning("the write failed, and written records stay: %s; %s", _summary(messages), again)
 
 
 @plain_errors
@@ -138,8 +138,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         _log.warning(
-            "micro-batch %d failed, and what was written stays: %s; started again from its checkpoint, the query adds "
-            "what is missing",
+            "micro-batch %d failed, and written records stay: %s; restarted from its checkpoint, the query adds the "
+            "missing ones",
             batch_id,
             _summary(messages),
         )

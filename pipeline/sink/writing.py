@@ -201,8 +201,8 @@ class _Writer:
             found = self._marks.beginning(name, epoch)
         if found is None:
             raise WriteForgotten(
-                f"{name}: micro-batch {epoch} of this write was ended by somebody else while this attempt began; it is "
-                "of no use any more"
+                f"{name}: micro-batch {epoch} of this write was completed by another attempt while this one began, "
+                "which is obsolete now"
             )
         configs = described.configs
         expiration_s = int(configs.get("producer.id.expiration.ms", _EXPIRATION_MS)) / 1000

@@ -81,7 +81,7 @@ def ranges_of(
         return found
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # damage of the logs is told by those who look for it
+            warnings.simplefilter("ignore")  # the checks of the logs report their damage
             extents = logs_in(paths, topics=TopicChoice(names=tuple(chosen)), skips_damage=True)
     except RaftlogError as error:
         problems.add([f"{archive} was not compared with the logs: {error}"])
@@ -95,7 +95,8 @@ def ranges_of(
             problems.add(
                 [
                     f"{archive} has {place} of another log ({coverage.log_id}) than the one in {extent.replica.path} "
-                    f"({extent.replica.group_id}): the topic was deleted and made anew, or the cluster is another one"
+                    f"({extent.replica.group_id}): the topic was deleted and created anew, or the cluster is "
+                    "another one"
                 ]
             )
             continue

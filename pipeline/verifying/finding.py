@@ -62,7 +62,7 @@ def _chosen(found: FoundLogs, topics: TopicChoice, paths: Sequence[str]) -> Foun
         names = [name for name in names if not name.startswith(INTERNAL_PREFIX)]
     chosen = {path: log for path, log in found.logs.items() if log.topic in names}
     if not chosen:
-        raise InvalidArgument(f"{', '.join(paths)}: no log is there of {topics}")
+        raise InvalidArgument(f"{', '.join(paths)}: there is no log of {topics}")
     return found._replace(logs=chosen)
 
 

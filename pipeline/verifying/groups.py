@@ -102,8 +102,8 @@ def notes_of(groups: Iterable[PartitionCopies]) -> Iterator[str]:
         for said in group.said:
             if said is not None and said.held_to < said.last_index:
                 yield (
-                    f"{said.path}: entries {said.held_to + 1} to {said.last_index} stand in the journal alone, and the "
-                    "next start writes them: what the files lack there is no loss"
+                    f"{said.path}: entries {said.held_to + 1} to {said.last_index} are only in the journal, and the "
+                    "next start writes them: the files lack them without loss"
                 )
 
 
@@ -113,10 +113,9 @@ def journal_problems(found: FoundLogs, journals: Iterable[JournalRead], topics: 
     for journal in journals:
         if journal.why is not None:
             yield (
-                f"{journal.owner.data_dir}: {journal.why}; its replicas were checked each by itself, and compared "
-                "with nobody's"
+                f"{journal.owner.data_dir}: {journal.why}; its replicas were checked each by itself, and not compared"
             )
         for said in journal.replicas:
             is_chosen = chosen is None or name_of(said.path)[0] in chosen
             if is_chosen and said.kept_to and said.path not in found.logs:
-                yield f"{said.path}: its journal knows {said.kept_to} entries of it, and no segment file is left"
+                yield f"{said.path}: its journal has {said.kept_to} entries of it, and no segment file is left"

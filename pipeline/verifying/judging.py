@@ -260,9 +260,8 @@ def _journal_problems(log: LogSeen, said: Said, report: LogCheck, next_index: in
     """Yield differences between the first or last entry of the files and of the journal."""
     first = report.first_offset if said.journaled_from is None else min(report.first_offset, said.journaled_from)
     if report.segments and first > said.log_start:
-        yield f"{log.path}: offsets {said.log_start} to {first} are missing: its journal says that it begins there"
+        yield f"{log.path}: offsets {said.log_start} to {first} are missing: the log begins there by its journal"
     if report.is_sound and report.segments and next_index - 1 < said.kept_to:
         yield (
-            f"{log.path}: the files end with entry {next_index - 1}, and its journal says that entry {said.kept_to} "
-            "was synced"
+            f"{log.path}: the files end with entry {next_index - 1}, and entry {said.kept_to} was synced by its journal"
         )

@@ -84,7 +84,7 @@ def test_changes_of_the_topic_in_between(tmp_path: Path) -> None:
         brokers.topic("orders")
         brokers.produce("orders", 0, numbers(0, 300))
         # The brokers' picture of topics is a second old at most, so reading may be the first to notice.
-        with pytest.raises((LogReplaced, DataLost), match="deleted and made anew"):
+        with pytest.raises((LogReplaced, DataLost), match="deleted and created anew"):
             archive(lake, source)
         assert len(values(lake, 0)) == 170
 

@@ -152,7 +152,7 @@ def test_nothing_newer_than_the_targets_is_taken() -> None:
         ([log(T0, 8, 9)], "t/0: records from offset 5 to 8", {T0: 9}),
         ([log(T0, 0, 4)], "t/0: .*up to offset 5, and the log ends at 4", {T0: 4}),
         ([log(U0, 0, 1)], "the topic t, which the stream has read, was deleted", {U0: 0}),
-        ([log(T0, 2, 7, "another")], "made anew, or the checkpoint belongs to another cluster", {T0: 2}),
+        ([log(T0, 2, 7, "another")], "created anew, or the checkpoint belongs to another cluster", {T0: 2}),
     ],
 )
 def test_deleted_records_are_lost_data(logs, words, left, caplog) -> None:

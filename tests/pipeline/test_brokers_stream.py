@@ -151,7 +151,9 @@ def test_a_topic_that_goes_and_comes_back(brokers: BrokersHere, topic: str, new_
     assert without["topics"] == {}
     brokers.topic(topic)
     brokers.produce(topic, 0, some(0, 7))
-    with pytest.raises(DataLost, match="made anew"):  # in planning, or, while the picture is that of before, in reading
+    with pytest.raises(
+        DataLost, match="created anew"
+    ):  # in planning, or, while the picture is that of before, in reading
         values(reader, start, latest(reader, start))
     found: list[bytes] = []
     while not found:

@@ -411,7 +411,7 @@ def test_other_logs_of_the_same_name(path: Path, tmp_path: Path) -> None:
 def test_a_log_that_is_indistinguishable_from_others(path: Path) -> None:
     for file in files(path):
         flip(file, 70)
-    with pytest.raises(FormatError, match="not one of its segments begins with a roll entry"):
+    with pytest.raises(FormatError, match="none of its segments begins with a readable roll entry"):
         plan_segments([str(path)])
     assert replicas_in([str(path)])[0].group_id is None
     assert issubclass(FormatError, RaftlogError)

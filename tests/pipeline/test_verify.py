@@ -203,7 +203,7 @@ def test_directories_without_logs_and_other_topics(copies: list[Path], tmp_path:
     for paths, what in (((tmp_path / "none",), "no directory"), ((Path("/usr/include"),), "holds no log")):
         with pytest.raises(InvalidArgument, match=what):
             verified(*paths)
-    with pytest.raises(InvalidArgument, match="no log is there of topics payments"):
+    with pytest.raises(InvalidArgument, match="there is no log of topics payments"):
         verified(tmp_path, topics=["payments"])
     with pytest.raises(InvalidArgument, match="not both"):
         verified(tmp_path, topics=["orders"], topics_pattern="o.*")

@@ -110,4 +110,4 @@ def test_files_that_one_replica_lacks(tmp_path: Path) -> None:
     for file in replica.glob("0*"):
         file.unlink()
     [problem] = verified(*(directory / each for each in "123")).problems
-    assert problem.startswith(f"{replica}: its journal knows")
+    assert problem.startswith(f"{replica}: its journal has")

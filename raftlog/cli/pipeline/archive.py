@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     "data_dirs",
     multiple=True,
     type=click.Path(exists=True, file_okay=False),
-    help="Read the files of stopped brokers, or of a backup, instead of asking brokers; repeat it for more.",
+    help="Read the files of stopped brokers, or of a backup, instead of brokers. Can be repeated.",
 )
-@option("--compression", default="zstd", help="Of the Parquet files: zstd, snappy, gzip, lz4 or none.")
+@option("--compression", default="zstd", help="Compression of the Parquet files: zstd, snappy, gzip, lz4 or none.")
 @option(
     "--accept-loss",
     is_flag=True,
-    help="Go on where records were trimmed before they were archived; without it that is an error.",
+    help="Continue after records that were trimmed before they were archived; without it they are an error.",
 )
 @option(
     "--skip-undecodable",
     is_flag=True,
-    help="Leave records out that cannot be decoded, with a warning for each batch; without it that is an error.",
+    help="Skip records that cannot be decoded, with a warning for each batch; without it they are an error.",
 )
 @spark_job
 def archive(
@@ -48,10 +48,10 @@ def archive(
     accept_loss: bool,
     skip_undecodable: bool,
 ) -> "Job[ArchiveReport]":
-    """Copy what TOPIC... hold, and PATH does not yet, to Parquet files in PATH; all topics without TOPIC.
+    """Copy new records of TOPIC... to Parquet files in PATH; of all topics without TOPIC.
 
-    PATH is a directory or a URI that Arrow knows. A run that was interrupted is continued by the next one. Each record
-    is in PATH once.
+    PATH is a directory or a URI that Arrow supports. The next run continues an interrupted one. Each record is in PATH
+    once.
     """
     named = some_topics(topics, topics_pattern)
     source = _source(bootstrap, data_dirs, skip_undecodable)
@@ -77,11 +77,11 @@ def _source(bootstrap: Sequence[str], data_dirs: Sequence[str], skip_undecodable
 
 @click.command()
 @click.argument("path", metavar="PATH")
-@option("--target-bytes", default=128 * 1024 * 1024, help="How large files shall become.")
-@option("--grace-seconds", default=0.0, help="Keep files for so long after they were replaced, for who reads them.")
+@option("--target-bytes", default=128 * 1024 * 1024, help="Size of merged files.")
+@option("--grace-seconds", default=0.0, help="Time for which replaced files are kept for running readers.")
 @spark_job
 def compact(path: str, target_bytes: int, grace_seconds: float) -> "Job[CompactionReport]":
-    """Put small files of the archive PATH together. Those that are replaced are deleted, at once or after a grace."""
+    """Merge small files of the archive PATH, and delete the replaced ones, at once or after a grace period."""
     return lambda spark, told: pipeline.compact_archive(
         spark, path, target_bytes=target_bytes, grace_seconds=grace_seconds, on_progress=told
     )

@@ -1,4 +1,4 @@
-"""`raftlog pipeline info`: what Spark would run on, and raftlog as a file for `spark-submit --py-files`."""
+"""`raftlog pipeline info`: requirements of Spark, and raftlog as a file for `spark-submit --py-files`."""
 
 import sys
 from collections.abc import Iterator
@@ -17,10 +17,10 @@ from raftlog.pipeline.requirements import check_java, check_packages
 
 
 @click.command()
-@option("--py-files", "zip_path", metavar="FILE.zip", help="Write raftlog's own code there, for executors.")
+@option("--py-files", "zip_path", metavar="FILE.zip", help="Write raftlog's code to this file, for executors.")
 @json_option("Print the result as JSON.")
 def info(zip_path: str | None, as_json: bool) -> None:
-    """Show what Spark runs on here. Exit code 1 when something that it needs is missing."""
+    """Show the versions that Spark uses here. Exit code 1 when a requirement is missing."""
     missing: list[str] = []
     with _noting(missing):
         check_packages()

@@ -1,6 +1,6 @@
 """Jobs of `raftlog pipeline`: a Spark session for as long as a job runs, its progress, its report.
 
-Results go to stdout, everything else to stderr, where Spark's own log says errors alone. Ctrl-C ends the job, and with
+Results go to stdout, everything else to stderr, where Spark logs only errors. Ctrl-C ends the job, and with
 this process its JVM and workers end.
 """
 
@@ -49,12 +49,15 @@ def spark_job(function: Callable[..., Job[R]]) -> Callable[..., None]:
         report = run_job(function.__name__, master, config, function(**given))
         print_report(report, as_json)
         if not getattr(report, "is_sound", True):
-            raise CommandFailed("something is wrong with these logs: see the problems")
+            raise CommandFailed("the logs have problems, which are listed above")
 
     master = option(
-        "--master", envvar="RAFTLOG_SPARK_MASTER", default=MASTER_DEFAULT, help="Where Spark runs; local[*] is here."
+        "--master",
+        envvar="RAFTLOG_SPARK_MASTER",
+        default=MASTER_DEFAULT,
+        help="Spark master; local[*] runs on this machine.",
     )
-    conf = settings_option("A setting of Spark's; repeat it for more.", "--conf", "config", envvar="RAFTLOG_SPARK_CONF")
+    conf = settings_option("Spark setting. Can be repeated.", "--conf", "config", envvar="RAFTLOG_SPARK_CONF")
     return master(conf(json_option("Print the report as JSON.")(verb)))
 
 
@@ -86,7 +89,7 @@ def run_job(app: str, master: str, config: Mapping[str, str], job: Job[R]) -> R:
                 finally:
                     spark.stop()
                 done.set_result(report)
-            except BaseException as error:  # noqa: BLE001  # it is raised where the result is waited for
+            except BaseException as error:  # noqa: BLE001  # the waiting thread raises it
                 done.set_exception(error)
 
         threading.Thread(target=run, name="job", daemon=True).start()

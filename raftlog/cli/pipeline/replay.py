@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 @click.argument("path", metavar="PATH")
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @bootstrap_option
-@option("--to", multiple=True, metavar="[OLD=]NEW", help="Topic to write to: one for all, or repeated, one for each.")
-@option("--spread", is_flag=True, help="Choose partitions by key, as producers do, instead of those they came from.")
-@option("--where", metavar="SQL", help="Only records for which this holds, such as \"timestamp >= '2026-01-01'\".")
-@option("--records-per-second", type=click.IntRange(min=1), help="No faster than this, all partitions together.")
-@option("--name", help="Whoever gives the same name again goes on with the same replay. [default: of PATH and topics]")
-@option("--again", is_flag=True, help="Write everything once more, also what an earlier replay wrote.")
+@option("--to", multiple=True, metavar="[OLD=]NEW", help="Target topic: one for all, or repeated, one for each.")
+@option("--spread", is_flag=True, help="Choose partitions by key, as producers do, instead of the original ones.")
+@option("--where", metavar="SQL", help="Only records that match this condition, such as \"timestamp >= '2026-01-01'\".")
+@option("--records-per-second", type=click.IntRange(min=1), help="Maximum rate of all partitions together.")
+@option("--name", help="Name of the replay; the same name continues it. [default: derived from PATH and topics]")
+@option("--again", is_flag=True, help="Write all records again, also those that an earlier replay wrote.")
 @spark_job
 def replay(
     path: str, topics: tuple[str, ...], bootstrap: list[str], to: tuple[str, ...], spread: bool, **how: Any
 ) -> "Job[ReplayReport]":
     """Write the records of the archive PATH to topics, each once, with their timestamps, keys and headers.
 
-    All topics of the archive without TOPIC. A replay that was interrupted goes on when it is started again; one that
-    was done writes only what the archive got since.
+    All topics of the archive without TOPIC. A restarted replay continues an interrupted one; after a complete one it
+    writes only records that were archived since.
     """
     target = read_targets(to)
     return lambda spark, told: pipeline.replay(

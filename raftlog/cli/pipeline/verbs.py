@@ -1,15 +1,15 @@
-"""`raftlog pipeline …`: the table of its verbs. They run Spark, of which nothing is imported before one is used."""
+"""`raftlog pipeline …`: the table of its verbs. Spark is imported when a verb runs."""
 
 import click
 
 from raftlog.cli.lazy import LazyGroup, Verb
 
 VERBS = {
-    "archive": Verb("pipeline.archive:archive", "Copy what is new in topics to Parquet, each record once."),
-    "compact": Verb("pipeline.archive:compact", "Put an archive's small files together."),
+    "archive": Verb("pipeline.archive:archive", "Copy new records of topics to Parquet, each once."),
+    "compact": Verb("pipeline.archive:compact", "Merge an archive's small files."),
     "replay": Verb("pipeline.replay:replay", "Write an archive's records to topics, each once."),
     "verify": Verb("pipeline.verify:verify", "Check all replicas of all partitions, and an archive."),
-    "info": Verb("pipeline.info:info", "Show what Spark runs on here, and pack raftlog for executors."),
+    "info": Verb("pipeline.info:info", "Show the versions that Spark uses here, and pack raftlog for executors."),
 }
 
 

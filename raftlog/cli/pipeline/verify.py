@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("directories", nargs=-1, required=True, metavar="DIR...", type=click.Path(exists=True, file_okay=False))
-@option("--topic", "topics", multiple=True, help="Only this topic; repeat it for more.")
+@option("--topic", "topics", multiple=True, help="Only this topic. Can be repeated.")
 @option("--topics-pattern", metavar="RE2", help="Only topics whose whole name matches.")
 @option("--archive", "archive_path", metavar="PATH", help="Compare an archive with the logs as well.")
 @spark_job
@@ -26,8 +26,8 @@ def verify(
 ) -> "Job[VerifyReport]":
     """Read every byte of all replicas in DIR..., the data directories of stopped brokers or backups, and check it.
 
-    Replicas of a partition are compared up to what all of them know as committed. Nothing is changed. Exit code 1 when
-    something is wrong.
+    Replicas of a partition are compared up to the smallest commit index of their journals. Nothing is changed. Exit
+    code 1 after a problem.
     """
     named = some_topics(topics, topics_pattern)
     return lambda spark, told: pipeline.verify(
