@@ -1,4 +1,6 @@
-"""The faces of this project: HTTP, a broker's, which calls `raftlog.partitions.broker` and nothing below it; and
-Maelstrom's, which has no broker and goes to the driver itself. They know nothing of each other."""
+"""Interfaces of the project: HTTP for brokers, and Maelstrom's protocol.
+
+`http` calls `raftlog.partitions.broker` and nothing below it; `maelstrom` has no broker and calls the driver
+itself. Neither imports the other."""
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.api"

@@ -1,8 +1,7 @@
-"""A door of a broker for clients: sockets, a protocol, and the address that clients are told.
+"""Protocol of a broker's client listeners: sockets, a protocol, and the advertised address.
 
-`raftlog serve` starts the listeners of a broker one after another, and stops all of them at once. They share the budget
-for bodies of requests, which is made before them. docs/CONTRIBUTING.md says how to add one.
-"""
+`raftlog serve` starts the listeners of a broker one after another, and stops all of them at once. They share the
+budget for bodies of requests, which is made before them. docs/CONTRIBUTING.md describes how to add one."""
 
 from typing import Protocol
 

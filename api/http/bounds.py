@@ -1,7 +1,6 @@
-"""Bounds of values in requests, and the schemas that show them, from the constants that the code checks.
+"""Bounds of values in requests, and schemas derived from the constants that the code checks.
 
-What is shorter than a bound of a schema is taken.
-"""
+Values shorter than the bound in a schema are accepted."""
 
 from typing import Any, Final
 
@@ -15,9 +14,9 @@ from raftlog.partitions.groups.records import METADATA_BYTES_MAX
 
 INT32_MAX: Final = (1 << 31) - 1
 TEXT_LENGTH_MAX: Final = 32_767
-"""Of a string, as of Kafka's."""
+"""Length of a string, the same as Kafka's."""
 ROWS_MAX: Final = 10_000
-"""Of a list of objects."""
+"""Length of a list of objects."""
 PLACES_MAX: Final = 5_000
 """Topics or partitions in one request to a consumer instance."""
 CHANGES_MAX: Final = 100
@@ -39,7 +38,7 @@ GROUP_TEXT: Json = string(minLength=1, maxLength=TEXT_MAX)
 CLIENT_ID: Json = string(maxLength=TEXT_MAX)
 NAME_PATTERN: Final = r"^[^\x00-\x1f\x7f/]+$"
 NAME: Json = string(pattern=NAME_PATTERN, minLength=1, maxLength=TEXT_MAX)
-"""Of a group or a consumer instance."""
+"""Name of a consumer group or a consumer instance."""
 TOPIC_PATTERN: Json = string(minLength=1, maxLength=PATTERN_CHARACTERS_MAX)
 OFFSET_METADATA: Json = {
     "anyOf": [
@@ -54,7 +53,7 @@ SUBSCRIPTION: Json = string(
     pattern=BASE64_PATTERN,
     maxLength=(_GROUP_SETTINGS.max_metadata_bytes // PROTOCOLS_MAX - TEXT_MAX) // 3 * 4,
 )
-"""Of one of so many protocols that all of them are within the bound for a member."""
+"""Subscription for one protocol, so short that all protocols together fit the bound of a group member."""
 SESSION_TIMEOUT: Json = integer(
     _GROUP_SETTINGS.min_session_timeout_ms,
     _GROUP_SETTINGS.max_session_timeout_ms,
@@ -86,12 +85,12 @@ CLUSTER_SETTING_NAMES: Json = array(string(maxLength=SETTING_TEXT_MAX)) | {"maxI
 
 
 def digits(high: int) -> dict[str, Any]:
-    """A whole number up to `high`, or a string of fewer digits than it has."""
+    """Return the schema of a whole number up to `high`, or of a string with fewer digits than `high`."""
     return {"anyOf": [integer(0, high), string(pattern=f"^[0-9]{{1,{len(str(high)) - 1}}}$"), {"type": "null"}]}
 
 
 def topic_settings() -> dict[str, Json]:
-    """The values that each setting of a topic can have, as a number or as text."""
+    """Return the schemas of all topic settings, as a number or as text."""
     found = {
         kafka_name(name): _setting(int(low), int(high), is_unbounded=name in UNBOUNDED)
         for name, low, high in (*BOUNDS, *TOPIC_BOUNDS)
@@ -106,7 +105,9 @@ def topic_settings() -> dict[str, Json]:
 
 
 def _setting(low: int, high: int, *, is_unbounded: bool) -> Json:
-    """The text of a number is given by its digits: the bounds themselves, and what surely lies between them."""
+    """Return the schema of a number or its text.
+
+    The pattern of the text has the bounds and the numbers between them whose count of digits is surely allowed."""
     shortest = 0 if low <= 1 else len(str(low))
     between = f"[1-9][0-9]{{{shortest},{len(str(high)) - 2}}}"
     number = integer(low, high)

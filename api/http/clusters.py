@@ -1,4 +1,4 @@
-"""Clusters and topics as Confluent's v3 API has them: creating, deleting, settings. `-` names this cluster too."""
+"""Clusters and topics in the format of Confluent's v3 API: create, delete, settings. `-` also means this cluster."""
 
 from functools import wraps
 
@@ -26,7 +26,7 @@ _SETTINGS = tuple(sorted(TopicConfig().as_strings()))
 
 
 class ClusterHandlers:
-    """Clusters and their topics."""
+    """Handlers for clusters and their topics."""
 
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
         self._broker = broker
@@ -103,7 +103,9 @@ class ClusterHandlers:
         return value_answer(shapes.config(url, self._broker.cluster_id, described, name))
 
     async def alter(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`{"data": [{"name", "value"} or {"name", "operation": "DELETE"}], "validate_only"?}`; all or nothing."""
+        """Change settings, all or nothing.
+
+        The body is `{"data": [{"name", "value"} or {"name", "operation": "DELETE"}], "validate_only"?}`."""
         body = await self._bodies.read(request, TopicSettingsBody)
         changes = dict(map(_change, body.data))
         await self._broker.alter_topic_config(
@@ -134,7 +136,7 @@ class ClusterHandlers:
 
 
 def in_this_cluster(broker: Broker, handler: Handler) -> Handler:
-    """Before: is this the cluster meant? After: v3's own code for what is not there."""
+    """Wrap a handler: check the cluster id in the path, and return v3's own code for unknown topics and partitions."""
 
     @wraps(handler)
     async def checked(request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -149,7 +151,7 @@ def in_this_cluster(broker: Broker, handler: Handler) -> Handler:
 
 
 def _change(entry: SettingChange) -> tuple[str, str | None]:
-    """Name and new value of a setting; None for the default. Raises `HttpProblem`."""
+    """Return name and new value of a setting; None for the default. Raises `HttpProblem`."""
     if entry.operation not in (None, "SET", "DELETE"):
         raise HttpProblem(INVALID_JSON, f"operation {shown(entry.operation)} is unknown; it can be SET or DELETE")
     if entry.operation == "DELETE":
@@ -164,7 +166,7 @@ def _change(entry: SettingChange) -> tuple[str, str | None]:
 
 
 def _text(entry: SettingOfTopic) -> str | None:
-    """A value as text. Raises `HttpProblem`."""
+    """Return a value as text. Raises `HttpProblem`."""
     value = str(entry.value) if type(entry.value) is int else entry.value
     if value is not None and type(value) is not str:
         raise HttpProblem(INVALID_JSON, f"the value of setting {entry.name!r} is no string")

@@ -64,7 +64,7 @@ def read(
 
 
 def refuse_unknown(values: Mapping[str, Any], known: Sequence[str], place: str = "the body") -> None:
-    """Raises `HttpProblem` 400 for a member that is not known, with the nearest known name."""
+    """Raise `HttpProblem` 400 for an unknown member, with the nearest known name."""
     unknown = values.keys() - {*known}
     if unknown:
         raise HttpProblem(BAD_REQUEST, f"{place}: {unknown_field(unknown, known)}")
@@ -81,7 +81,7 @@ def _refuse_unknown(field: _Field) -> None:
 
 
 def _inner(field: _Field, step: str | int) -> _Field | None:
-    """The field of an object, or the entry of a list; None where there is no such thing."""
+    """Return the field of an object, or the entry of a list; None when there is none."""
     kind, value = field.kind, field.value
     if isinstance(kind, inspect.StructType) and type(value) is dict:
         place = repr(field.name) if field.name else field.place
@@ -94,7 +94,7 @@ def _inner(field: _Field, step: str | int) -> _Field | None:
 
 
 def _plain(kind: inspect.Type, value: Any) -> inspect.Type:
-    """Of a type that can be null the other one; of several the object, for an object."""
+    """Return the other type of a nullable one; of several types the object, when the value is an object."""
     if isinstance(kind, inspect.Metadata):
         return _plain(kind.type, value)
     if not isinstance(kind, inspect.UnionType):

@@ -1,4 +1,4 @@
-"""What producers and operators ask besides appending: ids for idempotent producers, and the deletion of records."""
+"""Requests of producers and operators besides appending: ids for idempotent producers, and deletion of records."""
 
 from aiohttp import web
 
@@ -23,13 +23,13 @@ class ProducerHandlers:
         router.add("DELETE", _RECORDS, self.delete_records, query=("before", "timeout"))
 
     async def allocate(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """An id that nobody had before; with `?fresh=true` one above all of these. A body is not looked at."""
+        """Return an id that was never used; with `?fresh=true` one above all used ids. A body is ignored."""
         is_fresh = flag(target, "fresh")
         producer_id, epoch = await self._broker.producers.allocate(target.deadline(), is_fresh=is_fresh)
         return value_answer(AllocatedProducer(producer_id, epoch))
 
     async def delete_records(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`?before=`: all records below this offset; where the log begins then."""
+        """Delete all records below the offset `?before=`, and return the new log start offset."""
         topic, partition = target.args[0], partition_number(target.args[1])
         before = query_int(target, "before", None, 0, INT64_MAX)
         deadline = target.deadline()

@@ -18,7 +18,7 @@ from raftlog.types import TopicPartition
 
 
 def shown_as(schema: Json, **checked: Any) -> Meta:
-    """What is checked when a body is read; the document shows the schema."""
+    """Return the checks of a value in a body, with the schema that the document shows."""
     return Meta(**checked, extra_json_schema={"shown": schema})
 
 
@@ -184,7 +184,7 @@ class PartitionsBody(Body, frozen=True, kw_only=True):
 
 
 class AssignBody(Body, frozen=True, kw_only=True):
-    """Partitions that a consumer instance shall read; none lets go of all."""
+    """Partitions that a consumer instance shall read; an empty list removes all."""
 
     partitions: Places
 

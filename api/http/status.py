@@ -55,5 +55,5 @@ class StatusHandlers:
 
 
 def _has(known: str, tag: str) -> bool:
-    """Whether the caller says that it has this already."""
+    """Return whether the `ETag` of the caller is the present one."""
     return any(each.strip().removeprefix("W/") in (tag, "*") for each in known.split(","))

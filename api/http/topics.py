@@ -46,7 +46,7 @@ class TopicHandlers:
 
 
 async def find_partition(broker: Broker, topic: str, number_text: str, deadline: Deadline) -> PartitionState:
-    """Raises `UnknownTopic`, `UnknownPartition`."""
+    """Return a partition's state; raises `UnknownTopic`, `UnknownPartition`."""
     number = partition_number(number_text)
     partitions = (await broker.describe_topic(topic, deadline=deadline)).partitions
     if number >= len(partitions):

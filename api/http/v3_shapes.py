@@ -24,7 +24,7 @@ def cluster_url(base: str, cluster_id: str) -> str:
 
 
 def many(kind: str, url: str, data: Sequence[T]) -> ObjectList[T]:
-    """A list object."""
+    """Return a list object."""
     return ObjectList(kind=kind, metadata=ListMetadata(url), data=data)
 
 
@@ -82,6 +82,6 @@ def partition(topic_url: str, cluster_id: str, topic_name: str, described: Parti
 
 
 def _head(kind: str, url: str, cluster_id: str, name: str = "") -> dict[str, Any]:
-    """What every object begins with."""
+    """Return the members with which every object begins."""
     metadata = ResourceMetadata(url, f"crn:///kafka={cluster_id}{name}")
     return {"kind": kind, "metadata": metadata, "cluster_id": cluster_id}

@@ -1,8 +1,7 @@
-"""What a node did, for whoever wants to know how many messages an operation costs.
+"""Counters of a node, which give the number of messages that an operation costs.
 
-`messages_between_nodes` are those that this node sent to other nodes, of every kind, also when nobody asked anything:
-the sums over all nodes are what is meant, as a leader sends more than the others.
-"""
+`messages_between_nodes` are those that this node sent to other nodes, of every kind, also without a request: the
+sums over all nodes are meaningful, as a leader sends more than the others."""
 
 from collections import Counter
 from typing import Any
@@ -17,10 +16,10 @@ class Counts:
         self.messages: Counter[str] = Counter()
         """Messages to other nodes, by type."""
         self.refused = 0
-        """Lines and messages that could not be read, or came from nobody who may send them."""
+        """Lines and messages that could not be read, or came from an unknown sender."""
 
     def report(self, node: str) -> dict[str, Any]:
-        """As one JSON object."""
+        """Return the counters as one JSON object."""
         operations, messages = self.operations.total(), self.messages.total()
         return {
             "node": node,

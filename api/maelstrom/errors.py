@@ -14,7 +14,7 @@ from raftlog.errors import DeadlineExceeded, OutcomeUnknown, RaftlogError, Reque
 
 
 class Code(IntEnum):
-    """Those that this node says; key-already-exists and txn-conflict belong to workloads that it does not have."""
+    """Error codes that this node returns; key-already-exists and txn-conflict belong to workloads without support."""
 
     TIMEOUT = 0
     NODE_NOT_FOUND = 1
@@ -43,7 +43,7 @@ class Malformed(MaelstromError):
 
 
 def code_of(error: RaftlogError) -> Code:
-    """What a client is told."""
+    """Return the error code for a client."""
     if isinstance(error, MaelstromError):
         return error.code
     if isinstance(error, OutcomeUnknown):

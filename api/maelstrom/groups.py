@@ -156,7 +156,7 @@ class MaelstromGroups:
         await asyncio.to_thread(self._threads.close, not has_failed)
 
     def of(self, key: str) -> Keyspace:
-        """Where a key is, by its text."""
+        """Return the keyspace of a key, by the key's text."""
         return self.keyspaces[crc32c(key.encode()) % len(self.keyspaces)]
 
     async def leader_changed(self, space: Keyspace, deadline: float) -> bool:

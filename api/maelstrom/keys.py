@@ -38,12 +38,14 @@ class Keys:
     """See the module."""
 
     def __init__(self, groups: MaelstromGroups, repeat_ms: int) -> None:
-        """Reads, and commands that may be done twice, are asked again when they were not answered for `repeat_ms`."""
+        """Create access to the keys.
+
+        Reads, and commands that are safe to repeat, are sent again when they were not answered for `repeat_ms`."""
         self._groups, self._repeat_ms = groups, repeat_ms
         self._loop = asyncio.get_running_loop()
 
     def of(self, key: str) -> Keyspace:
-        """Where a key is, by its text."""
+        """Return the keyspace of a key, by the key's text."""
         return self._groups.of(key)
 
     def all(self) -> Sequence[Keyspace]:
@@ -52,7 +54,7 @@ class Keys:
     # commands
 
     async def execute(self, command: KeyCommand, deadline: Deadline, *, may_repeat: bool = False) -> CommandOutcome:
-        """Raises `Unavailable` and `InvalidArgument` (nothing happened), `OutcomeUnknown`."""
+        """Execute a command; raises `Unavailable` and `InvalidArgument` (nothing happened), `OutcomeUnknown`."""
         outcomes = await self._execute(self.of(command.key), [command], deadline, may_repeat)
         return outcomes[0]
 
@@ -122,7 +124,7 @@ class Keys:
     # reads
 
     async def confirm(self, space: Keyspace, deadline: Deadline) -> None:
-        """What is here is as new as everything acknowledged before the call. Raises `Unavailable`."""
+        """Wait until the local copy has everything acknowledged before the call. Raises `Unavailable`."""
         while True:
             try:
                 async with asyncio.timeout_at(min(deadline, self._loop.time() + self._repeat_ms / 1000)):
@@ -136,7 +138,7 @@ class Keys:
                     raise Unavailable(f"no majority of group {space.number} answered in time") from None
 
     async def confirm_all(self, spaces: Sequence[Keyspace], deadline: Deadline) -> None:
-        """The same for several groups at once."""
+        """Confirm several groups at once. Raises `Unavailable`."""
         async with asyncio.TaskGroup() as confirming:
             for space in spaces:
                 confirming.create_task(self.confirm(space, deadline))
@@ -158,7 +160,7 @@ class Keys:
 
 
 def _commands_of(call: Call) -> tuple[int, list[KeyCommand]]:
-    """Raises `InvalidArgument`."""
+    """Return the group and the commands of a call; raises `InvalidArgument`."""
     match call:
         case Call(name=name, value=[int(number), [*pairs]]) if name == COMMANDS and pairs and number >= 0:
             commands = [_command_of(pair) for pair in pairs]
@@ -174,7 +176,9 @@ def _command_of(pair: Any) -> KeyCommand:
 
 
 def _outcomes_of(answer: Answer, count: int) -> list[CommandOutcome]:
-    """What a leader answered to so many commands. It was done, so an answer that cannot be read tells nothing else."""
+    """Return the outcomes in a leader's answer to `count` commands.
+
+    The commands were executed, so an answer that cannot be read leaves only their outcome unknown."""
     try:
         outcomes = [CommandOutcome(None if code == _NO_CODE else Code(code), offset) for code, offset in answer.value]
     except (TypeError, ValueError) as error:

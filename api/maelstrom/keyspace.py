@@ -43,13 +43,13 @@ class Keyspace:
 
     @property
     def leader(self) -> NodeId | None:
-        """Who leads, as far as it is known here."""
+        """Leader, if it is known here."""
         leader = self.group.core.leader
         return None if leader is None else leader.node_id
 
     @property
     def is_leader(self) -> bool:
-        """It may have been deposed without knowing it yet."""
+        """Whether this node is the leader; a newer leader may exist already."""
         return self.group.core.role is Role.LEADER
 
     # commands
@@ -84,7 +84,9 @@ class Keyspace:
         committed.add_done_callback(partial(self._committed, batch))
 
     def _expect(self, committed: Committed) -> "asyncio.Future[list[CommandOutcome]]":
-        """A batch of this process is committed. Its commands are applied later in the turn, or once it is durable."""
+        """Return a future of the outcomes of a committed batch of this process.
+
+        Its commands are applied later in the turn, or once it is durable."""
         index = committed.last_index
         assert index > self._applied, f"entry {index} was applied before its outcome was known"
         outcomes = self._expected[index] = self._loop.create_future()

@@ -1,12 +1,11 @@
-"""What the keys of one group are: registers, elements of a set, logs with their committed offsets. Pure.
+"""State machine of the keys of one Raft group: registers, set elements, logs with committed offsets. Pure.
 
-    command     a record: key is the key's text, value the JSON list [what, arguments …]
-    send        appends a message to the key's own log; its offset is how many stand before it
+    command     a record: key is the key's text, value the JSON list [kind, arguments …]
+    send        appends a message to the key's own log; its offset is the number of messages before it
     commit      raises the committed offset of a key, and never lowers it
 
-Every replica applies the committed commands in the order of the log, so all are the same. A command that cannot be read
-changes nothing, everywhere. Called by the keyspace.
-"""
+Every replica applies the committed commands in the order of the log, so all are the same. A command that cannot
+be read changes nothing, on every replica. Called by the keyspace."""
 
 import json
 from typing import Any, Final, NamedTuple
@@ -33,7 +32,7 @@ class KeyCommand(NamedTuple):
 
 
 class CommandOutcome(NamedTuple):
-    """What a committed command came to: `offset` of a send, `code` when it changed nothing."""
+    """Outcome of a committed command: `offset` of a send, `code` when it changed nothing."""
 
     code: Code | None = None
     offset: int = -1
@@ -43,7 +42,7 @@ _DONE: Final = CommandOutcome()
 
 
 def command(key: object, what: str, *arguments: object) -> KeyCommand:
-    """Raises `Malformed` for what is too large."""
+    """Return a command; raises `Malformed` when it is too large."""
     return KeyCommand(text_of(key), text_of([what, *arguments]))
 
 
@@ -58,7 +57,7 @@ class KeyMachine:
         self.committed: dict[str, int] = {}
 
     def apply(self, key: str, what: bytes) -> CommandOutcome:
-        """The next command of the log."""
+        """Apply the next command of the log."""
         try:
             return self._apply(key, json.loads(what))
         except (ValueError, RecursionError, Malformed):

@@ -15,7 +15,7 @@ from raftlog.api.maelstrom.errors import Malformed
 LINE_BYTES_MAX: Final = 16 << 20
 """A longer line is dropped."""
 VALUE_CHARACTERS_MAX: Final = 1 << 18
-"""Of a key or a value as text."""
+"""Length of a key or a value as text."""
 NESTED_MAX: Final = 200
 """Lists and objects in one another, of a key or a value."""
 _TOO_DEEP: Final = f"a value is nested too deeply; {NESTED_MAX} levels are the most"
@@ -36,7 +36,7 @@ class Message(NamedTuple):
 
 
 def parse(line: bytes) -> Message:
-    """Raises `Malformed`."""
+    """Parse a message; raises `Malformed`."""
     try:
         found = json.loads(line, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
@@ -48,7 +48,7 @@ def parse(line: bytes) -> Message:
 
 
 def line_of(src: str, dest: str, body: dict[str, Any]) -> bytes:
-    """Raises `Malformed` for a body that is nested too deeply."""
+    """Return the line of a message; raises `Malformed` for a body that is nested too deeply."""
     try:
         text = json.dumps({"src": src, "dest": dest, "body": body}, separators=(",", ":"), allow_nan=False)
     except RecursionError as error:
@@ -57,7 +57,7 @@ def line_of(src: str, dest: str, body: dict[str, Any]) -> bytes:
 
 
 def text_of(value: object) -> str:
-    """The one text of a JSON value; raises `Malformed` for one that is too large to be kept."""
+    """Return the canonical text of a JSON value; raises `Malformed` for one that is too large."""
     try:
         text = json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False)
     except RecursionError:
@@ -81,12 +81,12 @@ def _is_nested_deeper(value: object, levels: int) -> bool:
 
 
 def value_of(text: str | bytes) -> Any:
-    """What `text_of` made this of."""
+    """Return the JSON value of a text that `text_of` made."""
     return json.loads(text)
 
 
 def field(body: dict[str, Any], name: str, kind: type[_T]) -> _T:
-    """A field of a request that must be there, as a dict, list or str, or (object) as anything; raises `Malformed`."""
+    """Return a required field of a request as a dict, list, str or (object) any value; raises `Malformed`."""
     if name not in body:
         raise Malformed(f"{body['type']} needs {name}")
     value = body[name]
@@ -96,7 +96,7 @@ def field(body: dict[str, Any], name: str, kind: type[_T]) -> _T:
 
 
 def offsets_in(body: dict[str, Any]) -> dict[str, int]:
-    """The `offsets` of a request, by key; raises `Malformed`."""
+    """Return the `offsets` of a request, by key; raises `Malformed`."""
     offsets = field(body, "offsets", dict)
     for key, offset in offsets.items():
         if type(offset) is not int or not 0 <= offset <= _OFFSET_MAX:
@@ -109,7 +109,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _finite(text: str) -> float:
-    """What comes in has to go out again, and JSON has no text for what is beyond a double."""
+    """Parse a number; raises `ValueError` for one beyond a double, which JSON output cannot represent."""
     value = float(text)
     if not isfinite(value):
         raise ValueError(f"{text[:40]} is too large a number")

@@ -40,7 +40,7 @@ Body = dict[str, Any]
 
 
 class _Request(NamedTuple):
-    """What answers requests of one type, and the workload that they belong to."""
+    """Handler of requests of one type, and their workload."""
 
     workload: str
     serve: Callable[[Keys, Body, Deadline], Awaitable[Body]]
@@ -55,7 +55,7 @@ _REQUESTS: Final[Mapping[str, _Request]] = {
     "commit_offsets": _Request("kafka", kafka.commit_offsets),
     "list_committed_offsets": _Request("kafka", kafka.list_committed_offsets),
 }
-"""Those that need the groups; `read` belongs to three workloads and is told apart by what it says."""
+"""Requests that use the Raft groups; `read` belongs to three workloads, and its body decides which."""
 _READ_KEY: Final = _Request("lin-kv", lin_kv.read)
 _READ_SET: Final = _Request("g-set", g_set.read)
 
@@ -86,7 +86,7 @@ class MaelstromNode:
     # in
 
     def receive(self, line: bytes) -> None:
-        """A line of the network, with or without its end."""
+        """Process a line of the network, with or without its line break."""
         if not line.strip() or self._is_closed:
             return
         try:
@@ -100,7 +100,7 @@ class MaelstromNode:
             self._answer_error(message, error)
 
     def refuse(self, why: str) -> None:
-        """Something came that nobody can be answered about."""
+        """Count and log input that has no sender to answer."""
         self.counts.refused += 1
         if self.counts.refused <= REFUSALS_LOGGED_MAX:
             _logger.warning("refused: %s", why)
@@ -150,7 +150,9 @@ class MaelstromNode:
             self.refuse(f"{message.type} of {message.src}: {error}")
 
     def keys(self) -> Keys:
-        """The groups begin with the first call. Raises `RaftlogError` when they cannot, and then the node ends."""
+        """Return the access to the keys; the first call starts the Raft groups.
+
+        Raises `RaftlogError` when they cannot start, and then the node ends."""
         if self._is_closed:
             raise LogClosed("this node stops")
         if self._keys is None:
@@ -267,7 +269,7 @@ class MaelstromNode:
 
 
 def _first_of(errors: BaseExceptionGroup[RaftlogError]) -> RaftlogError:
-    """One of them; reads of several groups may fail together, and do so definitely."""
+    """Return the first error; reads of several groups may fail together, always definitely."""
     first: BaseException = errors
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]

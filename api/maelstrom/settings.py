@@ -1,4 +1,4 @@
-"""What a Maelstrom node can be told; every number is at least 1, but for the linger."""
+"""Settings of a Maelstrom node; every number is at least 1, except the linger."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -24,11 +24,11 @@ class MaelstromSettings:
     tick_ms: int = 100
     """One tick of Raft: a follower that hears nothing for 10 to 20 of them campaigns. Round trips must be shorter."""
     linger_ms: int = 5
-    """How long a message to another node waits for more that can go with it; 0: until the loop's turn ends."""
+    """Time that a message to another node waits for others to be sent with it; 0: until the loop's turn ends."""
     gossip_ms: int = 50
     """Between two messages to one neighbour of what was broadcast."""
     timeout_ms: int = 4_000
-    """After so long a request is answered, one way or another. Maelstrom's clients wait for 5 seconds."""
+    """Time until a request is answered, with a result or an error. Maelstrom's clients wait for 5 seconds."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -30,7 +30,7 @@ class Lines:
         self._parts: list[bytes] = []
         self._size = 0
         self._dropped = 0
-        """Bytes of the line under way that are gone."""
+        """Discarded bytes of the present line."""
 
     def feed(self, data: bytes) -> None:
         *whole, rest = data.split(b"\n")
@@ -40,7 +40,7 @@ class Lines:
         self._add(rest)
 
     def end(self) -> None:
-        """Nothing more comes; a last line without an end is one."""
+        """End the input; a last line without a line break counts."""
         if self._size or self._dropped:
             self._end()
 
@@ -78,7 +78,7 @@ class Input:
             self._loop.call_soon(self._read_file)
 
     def _read(self) -> bool:
-        """False at the end, which is also where nothing can be read any more."""
+        """Read available input; returns false at the end, or when reading fails for good."""
         try:
             data = os.read(self._descriptor, _READ_BYTES)
         except BlockingIOError:  # somebody else has read it
@@ -101,7 +101,7 @@ class Input:
 
 
 class Output(asyncio.BaseProtocol):
-    """Writes lines to a descriptor; `on_lost` hears when nobody reads them any more."""
+    """Writer of lines to a descriptor; `on_lost` is called when its reader is closed."""
 
     def __init__(self, descriptor: int, on_lost: Callable[[], None]) -> None:
         self._descriptor, self._on_lost = descriptor, on_lost
@@ -109,7 +109,7 @@ class Output(asyncio.BaseProtocol):
         self.dropped = 0
         """Lines for which there was no room."""
         self._is_lost = False
-        """Nothing can be written any more."""
+        """Whether writing is no longer possible."""
 
     async def open(self) -> None:
         """Pipes and sockets are waited for; files and devices need no waiting, and are written as they are."""
@@ -142,7 +142,7 @@ class Output(asyncio.BaseProtocol):
             self._on_lost()
 
     async def flush(self, seconds: float) -> None:
-        """Give whoever reads so long to take the rest."""
+        """Wait at most `seconds` until the rest is written."""
         deadline = asyncio.get_running_loop().time() + seconds
         while self._transport is not None and self._transport.get_write_buffer_size():
             if self._transport.is_closing() or asyncio.get_running_loop().time() >= deadline:

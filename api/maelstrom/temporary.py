@@ -20,7 +20,7 @@ LEFT_AFTER_S: Final = 60.0
 
 @contextlib.contextmanager
 def temporary_directory() -> Iterator[str]:
-    """Removed at the end, and with it what earlier processes left."""
+    """Yield a directory that is removed at the end, together with leftovers of earlier processes."""
     parent = Path(tempfile.gettempdir())
     for left in parent.glob(f"{PREFIX}*"):
         remove_left(left)
@@ -35,7 +35,7 @@ def temporary_directory() -> Iterator[str]:
 
 
 def remove_left(path: Path) -> bool:
-    """Remove a directory whose process is gone; false when it may be in use, or belongs to somebody else."""
+    """Remove a directory whose process has ended; false when it may be in use, or belongs to another user."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

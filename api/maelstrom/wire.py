@@ -40,7 +40,7 @@ _logger = logging.getLogger(__name__)
 
 
 class _Way:
-    """What waits to be sent to one node."""
+    """Queue of frames to one node."""
 
     def __init__(self) -> None:
         self.frames: list[Buffer] = []
@@ -79,13 +79,13 @@ class MaelstromTransport(Transport):
         self._flush_due: asyncio.Handle | None = None
 
     def open(self) -> None:
-        """The services are there from now on."""
+        """Accept requests for the services from now on."""
         for node in self._names:
             posts = _Posts(self, node)
             self._servings[node] = Serving(self._endpoint, node, posts, partial(self.serve, node))
 
     def close(self) -> None:
-        """Nothing is sent any more but what waits; requests that are being served are given up."""
+        """Send only queued frames, and cancel the requests that are being served."""
         for task in list(self._endpoint.tasks):
             task.cancel()
         self._flush()
@@ -178,7 +178,7 @@ class MaelstromTransport(Transport):
     # in
 
     def receive(self, node: NodeId, body: Mapping[str, Any]) -> None:
-        """The body of a message of another node. Raises `BadFrame`, and what came before that in it is taken."""
+        """Process the body of another node's message. Raises `BadFrame`, after the frames before it were processed."""
         text = body.get("frames")
         if not isinstance(text, str):
             raise BadFrame(f"a message of node {node} without frames")
@@ -220,7 +220,7 @@ class MaelstromTransport(Transport):
 
 
 class _Posts:
-    """Where answers to one node go."""
+    """Sender of answers to one node."""
 
     def __init__(self, transport: MaelstromTransport, node: NodeId) -> None:
         self._transport, self._node = transport, node

@@ -5,7 +5,6 @@ from typing import Final
 ALLOWED: Final[dict[str, str]] = {}
 
 PENDING: Final = (
-    "api",
     "jepsen",
     "partitions",
     "raftlog/__init__.py",

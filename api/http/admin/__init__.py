@@ -1,9 +1,8 @@
-"""What operators ask and order below /v1, in the shapes of Redpanda's admin API.
+"""Requests of operators below /v1, in the format of Redpanda's admin API.
 
-Grouped by noun; `reading` has what requests are read with, and answers are values of `raftlog.values`. Any broker
-answers any of them but those about itself (its own replicas, maintenance without a node id, log levels). `app` brings
-them in.
-"""
+Grouped by noun; `reading` parses what requests have in common, and answers are values of `raftlog.values`. Any
+broker answers any of them except those about itself (its own replicas, maintenance without a node id, log
+levels). `app` registers them."""
 
 from raftlog.api.http.admin.brokers import BrokerHandlers
 from raftlog.api.http.admin.log_levels import LogLevelHandlers

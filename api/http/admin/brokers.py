@@ -14,7 +14,7 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.values.brokers import BrokerDescription, BrokerNamed, BrokerUuid, MaintenanceOrdered, MaintenanceStatus
 
 _ASK_MS: Final = 1_500
-"""How long a row waits for the progress of a maintenance."""
+"""Time that a row waits for the progress of a maintenance."""
 
 
 class BrokerHandlers:

@@ -22,7 +22,7 @@ EXPIRES_S_MAX: Final = 7 * 24 * 3600
 
 
 class _Override(NamedTuple):
-    """What a logger had of its own before, and when it gets that back; `timer` is None for good."""
+    """Own level of a logger before an override, and the timer that restores it; `timer` is None when permanent."""
 
     before: int
     timer: asyncio.TimerHandle | None
@@ -53,7 +53,7 @@ class LogLevelHandlers:
         return self._shown(_known(target.args[0]))
 
     async def set_level(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`?level=debug&expires=600`, seconds; 0 is for good."""
+        """Set a logger's level: `?level=debug&expires=600`, in seconds; 0 is permanent."""
         name, text = _known(target.args[0]), target.query.get("level", "")
         level = LEVELS.get(text)
         if level is None:
@@ -93,7 +93,9 @@ def _is_ours(name: str) -> bool:
 
 
 def _known(name: str) -> str:
-    """Raises `HttpProblem` 404. A logger that nobody has is never made here: names would pile up."""
+    """Return the name of an existing logger; raises `HttpProblem` 404.
+
+    A logger that does not exist is never made here: names would accumulate."""
     if _is_ours(name) and name in logging.root.manager.loggerDict:
         return name
     raise HttpProblem(NOT_FOUND, f"there is no logger {name!r}; /v1/loggers lists {ROOT!r} and those below it")

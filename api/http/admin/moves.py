@@ -1,4 +1,4 @@
-"""Where partitions are, and moving them: replicas, leadership, what is on its way, and calling it off."""
+"""Reassignments and leadership transfers: replicas of partitions, pending reassignments, and cancellation."""
 
 from aiohttp import web
 

@@ -34,8 +34,9 @@ class PartitionHandlers:
         return value_answer(_partition(topic, found))
 
     async def all_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Leaders come from the partitions' leaders: this broker does not know those of partitions that it has no
-        replica of. `?topic=` shows one topic only."""
+        """Return all partitions with leaders that the partitions' leaders report; `?topic=` selects one topic.
+
+        This broker has no information about leaders of partitions of which it has no replica."""
         only, deadline = target.query.get("topic"), target.deadline()
         if only is None:
             topics = await self._broker.describe_topics(deadline=deadline)

@@ -1,4 +1,4 @@
-"""What requests of operators have in common: the deadline, names in the path, versions to compare with."""
+"""Parsing of what operators' requests have in common: deadline, names in the path, expected versions."""
 
 import re
 from typing import Final
@@ -17,17 +17,17 @@ _TAG = re.compile(r'"(\d{1,19})"', re.ASCII)
 
 
 def node_of(target: Target) -> int:
-    """The broker that a path names; raises `HttpProblem` 400."""
+    """Return the node id of the broker in a path; raises `HttpProblem` 400."""
     return node_id(target.args[0])
 
 
 def node_id(text: str) -> int:
-    """Raises `HttpProblem` 400."""
+    """Return a node id from its text; raises `HttpProblem` 400."""
     return whole_number(text, "the broker", 0, _NODE_MAX)
 
 
 def topic_in_namespace(target: Target) -> str:
-    """The topic of a path that begins with a namespace; there is one namespace."""
+    """Return the topic of a path that begins with a namespace; there is one namespace."""
     namespace, topic = target.args[:2]
     if namespace != NAMESPACE:
         raise HttpProblem(NOT_FOUND, f"there is no namespace {namespace!r}; topics are in {NAMESPACE!r}")
@@ -40,7 +40,7 @@ def place_of(target: Target) -> tuple[str, int]:
 
 
 def expected_version(request: web.BaseRequest, target: Target) -> int | None:
-    """What a change is compared with: `?expected_version=7` or the header `If-Match: "7"`. Raises `HttpProblem`."""
+    """Return the version to compare a change with: `?expected_version=7` or `If-Match: "7"`. Raises `HttpProblem`."""
     text, tag = target.query.get("expected_version"), header(request, "If-Match")
     asked = None if text is None else whole_number(text, "the query parameter 'expected_version'", 0, _VERSION_MAX)
     matched = _version_of(tag)

@@ -48,7 +48,7 @@ class SettingHandlers:
         return json_answer(shown, headers={"ETag": f'"{found.version}"'})
 
     async def alter(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`{"upsert": {name: value}, "remove": [name]}`, all or nothing."""
+        """Change settings by `{"upsert": {name: value}, "remove": [name]}`, all or nothing."""
         dry_run, expected = flag(target, "dry_run"), expected_version(request, target)
         deadline = target.deadline()
         upsert, remove = _changes(await self._bodies.read(request, ClusterSettingsBody))
@@ -68,14 +68,14 @@ class SettingHandlers:
         return value_answer(await self._broker.operations.cluster.levels(deadline=target.deadline()))
 
     async def finish_upgrade(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`{"feature_level": 3}`; without one, the highest that all brokers know."""
+        """Raise the feature level to `{"feature_level": 3}`, by default to the highest that all brokers support."""
         deadline = target.deadline()
         wanted = (await self._bodies.read(request, FeatureLevelBody)).feature_level
         await self._raise_level(None if wanted is UNSET else wanted, deadline)
         return value_answer(await self._broker.operations.cluster.levels(deadline=deadline))
 
     async def _raise_level(self, wanted: int | None, deadline: Deadline) -> None:
-        """To the only level that can be asked for. One that is reached already is done."""
+        """Raise the feature level to `wanted`, the only level that is allowed; does nothing when it is reached."""
         levels = await self._broker.operations.cluster.levels(deadline=deadline)
         if wanted is not None and 1 <= wanted <= levels.feature_level:
             return
@@ -94,7 +94,7 @@ def _why_not(wanted: int, levels: Features) -> str:
 
 
 def _changes(body: ClusterSettingsBody) -> tuple[dict[str, Any], list[str]]:
-    """Raises `HttpProblem`."""
+    """Return the settings to write and the names to remove; raises `HttpProblem`."""
     upsert, remove = body.upsert, body.remove
     if len(upsert) + len(remove) > CHANGES_MAX or any(len(name) > SETTING_TEXT_MAX for name in (*upsert, *remove)):
         raise HttpProblem(

@@ -47,7 +47,7 @@ class ConsumerHandlers:
         router.add("GET", INSTANCE + "/assignments", self.assignments)
 
     async def create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`{"name"?, "format"?, "auto.offset.reset"?, …}`, or no body at all."""
+        """Create an instance from `{"name"?, "format"?, "auto.offset.reset"?, …}`, or without a body."""
         given: dict[str, Any] = await self._bodies.json_object_if_any(request) or {}
         group, name = target.args[0], given.pop("name", None)
         if name is None:
@@ -59,7 +59,7 @@ class ConsumerHandlers:
         return with_coordinator(response, self._broker, group)
 
     def _base_uri(self, request: web.BaseRequest, group: str, name: str) -> str:
-        """Where the client came: every broker knows the instance."""
+        """Return the URI of an instance at the address of the request; every broker can serve the instance."""
         return f"{base_url(request)}/consumers/{quote(group, safe='')}/instances/{quote(name, safe='')}"
 
     async def delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -67,7 +67,7 @@ class ConsumerHandlers:
         return self._done(target)
 
     async def subscribe(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`{"topics": […]}` or `{"topic_pattern": "…"}`."""
+        """Subscribe to `{"topics": […]}` or `{"topic_pattern": "…"}`."""
         body = await self._bodies.read(request, SubscribeBody)
         topics, pattern = body.topics or [], body.topic_pattern
         if (body.topics is None) == (pattern is None):
@@ -87,7 +87,7 @@ class ConsumerHandlers:
         return self._done(target)
 
     async def assign(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`{"partitions": [{"topic", "partition"}]}`; an empty list lets go of all."""
+        """Assign `{"partitions": [{"topic", "partition"}]}`; an empty list removes all."""
         partitions = places_of((await self._bodies.read(request, AssignBody)).partitions)
         await self._broker.consumers.assign(*instance_of(target), partitions, deadline=target.deadline())
         return self._done(target)
@@ -110,7 +110,7 @@ def instance_of(target: Target) -> tuple[str, str]:
 
 
 def check_count(count: int, what: str) -> None:
-    """Raises `HttpProblem` for too many."""
+    """Raise `HttpProblem` when there are too many."""
     if count > PLACES_MAX:
         raise HttpProblem(EMPTY_REQUEST, f"{count} {what} in one request are too many; {PLACES_MAX} are possible")
 

@@ -1,8 +1,7 @@
-"""Where a consumer instance stands: positions that a client chooses, offsets that it commits.
+"""Positions of a consumer instance that a client sets, and offsets that it commits.
 
-As in the REST Proxy, the offsets that a client *sends* to commit are those of records that it has consumed; what is
-committed, and answered, is the offset behind, where its group goes on.
-"""
+As in the REST Proxy, the offsets that a client *sends* to commit are those of records that it has consumed; the
+committed and returned offset is the next one, at which its group continues."""
 
 from typing import Any
 
@@ -43,18 +42,21 @@ class ConsumerOffsetHandlers:
         router.add("GET", _OFFSETS, self.committed, query=("topic", "partition", "timeout"))
 
     async def seek(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`{"offsets": [{"topic", "partition", "offset"}], "timestamps": [{"topic", "partition", "timestamp"}]}`."""
+        """Set positions by offset or timestamp.
+
+        The body is `{"offsets": [{"topic", "partition", "offset"}], "timestamps": [{"topic", "partition",
+        "timestamp"}]}`."""
         body = await self._bodies.read(request, SeekBody)
         chosen = [Chosen(row.place, offset=row.offset) for row in body.offsets or ()]
         chosen += [Chosen(row.place, timestamp_ms=_timestamp(row.timestamp)) for row in body.timestamps or ()]
         return await self._seek(target, chosen)
 
     async def seek_to_beginning(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`{"partitions": [{"topic", "partition"}]}`."""
+        """Set positions to the log start of `{"partitions": [{"topic", "partition"}]}`."""
         return await self._seek_to("beginning", request, target)
 
     async def seek_to_end(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`{"partitions": [{"topic", "partition"}]}`."""
+        """Set positions to the high watermark of `{"partitions": [{"topic", "partition"}]}`."""
         return await self._seek_to("end", request, target)
 
     async def _seek_to(self, edge: str, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -71,7 +73,7 @@ class ConsumerOffsetHandlers:
         return with_coordinator(no_content(), self._broker, target.args[0])
 
     async def commit(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`{"offsets": [{"topic", "partition", "offset", "metadata"?}]}`; without: behind all that was delivered."""
+        """Commit `{"offsets": [{"topic", "partition", "offset", "metadata"?}]}`; by default all delivered records."""
         given = await self._bodies.read_if_any(request, ConsumedBody)
         consumed = None if given is None else _consumed(given)
         is_async = target.query.get("async", "false")
@@ -83,8 +85,10 @@ class ConsumerOffsetHandlers:
         return with_coordinator(value_answer([_outcome(each) for each in outcomes]), self._broker, target.args[0])
 
     async def committed(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Of the partitions in the body, as the REST Proxy has it; for clients whose GET has no body, of the one in the
-        query; of all that the instance reads when none is named."""
+        """Return committed offsets of the named partitions, by default of all that the instance reads.
+
+        Partitions are in the body, as in the REST Proxy, or, for clients whose GET has no body, one is in the
+        query."""
         partitions = await self._asked(request, target)
         found = await self._broker.consumers.committed(*instance_of(target), partitions, deadline=target.deadline())
         offsets = InstanceOffsets([InstanceOffset(*each) for each in found])

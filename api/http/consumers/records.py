@@ -1,9 +1,9 @@
-"""A consumer instance's poll: GET of records, in the instance's own format.
+"""Poll of a consumer instance: GET of records, in the instance's own format.
 
-An answer has the records of several partitions, those of a partition in their order. The coordinator says which, and
-hands over the stored batches; they become JSON here, a long answer while it is written.
+An answer has the records of several partitions, those of a partition in their order. The coordinator chooses
+them and returns stored batches; they become JSON here, a long answer while it is written.
 
-    memory of an answer: the stored batches + one opened batch + one slice of records + one part in the connection
+    memory of an answer: the stored batches + one decompressed batch + one slice of records + one part in the connection
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 class NoPosition(OffsetOutOfRange):
-    """A partition in which the instance cannot go on by itself: its policy is `none`."""
+    """Partition without a position for the instance, while its policy is `none`."""
 
     def __init__(self, moved: Moved) -> None:
         super().__init__(moved.at, moved.beginning, moved.end)
@@ -54,7 +54,7 @@ class NoPosition(OffsetOutOfRange):
 
 
 class ConsumerRecordHandlers:
-    """GET /consumers/{group}/instances/{instance}/records."""
+    """Handlers of GET /consumers/{group}/instances/{instance}/records."""
 
     def __init__(self, broker: Broker, ends: Ends, answers: MemoryBudget) -> None:
         self._broker, self._ends, self._answers = broker, ends, answers
@@ -63,7 +63,7 @@ class ConsumerRecordHandlers:
         router.add("GET", INSTANCE + "/records", self.poll, query=("timeout", "max_bytes"), has_head=False)
 
     async def poll(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`?timeout=&max_bytes=`; the instance's own timeout is not exceeded."""
+        """Return the next records: `?timeout=&max_bytes=`; the instance's own timeout is not exceeded."""
         accepted = accepted_embedded(header(request, "Accept"))
         formats = [name for name, format_ in _FORMATS.items() if format_ in accepted]
         wait_ms = min(query_int(target, "timeout", REQUEST_TIMEOUT_MS_MAX, 0, _INT64_MAX), REQUEST_TIMEOUT_MS_MAX)
@@ -111,7 +111,7 @@ class ConsumerRecordHandlers:
     async def _unless_gone(
         self, request: web.BaseRequest, target: Target, wait_ms: int, max_bytes: int, formats: Sequence[str]
     ) -> PollDelivery:
-        """Whoever hangs up takes no records along."""
+        """Poll until the client closes its connection; then no positions move."""
         polling = self._broker.consumers.poll(
             *instance_of(target), wait_ms=wait_ms, max_bytes=max_bytes, formats=formats
         )
@@ -123,7 +123,7 @@ class ConsumerRecordHandlers:
             poll.cancel()
 
     async def _parts(self, delivery: PollDelivery, memory: AnswerMemory) -> AsyncGenerator[bytes]:
-        """The JSON array in parts of about `PART_BYTES`."""
+        """Yield the JSON array in parts of about `PART_BYTES`."""
         waiting: list[Buffer] = [b"["]
         size, separator = 0, b""
         for piece in delivery.pieces:
@@ -156,7 +156,7 @@ async def _behind(begin: Sequence[bytes], parts: AsyncGenerator[bytes]) -> Async
 
 
 def _resets(moved: Sequence[Moved]) -> dict[str, str]:
-    """Where the reset policy went on elsewhere: `topic/partition from->to`."""
+    """Return the header of positions that the reset policy changed: `topic/partition from->to`."""
     if not moved:
         return {}
     shown = [f"{each.topic}/{each.partition} {each.at}->{Offset(each.to or 0)}" for each in moved[:_RESETS_MAX]]

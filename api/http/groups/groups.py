@@ -35,13 +35,15 @@ class GroupHandlers:
         return value_answer(GroupNames(await self._broker.groups.names(deadline=target.deadline())))
 
     async def committed(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """A group that never committed has no offsets; that is no error."""
+        """Return the committed offsets; a group without any has an empty list and no error."""
         group = target.args[0]
         return self._offsets(group, await self._broker.groups.committed(group, deadline=target.deadline()))
 
     async def commit(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`{"offsets": [{"topic", "partition", "offset", "metadata"?}], "member_id"?, "generation"?, "instance_id"?}`;
-        answers with all that the group has committed then."""
+        """Commit offsets and return all committed offsets of the group.
+
+        The body is `{"offsets": [{"topic", "partition", "offset", "metadata"?}], "member_id"?, "generation"?,
+        "instance_id"?}`."""
         body = await self._bodies.read(request, CommitBody)
         group = target.args[0]
         member = _member(body)
@@ -51,7 +53,7 @@ class GroupHandlers:
         )
 
     async def forget(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`?topic=`: what the group committed in it is forgotten."""
+        """Delete the committed offsets of the group in `?topic=`."""
         topic = target.query.get("topic")
         if topic is None:
             raise HttpProblem(BAD_REQUEST, "the query parameter 'topic' is missing")
@@ -59,7 +61,7 @@ class GroupHandlers:
         return no_content()
 
     async def reset(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`{"to": …, "topics"?: […], "partitions"?: [{"topic", "partition"}], "dry_run"?: false}`."""
+        """Reset offsets by `{"to": …, "topics"?: […], "partitions"?: [{"topic", "partition"}], "dry_run"?: false}`."""
         body = await self._bodies.read(request, ResetBody)
         dry_run = bool(body.dry_run)
         done = await self._broker.groups.reset(
@@ -91,7 +93,7 @@ def _known(value: int) -> int | None:
 
 
 def _commits(body: CommitBody, member: MemberIdentity | None) -> dict[TopicPartition, OffsetCommit]:
-    """Of several for one partition the last counts, as in any order of commits; of a watermark the greatest."""
+    """Return one commit for each partition: the last row with a member's identity, otherwise the greatest offset."""
     offsets: dict[TopicPartition, OffsetCommit] = {}
     for row in body.offsets:
         offset = Offset(row.offset)

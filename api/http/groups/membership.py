@@ -1,9 +1,8 @@
-"""Membership of groups: Kafka's join, sync, heartbeat and leave over HTTP.
+"""Consumer group protocol over HTTP: Kafka's join, sync, heartbeat and leave.
 
-Subscriptions and assignments are Kafka's own bytes, as base64, and nobody here looks into them. Three of the four wait:
-a join for the others, a sync for the leader, a heartbeat for a rebalance. When the server stops they are answered at
-once, so that members go to another broker; when the client hangs up nobody waits any more.
-"""
+Subscriptions and assignments are Kafka's own bytes, as base64, and are not decoded here. Three of the four wait:
+a join for the others, a sync for the group leader, a heartbeat for a rebalance. When the server stops they are
+answered at once, so that members use another broker; when the client closes its connection the wait ends."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -66,7 +65,9 @@ class GroupMembershipHandlers:
         router.add("POST", _GROUP + "/leave", self.leave)
 
     async def join(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Answered when the join phase is over, or with 50304 at the deadline. A new member is forgotten then."""
+        """Join a group; answers when the join phase is over.
+
+        Raises 50304 at the deadline, which also removes a new member."""
         body = await self._bodies.read(request, JoinBody)
         group = target.args[0]
         join = _join(group, body, caller_of(request))
@@ -79,7 +80,7 @@ class GroupMembershipHandlers:
         return self._answer(group, convert(joined, Joined, from_attributes=True))
 
     async def sync(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Answered when the leader of the group has assigned."""
+        """Return the assignment of a member, once the group leader has sent it."""
         body = await self._bodies.read(request, SyncBody)
         group = target.args[0]
         assignments = tuple((row.member_id, row.assignment) for row in body.assignments or ())
@@ -92,7 +93,7 @@ class GroupMembershipHandlers:
         return self._answer(group, convert(synced, Synced, from_attributes=True))
 
     async def heartbeat(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """The deadline counts from the end of `wait_ms`."""
+        """Send a heartbeat; the deadline counts from the end of `wait_ms`."""
         body = await self._bodies.read(request, HeartbeatBody)
         group = target.args[0]
         wait_ms = body.wait_ms or 0
@@ -105,7 +106,7 @@ class GroupMembershipHandlers:
         return self._answer(group, HeartbeatTaken())
 
     async def leave(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """What became of each of the members, in their order."""
+        """Remove members, and return the result for each in their order."""
         body = await self._bodies.read(request, LeaveBody)
         group = target.args[0]
         members = tuple(MemberToLeave(row.member_id or "", row.instance_id) for row in body.members)
@@ -116,8 +117,9 @@ class GroupMembershipHandlers:
         return with_coordinator(value_answer(found), self._broker, group)
 
     async def _unless_over(self, request: web.BaseRequest, waiting: Coroutine[Any, Any, T], error: RaftlogError) -> T:
-        """What it gives; raises `error` as soon as the server stops, and when the client has hung up: a join that is
-        answered to nobody would make a member that the others wait for."""
+        """Return the result of `waiting`; raises `error` when the server stops or the client disconnects.
+
+        A join without a client to answer would leave a member that the others wait for."""
         task = asyncio.ensure_future(waiting)
         try:
             over = self._ends.stopping, self._ends.gone(request)

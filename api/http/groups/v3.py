@@ -1,4 +1,4 @@
-"""Consumer groups as Confluent's v3 API has them: who is in them, how far behind they are; and deleting one."""
+"""Consumer groups in the format of Confluent's v3 API: members, lag, and deletion."""
 
 from aiohttp import web
 
@@ -22,7 +22,7 @@ _PARTITION = "/{topic}/partitions/{partition}"
 
 
 class GroupV3Handlers:
-    """Everything below /v3/clusters/{cluster}/consumer-groups."""
+    """Handlers of all paths below /v3/clusters/{cluster}/consumer-groups."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

@@ -30,7 +30,7 @@ _STATES: Final[dict[str, GroupStateName]] = {
 
 
 class GroupShapes:
-    """Of one cluster, whose URL as the client wrote it is `cluster_url`."""
+    """Objects of the groups of one cluster; `cluster_url` has the host that the client used."""
 
     def __init__(self, cluster_url: str, cluster_id: str) -> None:
         self.groups_url = f"{cluster_url}/consumer-groups"
@@ -41,7 +41,7 @@ class GroupShapes:
         return f"{self.groups_url}/{_segment(group)}"
 
     def group(self, found: GroupListing | GroupDetails) -> GroupDescription:
-        """A KafkaConsumerGroup."""
+        """Return a KafkaConsumerGroup."""
         url, coordinator = self.url(found.group), found.coordinator
         return GroupDescription(
             **self._head("KafkaConsumerGroup", url, found.group),
@@ -55,7 +55,7 @@ class GroupShapes:
         )
 
     def consumer(self, group: str, member: MemberDescription) -> ConsumerDescription:
-        """A KafkaConsumer."""
+        """Return a KafkaConsumer."""
         url = self._consumer_url(group, member.member_id)
         return ConsumerDescription(
             **self._head("KafkaConsumer", url, group, f"/consumer={member.member_id}"),
@@ -71,7 +71,7 @@ class GroupShapes:
         return self._consumer_url(group, member_id) + "/assignments"
 
     def assignment(self, group: str, member_id: str, topic: str, partition: int) -> ConsumerAssignment:
-        """A KafkaConsumerAssignment."""
+        """Return a KafkaConsumerAssignment."""
         url = f"{self.assignments_url(group, member_id)}/{_segment(topic)}/partitions/{partition}"
         name = f"/consumer={member_id}/assignment={topic}/partition={partition}"
         return ConsumerAssignment(
@@ -84,7 +84,7 @@ class GroupShapes:
         )
 
     def lag(self, group: str, found: LagReport) -> PartitionLag:
-        """A KafkaConsumerLag."""
+        """Return a KafkaConsumerLag."""
         topic, partition, member = found.topic, found.partition, found.member
         url = self._lag_url(group, topic, partition)
         return PartitionLag(
@@ -100,8 +100,7 @@ class GroupShapes:
         )
 
     def lag_summary(self, group: str, lags: Sequence[LagReport]) -> GroupLagSummary:
-        """A KafkaConsumerGroupLagSummary; without a partition all of it is empty, and what is not known counts as
-        nothing."""
+        """Return a KafkaConsumerGroupLagSummary, empty without partitions; an unknown lag counts as 0."""
         most = max((found for found in lags if found.lag >= 0), key=lambda found: found.lag, default=None)
         member = most.member if most else None
         topic, partition = (most.topic, most.partition) if most else ("", -1)

@@ -130,7 +130,7 @@ _FIGURES: Final = {
 
 
 def figures_families(figures: Figures) -> Iterator[Metric]:
-    """What was found when the groups were looked through."""
+    """Yield the families of figures from a pass over all groups."""
     for name, (text, field) in _FIGURES.items():
         yield gauge(name, text, getattr(figures, field))
     replicas = figures.replicas

@@ -12,12 +12,12 @@ Samples: TypeAlias = Iterable[tuple[Sequence[str], float]]
 
 
 def counter(name: str, text: str, value: float) -> Metric:
-    """A number that only rises."""
+    """Return a family with one counter."""
     return CounterMetricFamily(f"raftlog_{name}", text, value=value)
 
 
 def gauge(name: str, text: str, value: float) -> Metric:
-    """A number as it is now."""
+    """Return a family with one gauge."""
     return GaugeMetricFamily(f"raftlog_{name}", text, value=value)
 
 
@@ -38,5 +38,5 @@ def gauges(name: str, text: str, labels: Sequence[str], samples: Samples) -> Met
 
 
 def histogram(name: str, text: str, times: Histogram) -> Metric:
-    """Times, in seconds."""
+    """Return a family with one histogram of times, in seconds."""
     return HistogramMetricFamily(f"raftlog_{name}", text, buckets=times.cumulative(), sum_value=times.sum_s)

@@ -21,14 +21,14 @@ _LABELS: Final = ("group", "topic", "partition")
 
 
 def group_totals(broker: Broker) -> Iterator[Metric]:
-    """What is counted as it happens, and the consumer instances."""
+    """Yield the families of counters of consumer groups, and of consumer instances."""
     for name, text in _COUNTERS.items():
         yield counter(name, text, getattr(broker.measuring.counters, name))
     yield gauge("consumer_instances", "Consumer instances that live here.", len(broker.consumers))
 
 
 def group_families(figures: GroupFigures) -> Iterator[Metric]:
-    """What the groups are now."""
+    """Yield the families of the present state of consumer groups."""
     by_state = [([state], count) for state, count in figures.by_state.items()]
     yield gauges("groups", "Groups that are coordinated here, by state.", ["state"], by_state)
     yield gauge("group_members", "Their members.", figures.members)

@@ -1,10 +1,10 @@
-"""What the HTTP server counts of its requests: answers by status, and how long they took by what was asked for.
+"""Counters of the HTTP server's requests: answers by status, and durations by class of request.
 
-    class of a request: what its handlers are for; `stream` for tails and for answers to streams of lines, which last as
+    class of a request: the purpose of its handlers; `stream` for tails and for answers to streams of lines, which
+last as
     long as their clients want; a large answer (`PacedResponse`) is measured up to its head
 
-One addition and one bucket for each request. Kept by the app, shown by `metrics_http`.
-"""
+One addition and one bucket for each request. Kept by the app, exported by `metrics/http.py`."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -32,7 +32,7 @@ class HttpMeasured:
         """By class, from the head of the request to the end of its handler."""
 
     def note(self, kind: str, began: float, response: web.StreamResponse) -> None:
-        """A request of this class, whose head was read at `began`, was answered."""
+        """Count an answer to a request of this class, whose head was read at `began`."""
         status = response.status
         self.responses[status] = self.responses.get(status, 0) + 1
         until = stopwatch()

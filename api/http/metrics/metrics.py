@@ -1,13 +1,12 @@
-"""What `/metrics` answers: numbers that others count, as text for Prometheus. Nothing is kept here.
+"""Answer of `/metrics`: counters and gauges of other modules, as text for Prometheus. Nothing is kept here.
 
-`SOURCES` is where a part of the broker brings in its own: a function in a `metrics_….py` beside this, from the broker
-to metric families. A source is asked in one turn of the loop, so it may look at dozens of things, not at thousands:
-what stands for every partition is `metrics_partitions`' business. Between two families, and within a long one after
-`_SLICE` samples, others have the loop. Scrapes that come at the same time share one rendering.
+`SOURCES` registers the sources: functions in a module beside this one, from the broker to metric families. A
+source runs in one turn of the loop, so it may read dozens of objects, not thousands: families with a sample for
+every partition belong to `metrics/partitions.py`. Between two families, and within a long one after `_SLICE`
+samples, other tasks run. Scrapes at the same time share one rendering.
 
-Names follow Prometheus: `raftlog_`, then what is counted, its unit, and `_total` for counters. Labels come from small
-fixed sets, or are bounded by settings; their escaping is the library's.
-"""
+Names follow Prometheus: `raftlog_`, then the subject, its unit, and `_total` for counters. Labels come from
+small fixed sets, or are bounded by settings; their escaping is the library's."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -50,14 +49,14 @@ class _Families(Collector):
 
 
 class Metrics:
-    """Of one broker and the HTTP server in front of it."""
+    """Metrics of one broker and its HTTP server."""
 
     def __init__(self, broker: Broker, http: HttpMeasured, partitions_max: int) -> None:
         self._broker, self._http, self._partitions_max = broker, http, partitions_max
         self._rendering: asyncio.Task[bytes] | None = None
 
     async def render(self) -> tuple[bytes, str]:
-        """The text and its content type."""
+        """Return the text and its content type."""
         if self._rendering is None:
             self._rendering = asyncio.get_running_loop().create_task(self._render(), name="metrics")
             self._rendering.add_done_callback(self._rendered)
@@ -93,7 +92,7 @@ class Metrics:
 
 
 def _parts(family: Metric) -> Iterator[Metric]:
-    """The family in pieces of `_SLICE` samples."""
+    """Yield the family in pieces of `_SLICE` samples."""
     samples = family.samples
     if len(samples) <= _SLICE:
         yield family
@@ -105,5 +104,5 @@ def _parts(family: Metric) -> Iterator[Metric]:
 
 
 def _without_head(text: bytes) -> bytes:
-    """Without the two lines that describe the family: it is being continued."""
+    """Return the text without the two lines that describe the family, for a piece that continues it."""
     return text.split(b"\n", 2)[2]

@@ -48,7 +48,7 @@ class TopicFigures(NamedTuple):
 
 
 def partition_families(replicas: Sequence[ReplicaFigures], partitions_max: int) -> Iterator[Metric]:
-    """Of replicas in the order of their topics; some families come in pieces."""
+    """Yield the families of replicas, in the order of their topics; some families come in pieces."""
     shown = replicas[:partitions_max]
     yield gauge(
         "metrics_partitions_left_out",
@@ -77,7 +77,7 @@ def _lags(part: Iterable[ReplicaFigures]) -> Metric:
 
 
 def _topics(replicas: Sequence[ReplicaFigures]) -> list[TopicFigures]:
-    """The first of them, and all others as one."""
+    """Return the first topics, and all others as one."""
     groups = groupby(replicas, key=attrgetter("topic"))
     topics = [_sum(name, list(some)) for name, some in islice(groups, TOPICS_MAX)]
     rest = [each for _, some in groups for each in some]
@@ -96,5 +96,5 @@ def _sum(name: str, replicas: Sequence[ReplicaFigures]) -> TopicFigures:
 
 
 def _parts(rows: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    """At least one, so that a family without series is described all the same."""
+    """Yield the rows in pieces, at least one, so that a family without series is described as well."""
     return (rows[at : at + PART] for at in range(0, max(1, len(rows)), PART))

@@ -14,7 +14,7 @@ _SYSTEM: Final = ProcessCollector(registry=None)
 
 
 def process_families(broker: Broker) -> Iterator[Metric]:
-    """Everything that has no group."""
+    """Yield the families of the process as a whole, without those of groups."""
     yield from _disk(broker)
     yield from _queues(broker)
     yield from _latencies(broker)

@@ -46,7 +46,7 @@ def _shown(schema: Any) -> Any:
 
 
 def _closed(component: Json, kind: type[Value] | None) -> Json:
-    """Without fields that are not declared; of an answer all fields are there but those that can be left out."""
+    """Return the schema without undeclared fields; of an answer all fields are required except optional ones."""
     found = {name: value for name, value in component.items() if name != "title"} | {"additionalProperties": False}
     if kind is not None:
         fields = msgspec.structs.fields(kind)

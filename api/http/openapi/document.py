@@ -19,7 +19,7 @@ those that are possible), 400 (what is no HTTP) and 500 (damaged bytes, or a fai
 
 
 def build(version: str) -> Json:
-    """The document of this release."""
+    """Return the document of this release."""
     paths: dict[str, Json] = {}
     for part in (topics, records, consumers, groups, operators):
         for row in part.ROWS:
@@ -43,5 +43,5 @@ def build(version: str) -> Json:
 
 
 def document_bytes(version: str) -> bytes:
-    """The document as JSON."""
+    """Return the document as JSON."""
     return orjson.dumps(build(version))

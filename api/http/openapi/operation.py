@@ -34,7 +34,7 @@ class Method(NamedTuple):
     headers: Mapping[str, Json] = {}
     """Headers of the answer."""
     text: str = ""
-    """What the answer is."""
+    """Description of the answer."""
     content_types: Sequence[str] = (JSON_TYPE,)
     streams: Mapping[str, Json] = {}
     """Schemas of other content types of the answer."""
@@ -48,12 +48,12 @@ class Method(NamedTuple):
 
 
 def parameter(place: str, name: str, schema: Json, text: str, *, is_required: bool = False) -> Json:
-    """A parameter in `path`, `query` or `header`."""
+    """Return a parameter in `path`, `query` or `header`."""
     return {"name": name, "in": place, "required": is_required, "schema": schema, "description": text}
 
 
 def in_query(name: str, schema: Json, text: str, *, is_required: bool = False) -> Json:
-    """A parameter of the query."""
+    """Return a parameter of the query."""
     return parameter("query", name, schema, text, is_required=is_required)
 
 
@@ -99,7 +99,7 @@ _WITH_BODY = (408, 413, 415, 422)
 
 
 def described(row: Method, tag: str) -> Json:
-    """The operation of one row."""
+    """Return the operation of one row."""
     method, path = row.route.split()
     parameters = [_in_path(row, name) for name in re.findall(r"{(\w+)}", path)]
     parameters += [_in_query(each) if isinstance(each, str) else each for each in row.query]
@@ -123,7 +123,7 @@ def described(row: Method, tag: str) -> Json:
 def answer(
     text: str, found: Any = None, content_types: Sequence[str] = (JSON_TYPE,), headers: Mapping[str, Json] | None = None
 ) -> Json:
-    """An answer; without a type or schema it has no body."""
+    """Return an answer; without a type or schema it has no body."""
     shown: Json = {"description": text}
     if found is not None:
         shown["content"] = {content_type: {"schema": _schema(found)} for content_type in content_types}

@@ -9,12 +9,12 @@ INT64_MAX = (1 << 63) - 1
 
 
 def ref(name: str) -> Json:
-    """A schema by name."""
+    """Return a reference to a schema by name."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def obj(properties: Mapping[str, Json], optional: Iterable[str] = (), text: str = "") -> Json:
-    """An object with these members and no others; those that are not optional are always there."""
+    """Return the schema of an object with these members and no others; those that are not optional are required."""
     left_out = set(optional)
     schema: Json = {
         "type": "object",
@@ -30,7 +30,7 @@ def array(items: Json, least: int = 0) -> Json:
 
 
 def nullable(schema: Json) -> Json:
-    """The schema, or null."""
+    """Return the schema, or null."""
     if isinstance(schema.get("type"), str):
         return schema | {"type": [schema["type"], "null"]}
     return {"anyOf": [schema, {"type": "null"}]}

@@ -17,14 +17,14 @@ _ENCODING = string(enum=["json", "text", "base64"])
 
 
 def _one_of(kind: type) -> Json:
-    """An object with one of the fields of a declaration."""
+    """Return the schema of an object with one of the fields of a declaration."""
     declared = of_component(kind)
     choices = [obj({name: schema["anyOf"][0]}) for name, schema in declared["properties"].items()]
     return {"oneOf": choices, "description": declared["description"]}
 
 
 def _of_settings(**more: Json) -> list[Json]:
-    """One setting: its name with the values that it can have."""
+    """Return the schemas of one setting: its name with its possible values."""
     return [
         obj({"name": {"const": name}, "value": each, **more}, optional=list(more)) for name, each in _SETTINGS.items()
     ]
@@ -48,7 +48,7 @@ def _record(content: Json, partition: Json) -> Json:
 
 
 def _records_body(value: Json, partition: Json) -> Json:
-    """Records, and what an idempotent producer says: all three members or none."""
+    """Return the schema of records, and of an idempotent producer's three members, all or none."""
     producer = of_component(ProducerFields)["properties"]
     nothing: Json = {name: {"type": "null"} for name in SCHEMAS_OF_RECORDS}
     records = array(_record(value, partition), 1) | {"maxItems": RECORDS_MAX}

@@ -50,11 +50,11 @@ class FetchHandlers:
         router.add("GET", "/topics/{topic}/partitions/{partition}/offsets", self.offsets, query=_OFFSETS_QUERY)
 
     async def fetch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`?offset=&timeout=&max_bytes=&min_bytes=`; only the offset is required.
+        """Return records: `?offset=&timeout=&max_bytes=&min_bytes=`; only the offset is required.
 
-        Stored batches come as they are, so the first may begin below the offset. JSON begins at the offset and ends
-        when the answer has `max_bytes`, at least with one record: what compaction has left without any is passed over.
-        """
+        Stored batches are sent unchanged, so the first may begin below the offset. JSON begins at the offset and
+        ends when the answer has `max_bytes`, with at least one record: batches that compaction has emptied are
+        skipped."""
         topic, partition = target.args[0], partition_number(target.args[1])
         format_, content_type = accepted_format(header(request, "Accept"))
         if format_ is Format.NDJSON:
@@ -116,10 +116,9 @@ class FetchHandlers:
         return leader_header(self._broker, self._broker.leader_of(topic, partition))
 
     async def offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`{"beginning_offset", "end_offset"}`, and with `?timestamp=` also the first record from then on.
+        """Return `{"beginning_offset", "end_offset"}`, and with `?timestamp=` the first record from that time on.
 
-        `?linearizable=true`: nothing that was acknowledged before the request is missing.
-        """
+        `?linearizable=true`: the answer includes every record that was acknowledged before the request."""
         topic, partition = target.args[0], partition_number(target.args[1])
         deadline = target.deadline()
         is_linearizable = flag(target, "linearizable")
@@ -133,7 +132,7 @@ class FetchHandlers:
 
 
 def _array(parts: Sequence[Encoded]) -> list[Buffer]:
-    """A JSON array of encoded objects, with what belongs between them."""
+    """Return a JSON array of encoded objects, with brackets and commas."""
     body: list[Buffer] = [b"["]
     for part in parts:
         body += (part, b",")

@@ -23,7 +23,7 @@ from raftlog.runtime.slices import in_slices
 from raftlog.types import Buffer, TopicPartition
 
 _RECORDS_PER_SLICE = 1_000
-"""After so many records others run."""
+"""Records after which other tasks run."""
 _SLICE_BYTES = 64 * 1024
 _CHARGED_BYTES = 256 * 1024
 """Memory for encoded records is taken in steps of about so many bytes."""
@@ -35,7 +35,9 @@ Encoded: TypeAlias = bytes | bytearray
 
 
 class JsonRecords:
-    """Encodes fetches of one partition. Opened batches, and answers that `encode` returns, are charged to `memory`."""
+    """Encoder for fetches of one partition.
+
+    Decompressed batches, and answers that `encode` returns, are charged to `memory`."""
 
     def __init__(self, topic: str, partition: int, format_: Format, opener: BatchOpener, memory: AnswerMemory) -> None:
         self._memory = memory
@@ -50,17 +52,15 @@ class JsonRecords:
         self._opener = opener
         self._place = TopicPartition(topic, partition)
         self._broken: UndecodableBatch | None = None
-        """Why the records after those encoded so far cannot be read."""
+        """Error of the records after those encoded so far."""
         self.next_offset = 0
         """Behind all that was encoded, or had no records any more."""
 
     async def encode(self, batches: Sequence[Buffer], offset: int, max_bytes: int) -> list[Encoded]:
-        """The records from `offset` on, an object each with commas between them, in parts of a JSON array; fewer when
-        memory is short.
+        """Return the records from `offset` on, as parts of a JSON array; fewer when memory is short.
 
-        Raises `UndecodableBatch` when the first cannot be decoded, and `MemoryBudgetExceeded` when not even the first
-        slice fits.
-        """
+        Parts have an object for each record, with commas between them. Raises `UndecodableBatch` when the first
+        cannot be decoded, and `MemoryBudgetExceeded` when not even the first slice fits."""
         parts: list[Encoded] = []
         size = 0
         self.next_offset = offset
@@ -102,7 +102,7 @@ class JsonRecords:
         return size
 
     async def _open(self, batch: Buffer) -> Iterator[Record]:
-        """The records of a batch, for which memory is held when it was compressed. None when it cannot be opened."""
+        """Return the records of a batch, none when it cannot be opened; charges memory if it was compressed."""
         self._held_back = None
         try:
             opened = await self._opener.open(batch)
@@ -118,12 +118,12 @@ class JsonRecords:
         self._held_bytes += size
 
     def _give_back(self, left: int) -> None:
-        """Of the memory that is held, but for so many bytes."""
+        """Release the memory that is held, except `left` bytes."""
         self._memory.remove(self._held_bytes - left)
         self._held_bytes = left
 
     async def lines(self, batch: Buffer, offset: int, end: int | None) -> AsyncGenerator[Encoded]:
-        """The records of one batch as `slices` has them, a line each."""
+        """Yield the records of one batch as `slices` does, a line for each."""
         async with aclosing(self.slices(batch, offset, end)) as slices:
             async for slice_ in slices:
                 lines = joined(slice_, b"\n")
@@ -131,12 +131,11 @@ class JsonRecords:
                 yield lines
 
     async def slices(self, batch: Buffer, offset: int, end: int | None) -> AsyncGenerator[list[Encoded]]:
-        """The records of one batch from `offset` on and below `end`, an object each, in slices of about `_SLICE_BYTES`;
-        a large object is alone in its slice.
+        """Yield the records of one batch from `offset` on and below `end`, in slices of about `_SLICE_BYTES`.
 
-        Raises `UndecodableBatch` behind those that can be decoded, unless that is at `end` or later, and
-        `MemoryBudgetExceeded` when there is no memory for the opened batch. Close it, which gives that back.
-        """
+        A record is an object; a large object is alone in its slice. Raises `UndecodableBatch` after those that
+        can be decoded, unless that is at `end` or later, and `MemoryBudgetExceeded` when there is no memory for
+        the decompressed batch. Close the generator to release the memory."""
         try:
             records = await self._open(batch)
             if end is not None:
@@ -153,7 +152,7 @@ class JsonRecords:
             raise self._broken
 
     def _slice(self, records: Iterator[Record], offset: int, room: int) -> Generator[None, None, list[Encoded]]:
-        """The next records, as many as a slice may have; none at the end of the batch."""
+        """Return the next records, as many as a slice may have; none at the end of the batch."""
         parts: list[Encoded] = []
         last: Record | None = None
         pause = room - _SLICE_BYTES
@@ -192,7 +191,7 @@ class JsonRecords:
         return parts
 
     def _encode_large(self, record: Record) -> Generator[None, None, bytearray]:
-        """Raises `MemoryBudgetExceeded` when it grows beyond what there is."""
+        """Encode a large record in steps; raises `MemoryBudgetExceeded` when it grows beyond the free memory."""
         out = bytearray(self._begin)
         key_encoding = yield from self._append(out, record.key)
         out += b',"value":'
@@ -203,7 +202,7 @@ class JsonRecords:
         return out
 
     def _append(self, out: bytearray, raw: bytes | None) -> Generator[None, None, str | None]:
-        """A key or value. Returns what stands for it under `encoding`."""
+        """Append a key or value, and return its entry for `encoding`."""
         if raw is None:
             out += _NULL
             return None
@@ -254,18 +253,18 @@ class JsonRecords:
 
 
 def joined(objects: Sequence[Encoded], separator: bytes) -> Encoded:
-    """A large object, which is alone, is not copied."""
+    """Join the objects; a large object, which is alone, is not copied."""
     return objects[0] if len(objects) == 1 else separator.join(objects)
 
 
 def _encodings(key: str | None, value: str | None) -> bytes:
-    """The member that says how strings stand for them; nothing when they are JSON."""
+    """Return the member `encoding` for keys and values that are strings; nothing when they are JSON."""
     named = {name: kind for name, kind in (("key", key), ("value", value)) if kind}
     return b',"encoding":' + orjson.dumps(named) if named else b""
 
 
 def _as_string(raw: bytes) -> tuple[bytes, str]:
-    """A JSON string for bytes that are not JSON, and how it stands for them."""
+    """Return a JSON string for bytes that are not JSON, and the name of its encoding."""
     try:
         return orjson.dumps(raw.decode()), "text"
     except UnicodeDecodeError:

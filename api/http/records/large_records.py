@@ -86,7 +86,7 @@ def _parsed(body: Text, format_: Format) -> Generator[None, None, ParsedRecords]
 
 
 def _add(found: RecordList, body: Text, start: int, end: int) -> Parts:
-    """The records of a span of the list."""
+    """Add the records of a span of the list."""
     if end - start <= PARSED_BYTES_MAX:
         found.add_all(orjson.loads(b"[" + body[start:end] + b"]"))
         return
@@ -104,7 +104,7 @@ def _add(found: RecordList, body: Text, start: int, end: int) -> Parts:
 
 
 def large_line(line: bytes, encode: Encode) -> Generator[None, None, tuple[NewRecord, int | None]]:
-    """The record of a line of NDJSON, and the partition that it names. Raises `ValueError`."""
+    """Return the record of a line of NDJSON, and the partition that it names. Raises `ValueError`."""
     text = line.strip()
     if text[:1] != b"{" or text[-1:] != b"}":
         raise ValueError("it is not a JSON object")
@@ -115,8 +115,9 @@ def large_line(line: bytes, encode: Encode) -> Generator[None, None, tuple[NewRe
 def read_large_record(
     members: dict[str, Any], large: dict[str, Span], text: Text, encode: Encode
 ) -> Generator[None, None, tuple[NewRecord, int | None]]:
-    """The record of small members, parsed, and of large ones, which stand in the text, and the partition that it names.
-    Raises `ValueError`."""
+    """Return the record and the partition that it names, from its small and its large members.
+
+    Small members are parsed, large ones are spans of the text. Raises `ValueError`."""
     encodings = members.get("encoding")
     stored: dict[str, bytes] = {}
     for name, (start, end) in large.items():
@@ -138,8 +139,9 @@ def read_large_record(
 
 
 def _members(text: Text, start: int, end: int) -> Generator[None, None, tuple[dict[str, Any], dict[str, Span]]]:
-    """The members of an object whose braces are around `start` and `end`: small ones parsed, large ones as the spans of
-    their values. Raises `ValueError`."""
+    """Return the members of an object whose braces are around `start` and `end`.
+
+    Small ones are parsed, large ones are the spans of their values. Raises `ValueError`."""
     members: dict[str, Any] = {}
     large: dict[str, Span] = {}
     for span in split_items(text, start, end):
@@ -155,7 +157,7 @@ def _members(text: Text, start: int, end: int) -> Generator[None, None, tuple[di
 
 
 def _named(text: Text, start: int, end: int) -> tuple[str, Span]:
-    """The name of a large member, and where its value stands."""
+    """Return the name of a large member, and the span of its value."""
     quote = text.find(b'"', start, end)
     if quote < 0 or text[start:quote].strip():
         raise ValueError(f"a member has no name, at byte {start}")
@@ -170,7 +172,7 @@ def _named(text: Text, start: int, end: int) -> tuple[str, Span]:
 
 
 def _trimmed(text: Text, start: int, end: int) -> Span:
-    """Without white space around it."""
+    """Return the span without white space at its ends."""
     start = _SPACE.match(text, start, end).end()  # type: ignore[union-attr]
     while start < end:
         last = text[max(start, end - _SPACE_STEP) : end]
@@ -182,7 +184,7 @@ def _trimmed(text: Text, start: int, end: int) -> Span:
 
 
 def _inside(text: Text, start: int, end: int, brackets: bytes, otherwise: str) -> Span:
-    """What stands between the brackets of a list or object. Raises `HttpProblem` 422."""
+    """Return the span between the brackets of a list or object. Raises `HttpProblem` 422."""
     start, end = _trimmed(text, start, end)
     if end - start < len(brackets) or text[start] != brackets[0] or text[end - 1] != brackets[1]:
         raise HttpProblem(INVALID_JSON, otherwise)

@@ -8,7 +8,7 @@ from raftlog.api.http.server.problems import HttpProblem
 
 
 class LineSplitter:
-    """One for each body."""
+    """Splitter of one body into lines."""
 
     def __init__(self, line_bytes_max: int) -> None:
         self.line_bytes_max = line_bytes_max
@@ -20,7 +20,7 @@ class LineSplitter:
         return len(self._rest)
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The lines that end in this piece, empty ones included."""
+        """Return the lines that end in this piece, empty ones included."""
         if b"\n" not in piece:
             self._rest += piece
             return []
@@ -32,13 +32,13 @@ class LineSplitter:
         return [line.strip() for line in lines]
 
     def end(self) -> list[bytes]:
-        """The line that the end of the body ends, if there is one."""
+        """Return the last line when it has no line break, at the end of the body."""
         rest = bytes(self._rest).strip()
         self._rest.clear()
         return [rest] if rest else []
 
     def check(self, size: int) -> None:
-        """Raises `HttpProblem` 413 for a line of more than so many bytes."""
+        """Raise `HttpProblem` 413 when a line of `size` bytes is too long."""
         if size > self.line_bytes_max:
             raise HttpProblem(
                 TOO_LARGE,

@@ -26,7 +26,7 @@ from raftlog.records.json_slices import check_json
 BLOCK_BYTES_MAX = 2 * 1024 * 1024
 """Lines that wait together for the append before theirs; the append threshold."""
 BLOCK_RECORDS_MAX = 20_000
-"""So that the smallest lines do not turn into many times their bytes."""
+"""Bound on the objects that the smallest lines become, many times their bytes."""
 
 ReadLine: TypeAlias = Callable[[bytes], tuple[Streamed, int | None]]
 """The record of a line and the partition that it names; raises `ValueError`."""
@@ -34,14 +34,14 @@ ReadLineInSteps: TypeAlias = Callable[[bytes], Generator[None, None, tuple[Strea
 
 
 class LineReader(NamedTuple):
-    """How the lines of one body are read."""
+    """Functions that read the lines of one body."""
 
     read: ReadLine
     read_large: ReadLineInSteps
 
 
 def value_of(line: bytes) -> tuple[Streamed, int | None]:
-    """Any JSON value, stored as it stands in the line."""
+    """Return the value of a line: any JSON value, stored as its text."""
     return (line if orjson.loads(line) is not None else NewRecord(None)), None
 
 
@@ -112,14 +112,15 @@ class Block:
         return self.size_bytes + RECORD_MEMORY_BYTES * len(self.records)
 
     def line_of(self, place: int) -> int:
-        """The number of the line that the record at a place of the block came from."""
+        """Return the line number of the record at a place of the block."""
         return self._numbers[place]
 
     def add(
         self, lines: Sequence[bytes], number: int, reader: LineReader, splitter: LineSplitter
     ) -> Generator[None, None, None]:
-        """Add the records of lines, of which the first has this number; empty ones are none. Yields where others may
-        run. Raises `BadLine`, after those before it were added."""
+        """Add the records of lines, the first of which has this number; empty lines are skipped.
+
+        Yields None at points where other tasks may run. Raises `BadLine`, after the lines before it were added."""
         add_record, add_number, read = self.records.append, self._numbers.append, reader.read
         unchecked_max = splitter.line_bytes_max
         for line in lines:
@@ -143,7 +144,7 @@ class Block:
             number += 1
 
     def _name(self, partition: int | None) -> None:
-        """The partition that the next record wants, once any has wanted one."""
+        """Record the partition that the next record names, once any record has named one."""
         if self.named is None:
             self.named = [None] * len(self.records)
         self.named.append(partition)

@@ -163,7 +163,7 @@ class NdjsonIngest:
 
 
 def _give_up(task: "asyncio.Task[Any] | None") -> None:
-    """End a task whose result nobody wants any more."""
+    """Cancel a task whose result is not needed."""
     if task is None:
         return
     if not task.done():

@@ -1,9 +1,8 @@
-"""What an NDJSON stream has stored, and how that is told: once at the end, or line by line while it goes on.
+"""Report of the stored records of an NDJSON stream: once at the end, or line by line during the stream.
 
-    a line that is told is true;   a reader that does not read is told less often, and never waited for
+    a written line is true;   a client that does not read gets fewer lines, and is never waited for
 
-Used by `ndjson_ingest`.
-"""
+Used by `ndjson_ingest`."""
 
 import asyncio
 import logging
@@ -28,7 +27,7 @@ PARTIAL = "partial"
 
 
 class _Stored:
-    """What one partition has of a stream."""
+    """Stored records of a stream in one partition."""
 
     __slots__ = ("error", "first", "last", "line", "records")
 
@@ -37,7 +36,7 @@ class _Stored:
         self.first: int | None = None
         self.last: int | None = None
         self.error: RaftlogError | None = None
-        """Why it has no more; `line` is the first that it does not have, or may not have."""
+        """Error that ended the partition's share; `line` is the first line that is not stored, or may not be."""
         self.line = 0
 
     def shown(self, partition: int) -> dict[str, Any]:
@@ -54,7 +53,7 @@ class _Stored:
 
 
 class StreamReport:
-    """`problem` is why the stream ended, at the earliest line that it concerns."""
+    """Result of a stream; `problem` is the reason why it ended, at the earliest line that it concerns."""
 
     def __init__(self) -> None:
         self.problem: HttpProblem | RaftlogError | None = None
@@ -64,7 +63,7 @@ class StreamReport:
         self._stored: dict[int, _Stored] = {}
 
     def note(self, share: Share, block: Block) -> None:
-        """One partition's answer to a block."""
+        """Add one partition's result for a block."""
         stored = self._stored.setdefault(share.partition, _Stored())
         if share.error is None:
             stored.records += len(share.places)
@@ -76,17 +75,17 @@ class StreamReport:
         self.append_failed(share.error, stored.line)
 
     def append_failed(self, error: RaftlogError, line: int) -> None:
-        """A block that begins at this line, or a share of one, was not stored, or may not have been."""
+        """Record that a block that begins at this line, or a share of it, was not stored, or may not have been."""
         self.has_failed = True
         self.stop(error, line)
 
     def stop(self, problem: HttpProblem | RaftlogError, line: int) -> None:
-        """Note why the stream ends; the earliest line counts."""
+        """Record why the stream ends; the earliest line counts."""
         if self.problem is None or line < self._line:
             self.problem, self._line = problem, line
 
     def shown(self) -> dict[str, Any]:
-        """As an answer's body."""
+        """Return the report as an answer's body."""
         records = sum(stored.records for stored in self._stored.values())
         shown: dict[str, Any] = {
             "records": records,
@@ -105,12 +104,12 @@ class StreamReport:
 
     @property
     def status(self) -> int:
-        """Of an answer that begins when all is over."""
+        """Status of an answer that begins at the end of the stream."""
         return 200 if self.problem is None else _described(self.problem)[0]
 
 
 class StreamAnswer:
-    """The answer to one stream: a line after each block when `Accept` asks for lines, and always one at the end."""
+    """Answer to one stream: a line after each block when `Accept` asks for lines, and always one at the end."""
 
     def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
@@ -119,7 +118,7 @@ class StreamAnswer:
         self._telling: asyncio.Task[None] | None = None
 
     def tell(self, report: StreamReport) -> None:
-        """How far it is, unless the line before is not taken yet."""
+        """Write the present report, unless the line before is still being written."""
         if not self._wants_lines or (self._telling is not None and not self._telling.done()):
             return
         if self._response is None:
@@ -137,7 +136,7 @@ class StreamAnswer:
             logger.debug("the sender of a stream went away: %s", error)
 
     async def end(self, report: StreamReport) -> web.StreamResponse:
-        """All of it."""
+        """Write the final report and return the response."""
         response = self._response
         if response is None:
             response = json_answer(report.shown(), report.status)
@@ -151,7 +150,7 @@ class StreamAnswer:
         return response
 
     def give_up(self) -> None:
-        """Tell no more."""
+        """Cancel the line that is being written."""
         if self._telling is not None:
             self._telling.cancel()
 

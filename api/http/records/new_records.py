@@ -37,7 +37,7 @@ class ParsedRecords(NamedTuple):
 
 
 def parse_records(body: bytes | bytearray, format_: Format) -> ParsedRecords:
-    """Raises `HttpProblem` 422, and 400 for numbers of a producer that cannot be."""
+    """Parse a body of records; raises `HttpProblem` 422, and 400 for invalid numbers of a producer."""
     parsed = json_object(body)
     producer = producer_of(parsed) if len(parsed) > 1 else None
     records = RecordList(format_)
@@ -46,7 +46,9 @@ def parse_records(body: bytes | bytearray, format_: Format) -> ParsedRecords:
 
 
 def producer_of(body: dict[str, Any]) -> ProducerSequence | None:
-    """All three members, or none. Raises `HttpProblem` for members that a body of records cannot have."""
+    """Return the three members of an idempotent producer, or None without them.
+
+    Raises `HttpProblem` for members that a body of records cannot have."""
     refuse_unknown(body, ("records", *_PRODUCER, *SCHEMAS_OF_RECORDS))
     schema = next((name for name in SCHEMAS_OF_RECORDS if body.get(name) is not None), None)
     if schema is not None:
@@ -70,7 +72,7 @@ class RecordList:
         return len(self._records)
 
     def add_all(self, objects: Any) -> None:
-        """More records, as JSON objects. Raises `HttpProblem` 422 and 413."""
+        """Add records from JSON objects. Raises `HttpProblem` 422 and 413."""
         if type(objects) is not list:
             raise HttpProblem(INVALID_JSON, 'the body has no list "records"')
         if len(self._records) + len(objects) > RECORDS_MAX:
@@ -90,13 +92,15 @@ class RecordList:
             self._append(new, partition)
 
     def add(self, record: NewRecord, partition: int | None) -> None:
-        """One more. Raises `HttpProblem` 413."""
+        """Add one record. Raises `HttpProblem` 413."""
         if len(self._records) == RECORDS_MAX:
             raise _too_many(RECORDS_MAX + 1)
         self._append(record, partition)
 
     def result(self) -> tuple[list[NewRecord], list[int | None] | None]:
-        """The records; when any names one, the partition of each. Raises `HttpProblem` 422 when there are none."""
+        """Return the records, and the partition of each when any names one.
+
+        Raises `HttpProblem` 422 without records."""
         if not self._records:
             raise HttpProblem(EMPTY_REQUEST, 'the list "records" is empty')
         return self._records, self._partitions

@@ -47,7 +47,7 @@ class OctetStream:
     async def produce(
         self, request: web.BaseRequest, target: Target, options: ProduceOptions, body: StreamedBody
     ) -> web.Response:
-        """Raises `HttpProblem`, and what refuses the record."""
+        """Append the body as one record; raises `HttpProblem`, and errors of the append."""
         bare = _without_value(request, target)
         deadline = deadline_in(options.timeout_ms)
         stream = await self._broker.open_stream(options.topic, options.partition, deadline=deadline)
@@ -87,7 +87,7 @@ async def _receive(body: StreamedBody, spool: IO[bytes], limit: int) -> int:
 
 @contextmanager
 def _spool_errors() -> Iterator[None]:
-    """What the file system says, as an error of ours: nothing of the record was appended yet."""
+    """Map errors of the file system to errors of raftlog: nothing of the record was appended yet."""
     try:
         yield
     except OSError as error:

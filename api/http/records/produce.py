@@ -90,7 +90,7 @@ class ProduceHandlers:
         data: bytes | bytearray,
         held: HeldMemory | None = None,
     ) -> web.StreamResponse:
-        """`held` is the memory of a body that counts for any."""
+        """Produce the records of a body; `held` is its memory, when the body is charged to a budget."""
         if format_ is Format.BATCHES:
             return await self._produce_batches(options, data, held)
         topic, choice, acks, timeout, _ = options

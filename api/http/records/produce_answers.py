@@ -1,4 +1,4 @@
-"""What a produce request is answered: a row for each record, in their order."""
+"""Answers to produce requests: a row for each record, in their order."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -25,7 +25,7 @@ _SENT_AT_ONCE_MAX: Final = 1_000
 
 
 def one_done(result: RecordResult) -> web.Response | None:
-    """The answer to a request of one record that is stored now; None for any other result."""
+    """Return the answer to a request of one record that is stored now; None for any other result."""
     partition, offset, error, is_duplicate = result
     if error is None and offset is not None and not is_duplicate:
         return answer(_ONE_DONE % (partition, offset))
@@ -35,8 +35,9 @@ def one_done(result: RecordResult) -> web.Response | None:
 async def records_answer(
     request: web.BaseRequest, results: Sequence[RecordResult], headers: dict[str, str]
 ) -> web.StreamResponse:
-    """200 when any record is done, otherwise the status of an error, unknown before failed. An answer of very many rows
-    is on its way when this returns, with these headers."""
+    """Answer with the result of each record; a very long answer is being sent when this returns.
+
+    The status is 200 when any record is stored, otherwise that of an error, unknown before failed."""
     errors = [result.error for result in results if result.error is not None]
     status, fields = 200, {"key_schema_id": None, "value_schema_id": None}
     retry: dict[str, str] = {}
@@ -58,7 +59,7 @@ async def records_answer(
 
 
 async def _parts(results: Sequence[RecordResult], fields: dict[str, Any]) -> AsyncIterator[bytes]:
-    """The answer in parts of a few milliseconds each."""
+    """Yield the answer in parts of a few milliseconds each."""
     start = b'{"offsets":['
     for first in range(0, len(results), _SENT_AT_ONCE_MAX):
         rows = to_json([described(result) for result in results[first : first + _SENT_AT_ONCE_MAX]])
@@ -69,7 +70,7 @@ async def _parts(results: Sequence[RecordResult], fields: dict[str, Any]) -> Asy
 
 
 def described(result: RecordResult) -> ProducedRecord:
-    """The row of one record."""
+    """Return the row of one record."""
     partition, offset, error, is_duplicate = result
     if error is None:
         return ProducedRecord(partition, offset, duplicate=is_duplicate or UNSET)

@@ -1,4 +1,4 @@
-"""What the path and query of a produce say, however its body looks."""
+"""Options of a produce request in its path and query, the same for every format of the body."""
 
 from typing import NamedTuple
 
@@ -7,8 +7,10 @@ from raftlog.partitions.results import Acks
 
 
 class ProduceOptions(NamedTuple):
-    """`partition` is None when the path names none. `timeout_ms` is for the request, or for each append of a stream.
-    `line_reader` is how the lines of an NDJSON body are read."""
+    """Options of a produce request.
+
+    `partition` is None when the path names none. `timeout_ms` is for the request, or for each append of a
+    stream. `line_reader` reads the lines of an NDJSON body."""
 
     topic: str
     partition: int | None

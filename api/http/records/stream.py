@@ -26,7 +26,7 @@ class StreamedProduce:
     async def produce(
         self, request: web.BaseRequest, target: Target, options: ProduceOptions, format_: Format
     ) -> web.StreamResponse:
-        """Raises what refuses the whole request; then nothing of it was stored."""
+        """Append a streamed body; raises errors of the request as a whole, before anything is stored."""
         body = StreamedBody(request, self._bodies.timeout_ms)
         deadline = deadline_in(options.timeout_ms)
         if format_ is Format.OCTETS:

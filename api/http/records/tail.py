@@ -62,7 +62,9 @@ class _Wanted(NamedTuple):
 
 
 def _wanted(target: Target, partition: int) -> _Wanted:
-    """`?offset=N|beginning|end` or `?timestamp=`, `&follow=&heartbeat=&timeout=`. Raises `HttpProblem` 400."""
+    """Return the parameters of a tail. Raises `HttpProblem` 400.
+
+    They are `?offset=N|beginning|end` or `?timestamp=`, `&follow=&heartbeat=&timeout=`."""
     query = target.query
     if ("offset" in query) == ("timestamp" in query):
         raise HttpProblem(BAD_REQUEST, "the query has to have an offset or a timestamp: where the lines begin")
@@ -92,7 +94,7 @@ class Tails:
     async def serve(
         self, request: web.BaseRequest, target: Target, partition: int, headers: dict[str, str]
     ) -> web.StreamResponse:
-        """Raises what is known before the first line; then it is the answer's status."""
+        """Stream records; errors before the first line are raised, and become the answer's status."""
         wanted = _wanted(target, partition)
         if self._count >= TAILS_MAX:
             raise Overloaded(f"{TAILS_MAX} tails are being read here already; ask another broker, or again")
@@ -112,7 +114,7 @@ class _Tail:
         self._offset = Offset(0)
         """The next line's."""
         self._end: Offset | None = None
-        """Where it ends by itself."""
+        """Offset at which the tail ends by itself."""
 
     async def serve(self, request: web.BaseRequest, headers: dict[str, str]) -> web.StreamResponse:
         await self._locate()
@@ -194,8 +196,9 @@ class _Tail:
         return orjson.dumps(shown | {"next_offset": self._offset})
 
     async def _write(self, response: web.StreamResponse, fetched: Fetched) -> "asyncio.Task[None] | None":
-        """Write the lines of these batches; a write that the reader holds up for too long is returned, under way, and
-        what comes behind it is still to be fetched."""
+        """Write the lines of these batches; returns a write that the reader delays for too long, still pending.
+
+        Batches after it have to be fetched again."""
         for batch in fetched.batches:
             async with aclosing(self._encoder.lines(batch, self._offset, self._end)) as slices:
                 async for lines in slices:
@@ -208,7 +211,7 @@ class _Tail:
         return None
 
     async def _is_written(self, writing: "asyncio.Task[None]") -> bool:
-        """Whether the write ended in time. Raises what it raised."""
+        """Return whether the write ended in time. Raises its error."""
         try:
             await asyncio.wait((writing,), timeout=HELD_S)
         except asyncio.CancelledError:
@@ -219,7 +222,7 @@ class _Tail:
         return writing.done()
 
     async def _more(self, gone: "asyncio.Future[None]") -> Fetched | None:
-        """What comes next; None when the reader or the server ends first."""
+        """Return the next batches; None when the reader or the server ends first."""
         fetching = self._loop.create_task(self._fetch(self._wanted.heartbeat_ms or _POLL_MS, min_bytes=1))
         try:
             await asyncio.wait((fetching, gone, self._ends.stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -228,7 +231,7 @@ class _Tail:
             fetching.cancel()
 
     async def _fetch(self, wait_ms: int, min_bytes: int) -> Fetched:
-        """Raises `MemoryBudgetExceeded` as well, when there is no memory for the first batch."""
+        """Fetch batches; raises `MemoryBudgetExceeded` as well, when there is no memory for the first one."""
         wanted = self._wanted
         fetched = await self._broker.fetch(
             wanted.topic,

@@ -1,11 +1,10 @@
-"""Memory of one answer: fetched batches, opened ones and encoded records, from the share for answers.
+"""Memory of one answer: fetched batches, decompressed ones and encoded records, from the share for answers.
 
     charged: 0 up to `UNCHARGED_BYTES`, then all of `size`
 
-It is taken once the size is known, after the long poll, and given back when the reader has taken the answer but for the
-connection's buffer. Nothing waits here: an answer becomes smaller, or is refused. Used by fetches, tails and polls of
-consumer instances.
-"""
+It is taken once the size is known, after the long poll, and released when the reader has taken the answer except
+for the connection's buffer. Nothing waits here: an answer becomes smaller, or is refused. Used by fetches, tails
+and polls of consumer instances."""
 
 from types import TracebackType
 from typing import Final, Self
@@ -23,7 +22,9 @@ class AnswerMemory:
     __slots__ = ("_budget", "_charged", "_is_forced", "_promised", "size")
 
     def __init__(self, budget: MemoryBudget, *, is_forced: bool = False) -> None:
-        """`is_forced`: take memory past the limit as well, for an answer that cannot be refused any more."""
+        """Create the memory of an answer.
+
+        `is_forced`: take memory past the limit as well, for an answer that cannot be refused any more."""
         self._budget, self._is_forced = budget, is_forced
         self._charged = self._promised = 0
         self.size = 0
@@ -41,8 +42,10 @@ class AnswerMemory:
         return max(1, min(wanted, self._budget.free // 2))
 
     def promise(self, wanted: int) -> int:
-        """Bytes that an answer which is waited for may have: as `room`, but that such answers share what is free, so
-        that they all find memory when records come for them at the same time. Ends with `end_promise`."""
+        """Reserve bytes for an answer during its long poll, until `end_promise`; returns their number.
+
+        It is that of `room`, but such answers share the free memory, so that all of them find memory when
+        records arrive for them at the same time."""
         assert not self._promised, "two promises"
         if wanted <= UNCHARGED_BYTES:
             return wanted
@@ -52,7 +55,7 @@ class AnswerMemory:
         return self._promised
 
     def end_promise(self) -> None:
-        """The answer is there, and its memory is taken next; or it is not waited for any more."""
+        """Release the reservation: the answer's memory is taken next, or its long poll has ended."""
         self._budget.promised -= self._promised
         self._promised = 0
 

@@ -12,12 +12,12 @@ from raftlog.values.value import Value, to_json
 
 
 def answer(body: bytes | bytearray, content_type: str = JSON_TYPE, status: int = 200) -> web.Response:
-    """A response with this body."""
+    """Return a response with this body."""
     return web.Response(body=body, status=status, content_type=content_type)
 
 
 def json_answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    """A response with this value as JSON."""
+    """Return a response with this value as JSON."""
     found = answer(orjson.dumps(value), JSON_TYPE, status)
     if headers:
         found.headers.update(headers)
@@ -27,7 +27,7 @@ def json_answer(value: Any, status: int = 200, headers: dict[str, str] | None = 
 def value_answer(
     value: Value | Sequence[Value] | Mapping[str, Any], *, version: int | None = None, status: int = 200
 ) -> web.Response:
-    """A response with this value as JSON; `version` is the `ETag` that `If-Match` is taken from."""
+    """Return a response with this value as JSON; `version` is the `ETag` that clients send as `If-Match`."""
     found = answer(to_json(value), status=status)
     if version is not None:
         found.headers["ETag"] = f'"{version}"'
@@ -35,7 +35,7 @@ def value_answer(
 
 
 def answer_with(body: bytes, content_type: str, headers: dict[str, str]) -> web.Response:
-    """A response with more headers."""
+    """Return a response with more headers."""
     return web.Response(body=body, headers=CIMultiDict({"Content-Type": content_type, **headers}))
 
 

@@ -1,4 +1,4 @@
-"""One request's way: find its target, run the handler, turn what it raises into an answer."""
+"""HTTP application: finds the handler of a request, runs it, and turns its errors into answers."""
 
 import inspect
 import logging
@@ -58,11 +58,11 @@ def class_of(handler: Handler) -> str:
 
 
 class HttpApp:
-    """`handle` is what aiohttp's low-level server calls."""
+    """HTTP application of a broker; aiohttp's low-level server calls `handle`."""
 
     def __init__(self, broker: Broker, bodies: BodyReader, ends: Ends, metrics_partitions_max: int) -> None:
         self.origins = OriginPolicy()
-        """Which origins and hosts are served; the server replaces it by that of its address."""
+        """Allowed origins and hosts; the server replaces it by the policy of its address."""
         self._ends, self._bodies = ends, bodies
         self.answers = MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).answers)
         frames = broker.receive_budget
@@ -93,7 +93,7 @@ class HttpApp:
             handlers.add_to(self.router)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request, whatever happens."""
+        """Answer one request; every error becomes an answer."""
         began, kind = stopwatch(), UNKNOWN
         try:
             self.origins.check(request)

@@ -54,8 +54,7 @@ class BodyReader:
         self._window_bytes_min = max(1, int(bytes_per_s_min * _WINDOW_S))
 
     def whole(self, request: web.BaseRequest) -> bytes | None:
-        """The body, if all of it has arrived together with the head of the request, and as it is. Raises `HttpProblem`
-        413."""
+        """Return the body if it is not encoded and has arrived together with the head. Raises `HttpProblem` 413."""
         content = request.content
         if not content.is_eof() or CONTENT_ENCODING in request.headers:
             return None
@@ -66,8 +65,9 @@ class BodyReader:
 
     @asynccontextmanager
     async def receive(self, request: web.BaseRequest, bytes_max: int | None = None) -> AsyncIterator[ReceivedBody]:
-        """The body when all of it arrived, and its memory until the block ends. Raises `HttpProblem`, and
-        `MemoryBudgetExceeded` when no memory came free in time."""
+        """Receive the whole body, and hold its memory until the block ends.
+
+        Raises `HttpProblem`, and `MemoryBudgetExceeded` when no memory was released in time."""
         bytes_max = self.body_bytes_max if bytes_max is None else min(bytes_max, self.body_bytes_max)
         if (request.content_length or 0) > bytes_max:
             raise _too_large(bytes_max)
@@ -109,24 +109,25 @@ class BodyReader:
         return body
 
     async def json_object(self, request: web.BaseRequest) -> dict[str, Any]:
-        """A body that is one JSON object; raises `HttpProblem` 415 or 422."""
+        """Read a body that is one JSON object; raises `HttpProblem` 415 or 422."""
         return await self._parsed(request, json_object)
 
     async def json_object_if_any(self, request: web.BaseRequest) -> dict[str, Any] | None:
-        """The same; None where there is no body at all."""
+        """Read a body that is one JSON object; None without a body. Raises `HttpProblem` 415 or 422."""
         return await self.json_object(request) if request.body_exists else None
 
     async def read(self, request: web.BaseRequest, kind: type[B], **codes: tuple[int, int]) -> B:
-        """A JSON body as its declaration; raises `HttpProblem` as `json_body.read` does, which takes the codes."""
+        """Read a JSON body as its declaration; raises `HttpProblem` with these codes, as `json_body.read` does."""
         return read(await self._parsed(request, _json), kind, **codes)
 
     async def read_if_any(self, request: web.BaseRequest, kind: type[B]) -> B | None:
-        """The same; None where there is no body at all."""
+        """Read a JSON body as its declaration; None without a body. Raises `HttpProblem`."""
         return await self.read(request, kind) if request.body_exists else None
 
     async def refuse(self, request: web.BaseRequest, parameters: Sequence[str]) -> None:
-        """Raises `HttpProblem` 400 for a body with content, which names the query parameters in its place. Clients that
-        cannot send none may send `{}` or `null`."""
+        """Raise `HttpProblem` 400 for a body with content, naming the query parameters to use in its place.
+
+        Clients that always send a body may send `{}` or `null`."""
         async with self.receive(request, JSON_BODY_BYTES_MAX) as body:
             if bytes(body.data).strip() in _EMPTY:
                 return
@@ -154,7 +155,7 @@ class _BodyPace:
         self._arrived, self._window_ends = 0, self._loop.time() + _WINDOW_S
 
     async def next_piece(self, content: StreamReader) -> bytes:
-        """Raises `HttpProblem` 408 when too little came in a window, or all time is over."""
+        """Return the next bytes; raises `HttpProblem` 408 when a window brings too little, or the time is over."""
         while True:
             try:
                 async with asyncio.timeout_at(min(self._window_ends, self._deadline)):
@@ -175,7 +176,7 @@ def _too_large(bytes_max: int) -> HttpProblem:
 
 
 def json_object(body: bytes | bytearray) -> dict[str, Any]:
-    """Raises `HttpProblem` 422."""
+    """Parse a JSON object; raises `HttpProblem` 422."""
     parsed = _json(body)
     if type(parsed) is not dict:
         raise HttpProblem(INVALID_JSON, "the body is JSON, but no object")

@@ -36,12 +36,12 @@ class ContentDecoder:
         """The member that has begun and not ended; of deflate, which has one, it stays."""
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """What these bytes open to. Raises `HttpProblem` 400 at bytes that cannot be opened."""
+        """Yield the decoded bytes. Raises `HttpProblem` 400 at bytes that cannot be decoded."""
         for start in range(0, len(data), _FED_BYTES_MAX):
             yield from self._opened(data[start : start + _FED_BYTES_MAX])
 
     def end(self) -> None:
-        """The body ends here. Raises `HttpProblem` 400 when it is not complete. Without any bytes it is empty."""
+        """Raise `HttpProblem` 400 unless the body is complete at its end. An empty body is complete."""
         if self._stream is not None and not self._stream.eof:
             raise HttpProblem(
                 BAD_REQUEST,
@@ -76,7 +76,7 @@ class ContentDecoder:
 
 
 def decoder_of(request: web.BaseRequest) -> ContentDecoder | None:
-    """What opens the body of a request; None where it is sent as it is. Raises `HttpProblem` 415."""
+    """Return the decoder of a request's body; None for a body without encoding. Raises `HttpProblem` 415."""
     encoding = header(request, "Content-Encoding")
     if encoding is None:
         return None

@@ -1,7 +1,6 @@
-"""The ends that a request of long life waits for: that of its client's connection, and that of the server.
+"""Ends of client connections and of the server, for requests that last long.
 
-aiohttp tells a handler neither while it writes nothing. Owned by the server, used by streams and tails.
-"""
+aiohttp does not report them to a handler that writes nothing. Owned by the server, used by streams and tails."""
 
 import asyncio
 from contextlib import suppress
@@ -23,7 +22,9 @@ _RECEIVE: Final = web.RequestHandler.data_received
 
 
 class Ends:
-    """`stopping` is done once the server takes no more requests."""
+    """Futures of the end of each connection and of the server; `stopping` is that of the server.
+
+    It is done once the server accepts no more requests."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -31,7 +32,7 @@ class Ends:
         self._gone: dict[web.RequestHandler, asyncio.Future[None]] = {}
 
     def gone(self, request: web.BaseRequest) -> "asyncio.Future[None]":
-        """Done when the client has closed the connection of this request."""
+        """Return a future that is done when the client has closed the connection of this request."""
         connection = request.protocol
         future = self._gone.get(connection)
         if future is None:
@@ -41,13 +42,13 @@ class Ends:
         return future
 
     def lost(self, connection: web.RequestHandler) -> None:
-        """This connection is closed."""
+        """Complete the future of a connection that is closed."""
         future = self._gone.pop(connection, None)
         if future is not None and not future.done():
             future.set_result(None)
 
     def stop(self) -> None:
-        """The server stops."""
+        """Complete `stopping`: the server stops."""
         if not self.stopping.done():
             self.stopping.set_result(None)
 
@@ -66,15 +67,17 @@ _TOO_MANY: Final = (
 
 
 class Connections(web.Server):
-    """aiohttp's connections, which say here when one is lost, and answer what is no HTTP as every error is answered.
-    `listener` is the name of the listener that they belong to."""
+    """Connections of aiohttp, with a bound on their number, the end of each reported, and errors in the usual JSON.
+
+    A request that is not HTTP gets an error in the same format as every other one. `listener` is the name of
+    their listener."""
 
     def __init__(self, ends: Ends, handler: Any, connections_max: int, listener: str, **settings: Any) -> None:
         super().__init__(handler, **settings)
         self._ends, self._listener, self._settings = ends, listener, settings
         self._connections_max = connections_max
         self.refused = 0
-        """Connections that were one too many."""
+        """Number of connections refused because of the bound."""
         self._open: dict[_Connection, asyncio.Transport] = {}
         self._lost_one = asyncio.Event()
 
@@ -100,7 +103,7 @@ class Connections(web.Server):
         self._lost_one.set()
 
     async def emptied(self, seconds: float) -> None:
-        """Until no connection is left, for so long at most."""
+        """Wait until no connection is left, at most `seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._open:
@@ -108,10 +111,9 @@ class Connections(web.Server):
                     await self._lost_one.wait()
 
     async def part(self, seconds: float) -> None:
-        """Close connections that nobody uses now, and wait for the end of the others, which comes with their answers.
+        """Close idle connections, and wait until the others end with their answers.
 
-        A connection on which a request is arriving is used, though nobody may have read of it yet.
-        """
+        A connection on which a request is arriving is not idle, even when none of the request was read yet."""
         for connection, transport in list(self._open.items()):
             if connection.is_waiting and not _has_arrived(transport):
                 connection.force_close()
@@ -119,7 +121,7 @@ class Connections(web.Server):
 
 
 def _has_arrived(transport: asyncio.Transport) -> bool:
-    """Whether the system holds bytes of this connection that were not read."""
+    """Return whether the system holds bytes of this connection that were not read."""
     socket = transport.get_extra_info("socket")
     if socket is None or transport.is_closing():
         return False
@@ -146,7 +148,7 @@ class _Connection(web.RequestHandler):
         return self._waiter is not None
 
     def data_received(self, data: bytes) -> None:
-        """As aiohttp has it, but a body whose chunks turn out to be none fails for the handler that waits for more."""
+        """Receive data as aiohttp does; broken chunks of a body also fail the handler that waits for the body."""
         _RECEIVE(self, data)
         request = self._current_request
         if request is not None and self._messages and isinstance(self._messages[-1][0], _ErrInfo):
@@ -155,7 +157,7 @@ class _Connection(web.RequestHandler):
                 body.set_exception(web.RequestPayloadError(_cause(self._messages[-1][0].message)))
 
     def log_exception(self, *args: Any, exc_info: BaseException | None = None, **more: Any) -> None:
-        """What a client sent wrong was answered, and is no news of this broker."""
+        """Log an exception; a broken body, which was answered, only at debug level."""
         if isinstance(exc_info, web.RequestPayloadError):
             self.log_debug("The rest of a body cannot be read: %s", exc_info)
         else:
@@ -168,7 +170,7 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What the parser refuses before a handler sees it: a head that is no HTTP, or too long."""
+        """Answer a request that the parser refuses before a handler sees it: invalid or too long."""
         if status >= INTERNAL[0]:
             return super().handle_error(request, status, exc, message)
         why = HttpProblem((status, BAD_REQUEST[1]), f"this is not HTTP that can be read: {_cause(message or str(exc))}")
@@ -178,6 +180,6 @@ class _Connection(web.RequestHandler):
 
 
 def _cause(message: str | None) -> str:
-    """The first line of what aiohttp's parser says; below it are bytes of the request."""
+    """Return the first line of an error of aiohttp's parser; later lines are bytes of the request."""
     line, _, _ = (message or "").partition("\n")
     return ascii(line[:_CAUSE_MAX])[1:-1].rstrip(":")

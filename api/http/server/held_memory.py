@@ -1,10 +1,9 @@
-"""Memory of one request or one answer, taken from a budget that all of them share.
+"""Memory of one request or one answer, taken from a shared budget.
 
     bytes in memory ≤ `size`, but for the piece that just arrived
 
-Taken in steps as it is needed, given back at the end at the latest. Used by the readers of bodies and the writers of
-answers.
-"""
+Taken in steps as it is needed, released at the end at the latest. Used by the readers of bodies and the writers
+of answers."""
 
 import asyncio
 from types import TracebackType
@@ -16,13 +15,13 @@ from raftlog.runtime.memory_budget import MemoryBudget
 
 STEP_BYTES = 64 * 1024
 RECORD_MEMORY_BYTES = 128
-"""What a record costs as an object beside its key and value."""
+"""Memory of a record's object, without key and value."""
 WAITING_MAX = 64
 """Requests that may wait for memory of one budget; what such a request has sent so far waits in its connection."""
 
 
 class HeldMemory:
-    """See the module; a context manager that gives everything back."""
+    """Held memory; a context manager that releases all of it."""
 
     __slots__ = ("_budget", "size")
 
@@ -43,10 +42,9 @@ class HeldMemory:
         return True
 
     async def cover(self, size: int, deadline: Deadline) -> None:
-        """Hold `size` bytes at least, waiting for them until the deadline. Raises `MemoryBudgetExceeded`.
+        """Hold at least `size` bytes, waiting for them until the deadline. Raises `MemoryBudgetExceeded`.
 
-        Requests do not wait for each other for ever: the one that has held memory for the longest always gets more.
-        """
+        Requests do not deadlock: the one that has held memory for the longest always gets more."""
         missing = size - self.size
         if missing <= 0:
             return

@@ -7,7 +7,7 @@ from raftlog.api.http.server.problems import HttpProblem
 
 
 class Format(Enum):
-    """How keys and values stand in a body."""
+    """Format of keys and values in a body."""
 
     JSON = "application/vnd.kafka.json.v2+json"
     """Any JSON value; stored as compact JSON text."""
@@ -33,12 +33,12 @@ _BY_ACCEPT = {
 
 
 def media_type(header: str | None) -> str:
-    """A `Content-Type` without its parameters, in small letters."""
+    """Return a `Content-Type` without its parameters, in lower case."""
     return (header or "").partition(";")[0].strip().lower()
 
 
 def content_format(header: str | None) -> Format:
-    """The format that `Content-Type` names; raises `HttpProblem` 415."""
+    """Return the format that `Content-Type` names; raises `HttpProblem` 415."""
     found = _BY_CONTENT_TYPE.get(header or "")
     if found is None and header:
         found = _BY_CONTENT_TYPE.get(media_type(header))
@@ -48,8 +48,10 @@ def content_format(header: str | None) -> Format:
 
 
 def require_json(header: str | None) -> None:
-    """For bodies that are plain JSON. A browser sends a body without a type, or as text, for any page, and asks first
-    before it sends JSON. Raises `HttpProblem` 415."""
+    """Raise `HttpProblem` 415 unless `Content-Type` is JSON.
+
+    A browser sends a body without a type, or as text, for any page; before it sends JSON it makes a preflight
+    request."""
     kind = media_type(header)
     if kind != JSON_TYPE and not (kind.startswith("application/") and kind.endswith("+json")):
         raise _wrong_type(header, f"{JSON_TYPE}, or application/…+json")
@@ -61,7 +63,7 @@ def _wrong_type(header: str | None, possible: str) -> HttpProblem:
 
 
 def accepted_format(header: str | None) -> tuple[Format, str]:
-    """The format that `Accept` prefers and the content type to answer with; raises `HttpProblem` 406."""
+    """Return the format that `Accept` prefers, and the content type of the answer; raises `HttpProblem` 406."""
     if not header:
         return Format.JSON, JSON_TYPE
     for name in _by_preference(header):
@@ -72,8 +74,9 @@ def accepted_format(header: str | None) -> tuple[Format, str]:
 
 
 def accepted_embedded(header: str | None) -> dict[Format, str]:
-    """Which of JSON and binary `Accept` allows, each with the content type to answer with; raises `HttpProblem` 406 for
-    none of them."""
+    """Return the formats that `Accept` allows, JSON or binary, each with the content type of the answer.
+
+    Raises `HttpProblem` 406 when it allows neither."""
     embedded = (Format.BINARY, Format.JSON)
     names = _by_preference(header) if header else ["*/*"]
     is_general = any(_BY_ACCEPT.get(name) is Format.JSON and name != Format.JSON.value for name in names)

@@ -29,8 +29,10 @@ _SHOWN_MAX: Final = 80
 
 
 class OriginPolicy:
-    """`names`: hosts beside localhost and loopback addresses that clients use. `is_host_checked`: only these may be
-    named, whatever the port: a tunnel has its own."""
+    """Policy of allowed origins and hosts.
+
+    `names`: hosts beside localhost and loopback addresses that clients use. `is_host_checked`: only these hosts
+    are allowed, with any port, because a tunnel has its own."""
 
     def __init__(self, names: Iterable[str] = (), *, is_host_checked: bool = True) -> None:
         self._names = frozenset(map(allowed_host, names)) | {"localhost"}
@@ -38,7 +40,7 @@ class OriginPolicy:
         self._known: set[str | None] = {None, ""}
 
     def check(self, request: web.BaseRequest) -> None:
-        """Raises `HttpProblem`: 403 for another origin or an unknown host, 400 for what is no host."""
+        """Raise `HttpProblem`: 403 for another origin or an unknown host, 400 for an invalid host."""
         headers = request.headers
         host = headers.get(HOST)
         if host not in self._known:
@@ -71,7 +73,9 @@ class OriginPolicy:
 
 
 def allowed_host(text: str) -> str:
-    """A host as it is compared: in small letters, without a trailing dot or brackets. Raises `InvalidArgument`."""
+    """Return a host in the form for comparison. Raises `InvalidArgument`.
+
+    It is in lower case, without a trailing dot or brackets."""
     try:
         name, port = split_host(f"[{text}]" if _address(text) else text)
     except HttpProblem:
@@ -82,7 +86,7 @@ def allowed_host(text: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this is an address that only this machine reaches."""
+    """Return whether this is an address that only this machine reaches."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -107,7 +111,7 @@ def split_host(authority: str) -> tuple[str, int | None]:
 
 
 def shown(text: str) -> str:
-    """A value of a header in a message: short, and in characters that every encoding has."""
+    """Return a value of a header for a message: short, and in ASCII."""
     text = ascii(text)
     return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 3]}..."
 
@@ -117,7 +121,7 @@ def _is_name(name: str) -> bool:
 
 
 def _address(text: str) -> str | None:
-    """An IPv6 address in its shortest form, or None."""
+    """Return an IPv6 address in its shortest form, or None."""
     try:
         return str(ipaddress.IPv6Address(text))
     except ValueError:
@@ -125,7 +129,7 @@ def _address(text: str) -> str | None:
 
 
 def _authority(target: str) -> str | None:
-    """The host of a request target in absolute form; of others none."""
+    """Return the host of a request target in absolute form; None for other targets."""
     scheme, separator, rest = target.partition("://")
     if not separator or scheme.lower() not in _DEFAULT_PORTS:
         return None
@@ -133,7 +137,7 @@ def _authority(target: str) -> str | None:
 
 
 def _is_same(origin: str, host: str | None) -> bool:
-    """Whether an origin has this host and port. Behind a proxy with TLS the schemes differ."""
+    """Return whether an origin has this host and port. Behind a proxy with TLS the schemes differ."""
     scheme, separator, authority = origin.partition("://")
     default = _DEFAULT_PORTS.get(scheme.lower())
     if not separator or default is None or not host:

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 PART_BYTES: Final = 64 * 1024
 _WRITTEN_AT_ONCE_BYTES: Final = 256 * 1024
-"""Of buffers that are there already: fewer writes for a reader that keeps up."""
+"""Bytes of complete buffers in one write: fewer writes for a reader that keeps up."""
 STALL_S: Final = 30.0
 
 
@@ -32,7 +32,7 @@ class PacedResponse(web.StreamResponse):
     def __init__(self, status: int, headers: dict[str, str]) -> None:
         super().__init__(status=status, headers=CIMultiDict(headers))
         self.began: float | None = None
-        """When its head was sent; what follows is the reader's time."""
+        """Time when the head was sent; the time after it depends on the reader."""
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         writer = await super().prepare(request)
@@ -43,8 +43,9 @@ class PacedResponse(web.StreamResponse):
 async def send_parts(
     request: web.BaseRequest, status: int, headers: dict[str, str], parts: AsyncIterator[bytes]
 ) -> web.StreamResponse:
-    """Answer with these parts, one after another; with a `Content-Length` in the headers they have to add up to it. The
-    answer to HEAD ends after the headers."""
+    """Answer with these parts, one after another; the answer to HEAD ends after the headers.
+
+    The parts add up to the `Content-Length`, when the headers have one."""
     response = PacedResponse(status, headers)
     try:
         async with asyncio.timeout(STALL_S) as patience:
@@ -64,7 +65,7 @@ async def send_parts(
 
 
 def _cut(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """The status is sent, so the end of the connection has to say that the answer is not whole."""
+    """Abort the connection, which marks the answer as incomplete when its status was sent already."""
     response.force_close()
     if request.transport is not None:
         request.transport.abort()
@@ -73,8 +74,9 @@ def _cut(request: web.BaseRequest, response: web.StreamResponse) -> None:
 async def send_body(
     request: web.BaseRequest, buffers: Sequence[Buffer], content_type: str, headers: dict[str, str]
 ) -> web.StreamResponse:
-    """Answer 200 with these buffers as the body. A body of one part is not sent yet when this returns; a longer one is,
-    but for what the connection's buffer holds."""
+    """Answer 200 with these buffers as the body.
+
+    A body of one part is not sent yet when this returns; a longer one is, except for the connection's buffer."""
     size = sum(map(len, buffers))
     if size <= PART_BYTES:
         return answer_with(b"".join(buffers), content_type, headers)
@@ -83,7 +85,9 @@ async def send_body(
 
 
 async def copied_parts(buffers: Sequence[Buffer]) -> AsyncIterator[bytes]:
-    """Copies of at most `_WRITTEN_AT_ONCE_BYTES`, so that the connection's buffer keeps no whole buffer alive."""
+    """Yield copies of at most `_WRITTEN_AT_ONCE_BYTES`.
+
+    The connection's buffer then keeps no whole buffer alive."""
     waiting: list[Buffer] = []
     size = 0
     for buffer in buffers:

@@ -1,9 +1,8 @@
-"""Errors of requests, and the one shape in which every error is answered:
+"""Errors of requests, and the format of every error in answers.
 
-`{"error_code": 40401, "message": "…", "outcome": "failed" | "unknown"}`, with the bounds for an offset out of range,
-with `"topic_exists": true` where that is why, and with `"undecodable": {"base_offset", "offset", "next_offset"}` for
-stored records that cannot be decoded.
-"""
+`{"error_code": 40401, "message": "…", "outcome": "failed" | "unknown"}`, with the bounds for an offset out of
+range, with `"topic_exists": true` when that is the reason, and with `"undecodable": {"base_offset", "offset",
+"next_offset"}` for stored records that cannot be decoded."""
 
 from typing import Any
 
@@ -49,7 +48,7 @@ def error_body(error: RaftlogError | HttpProblem) -> tuple[int, bytes]:
 
 
 def retry_headers(error: BaseException) -> dict[str, str]:
-    """`Retry-After`, in seconds, for errors of a shortage that other requests end."""
+    """Return `Retry-After`, in seconds, for errors of a shortage that ends with other requests."""
     is_shortage = isinstance(error, MemoryBudgetExceeded | DescriptorsExhausted)
     return {"Retry-After": _RETRY_AFTER_S} if is_shortage else {}
 
@@ -61,4 +60,4 @@ def _body(code: int, message: str, outcome: Outcome, **more: Any) -> bytes:
 
 
 INTERNAL_ERROR_BODY = _body(INTERNAL[1], "the broker failed on this request; its log says why", "unknown")
-"""For what nobody expected; it may have happened before or after the request took effect."""
+"""Body for unexpected errors; the request may have taken effect."""

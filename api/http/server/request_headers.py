@@ -1,6 +1,7 @@
-"""Values of a request's headers. aiohttp gives bytes that are no UTF-8 as lone surrogates, which no answer can hold, so
-every handler reads headers here, where such values are refused.
-"""
+"""Values of a request's headers, checked for valid text.
+
+aiohttp returns bytes that are not UTF-8 as lone surrogates, which no answer can hold, so every handler reads
+headers here, where such values are refused."""
 
 from aiohttp import web
 
@@ -9,8 +10,9 @@ from raftlog.api.http.server.problems import HttpProblem
 
 
 def header(request: web.BaseRequest, name: str) -> str | None:
-    """The value, or None without such a header; an `istr` is found faster. Raises `HttpProblem` 400 for a value that is
-    not ASCII."""
+    """Return the value, or None without such a header; raises `HttpProblem` 400 for a value that is not ASCII.
+
+    An `istr` is found faster."""
     value = request.headers.get(name)
     if value is None or value.isascii():
         return value
@@ -18,7 +20,7 @@ def header(request: web.BaseRequest, name: str) -> str | None:
 
 
 def text_header(request: web.BaseRequest, name: str) -> str | None:
-    """The same for a value that is UTF-8 text."""
+    """Return the value of a header with UTF-8 text; None without such a header. Raises `HttpProblem` 400."""
     value = request.headers.get(name)
     if value is not None:
         try:
@@ -29,13 +31,13 @@ def text_header(request: web.BaseRequest, name: str) -> str | None:
 
 
 def expects_continue(request: web.BaseRequest) -> bool:
-    """Whether the sender waits for `100 Continue` before it sends the body."""
+    """Return whether the sender waits for `100 Continue` before it sends the body."""
     expected = header(request, "Expect")
     return expected is not None and expected.lower() == "100-continue"
 
 
 def base_url(request: web.BaseRequest) -> str:
-    """Of links, with the host as the client wrote it; without one (HTTP/1.0) with the address of its connection."""
+    """Return the base of links, with the host in the request, or (HTTP/1.0) the address of the connection."""
     return f"{request.scheme}://{header(request, 'Host') or _own_address(request)}"
 
 

@@ -1,8 +1,7 @@
-"""Which handler answers which path: a tree of path segments, and a cache of targets that were asked for lately.
+"""Router from paths to handlers: a tree of path segments, and a cache of recent targets.
 
-It stands in for aiohttp's router because most requests name one of a few paths: one dictionary lookup finds handler,
-arguments and parsed query at once. A pattern's segment in braces matches any one segment.
-"""
+It replaces aiohttp's router because most requests name one of a few paths: one dictionary lookup finds handler,
+arguments and parsed query at once. A pattern's segment in braces matches any one segment."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -28,27 +27,29 @@ class Route(NamedTuple):
 
     handler: Handler
     takes_body: bool
-    """Whether the body of a request is for the handler."""
+    """Whether the handler reads the body of a request."""
     parameters: Sequence[str] | None
-    """Of the query, where others are refused."""
+    """Allowed parameters of the query; None when all are."""
     kind: str
-    """What its requests are counted as."""
+    """Class of its requests in the metrics."""
 
 
 class Target:
-    """What one request line names. `options` is for the handler to keep what it parsed from the query."""
+    """Target of a request line. `options` is a place for options that the handler parsed from the query."""
 
     __slots__ = ("args", "options", "query", "routes")
 
     def __init__(self, routes: Mapping[str, Route], args: tuple[str, ...], query: Mapping[str, str]) -> None:
         self.routes = routes
-        """By method."""
+        """Routes by method."""
         self.args = args
         self.query = query
         self.options: Any = None
 
     def route(self, method: str) -> Route:
-        """Raises `HttpProblem`: 405 that names the possible methods, 400 for an unknown parameter."""
+        """Return the route of a method.
+
+        Raises `HttpProblem`: 405 with the allowed methods, 400 for an unknown parameter."""
         found = self.routes.get(method)
         if found is None:
             allowed = ", ".join(sorted(self.routes))
@@ -60,11 +61,11 @@ class Target:
         return found
 
     def timeout_ms(self) -> int:
-        """`?timeout=` in milliseconds. Raises `HttpProblem` 400."""
+        """Return `?timeout=` in milliseconds. Raises `HttpProblem` 400."""
         return query_int(self, "timeout", TIMEOUT_MS_DEFAULT, 1, TIMEOUT_MS_MAX)
 
     def deadline(self) -> Deadline:
-        """`?timeout=` from now on. Raises `HttpProblem` 400."""
+        """Return the deadline that `?timeout=` sets. Raises `HttpProblem` 400."""
         return deadline_in(self.timeout_ms())
 
 
@@ -77,17 +78,17 @@ class _Node:
 
 
 class HttpRouter:
-    """Add the routes first, then `find`."""
+    """Router of HTTP requests; routes are added before the first `find`."""
 
     def __init__(self, kind_of: Callable[[Handler], str] = lambda handler: "") -> None:
-        """`kind_of`: what the requests of a handler are counted as."""
+        """Create a router without routes; `kind_of` returns the class of a handler's requests in the metrics."""
         self._kind_of = kind_of
         self._root = _Node()
         self._cache: dict[str, Target] = {}
         self.routes: list[tuple[str, str]] = []
         """Methods and patterns, in the order in which they were added."""
         self.queries: dict[tuple[str, str], tuple[str, ...]] = {}
-        """The query parameters of those that refuse others."""
+        """Query parameters of routes that refuse others."""
 
     def add(
         self,
@@ -99,15 +100,15 @@ class HttpRouter:
         has_head: bool = True,
         takes_body: bool = True,
     ) -> None:
-        """`pattern` is like `/topics/{topic}/partitions`; arguments are handed over by place. Other
-        parameters of the query than these are refused: one that is misspelt must not make an order of what was to be
-        tried; with None any are taken.
+        """Add a route; `pattern` is like `/topics/{topic}/partitions`, and the handler gets arguments by place.
 
-        A body is refused where the route takes none, as DELETE never does: what it says would be ignored.
+        Other parameters of the query than `query` are refused: a misspelt `dry_run` must not change anything.
+        With None all are allowed. A body is refused when the route takes none, as DELETE never does: it would be
+        ignored.
 
-        The handler of a GET answers HEAD as well, unless `has_head` is false: a GET that changes something is not safe
-        to be sent for its headers. aiohttp leaves out the body of a `web.Response`; a handler that writes its answer in
-        parts leaves it out by itself."""
+        The handler of a GET answers HEAD as well, unless `has_head` is false: a GET that changes something is
+        not safe to be sent for its headers. aiohttp leaves out the body of a `web.Response`; a handler that
+        writes its answer in parts leaves it out by itself."""
         node = self._root
         for segment in pattern.strip("/").split("/"):
             name = _ANY if segment.startswith("{") else segment
@@ -121,7 +122,9 @@ class HttpRouter:
         self.routes.append((method, pattern))
 
     def find(self, raw_path: str) -> Target:
-        """The target of a request line's path and query; raises `HttpProblem` 404, and 400 for a doubtful query."""
+        """Return the target of a request line.
+
+        Raises `HttpProblem`: 404 for an unknown path, 400 for an ambiguous query."""
         target = self._cache.get(raw_path)
         if target is None:
             target = self._resolve(raw_path)
@@ -150,8 +153,10 @@ class HttpRouter:
 
 
 def _path_of(target: str) -> str:
-    """Path and query of a request target in origin form or in absolute form. Raises `HttpProblem` 400 for others: there
-    are no tunnels (CONNECT), and no options of the server as a whole (`*`)."""
+    """Return path and query of a request target in origin form or in absolute form.
+
+    Raises `HttpProblem` 400 for others: there are no tunnels (CONNECT), and no options of the server as a whole
+    (`*`)."""
     if not target.startswith("/"):
         scheme, separator, rest = target.partition("://")
         authority, slash, path = rest.partition("/")
@@ -185,7 +190,7 @@ def _query(text: str) -> dict[str, str]:
 
 
 def query_int(target: Target, name: str, default: int | None, low: int, high: int) -> int:
-    """A whole number from the query; `None` as default makes it required. Raises `HttpProblem` 400."""
+    """Return a whole number from the query; `None` as default makes it required. Raises `HttpProblem` 400."""
     text = target.query.get(name)
     if text is None:
         if default is None:
@@ -195,7 +200,7 @@ def query_int(target: Target, name: str, default: int | None, low: int, high: in
 
 
 def flag(target: Target, name: str, *, default: bool = False) -> bool:
-    """True or false from the query. Raises `HttpProblem` 400."""
+    """Return true or false from the query. Raises `HttpProblem` 400."""
     text = target.query.get(name, "true" if default else "false")
     if text not in ("true", "false"):
         raise HttpProblem(BAD_REQUEST, f"the query parameter {name!r} is {text!r}; it can be true or false")
@@ -203,7 +208,7 @@ def flag(target: Target, name: str, *, default: bool = False) -> bool:
 
 
 def whole_number(text: str, what: str, low: int, high: int) -> int:
-    """Raises `HttpProblem` 400 that says what the number may be."""
+    """Return a number from its text; raises `HttpProblem` 400 with the allowed range."""
     digits = text[1:] if text.startswith("-") else text
     if not (digits.isascii() and digits.isdigit() and len(digits) < 20 and low <= int(text) <= high):
         raise HttpProblem(BAD_REQUEST, f"{what} is {text!r}; it must be a whole number in {low} … {high}")
@@ -211,5 +216,5 @@ def whole_number(text: str, what: str, low: int, high: int) -> int:
 
 
 def partition_number(text: str) -> int:
-    """A partition from a path; raises `HttpProblem` 400."""
+    """Return the partition number in a path; raises `HttpProblem` 400."""
     return whole_number(text, "the partition", 0, (1 << 31) - 1)

@@ -24,7 +24,7 @@ BODY_BYTES_PER_S_MIN = 16 * KIB
 KEEPALIVE_TIMEOUT_S = 75.0
 """An idle connection is closed after this."""
 METRICS_PARTITIONS_MAX = 1_000
-"""So many partitions have series of their own in `/metrics`."""
+"""Partitions with series of their own in `/metrics`."""
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - not to be taken for names
 CONNECTIONS_MAX = 10_000
 """Connections of clients at once; fewer where descriptors are short."""
@@ -33,7 +33,7 @@ _OTHER_FILES = 256
 _LINGER_S = 2.0
 _BACKLOG = 1024
 _CUT_OFF_S = 0.05
-"""What is under way when the grace is over gets so long to notice."""
+"""Time for cancelled requests to end after the grace period."""
 
 
 class HttpServer:
@@ -54,10 +54,11 @@ class HttpServer:
         requests: MemoryBudget | None = None,
         name: str = "http",
     ) -> None:
-        """`name`: of this listener. `requests`: memory for bodies that it shares with other listeners.
+        """Create a server that does not listen yet. Raises `InvalidArgument`.
 
-        `advertised`: HOST:PORT by which clients reach it, where that is another address than it listens on;
-        `allowed_hosts`: more hosts that they may name. Raises `InvalidArgument`."""
+        `name`: of this listener. `requests`: memory for bodies that it shares with other listeners.
+        `advertised`: HOST:PORT for clients, when it is another address than the one it listens on;
+        `allowed_hosts`: more hosts that clients may use."""
         self._broker, self._name = broker, name
         self._advertised = [split_host(advertised)[0]] if advertised else []
         self._allowed_hosts = [allowed_host(text) for text in allowed_hosts]
@@ -98,8 +99,9 @@ class HttpServer:
         return addresses[0][0], addresses[0][1]
 
     def _origins(self, host: str, listening: Sequence[str]) -> OriginPolicy:
-        """On addresses that other machines reach any host is accepted, unless some are allowed: clients have names for
-        it that it does not know."""
+        """Return the policy of hosts: any on addresses that other machines reach, unless some are set.
+
+        Clients there use names that the server cannot list."""
         own = [name for name in (host, *listening) if name and name not in _WILDCARDS]
         is_host_checked = bool(self._allowed_hosts) or all(map(is_loopback, listening))
         return OriginPolicy((*self._allowed_hosts, *self._advertised, *own), is_host_checked=is_host_checked)
@@ -129,7 +131,7 @@ def requests_budget(broker: Broker) -> MemoryBudget:
 
 
 def connections_within(wanted: int, open_files_max: int) -> int:
-    """As many connections as leave descriptors for the log's own files."""
+    """Return the number of connections that leaves enough descriptors for the log's own files."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return wanted

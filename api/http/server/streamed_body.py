@@ -19,18 +19,19 @@ class StreamedBody:
     """`at_end` once everything was received and taken."""
 
     def __init__(self, request: web.BaseRequest, silence_ms: int) -> None:
-        """Raises `HttpProblem` 415 for a `Content-Encoding` that cannot be undone."""
+        """Create a reader of a body; raises `HttpProblem` 415 for an unsupported `Content-Encoding`."""
         self._decoder = decoder_of(request)
         self._opened: Iterator[bytes] = iter(())
-        """What is left of the last bytes that were received, opened."""
+        """Decoded bytes left from the last received bytes."""
         self.at_end = False
         self._request, self._content = request, request.content
         self._silence_s = silence_ms / 1000
         self._is_asked_for = not expects_continue(request)
 
     async def piece(self) -> bytes:
-        """The next bytes, empty at the end. Raises `HttpProblem`: 408 after silence, 400 when it ended early, or cannot
-        be opened."""
+        """Return the next bytes, empty at the end.
+
+        Raises `HttpProblem`: 408 after silence, 400 when the body ended early or cannot be decoded."""
         decoder = self._decoder
         if decoder is None:
             return await self._received()

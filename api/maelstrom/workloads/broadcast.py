@@ -1,14 +1,15 @@
-"""`broadcast`: every value reaches every node, over the neighbours that the topology says, whatever is lost meanwhile.
+"""Workload `broadcast`: every value reaches every node over the topology's neighbours, despite lost messages.
 
     body      {"type": "gossip", "from": i, "to": j, "base": b, "values": […], "heard": h}
-    values    those of the sender from its i-th to before its j-th, without what it got from the receiver
-    base      below it nothing is missing at the receiver;   heard: below it nothing of the receiver is missing here
+    values    those of the sender from its i-th to before its j-th, without those that came from the receiver
+    base      below it the receiver has every value of the sender;   heard: below it the sender has all of the
+receiver's
 
     confirmed ≤ sent ≤ values here,   at most one message to a neighbour in `gossip_ms`
 
-What was sent and is not confirmed goes again after a while, which doubles; a confirmation goes with values, or alone a
-little later. No log is behind this: a node that ends forgets. Values are told apart by their text.
-"""
+Values that are sent and not confirmed are sent again after a while, which doubles; a confirmation is sent with
+values, or alone a little later. There is no log: a node that ends loses its values. Values are distinguished by
+their text."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +21,7 @@ from raftlog.errors import Overloaded
 
 TYPE: Final = "gossip"
 VALUES_MAX: Final = 1_000_000
-"""Of one node; more are refused."""
+"""Values of one node; more are refused."""
 MESSAGE_VALUES_MAX: Final = 2_000
 MESSAGE_CHARACTERS_MAX: Final = 1 << 20
 _AGAIN_FIRST: Final = 20
@@ -33,7 +34,7 @@ Body = dict[str, Any]
 
 
 class _Peer:
-    """How far another node is with what is here, as places in the values of `BroadcastGossip`."""
+    """Progress of another node, as places in the values of `BroadcastGossip`."""
 
     def __init__(self) -> None:
         self.confirmed = 0
@@ -44,13 +45,13 @@ class _Peer:
         """In intervals."""
         self.again_at = _NEVER
         self.heard = 0
-        """Below this none of its own values is missing here."""
+        """Place below which this node has all of the peer's own values."""
         self.confirm_at = _NEVER
-        """When it is told so at the latest."""
+        """Latest time of the confirmation of `heard` to the peer."""
 
 
 class BroadcastGossip:
-    """What one node knows. `post(name, body)` hands a message to the network."""
+    """Values of one node and their exchange. `post(name, body)` sends a message."""
 
     def __init__(self, others: Iterable[str], post: Callable[[str, Body], None], interval_s: float) -> None:
         self.values: list[Any] = []
@@ -58,25 +59,25 @@ class BroadcastGossip:
         self._places: dict[str, int] = {}
         self._peers = {name: _Peer() for name in others}
         self._neighbours = set(self._peers)
-        """Whom values are sent to: everybody until there is a topology. Never iterated."""
+        """Nodes that values are sent to: all until there is a topology. Never iterated."""
         self._post, self._interval_s = post, interval_s
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
     def set_neighbours(self, names: Sequence[object]) -> None:
-        """From now on values are sent to these only, as far as they are nodes."""
+        """Send values only to the nodes among these from now on."""
         self._neighbours = self._peers.keys() & set(filter(lambda name: isinstance(name, str), names))
         self._want_round()
 
     def add(self, value: object) -> None:
-        """A client's value. Raises `Overloaded` and `Malformed`."""
+        """Add a client's value. Raises `Overloaded` and `Malformed`."""
         if len(self.values) >= VALUES_MAX:
             raise Overloaded(f"{VALUES_MAX} values are the most")
         self._learn(value)
         self._want_round()
 
     def receive(self, name: str, body: Body) -> None:
-        """A message of another node. Raises `Malformed` and `Overloaded`."""
+        """Process a message of another node. Raises `Malformed` and `Overloaded`."""
         peer = self._peers[name]
         match body:
             case {"from": int(first), "to": int(end), "base": int(base), "values": [*values], "heard": int(heard)} if (
@@ -96,7 +97,7 @@ class BroadcastGossip:
                 raise Malformed("gossip that cannot be read")
 
     def _learn(self, value: object) -> int:
-        """Where it stands, from now on or before."""
+        """Return the place of a value, adding it when it is new."""
         text = text_of(value)
         place = self._places.setdefault(text, len(self.values))
         if place == len(self.values):
@@ -120,7 +121,7 @@ class BroadcastGossip:
             self._timer = self._loop.call_later(self._interval_s, self._round)
 
     def stop(self) -> None:
-        """Nothing is sent any more."""
+        """Stop sending."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -138,7 +139,7 @@ class BroadcastGossip:
             self._want_round()
 
     def _next_values(self, peer: _Peer, now: float) -> list[int]:
-        """Places of what is to be sent to it now: what is new, or all again that is not confirmed."""
+        """Return the places of values to send now: new ones, or again all that are not confirmed."""
         if peer.again_at <= now:
             peer.sent = peer.confirmed
             peer.again_after = min(2 * peer.again_after, _AGAIN_MAX)

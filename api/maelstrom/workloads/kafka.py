@@ -13,9 +13,9 @@ from raftlog.api.maelstrom.messages import field, offsets_in, text_of, value_of
 from raftlog.partitions.deadline import Deadline
 
 MESSAGES_MAX: Final = 1_000
-"""Of one key that a poll returns."""
+"""Messages of one key that a poll returns."""
 POLL_CHARACTERS_MAX: Final = 1 << 20
-"""Of a poll as a whole; the message that reaches them is the last."""
+"""Characters of a poll as a whole; the message that reaches them is the last."""
 Body = dict[str, Any]
 
 

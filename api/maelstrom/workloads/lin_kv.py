@@ -34,7 +34,7 @@ async def cas(keys: Keys, body: Body, deadline: Deadline) -> Body:
 
 
 def _check(outcome: CommandOutcome) -> None:
-    """Raises what the register said."""
+    """Raise the error of a register's outcome."""
     if outcome.code is not None:
         raise MaelstromError(outcome.code, _TEXTS.get(outcome.code, "it was not done"))
 
