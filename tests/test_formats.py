@@ -1,6 +1,6 @@
 """docs/FORMATS.md against the code: its tables decode real files, and its example is what the code writes.
 
-The table of error codes in docs/HTTP.md is held to the code as well.
+The table of error codes in docs/ERRORS.md is held to the code as well.
 """
 
 import json
@@ -273,6 +273,6 @@ async def test_requests_between_brokers_are_those_of_the_code(tmp_path: Path) ->
 
 
 def test_the_error_codes_of_http_are_those_of_the_code() -> None:
-    rows = table_after("error codes", (DOCS / "HTTP.md").read_text(encoding="utf-8"))
+    rows = table_after("error codes", (DOCS / "ERRORS.md").read_text(encoding="utf-8"))
     named = {value for name, value in vars(codes).items() if name.isupper() and isinstance(value, tuple)}
     assert {(int(cells[0]), int(cells[1])) for cells in rows} == named | set(STATUS_AND_CODE.values())
