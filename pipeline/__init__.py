@@ -16,44 +16,44 @@ from raftlog.pipeline.requirements import check_packages
 assert __name__.startswith("raftlog."), "import this room as raftlog.pipeline"
 
 if TYPE_CHECKING:
-    from raftlog.pipeline.archiving.archive import ArchiveReport as ArchiveReport
-    from raftlog.pipeline.archiving.compacting import CompactionReport as CompactionReport
-    from raftlog.pipeline.archiving.jobs import archive as archive
-    from raftlog.pipeline.archiving.jobs import compact_archive as compact_archive
-    from raftlog.pipeline.archiving.log_sources import Brokers as Brokers
-    from raftlog.pipeline.archiving.log_sources import Segments as Segments
-    from raftlog.pipeline.archiving.reading import read_archive as read_archive
+    from raftlog.pipeline.archives.archive import ArchiveReport as ArchiveReport
+    from raftlog.pipeline.archives.compaction import CompactionReport as CompactionReport
+    from raftlog.pipeline.archives.jobs import archive as archive
+    from raftlog.pipeline.archives.jobs import compact_archive as compact_archive
+    from raftlog.pipeline.archives.log_sources import Brokers as Brokers
+    from raftlog.pipeline.archives.log_sources import Segments as Segments
+    from raftlog.pipeline.archives.reader import read_archive as read_archive
     from raftlog.pipeline.brokers.source import RaftlogDataSource as RaftlogDataSource
     from raftlog.pipeline.errors import MissingRequirement as MissingRequirement
     from raftlog.pipeline.errors import PipelineFailed as PipelineFailed
     from raftlog.pipeline.progress import OnProgress as OnProgress
     from raftlog.pipeline.progress import Progress as Progress
-    from raftlog.pipeline.replaying.job import ReplayReport as ReplayReport
-    from raftlog.pipeline.replaying.job import replay as replay
+    from raftlog.pipeline.replays.job import ReplayReport as ReplayReport
+    from raftlog.pipeline.replays.job import replay as replay
     from raftlog.pipeline.segments.source import RaftlogSegmentsDataSource as RaftlogSegmentsDataSource
     from raftlog.pipeline.session import local_session as local_session
-    from raftlog.pipeline.verifying import VerifyReport as VerifyReport
-    from raftlog.pipeline.verifying import verify as verify
+    from raftlog.pipeline.verification import VerifyReport as VerifyReport
+    from raftlog.pipeline.verification import verify as verify
 
 _HOMES: Final = {
-    "ArchiveReport": "archiving.archive",
-    "Brokers": "archiving.log_sources",
-    "CompactionReport": "archiving.compacting",
+    "ArchiveReport": "archives.archive",
+    "Brokers": "archives.log_sources",
+    "CompactionReport": "archives.compaction",
     "MissingRequirement": "errors",
     "OnProgress": "progress",
     "PipelineFailed": "errors",
     "Progress": "progress",
     "RaftlogDataSource": "brokers.source",
     "RaftlogSegmentsDataSource": "segments.source",
-    "ReplayReport": "replaying.job",
-    "Segments": "archiving.log_sources",
-    "VerifyReport": "verifying",
-    "archive": "archiving.jobs",
-    "compact_archive": "archiving.jobs",
+    "ReplayReport": "replays.job",
+    "Segments": "archives.log_sources",
+    "VerifyReport": "verification",
+    "archive": "archives.jobs",
+    "compact_archive": "archives.jobs",
     "local_session": "session",
-    "read_archive": "archiving.reading",
-    "replay": "replaying.job",
-    "verify": "verifying",
+    "read_archive": "archives.reader",
+    "replay": "replays.job",
+    "verify": "verification",
 }
 """Name → module of this package."""
 

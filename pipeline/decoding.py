@@ -106,11 +106,11 @@ class _ArrowPiece(NamedTuple):
 def _pieces(header: BatchHeader, batch: Buffer) -> Iterable[_ArrowPiece]:
     records, rows, size = read_records(batch), header.record_count, header.size
     if header.compression or size > BYTES_MAX or rows > ROWS_MAX:
-        return (piece for few in _few_at_a_time(records) for piece in _sized(few))
-    return (_ArrowPiece(_few_at_a_time(records), rows, size),)
+        return (piece for few in _in_short_sequences(records) for piece in _sized(few))
+    return (_ArrowPiece(_in_short_sequences(records), rows, size),)
 
 
-def _few_at_a_time(records: Iterator[Record]) -> Iterator[Sequence[Record]]:
+def _in_short_sequences(records: Iterator[Record]) -> Iterator[Sequence[Record]]:
     """Yield all records in short sequences, also those before an undecodable record."""
     few: list[Record] = []
     try:

@@ -16,7 +16,7 @@ CHARACTERS_MAX: Final = 2_000
 """Limit for a message that is passed on."""
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
 _OURS: Final = "raftlog."
-_TOLD_ALONE: Final = re.compile(r"(?:^|\s)raftlog\.(?:\w+\.)*[A-Z]\w*: (?P<message>.*)", re.DOTALL)
+_MESSAGE_ALONE: Final = re.compile(r"(?:^|\s)raftlog\.(?:\w+\.)*[A-Z]\w*: (?P<message>.*)", re.DOTALL)
 """An error of raftlog without its stack (`plain_errors`)."""
 _RAISED: Final = re.compile(r"(?P<error>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?\Z", re.DOTALL)
 _AFTER: Final = re.compile(
@@ -26,7 +26,7 @@ _AFTER: Final = re.compile(
 
 
 @contextmanager
-def told_plainly(what: str) -> Iterator[None]:
+def convert_spark_errors(what: str) -> Iterator[None]:
     """Raise `PipelineFailed` with the job and the reason in place of Spark's exceptions; others pass."""
     try:
         yield
@@ -40,7 +40,7 @@ def reason_of(told: str) -> str:
     An error of raftlog is the message alone; any other is preceded by its class name."""
     _, found, last = told.rpartition(_TRACEBACK)
     if not found:
-        alone = _TOLD_ALONE.search(told)
+        alone = _MESSAGE_ALONE.search(told)
         if alone is not None:
             return _AFTER.split(alone["message"], maxsplit=1)[0].strip()[:CHARACTERS_MAX]
         return _AFTER.split(told.strip(), maxsplit=1)[0][:CHARACTERS_MAX]

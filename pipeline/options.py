@@ -29,7 +29,7 @@ SPARK_OPTIONS: Final = frozenset(
     )
 )
 """Options that Spark adds to those of the user."""
-_OF_KAFKA: Final = {
+_KAFKA_NAMES: Final = {
     "subscribe": "topics",
     "subscribepattern": "topicsPattern",
     "assign": "topics",
@@ -108,21 +108,21 @@ class Options:
     """The options of one use of a source. All methods raise `InvalidArgument`."""
 
     def __init__(
-        self, source: str, given: Mapping[str, str], known: Collection[str], let_through: Collection[str] = ()
+        self, source: str, given: Mapping[str, str], known: Collection[str], accepted: Collection[str] = ()
     ) -> None:
         """Check the names of all options.
 
-        `known` are spelled as in the documentation; `let_through` are other names that are accepted and ignored."""
+        `known` are spelled as in the documentation; `accepted` are other names that are accepted and ignored."""
         self._source = source
         self._names = {name.lower(): name for name in known}
         self._values = {name.lower(): value for name, value in given.items()}
-        passing = SPARK_OPTIONS | {name.lower() for name in let_through}
+        passing = SPARK_OPTIONS | {name.lower() for name in accepted}
         for name in self._values:
             if name not in self._names and name not in passing:
                 raise InvalidArgument(self._unknown(name))
 
     def _unknown(self, name: str) -> str:
-        meant = _OF_KAFKA.get(name, "").lower()
+        meant = _KAFKA_NAMES.get(name, "").lower()
         near = [meant] if meant in self._names else difflib.get_close_matches(name, self._names, n=1)
         known = f"did you mean {self._names[near[0]]}?" if near else f"it has {', '.join(sorted(self._names.values()))}"
         return f"the data source {self._source} has no option {name}; {known}"

@@ -13,9 +13,9 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from raftlog.pipeline.failures import told_plainly
+from raftlog.pipeline.failures import convert_spark_errors
 
-TOLD_EVERY_SECONDS: Final = 0.5
+REPORT_INTERVAL_S: Final = 0.5
 _GROUP: Final = "spark.jobGroup.id"
 _DESCRIPTION: Final = "spark.job.description"
 
@@ -44,20 +44,20 @@ def watching(
     group = f"raftlog-{uuid.uuid4()}"
     before = context.getLocalProperty(_GROUP), context.getLocalProperty(_DESCRIPTION)
     context.setJobGroup(group, what)
-    over = threading.Event()
-    teller = None
+    is_over = threading.Event()
+    reporter = None
     if on_progress is not None:
         on_progress(Progress(what, 0, total or 0))
-        arguments = (context, group, what, total, on_progress, over)
-        teller = threading.Thread(target=_tell, args=arguments, name=f"progress of {what}", daemon=True)
-        teller.start()
+        arguments = (context, group, what, total, on_progress, is_over)
+        reporter = threading.Thread(target=_report, args=arguments, name=f"progress of {what}", daemon=True)
+        reporter.start()
     try:
-        with told_plainly(what):
+        with convert_spark_errors(what):
             yield
     finally:
-        over.set()
-        if teller is not None:
-            teller.join()
+        is_over.set()
+        if reporter is not None:
+            reporter.join()
         context.setLocalProperty(_GROUP, before[0])  # type: ignore[arg-type]  # None takes it away
         context.setLocalProperty(_DESCRIPTION, before[1])  # type: ignore[arg-type]
     if on_progress is not None:
@@ -75,16 +75,16 @@ def tasks_of(context: SparkContext, group: str) -> tuple[int, int]:
     return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
 
 
-def _tell(
-    context: SparkContext, group: str, what: str, total: int | None, on_progress: OnProgress, over: threading.Event
+def _report(
+    context: SparkContext, group: str, what: str, total: int | None, on_progress: OnProgress, is_over: threading.Event
 ) -> None:
-    told = (0, total or 0)
-    while not over.wait(TOLD_EVERY_SECONDS):
+    reported = (0, total or 0)
+    while not is_over.wait(REPORT_INTERVAL_S):
         try:
             done, known = tasks_of(context, group)
         except Py4JError:  # the session was stopped, which the job's thread reports
             return
         every = max(known, total or 0)
-        if (done, every) != told:
-            told = (done, every)
-            on_progress(Progress(what, *told))
+        if (done, every) != reported:
+            reported = (done, every)
+            on_progress(Progress(what, *reported))

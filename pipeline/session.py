@@ -19,15 +19,15 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from raftlog.pipeline.brokers.source import RaftlogDataSource
-from raftlog.pipeline.failures import told_plainly
+from raftlog.pipeline.failures import convert_spark_errors
 from raftlog.pipeline.requirements import check_java, check_packages
 from raftlog.pipeline.segments.source import RaftlogSegmentsDataSource
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
-_SAID_AT_EACH_START: Final = b"WARNING: Using incubator modules"
+_START_WARNING: Final = b"WARNING: Using incubator modules"
 """By the JVM, about an option of Spark's launcher; nothing turns it off."""
-_LOGS_WHAT_IS_RAISED: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_LOGGERS_OF_RAISED_ERRORS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -52,13 +52,13 @@ def local_session(app: str = "raftlog", master: str = "local[*]", config: Mappin
     conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(app)
     for name, value in settings(config, is_local).items():
         conf.set(name, value)
-    with told_plainly(f"Spark did not start with master {master}"):
+    with convert_spark_errors(f"Spark did not start with master {master}"):
         if SparkContext._active_spark_context is None:
             SparkContext(conf=conf, gateway=_gateway(conf))
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
-    _be_active(spark)
+    _activate(spark)
     register_sources(spark)
-    say_errors_once()
+    silence_query_loggers()
     return spark
 
 
@@ -81,9 +81,9 @@ def choose_interpreter(is_local: bool) -> None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
-def say_errors_once() -> None:
+def silence_query_loggers() -> None:
     """Silence the logger that repeats an error about a query, with the JVM's stack, which pyspark raises anyway."""
-    for name in _LOGS_WHAT_IS_RAISED:
+    for name in _LOGGERS_OF_RAISED_ERRORS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
@@ -93,7 +93,7 @@ def register_sources(spark: SparkSession) -> None:
     spark.dataSource.register(RaftlogSegmentsDataSource)
 
 
-def _be_active(spark: SparkSession) -> None:
+def _activate(spark: SparkSession) -> None:
     """Make the session active in the JVM for all threads.
 
     Python's data sources are looked up in the active session of a thread, which Spark sets only in the thread that
@@ -118,6 +118,6 @@ def _relay(reading: int) -> None:
     """Copy stderr of the JVM and its workers until all of them have ended."""
     with open(reading, "rb") as lines:
         for line in lines:
-            if not line.startswith(_SAID_AT_EACH_START):
+            if not line.startswith(_START_WARNING):
                 sys.stderr.buffer.write(line)
                 sys.stderr.buffer.flush()

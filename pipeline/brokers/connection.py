@@ -46,7 +46,7 @@ class BrokerConnection(ClosedAtExit):
             self._thread.close()
 
 
-def addresses_in(bootstrap: str) -> tuple[str, ...]:
+def parse_addresses(bootstrap: str) -> tuple[str, ...]:
     """Parse `HOST:PORT,…`."""
     return tuple(address.strip() for address in bootstrap.split(",") if address.strip())
 
@@ -59,12 +59,12 @@ async def _ended(client: BrokerClient) -> None:
     await client.close()
 
 
-async def patiently(attempt: Callable[[], Awaitable[_T]], patience_s: float) -> _T:
+async def with_retries(attempt: Callable[[], Awaitable[_T]], patience_s: float) -> _T:
     """Return the result of the first attempt that succeeds; raises as `Outage.repeat`."""
     return await Outage("request to the brokers", patience_s, PAUSE_S_MAX).repeat(attempt)
 
 
-async def know_all(client: BrokerClient) -> None:
+async def refresh_addresses(client: BrokerClient) -> None:
     """Learn the addresses of all brokers, as far as they can be had now.
 
     The brokers of the bootstrap list may stop, and others may join."""

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from raftlog.client import BrokerClient, ClusterView, TopicView
 from raftlog.errors import InvalidArgument, UnknownTopic
-from raftlog.pipeline.brokers.connection import BrokerConnection, patiently
-from raftlog.pipeline.brokers.losses import report_loss
+from raftlog.pipeline.brokers.connection import BrokerConnection, with_retries
+from raftlog.pipeline.brokers.data_loss import report_loss
 from raftlog.pipeline.brokers.settings import REQUEST_MS_DEFAULT, ReadSettings
 from raftlog.pipeline.brokers.split import BrokerSplit
 from raftlog.pipeline.options import TopicChoice
@@ -64,7 +64,7 @@ class EarlierOffsets(NamedTuple):
     offsets: Mapping[TopicPartition, int]
 
 
-def topics_there(
+def list_partitions(
     bootstrap: Sequence[str], choice: TopicChoice, *, request_timeout_ms: int = REQUEST_MS_DEFAULT
 ) -> ClusterLayout:
     """Return all partitions of the chosen topics.
@@ -83,7 +83,7 @@ async def layout(
     seen: EarlierOffsets | None = None,
     linearizable: bool = True,
 ) -> ClusterLayout:
-    """Return all partitions of the chosen topics through an open client; raises as `topics_there`.
+    """Return all partitions of the chosen topics through an open client; raises as `list_partitions`.
 
     With `seen`, named topics that do not exist are left out, and an end below the one that was seen is requested
     again as linearizable, also without `linearizable`."""
@@ -95,9 +95,9 @@ async def layout(
         if address is not None:
             client.learn_leader(place, address)
         try:
-            start, end = await patiently(lambda: client.offsets(*place, linearizable=linearizable), patience_s)
+            start, end = await with_retries(lambda: client.offsets(*place, linearizable=linearizable), patience_s)
             if seen is not None and end < seen.offsets.get(place, 0):
-                start, end = await patiently(lambda: client.offsets(*place, linearizable=True), patience_s)
+                start, end = await with_retries(lambda: client.offsets(*place, linearizable=True), patience_s)
         except UnknownTopic:  # it was deleted after the view was made
             if topic.name in (choice.names or ()) and seen is None:
                 raise
@@ -175,7 +175,7 @@ async def _resolved(client: BrokerClient, settings: ReadSettings, positions: Off
     if position.kind is PositionKind.LATEST:
         return log.end
     if position.kind is PositionKind.TIMESTAMP:
-        found = await patiently(lambda: client.offset_for_timestamp(*log.place, position.value), settings.patience_s)
+        found = await with_retries(lambda: client.offset_for_timestamp(*log.place, position.value), settings.patience_s)
         return log.end if found is None else min(max(found[0], log.start), log.end)
     if position.value > log.end:
         raise InvalidArgument(
@@ -206,11 +206,11 @@ async def _chosen(
     controller confirms them, or the views of the next seconds do."""
     needed = choice.names or () if seen is None else ()
     look_s = patience_s if seen else min(patience_s, FIRST_ANSWER_S)
-    names = choice.chosen(await patiently(client.topics, look_s)) if choice.names is None else choice.names
+    names = choice.chosen(await with_retries(client.topics, look_s)) if choice.names is None else choice.names
     expected = dict.fromkeys(names, "") | (dict(seen.ids) if seen else {})
     gone: set[str] = set()
     for _ in range(LOOKS_MAX):
-        view = await patiently(client.cluster_view, look_s)
+        view = await with_retries(client.cluster_view, look_s)
         for name in sorted(expected.keys() - view.topics.keys() - gone):
             if not await _is_there(client, name, patience_s, is_needed=name in needed):
                 gone.add(name)
@@ -224,7 +224,7 @@ async def _chosen(
 
 async def _is_there(client: BrokerClient, name: str, patience_s: float, is_needed: bool) -> bool:
     try:
-        await patiently(lambda: client.describe_topic(name), patience_s)
+        await with_retries(lambda: client.describe_topic(name), patience_s)
     except UnknownTopic:
         if is_needed:
             raise

@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.brokers.connection import BrokerConnection
+from raftlog.pipeline.brokers.fetcher import rows_in
 from raftlog.pipeline.brokers.plan import layout, planned
-from raftlog.pipeline.brokers.reading import rows_in
 from raftlog.pipeline.brokers.settings import ReadSettings, batch_settings, stream_settings
 from raftlog.pipeline.brokers.split import BrokerSplit, divided
 from raftlog.pipeline.brokers.stream import StreamReader

@@ -15,8 +15,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument
-from raftlog.pipeline.brokers.advancing import UNLIMITED, Targets, advanced, check_subscribed
 from raftlog.pipeline.brokers.connection import BrokerConnection
+from raftlog.pipeline.brokers.fetcher import rows_in
+from raftlog.pipeline.brokers.micro_batch import UNLIMITED, Targets, advanced, check_subscribed
 from raftlog.pipeline.brokers.plan import (
     ClusterLayout,
     EarlierOffsets,
@@ -25,7 +26,6 @@ from raftlog.pipeline.brokers.plan import (
     split_of,
     starting_offsets,
 )
-from raftlog.pipeline.brokers.reading import rows_in
 from raftlog.pipeline.brokers.settings import ReadSettings
 from raftlog.pipeline.brokers.split import BrokerSplit, divided
 from raftlog.pipeline.brokers.stream_offsets import StreamOffset, ranges

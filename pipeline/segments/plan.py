@@ -19,7 +19,7 @@ from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.positions import EARLIEST, LATEST, OffsetPosition, OffsetPositions, PositionKind
 from raftlog.pipeline.segments.extent import CarriedRoom, LogExtent, extent_of
 from raftlog.pipeline.segments.pieces import SegmentPiece, SegmentSplit, divided
-from raftlog.pipeline.segments.reading import first_at
+from raftlog.pipeline.segments.reader import first_at
 from raftlog.pipeline.segments.replicas import FoundReplica, real_disk, replicas_in
 from raftlog.storage.disk import Disk
 from raftlog.storage.segment import open_for_reading
@@ -100,7 +100,7 @@ def logs_in(paths: Sequence[str], *, topics: TopicChoice = _ALL, skips_damage: b
         other = names.setdefault(replica.group_id, replica)
         if other is not replica:
             raise InvalidArgument(f"{replica} and {other} are copies of the same log: name only one of them")
-        _tell_problems(extent, skips_damage)
+        _report_problems(extent, skips_damage)
         extents.append(extent)
     named = set(map(os.path.abspath, paths))
     _warn_of_holes(extent for extent in extents if extent.replica.path not in named)
@@ -160,7 +160,7 @@ def _rank(extent: LogExtent) -> tuple[bool, int]:
     return not extent.problems, extent.last_index
 
 
-def _tell_problems(extent: LogExtent, skips_damage: bool) -> None:
+def _report_problems(extent: LogExtent, skips_damage: bool) -> None:
     for problem in extent.problems:
         if not skips_damage:
             raise problem

@@ -21,7 +21,7 @@ from raftlog.pipeline.plain_errors import plain_errors
 from raftlog.pipeline.positions import ending_positions, option_names, starting_positions
 from raftlog.pipeline.rows import SCHEMA, check_schema
 from raftlog.pipeline.segments.plan import plan_segments
-from raftlog.pipeline.segments.reading import read_segment_split
+from raftlog.pipeline.segments.reader import read_segment_split
 
 NAME: Final = "raftlog-segments"
 SPLIT_BYTES_MIN: Final = 1 << 20

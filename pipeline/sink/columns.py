@@ -1,6 +1,6 @@
 """Rows of Arrow batches as lists of what a record is made of, a bounded number at a time.
 
-Called by the task that writes; which columns there may be, and what they mean, says `planning`.
+Called by the task that writes; `schema` has the columns that are allowed.
 """
 
 from collections.abc import Iterator

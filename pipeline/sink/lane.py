@@ -10,7 +10,7 @@ A lane returns the next step (`Scan` the log, or `SendBatch` a batch), receives 
 So a batch is appended only if the log holds exactly the records that the attempt has accounted for: the partition
 compares the sequence (KIP-98). After a mismatch the lane scans the log, removes stored rows from those to be
 written, by content, and continues after them. At every moment the log is a part of the attempts' common rows, and at
-the end of any attempt it is all of them (docs/adr/0020). Pure; driven by `sending`."""
+the end of any attempt it is all of them (docs/adr/0020). Pure; driven by `sender`."""
 
 from bisect import bisect_right
 from collections import deque
@@ -21,9 +21,9 @@ from typing import Final, NamedTuple
 from raftlog.client import Produced
 from raftlog.errors import DuplicateSequence, OutOfOrderSequence, RaftlogError, UnknownProducer
 from raftlog.pipeline.errors import WriteForgotten
-from raftlog.pipeline.sink.held import Held
 from raftlog.pipeline.sink.identity import GENERATIONS_MAX, WriteIdentity
 from raftlog.pipeline.sink.rows import DIGEST_SIZE, Rows, digest
+from raftlog.pipeline.sink.unmatched import UnmatchedRecords
 from raftlog.types import Offset, TopicPartition
 
 SEQUENCES: Final = 1 << 31
@@ -81,7 +81,7 @@ class SinkLane:
         """Bytes of rows that are not known to be stored."""
         self.rows_done = 0
         """Rows that were written, or found in the log."""
-        self.held = Held()
+        self.held = UnmatchedRecords()
         self._batch_bytes, self._accepts_missing = batch_bytes, accepts_missing
         self._generation = 0
         self._sequences = [0]
@@ -152,7 +152,7 @@ class SinkLane:
             self.sequence % SEQUENCES,
         )
 
-    def look_first(self) -> None:
+    def scan_first(self) -> None:
         """Scan the log before the next batch, because the partition may have expired this identity."""
         self._must_scan = self._may_be_hidden = True
 

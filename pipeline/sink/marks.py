@@ -25,7 +25,7 @@ _NO_TOPIC: Final = "__consumer_offsets"
 """Topic that always exists, for the mark of an epoch that has no row and so no topic."""
 
 
-class Beginning(NamedTuple):
+class EpochStart(NamedTuple):
     """Start of one epoch in one topic, as its first attempt recorded it."""
 
     run: str
@@ -49,13 +49,13 @@ class Marks:
         """Return the newest epoch that is recorded as complete; -1: none."""
         return max((mark // 2 - 1 for mark in self._marks.values()), default=-1)
 
-    def beginning(self, topic: str, epoch: int) -> Beginning | None:
+    def beginning(self, topic: str, epoch: int) -> EpochStart | None:
         """Return the start of an epoch; None if it has not begun in this topic."""
         place = TopicPartition(topic, 0)
         if self._marks.get(place) != _begun(epoch):
             return None
         fields = self._fields[place]
-        return Beginning(fields["run"], fields["ms"], fields["partitions"])
+        return EpochStart(fields["run"], fields["ms"], fields["partitions"])
 
     def start(self, place: TopicPartition) -> Offset | None:
         """Return an offset below which all epochs are done; None without a record."""
@@ -74,7 +74,7 @@ class Recorder:
         """Return everything that was recorded before the call."""
         return Marks(await self._client.groups.committed(self.group))
 
-    async def begin(self, topic: str, epoch: int, mine: Beginning, before: Marks) -> Marks:
+    async def begin(self, topic: str, epoch: int, mine: EpochStart, before: Marks) -> Marks:
         """Begin the epoch in this topic unless another attempt has; return the marks that stand.
 
         `before` are the marks that were read."""

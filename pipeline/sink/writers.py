@@ -19,12 +19,12 @@ from pyspark.sql.types import StructType
 from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument, OutcomeUnknown, UnknownGroup
 from raftlog.pipeline.plain_errors import plain_errors
+from raftlog.pipeline.sink.attempt import write_rows
 from raftlog.pipeline.sink.columns import Columns
 from raftlog.pipeline.sink.identity import WriteIdentity
 from raftlog.pipeline.sink.marks import Recorder
-from raftlog.pipeline.sink.planning import columns_of
+from raftlog.pipeline.sink.schema import columns_of
 from raftlog.pipeline.sink.settings import SinkSettings, sink_settings
-from raftlog.pipeline.sink.writing import write_rows
 from raftlog.types import TopicPartition
 
 _EPOCH = "streaming.sql.batchId"
@@ -88,10 +88,10 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         done = _of_tasks(messages)
         if done:
-            self._tell_if_repeated(done)
+            self._warn_if_repeated(done)
             self._write.record(done, keep=self._write.settings.write_id is not None)
 
-    def _tell_if_repeated(self, messages: Sequence[WrittenTask]) -> None:
+    def _warn_if_repeated(self, messages: Sequence[WrittenTask]) -> None:
         """Warn that rows were not compared, because a name that is used again for other rows writes none of them."""
         settings = self._write.settings
         if settings.write_id is None or any(message.ends for message in messages):

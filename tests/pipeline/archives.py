@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from raftlog.pipeline.archiving.archive import ArchiveReport, archive_in_waves
-from raftlog.pipeline.archiving.compacting import CompactionReport, compact_in_waves
-from raftlog.pipeline.archiving.files import Files, LocalFiles, _NoLock
-from raftlog.pipeline.archiving.manifest import ArchivedFile
-from raftlog.pipeline.archiving.sources import ArchiveSplit, SourceLog
-from raftlog.pipeline.archiving.state import ArchiveState, read_newest
+from raftlog.pipeline.archives.archive import ArchiveReport, archive_in_waves
+from raftlog.pipeline.archives.compaction import CompactionReport, compact_in_waves
+from raftlog.pipeline.archives.files import Files, LocalFiles, _NoLock
+from raftlog.pipeline.archives.manifest import ArchivedFile
+from raftlog.pipeline.archives.sources import ArchiveSplit, SourceLog
+from raftlog.pipeline.archives.state import ArchiveState, read_newest
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.rows import ARROW_SCHEMA
 from raftlog.storage.disk import DirectoryLock

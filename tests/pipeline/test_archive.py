@@ -16,14 +16,14 @@ import pytest
 from pyarrow import fs
 
 from raftlog.errors import InvalidArgument
-from raftlog.pipeline.archiving import files as archiving_files
-from raftlog.pipeline.archiving.archive import plan_of
-from raftlog.pipeline.archiving.compacting import plan_merges
-from raftlog.pipeline.archiving.files import Files, LocalFiles, files_at
-from raftlog.pipeline.archiving.manifest import ArchivedFile, Commit, Coverage, decoded, encoded
-from raftlog.pipeline.archiving.state import SNAPSHOT_EVERY, read_newest, read_settled
-from raftlog.pipeline.archiving.validation import path_of
-from raftlog.pipeline.archiving.writing import writing_to
+from raftlog.pipeline.archives import files as archive_files
+from raftlog.pipeline.archives.archive import plan_of
+from raftlog.pipeline.archives.compaction import plan_merges
+from raftlog.pipeline.archives.files import Files, LocalFiles, files_at
+from raftlog.pipeline.archives.manifest import ArchivedFile, Commit, Coverage, decoded, encoded
+from raftlog.pipeline.archives.state import SNAPSHOT_EVERY, read_newest, read_settled
+from raftlog.pipeline.archives.validation import path_of
+from raftlog.pipeline.archives.writer import writing_to
 from raftlog.pipeline.errors import ArchiveDamaged, ArchiveTaken, DataLost, LogReplaced, NotAnArchive
 from raftlog.pipeline.options import TopicChoice
 from raftlog.types import TopicPartition
@@ -48,7 +48,7 @@ from tests.pipeline.archives import (
 @pytest.fixture(autouse=True)
 def without_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip syncs: no test here loses power, and hundreds of runs would wait for the disk."""
-    monkeypatch.setattr(archiving_files, "_sync", lambda path: None)
+    monkeypatch.setattr(archive_files, "_sync", lambda path: None)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 

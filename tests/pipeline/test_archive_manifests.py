@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from raftlog.pipeline.archiving import files as archiving_files
-from raftlog.pipeline.archiving.files import LocalFiles
-from raftlog.pipeline.archiving.manifest import NO_DATE, numbered, sealed
-from raftlog.pipeline.archiving.state import SNAPSHOT_EVERY, read_newest, read_settled
-from raftlog.pipeline.archiving.validation import day, path_of, rows_path, topic_name
+from raftlog.pipeline.archives import files as archive_files
+from raftlog.pipeline.archives.files import LocalFiles
+from raftlog.pipeline.archives.manifest import NO_DATE, numbered, sealed
+from raftlog.pipeline.archives.state import SNAPSHOT_EVERY, read_newest, read_settled
+from raftlog.pipeline.archives.validation import day, path_of, rows_path, topic_name
 from raftlog.pipeline.errors import ArchiveDamaged
 from tests.pipeline.archives import MemorySource, archive_to, compact
 
@@ -119,7 +119,7 @@ SNAPSHOT: tuple[tuple[str, Any], ...] = (
 
 @pytest.fixture(autouse=True)
 def without_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archiving_files, "_sync", lambda path: None)
+    monkeypatch.setattr(archive_files, "_sync", lambda path: None)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 

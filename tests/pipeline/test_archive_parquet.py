@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from raftlog.errors import StorageError
-from raftlog.pipeline.archiving import parquet
-from raftlog.pipeline.archiving.files import LocalFiles
-from raftlog.pipeline.archiving.manifest import DAYS_MAX, NO_DATE, day_of
-from raftlog.pipeline.archiving.parquet import FILE_SCHEMA, DayFiles, rows_in_order
+from raftlog.pipeline.archives import parquet
+from raftlog.pipeline.archives.files import LocalFiles
+from raftlog.pipeline.archives.manifest import DAYS_MAX, NO_DATE, day_of
+from raftlog.pipeline.archives.parquet import FILE_SCHEMA, DayFiles, rows_in_order
 from raftlog.pipeline.rows import ARROW_SCHEMA
 from raftlog.types import TopicPartition
 from tests.pipeline.archives import DAY_US

@@ -6,11 +6,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from raftlog.errors import UndecodableBatch, UnknownTopic
-from raftlog.pipeline.archiving.archive import ArchiveReport, archive_in_waves
-from raftlog.pipeline.archiving.files import LocalFiles
-from raftlog.pipeline.archiving.log_sources import Brokers, Segments
-from raftlog.pipeline.archiving.sources import ArchiveSource
-from raftlog.pipeline.archiving.state import read_settled
+from raftlog.pipeline.archives.archive import ArchiveReport, archive_in_waves
+from raftlog.pipeline.archives.files import LocalFiles
+from raftlog.pipeline.archives.log_sources import Brokers, Segments
+from raftlog.pipeline.archives.sources import ArchiveSource
+from raftlog.pipeline.archives.state import read_settled
 from raftlog.pipeline.errors import DataLost, LogReplaced
 from raftlog.pipeline.options import TopicChoice
 from raftlog.types import TopicPartition

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.pipeline.brokers.advancing import UNLIMITED, advanced, check_subscribed
+from raftlog.pipeline.brokers.micro_batch import UNLIMITED, advanced, check_subscribed
 from raftlog.pipeline.brokers.plan import PartitionLog
 from raftlog.pipeline.brokers.split import BrokerSplit, divided
 from raftlog.pipeline.brokers.stream_offsets import StreamOffset, limited, ranges

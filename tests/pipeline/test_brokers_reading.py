@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from raftlog.errors import InvalidArgument, Unavailable, UndecodableBatch, UnknownTopic
-from raftlog.pipeline.brokers import reading
-from raftlog.pipeline.brokers.plan import topics_there
+from raftlog.pipeline.brokers import fetcher as reading
+from raftlog.pipeline.brokers.plan import list_partitions
 from raftlog.pipeline.brokers.settings import batch_settings
 from raftlog.pipeline.brokers.source import BatchReader
 from raftlog.pipeline.brokers.split import BrokerSplit
@@ -134,7 +134,7 @@ def test_topics_that_are_not_there(brokers: BrokersHere, topic: str) -> None:
 def test_topics_by_pattern_without_internal_ones(brokers: BrokersHere, topic: str) -> None:
     for name in (f"{topic}-a", f"{topic}-b", f"x{topic}-a"):
         brokers.topic(name)
-    there = topics_there(brokers.bootstrap.split(","), TopicChoice(pattern=f"{topic}-.*|__.*"))
+    there = list_partitions(brokers.bootstrap.split(","), TopicChoice(pattern=f"{topic}-.*|__.*"))
     assert [(log.topic, log.partition, log.start, log.end) for log in there.logs] == [
         (f"{topic}-a", 0, 0, 0),
         (f"{topic}-b", 0, 0, 0),

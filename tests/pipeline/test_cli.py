@@ -102,7 +102,7 @@ def test_archive_reads_brokers_unless_data_directories_are_given(
 def test_without_a_terminal_a_step_that_lasts_is_a_line(
     jobs: Jobs, run: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline_job, "STEP_SAID_AFTER_S", 0.01)
+    monkeypatch.setattr(pipeline_job, "STEP_PRINTED_AFTER_S", 0.01)
     made = pipeline.local_session
 
     def slow(*args: Any) -> Any:

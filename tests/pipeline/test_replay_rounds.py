@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument, VersionConflict
-from raftlog.pipeline.archiving.manifest import Coverage
-from raftlog.pipeline.archiving.state import ArchiveState
+from raftlog.pipeline.archives.manifest import Coverage
+from raftlog.pipeline.archives.state import ArchiveState
 from raftlog.pipeline.errors import ArchiveDamaged, WriteForgotten
-from raftlog.pipeline.replaying.rounds import (
+from raftlog.pipeline.replays.rounds import (
     NO_STEP,
     Range,
-    Reached,
+    ReplayProgress,
     ReplayRecord,
     Round,
+    current_round,
     ranges_of,
-    round_to_go_on_with,
     steps_of,
 )
 from raftlog.types import TopicPartition
@@ -63,15 +63,16 @@ def test_short_partitions_have_fewer_steps() -> None:
 def test_resume_positions_of_a_replay() -> None:
     state = ArchiveState("archive", 7, {}, {}, {})
     older = Round("archive", 5, 10)
-    assert round_to_go_on_with(state, None, NO_STEP, 10) == Round("archive", 7, 10)
-    assert round_to_go_on_with(state, Reached(older, 0), NO_STEP, 10) == older  # cut off before the first step was done
-    assert round_to_go_on_with(state, Reached(older, 3), 2, 10) == older
-    assert round_to_go_on_with(state, Reached(older, 3), 3, 10) == older
-    for reached, done in ((None, 4), (Reached(older, 3), 1), (Reached(older, 1), NO_STEP)):
+    assert current_round(state, None, NO_STEP, 10) == Round("archive", 7, 10)
+    in_first_step = ReplayProgress(older, 0)
+    assert current_round(state, in_first_step, NO_STEP, 10) == older
+    assert current_round(state, ReplayProgress(older, 3), 2, 10) == older
+    assert current_round(state, ReplayProgress(older, 3), 3, 10) == older
+    for reached, done in ((None, 4), (ReplayProgress(older, 3), 1), (ReplayProgress(older, 1), NO_STEP)):
         with pytest.raises(WriteForgotten):
-            round_to_go_on_with(state, reached, done, 10)
+            current_round(state, reached, done, 10)
     with pytest.raises(ArchiveDamaged, match="older copy"):
-        round_to_go_on_with(state, Reached(Round("archive", 8, 10), 1), 0, 10)
+        current_round(state, ReplayProgress(Round("archive", 8, 10), 1), 0, 10)
 
 
 def test_of_two_that_write_a_step_down_the_first_ones_word_stands(tmp_path: Path) -> None:
@@ -87,11 +88,11 @@ def test_of_two_that_write_a_step_down_the_first_ones_word_stands(tmp_path: Path
                 with pytest.raises(VersionConflict, match="after commit 7"):
                     await record.write(client, Round("archive", 9, 10), 0)
                 await record.write(client, Round("archive", 7, 10), 0)
-                assert await record.read(client) == Reached(Round("archive", 7, 10), 0)
+                assert await record.read(client) == ReplayProgress(Round("archive", 7, 10), 0)
                 later = Round("archive", 7, 10).next(9, 1)
                 await record.write(client, later, 1)
                 await record.write(client, Round("archive", 7, 10), 0)
-                assert await record.read(client) == Reached(later, 1)
+                assert await record.read(client) == ReplayProgress(later, 1)
                 assert await ReplayRecord("write", "others", "how").read(client) is None
                 with pytest.raises(InvalidArgument, match="another name"):
                     await ReplayRecord("write", "orders", "otherwise").read(client)

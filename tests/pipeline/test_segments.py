@@ -21,7 +21,7 @@ from raftlog.pipeline.positions import OffsetPosition, OffsetPositions, Position
 from raftlog.pipeline.rows import ARROW_SCHEMA
 from raftlog.pipeline.segments.pieces import SegmentSplit
 from raftlog.pipeline.segments.plan import logs_in, plan_segments
-from raftlog.pipeline.segments.reading import read_segment_split
+from raftlog.pipeline.segments.reader import read_segment_split
 from raftlog.pipeline.segments.replicas import real_disk, replicas_in
 from raftlog.records import Compression, NewRecord
 from raftlog.runtime.log.sealed_file import write_sealed

@@ -11,7 +11,7 @@ from raftlog.client import Producer
 from raftlog.errors import StorageError
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.segments.plan import logs_in, plan_segments
-from raftlog.pipeline.segments.reading import read_segment_split
+from raftlog.pipeline.segments.reader import read_segment_split
 from raftlog.pipeline.segments.replicas import replicas_in
 from raftlog.runtime.journal.blocks import BLOCK_SIZE
 from raftlog.testing import Cluster

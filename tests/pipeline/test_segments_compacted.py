@@ -10,7 +10,7 @@ from raftlog.pipeline.errors import SegmentGone
 from raftlog.pipeline.segments.extent import LogExtent, extent_of
 from raftlog.pipeline.segments.pieces import SegmentSplit, indexed_piece
 from raftlog.pipeline.segments.plan import splits_of
-from raftlog.pipeline.segments.reading import batches_of
+from raftlog.pipeline.segments.reader import batches_of
 from raftlog.pipeline.segments.replicas import FoundReplica
 from raftlog.records import Compression, read_header, read_records
 from raftlog.runtime.log.offline import replicas_of

@@ -10,7 +10,7 @@ import pytest
 from raftlog.errors import CorruptBatch
 from raftlog.pipeline.segments.extent import CarriedRoom, LogExtent, extent_of
 from raftlog.pipeline.segments.plan import splits_of
-from raftlog.pipeline.segments.reading import OnDamage, batches_of
+from raftlog.pipeline.segments.reader import OnDamage, batches_of
 from raftlog.pipeline.segments.replicas import DataDirectory, FoundReplica
 from raftlog.records import ControlKind, build_control_batch, read_header, read_records
 from raftlog.runtime.log.offline import OfflineReplica, replicas_of

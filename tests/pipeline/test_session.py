@@ -10,15 +10,15 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 
 from raftlog.pipeline.errors import PipelineFailed
-from raftlog.pipeline.failures import CHARACTERS_MAX, reason_of, told_plainly
-from raftlog.pipeline.session import choose_interpreter, local_session, say_errors_once, settings
+from raftlog.pipeline.failures import CHARACTERS_MAX, convert_spark_errors, reason_of
+from raftlog.pipeline.session import choose_interpreter, local_session, settings, silence_query_loggers
 
 WORKER = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
   File "/lib/pyspark/worker.py", line 4327, in invoke_udf
     run_process()
     ^^^^^^^^^^^^^
-  File "/lib/raftlog/pipeline/segments/reading.py", line 10, in read
+  File "/lib/raftlog/pipeline/segments/reader.py", line 10, in read
     raise CorruptBatch("/a/b", 4, 5, "its CRC does not match")
 {raised}
  SQLSTATE: 38000
@@ -105,13 +105,13 @@ def test_java_errors_are_reported_without_the_stack_and_bounded() -> None:
 
 
 def test_raised_errors_are_not_logged_as_well(capsys: pytest.CaptureFixture[str]) -> None:
-    say_errors_once()
+    silence_query_loggers()
     PySparkLogger.getLogger("SQLQueryContextLogger").exception("no such column", errorClass="UNRESOLVED_COLUMN")
     assert capsys.readouterr() == ("", "")
 
 
 def test_errors_that_are_not_sparks_pass() -> None:
-    with pytest.raises(PipelineFailed, match="no topic"), told_plainly("reading"):
+    with pytest.raises(PipelineFailed, match="no topic"), convert_spark_errors("reading"):
         raise PipelineFailed("no topic")
-    with pytest.raises(KeyError), told_plainly("reading"):
+    with pytest.raises(KeyError), convert_spark_errors("reading"):
         raise KeyError(1)

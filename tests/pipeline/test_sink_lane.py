@@ -14,10 +14,10 @@ from raftlog.client import Produced
 from raftlog.errors import DuplicateSequence, OutOfOrderSequence, UnknownProducer
 from raftlog.partitions.replica.producers import KnownProducer, followed, judged
 from raftlog.pipeline.errors import WriteForgotten
-from raftlog.pipeline.sink.held import Held
 from raftlog.pipeline.sink.identity import WriteIdentity
 from raftlog.pipeline.sink.lane import FoundBatch, Scan, SendBatch, SinkLane
 from raftlog.pipeline.sink.rows import Content, Rows, digest
+from raftlog.pipeline.sink.unmatched import UnmatchedRecords
 from raftlog.records import BatchHeader
 from raftlog.types import Offset, TopicPartition
 
@@ -116,13 +116,13 @@ def deliver_late(partition: Partition, send: SendBatch) -> None:
 
 
 def forget(partition: Partition, attempts: list[Attempt], late: list[SendBatch]) -> None:
-    """Advance by a day: nothing is in flight any more, and attempts without a write look again (see `sending`)."""
+    """Advance by a day: nothing is in flight any more, and attempts without a write look again (see `sender`)."""
     late.clear()
     partition.known.clear()
     partition.old_end = partition.end
     for attempt in attempts:
         if attempt.lane.sequence == 0:
-            attempt.lane.look_first()
+            attempt.lane.scan_first()
 
 
 def run_schedule(seed: int) -> None:
@@ -237,7 +237,7 @@ def test_held_digests_are_a_multiset_in_any_order() -> None:
     rng = random.Random(1)
     for _ in range(200):
         digests = [bytes([rng.randint(0, 5)]) * 16 for _ in range(12)]
-        held, naive = Held(), Counter[bytes]()
+        held, naive = UnmatchedRecords(), Counter[bytes]()
         for _ in range(40):
             if rng.random() < 0.3:
                 some = digests[: rng.randint(0, 6)]

@@ -19,9 +19,9 @@ from pyspark.sql.types import (
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.rows import HEADERS_TYPE
 from raftlog.pipeline.sink.columns import SLICE_ROWS_MAX, Columns, Slice
-from raftlog.pipeline.sink.placing import Placing, by_topic
-from raftlog.pipeline.sink.planning import columns_of
+from raftlog.pipeline.sink.partitioner import RowPartitioner, by_topic
 from raftlog.pipeline.sink.rows import NO_TIME, Rows
+from raftlog.pipeline.sink.schema import columns_of
 from raftlog.pipeline.sink.settings import SinkSettings, sink_settings
 from raftlog.pipeline.sink.writers import batch_writer, stream_writer
 from raftlog.records import Compression
@@ -149,7 +149,7 @@ def test_a_row_goes_to_the_same_partition_whatever_comes_before_it() -> None:
 
 
 def placed(rows: Rows) -> dict[int, int]:
-    found = Placing("murmur2").by_partition("t", Slice(rows), 5)
+    found = RowPartitioner("murmur2").by_partition("t", Slice(rows), 5)
     return {timestamp: place.partition for place, some in found.items() for timestamp in some.timestamps}
 
 
@@ -162,7 +162,7 @@ def test_rows_name_topics_and_partitions() -> None:
         "b": ([1, 3], [None, 7]),
     }
     assert by_topic(some, "c") == {"c": some}
-    named = Placing("murmur2").by_partition("a", by_name["a"], 3)
+    named = RowPartitioner("murmur2").by_partition("a", by_name["a"], 3)
     assert {place.partition: part.timestamps for place, part in named.items()} == {2: [0], 0: [2]}
     with pytest.raises(InvalidArgument, match="the partition -1 of topic a"):
-        Placing("murmur2").by_partition("a", Slice(rows, None, [0, 0, 0, -1]), 3)
+        RowPartitioner("murmur2").by_partition("a", Slice(rows, None, [0, 0, 0, -1]), 3)

@@ -29,12 +29,12 @@ from raftlog.partitions.broker import Broker
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.pipeline.errors import InputChanged, WriteForgotten
 from raftlog.pipeline.rows import HEADERS_TYPE
+from raftlog.pipeline.sink.attempt import AttemptOutcome, write_rows
 from raftlog.pipeline.sink.columns import Columns
 from raftlog.pipeline.sink.identity import WriteIdentity
 from raftlog.pipeline.sink.marks import Recorder
 from raftlog.pipeline.sink.settings import SinkSettings
 from raftlog.pipeline.sink.writers import WrittenTask, batch_writer
-from raftlog.pipeline.sink.writing import AttemptOutcome, write_rows
 from raftlog.records import build_columns, read_records
 from raftlog.types import TopicPartition
 from tests.pipeline.stored_records import stored_numbers, stored_records
@@ -265,7 +265,7 @@ async def test_an_attempt_that_slept_for_a_day_looks_before_it_begins(
     client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another attempt has written everything meanwhile, and the partitions have forgotten the producer."""
-    monkeypatch.setattr("raftlog.pipeline.sink.writing._LEASE_S_MIN", 0.01)
+    monkeypatch.setattr("raftlog.pipeline.sink.attempt._LEASE_S_MIN", 0.01)
     await client.alter_topic_config("orders", {"producer.id.expiration.ms": "100"})
 
     def sleeping() -> Iterator[pa.RecordBatch]:
@@ -285,7 +285,7 @@ async def test_an_attempt_that_slept_for_a_day_looks_before_it_begins(
 async def test_rows_that_come_slowly_do_not_wait_for_full_batches(
     client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("raftlog.pipeline.sink.writing._FLUSH_S", 0.01)
+    monkeypatch.setattr("raftlog.pipeline.sink.attempt._FLUSH_S", 0.01)
     slow = SinkSettings(settings.bootstrap, topic="orders", records_per_second=2_000)
 
     def watched() -> Iterator[pa.RecordBatch]:
@@ -331,7 +331,7 @@ async def stored_after_trim(client: BrokerClient) -> Counter[int]:
 async def test_rows_that_were_trimmed_and_forgotten_are_reported(
     client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("raftlog.pipeline.sink.writing._LEASE_S_MIN", 0.01)
+    monkeypatch.setattr("raftlog.pipeline.sink.attempt._LEASE_S_MIN", 0.01)
     await client.alter_topic_config("orders", {"producer.id.expiration.ms": "50"})
     await write(batches_of(range(10)), settings)
     await trimmed(client)
@@ -445,7 +445,7 @@ async def test_partitions_that_are_added_meanwhile_do_not_move_rows(
 async def test_buffered_records_are_bounded_over_all_partitions(
     client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("raftlog.pipeline.sink.writing.BUFFER_BYTES_MAX", 5_000)
+    monkeypatch.setattr("raftlog.pipeline.sink.attempt.BUFFER_BYTES_MAX", 5_000)
     large = SinkSettings(settings.bootstrap, topic="orders")
     await write(batches_of(range(COUNT), size=100), large)
     assert await stored_numbers(settings.bootstrap, "orders") == ONCE

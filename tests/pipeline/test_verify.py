@@ -11,8 +11,8 @@ import pytest
 from raftlog import Log, LogConfig
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.segments.replicas import real_disk
-from raftlog.pipeline.verifying.job import verify_by
-from raftlog.pipeline.verifying.walking import OpenFile
+from raftlog.pipeline.verification.job import verify_by
+from raftlog.pipeline.verification.segment_walk import OpenFile
 from raftlog.records import NewRecord, read_header
 from raftlog.records.header import HEADER_SIZE, LENGTH_END, batch_crc
 from raftlog.storage.repair import repair_log
@@ -212,7 +212,7 @@ def test_directories_without_logs_and_other_topics(copies: list[Path], tmp_path:
 
 
 def test_many_problems_are_counted_and_some_of_them_listed(copies: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raftlog.pipeline.verifying.whole.PROBLEMS_OF_A_SEGMENT_MAX", 5)
+    monkeypatch.setattr("raftlog.pipeline.verification.full_checks.PROBLEMS_OF_A_SEGMENT_MAX", 5)
     file = files(copies[0])[1]
     for position in positions(file)[1:40]:
         flip(file, position + 80)
@@ -248,8 +248,8 @@ def test_files_that_a_trim_takes_meanwhile(copies: list[Path], gone: int) -> Non
 
 
 def test_memory_does_not_depend_on_a_damaged_length(copies: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raftlog.pipeline.verifying.walking._CHUNK_BYTES_MAX", 1 << 12)
-    monkeypatch.setattr("raftlog.pipeline.verifying.walking.CHUNK_BYTES", 1 << 11)
+    monkeypatch.setattr("raftlog.pipeline.verification.segment_walk._CHUNK_BYTES_MAX", 1 << 12)
+    monkeypatch.setattr("raftlog.pipeline.verification.segment_walk.CHUNK_BYTES", 1 << 11)
     for path in copies:
         file = files(path)[1]
         file.with_suffix(".index").unlink()

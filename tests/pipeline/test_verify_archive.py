@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from raftlog import Log, LogConfig
-from raftlog.pipeline.archiving.files import files_at
-from raftlog.pipeline.archiving.state import read_settled
+from raftlog.pipeline.archives.files import files_at
+from raftlog.pipeline.archives.state import read_settled
 from raftlog.pipeline.errors import NotAnArchive
 from raftlog.pipeline.segments.replicas import real_disk
-from raftlog.pipeline.verifying import VerifyReport
+from raftlog.pipeline.verification import VerifyReport
 from raftlog.records import NewRecord
 from raftlog.storage.repair import repair_log
 from tests.pipeline.verifying import archive_of, flip, verified

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from raftlog.cli.log.compare import _replicas
-from raftlog.pipeline.archiving.archive import archive_in_waves
-from raftlog.pipeline.archiving.files import files_at
-from raftlog.pipeline.archiving.log_sources import Segments
+from raftlog.pipeline.archives.archive import archive_in_waves
+from raftlog.pipeline.archives.files import files_at
+from raftlog.pipeline.archives.log_sources import Segments
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.segments.replicas import real_disk
-from raftlog.pipeline.verifying import VerifyReport
-from raftlog.pipeline.verifying.job import verify_by
+from raftlog.pipeline.verification import VerifyReport
+from raftlog.pipeline.verification.job import verify_by
 from raftlog.runtime.log.offline import OfflineReplica, compare_replicas
 from raftlog.runtime.log.sealed_file import write_sealed
 from raftlog.runtime.node_identity import IDENTITY

@@ -55,7 +55,7 @@ def archive(
     """
     named = some_topics(topics, topics_pattern)
     source = _source(bootstrap, data_dirs, skip_undecodable)
-    return lambda spark, told: pipeline.archive(
+    return lambda spark, on_progress: pipeline.archive(
         spark,
         source,
         path,
@@ -63,7 +63,7 @@ def archive(
         topics_pattern=topics_pattern,
         compression=compression,
         fail_on_data_loss=not accept_loss,
-        on_progress=told,
+        on_progress=on_progress,
     )
 
 
@@ -82,6 +82,6 @@ def _source(bootstrap: Sequence[str], data_dirs: Sequence[str], skip_undecodable
 @spark_job
 def compact(path: str, target_bytes: int, grace_seconds: float) -> "Job[CompactionReport]":
     """Merge small files of the archive PATH, and delete the replaced ones, at once or after a grace period."""
-    return lambda spark, told: pipeline.compact_archive(
-        spark, path, target_bytes=target_bytes, grace_seconds=grace_seconds, on_progress=told
+    return lambda spark, on_progress: pipeline.compact_archive(
+        spark, path, target_bytes=target_bytes, grace_seconds=grace_seconds, on_progress=on_progress
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MASTER_DEFAULT: Final = "local[*]"
-STEP_SAID_AFTER_S: Final = 1.0
+STEP_PRINTED_AFTER_S: Final = 1.0
 
 
 class Report(Protocol):
@@ -78,14 +78,14 @@ def run_job(app: str, master: str, config: Mapping[str, str], job: Job[R]) -> R:
     call of the interrupted thread. When this process ends, its JVM and the workers end as well."""
     done: Future[R] = Future()
     steps = _Steps()
-    with _bar(steps) as told:
+    with _bar(steps) as on_progress:
 
         def run() -> None:
             try:
-                told(pipeline.Progress("starting Spark", 0, 0))
+                on_progress(pipeline.Progress("starting Spark", 0, 0))
                 spark = pipeline.local_session(f"raftlog pipeline {app}", master, config)
                 try:
-                    report = job(spark, told)
+                    report = job(spark, on_progress)
                 finally:
                     spark.stop()
                 done.set_result(report)
@@ -94,7 +94,7 @@ def run_job(app: str, master: str, config: Mapping[str, str], job: Job[R]) -> R:
 
         threading.Thread(target=run, name="job", daemon=True).start()
         while True:
-            wait([done], STEP_SAID_AFTER_S)
+            wait([done], STEP_PRINTED_AFTER_S)
             if done.done():
                 return done.result()
             steps.say()
@@ -126,7 +126,7 @@ def _bar(steps: _Steps) -> "Iterator[pipeline.OnProgress]":
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         known: dict[str, TaskID] = {}
 
-        def tell(progress: "pipeline.Progress") -> None:
+        def report_progress(progress: "pipeline.Progress") -> None:
             steps.now = progress.what
             if progress.what not in known:
                 for earlier in known.values():
@@ -135,7 +135,7 @@ def _bar(steps: _Steps) -> "Iterator[pipeline.OnProgress]":
             text = f"{progress.done:,} of {progress.total:,} {progress.unit}" if progress.total else ""
             bars.update(known[progress.what], completed=progress.done, total=progress.total or None, text=text)
 
-        yield tell
+        yield report_progress
 
 
 def print_report(report: Report, as_json: bool) -> None:

@@ -33,14 +33,14 @@ def replay(
     writes only records that were archived since.
     """
     target = read_targets(to)
-    return lambda spark, told: pipeline.replay(
+    return lambda spark, on_progress: pipeline.replay(
         spark,
         path,
         ",".join(bootstrap),
         topics=list(topics) or None,
         to=target,
         keep_partitions=not spread,
-        on_progress=told,
+        on_progress=on_progress,
         **how,
     )
 

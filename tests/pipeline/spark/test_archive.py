@@ -12,7 +12,7 @@ from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument, UnknownTopic
 from raftlog.log import Log
 from raftlog.pipeline.errors import NotAnArchive
-from raftlog.pipeline.replaying import job
+from raftlog.pipeline.replays import job
 from raftlog.records import build_columns
 from raftlog.testing import Cluster
 

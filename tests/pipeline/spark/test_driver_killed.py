@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from raftlog.client import BrokerClient
+from raftlog.pipeline.sink.attempt import write_rows
 from raftlog.pipeline.sink.columns import Columns
 from raftlog.pipeline.sink.identity import WriteIdentity
 from raftlog.pipeline.sink.settings import SinkSettings
-from raftlog.pipeline.sink.writing import write_rows
 from tests.pipeline.spark.conftest import NewTopic
 from tests.pipeline.stored_records import stored_numbers
 

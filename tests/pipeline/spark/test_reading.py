@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 – its usual name
 
 from raftlog.client import BrokerClient
 from raftlog.pipeline.errors import PipelineFailed
-from raftlog.pipeline.failures import told_plainly
+from raftlog.pipeline.failures import convert_spark_errors
 from raftlog.records import NewRecord, build_batch
 from raftlog.testing import Cluster
 from tests.pipeline.spark.conftest import NewTopic
@@ -84,9 +84,9 @@ def test_a_batch_has_what_the_records_have(spark: SparkSession, bootstrap: str, 
 
 
 def test_problems_are_reported_at_planning(spark: SparkSession, bootstrap: str, new_topic: NewTopic) -> None:
-    with pytest.raises(PipelineFailed, match="there is no topic 'nowhere'"), told_plainly("reading"):
+    with pytest.raises(PipelineFailed, match="there is no topic 'nowhere'"), convert_spark_errors("reading"):
         read(spark, bootstrap, "nowhere").count()
-    with pytest.raises(PipelineFailed, match="rows have the columns topic string"), told_plainly("reading"):
+    with pytest.raises(PipelineFailed, match="rows have the columns topic string"), convert_spark_errors("reading"):
         spark.read.format("raftlog").schema("a int").options(bootstrap=bootstrap, topics="t").load().count()
 
 
@@ -115,7 +115,7 @@ def test_a_topic_that_goes_after_planning_is_data_lost(
     assert len(tolerant.collect()) == 60
     call(bootstrap, "delete_topic", topic)
     gone = rf"{topic}/0: records from offset 0 to 100 .* the topic was deleted"
-    with pytest.raises(PipelineFailed, match=gone), told_plainly("reading"):
+    with pytest.raises(PipelineFailed, match=gone), convert_spark_errors("reading"):
         strict.collect()
 
 
@@ -178,5 +178,5 @@ def test_a_stream_goes_on_where_it_was(
     found = places_of(spark.read.parquet(str(tmp_path / "rows")))
     assert found == [*((0, offset) for offset in range(150)), *((1, offset) for offset in range(60))]
     other = new_topic()
-    with pytest.raises(PipelineFailed, match="another checkpointLocation"), told_plainly("streaming"):
+    with pytest.raises(PipelineFailed, match="another checkpointLocation"), convert_spark_errors("streaming"):
         streamed(spark, bootstrap, other, tmp_path, now)

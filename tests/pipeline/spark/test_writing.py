@@ -14,13 +14,13 @@ from pyspark.sql.functions import udf
 from raftlog.client import BrokerClient
 from raftlog.pipeline import PipelineFailed
 from raftlog.pipeline.errors import InputChanged
-from raftlog.pipeline.failures import told_plainly
+from raftlog.pipeline.failures import convert_spark_errors
+from raftlog.pipeline.sink.attempt import write_rows
 from raftlog.pipeline.sink.columns import Columns
 from raftlog.pipeline.sink.identity import WriteIdentity
-from raftlog.pipeline.sink.marks import Beginning, Recorder
+from raftlog.pipeline.sink.marks import EpochStart, Recorder
 from raftlog.pipeline.sink.settings import SinkSettings
 from raftlog.pipeline.sink.writers import recorded_epoch
-from raftlog.pipeline.sink.writing import write_rows
 from raftlog.testing import Cluster
 from tests.pipeline.spark.conftest import NewTopic
 from tests.pipeline.stored_records import stored_numbers, stored_records
@@ -43,7 +43,7 @@ def numbers(spark: SparkSession, count: int = COUNT) -> DataFrame:
 
 def save(rows: DataFrame, bootstrap: str, topic: str, **options: str) -> None:
     writer = rows.write.format("raftlog").mode("append").option("bootstrap", bootstrap).option("topic", topic)
-    with told_plainly("writing"):
+    with convert_spark_errors("writing"):
         writer.options(**options).save()
 
 
@@ -170,7 +170,7 @@ async def as_if_begun(bootstrap: str, write_id: str, topic: str, epoch: int) -> 
     async with BrokerClient(bootstrap.split(",")) as client:
         recorder = Recorder(client, write_id)
         await client.groups.delete(recorder.group)
-        await recorder.begin(topic, epoch, Beginning("gone", ms, 3), await recorder.read())
+        await recorder.begin(topic, epoch, EpochStart("gone", ms, 3), await recorder.read())
 
 
 def test_the_leader_is_killed_while_rows_are_written(cluster: Cluster, new_topic: NewTopic, bootstrap: str) -> None:

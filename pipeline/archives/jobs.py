@@ -1,0 +1,106 @@
+"""Entry points `archive` and `compact_archive`: each wave of splits is a Spark job."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
+
+from pyspark.sql import SparkSession
+
+from raftlog.errors import InvalidArgument
+from raftlog.pipeline.archives.archive import ArchiveReport, archive_in_waves
+from raftlog.pipeline.archives.compaction import TARGET_BYTES, CompactionReport, compact_in_waves
+from raftlog.pipeline.archives.files import files_at
+from raftlog.pipeline.archives.parquet import COMPRESSIONS
+from raftlog.pipeline.archives.sources import ArchiveSource, Waves
+from raftlog.pipeline.jobs import run_splits
+from raftlog.pipeline.options import TopicChoice
+from raftlog.pipeline.progress import OnProgress, Progress
+
+SPLITS_PER_CORE: Final = 8
+SPLITS_MIN: Final = 32
+"""Splits of a wave, so that every core is busy several times over."""
+
+S = TypeVar("S")
+R = TypeVar("R")
+
+
+def archive(
+    spark: SparkSession,
+    source: ArchiveSource,
+    path: str,
+    *,
+    topics: Sequence[str] | None = None,
+    topics_pattern: str | None = None,
+    compression: str = "zstd",
+    fail_on_data_loss: bool = True,
+    on_progress: OnProgress | None = None,
+) -> ArchiveReport:
+    """Copy what topics hold, and the archive does not yet, to Parquet files in `path`; all topics when none are named.
+
+    `path` is an archive, or an empty directory, on this machine or as a URI that pyarrow knows, which every executor
+    reaches. The end of each partition is fixed when the run begins. Raises `InvalidArgument`, `UnknownTopic`,
+    `NotAnArchive`, `ArchiveTaken`, `ArchiveDamaged`; `LogReplaced` for a topic that was created anew; `DataLost` where
+    records were trimmed before they were archived, unless `fail_on_data_loss` is false; `PipelineFailed` when reading
+    fails for good.
+    """
+    _require_known(compression)
+    choice = TopicChoice.of(topics, topics_pattern)
+    waves = _waves_on(spark, on_progress)
+    return archive_in_waves(
+        waves, source, files_at(path), choice, compression=compression, fail_on_data_loss=fail_on_data_loss
+    )
+
+
+def compact_archive(
+    spark: SparkSession,
+    path: str,
+    *,
+    target_bytes: int = TARGET_BYTES,
+    compression: str = "zstd",
+    grace_seconds: float = 0,
+    on_progress: OnProgress | None = None,
+) -> CompactionReport:
+    """Put files below half of `target_bytes` together with their neighbours, up to `target_bytes`.
+
+    Raises `InvalidArgument`, `NotAnArchive`, `ArchiveTaken`, `ArchiveDamaged`, `PipelineFailed`.
+    """
+    if target_bytes <= 0 or grace_seconds < 0:
+        raise InvalidArgument("target_bytes has to be above 0, and grace_seconds not below")
+    _require_known(compression)
+    return compact_in_waves(
+        _waves_on(spark, on_progress),
+        files_at(path),
+        target_bytes=target_bytes,
+        compression=compression,
+        grace_seconds=grace_seconds,
+    )
+
+
+def _require_known(compression: str) -> None:
+    if compression not in COMPRESSIONS:
+        raise InvalidArgument(f"compression {compression} is not one of {', '.join(COMPRESSIONS)}")
+
+
+def _waves_on(spark: SparkSession, on_progress: OnProgress | None) -> Waves:
+    """Return waves that run as Spark jobs; calls raise as `run_splits`."""
+    size = max(SPLITS_MIN, SPLITS_PER_CORE * spark.sparkContext.defaultParallelism)
+
+    def in_waves(
+        what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]
+    ) -> Iterator[tuple[Sequence[S], list[R]]]:
+        for first in range(0, len(splits), size):
+            wave = splits[first : first + size]
+            shifted_progress = shifted(on_progress, first, len(splits))
+            yield wave, run_splits(spark, what, wave, work, on_progress=shifted_progress)
+
+    return in_waves
+
+
+def shifted(on_progress: OnProgress | None, before: int, every: int) -> OnProgress | None:
+    """Return a callback for one of several jobs, which reports its tasks after `before` tasks of `every`."""
+    if on_progress is None:
+        return None
+
+    def report_progress(part: Progress) -> None:
+        on_progress(part._replace(done=before + part.done, total=every))
+
+    return report_progress

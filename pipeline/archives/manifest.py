@@ -1,0 +1,235 @@
+"""Commits of an archive, and their bytes.
+
+A commit is one JSON object in `_raftlog/commits/{number:020d}.json`; together, in order, they define the archive: the
+offsets that it covers, and the files that hold them. `number` counts from 0 without gaps, and a commit is created
+exclusively, so that the writer of number n has seen all before it. A `checksum` member (CRC-32C of the rest in
+canonical form) detects a damaged commit. docs/FORMATS.md specifies the bytes. Pure; called by `state` and `writer`.
+
+    created     the first: an id, nothing else
+    claimed     a run begins: earlier runs cannot commit any more
+    archived    coverage of partitions grows, by the files that were added
+    compacted   files replaced others, with the same rows"""
+
+import json
+from collections.abc import Iterable
+from datetime import date, timedelta
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+from crc32c import crc32c
+
+from raftlog.pipeline.archives.validation import (
+    NO_DATE,
+    Count,
+    PartitionNumber,
+    UuidText,
+    path_of,
+    rows_path,
+    staged_path,
+    topic_name,
+)
+from raftlog.pipeline.errors import ArchiveDamaged
+from raftlog.types import TopicPartition
+
+FORMAT: Final = 1
+INTERNALS: Final = "_raftlog"
+COMMITS: Final = f"{INTERNALS}/commits"
+SNAPSHOTS: Final = f"{INTERNALS}/snapshots"
+STAGING: Final = f"{INTERNALS}/staging"
+_SUFFIX: Final = ".json"
+_EPOCH: Final = date(1970, 1, 1)
+DAYS_MAX: Final = (date.max - _EPOCH).days
+"""Last day of the year 9999, after which neither Spark nor Python has dates."""
+
+Kind = Literal["created", "claimed", "archived", "compacted"]
+
+
+class Coverage(NamedTuple):
+    """The archive has what the log held of `start ≤ offset < end`; `log_id` is the partition's group id."""
+
+    log_id: str
+    start: Count
+    end: Count
+
+
+CoveredRow = tuple[str, PartitionNumber, str, Count, Count]
+"""Topic, partition and `Coverage`, as they are stored."""
+
+
+class LostRange(NamedTuple):
+    """Offsets that were deleted before they were archived: `start ≤ offset < end`."""
+
+    topic: str
+    partition: PartitionNumber
+    start: Count
+    end: Count
+
+
+class ArchivedFile(NamedTuple):
+    """A Parquet file with rows of one topic, partition and day, by rising offset from `first` to `last`.
+
+    `day` is what `day_of` gives. Files of one partition and day do not overlap; those of different days may.
+    """
+
+    topic: str
+    partition: PartitionNumber
+    day: str
+    first: Count
+    last: Count
+    rows: Count
+    size: Count
+    """In bytes."""
+
+    @property
+    def place(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def path(self) -> str:
+        """Relative to the archive."""
+        return path_of(self.topic, self.partition, self.day, self.first, self.last)
+
+
+class StagedFile(NamedTuple):
+    """A file that a task has written, and where it lies until a commit names it."""
+
+    staged: str
+    file: ArchivedFile
+
+
+class Commit(NamedTuple):
+    """One step. `covered` are the partitions whose coverage it changes, as they are afterwards."""
+
+    number: int
+    kind: Kind
+    run: str
+    time_ms: int
+    archive_id: str = ""
+    covered: dict[TopicPartition, Coverage] = {}  # noqa: RUF012 - never changed
+    added: tuple[StagedFile, ...] = ()
+    dropped: tuple[str, ...] = ()
+    """Paths of files whose rows others hold from now on; they are deleted later."""
+    deleted: tuple[str, ...] = ()
+    """Paths of dropped files that are deleted."""
+    lost: tuple[LostRange, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return numbered(COMMITS, self.number)
+
+
+class _StoredCommit(msgspec.Struct):
+    """The members of a commit, with the types of JSON."""
+
+    number: Count
+    kind: Kind
+    run: UuidText
+    time_ms: Count
+    archive_id: str
+    covered: list[CoveredRow]
+    added: list[list[Any]]
+    """Name of each staged file, then `ArchivedFile`."""
+    dropped: list[str]
+    deleted: list[str]
+    lost: list[LostRange]
+
+
+def day_of(days: int | None) -> str:
+    """Return the `date=` of records, from the days since 1970-01-01 in UTC, at most `DAYS_MAX`.
+
+    Records without a time have that of null."""
+    if days is None:
+        return NO_DATE
+    return (_EPOCH + timedelta(days=days)).isoformat()
+
+
+def numbered(directory: str, number: int) -> str:
+    return f"{directory}/{number:020d}{_SUFFIX}"
+
+
+def numbers_in(names: list[str]) -> list[int]:
+    """Return the numbers of commits or snapshots among a directory's names, sorted."""
+    stems = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
+    return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal())
+
+
+def encoded(commit: Commit) -> bytes:
+    added = [[staged, *file] for staged, file in commit.added]
+    return sealed({**commit._asdict(), "covered": covered_rows(commit.covered), "added": added})
+
+
+def decoded(name: str, content: bytes) -> Commit:
+    """Parse a commit. Raises `ArchiveDamaged` with the reason and the file's `name`."""
+    fields = opened(name, content)
+    try:
+        stored = msgspec.convert(fields, _StoredCommit)
+        staging = f"{STAGING}/{stored.run}"
+        return Commit(
+            stored.number,
+            stored.kind,
+            stored.run,
+            stored.time_ms,
+            stored.archive_id,
+            coverage_of(stored.covered),
+            tuple(StagedFile(staged_path(staged, staging), file_of(row)) for staged, *row in stored.added),
+            tuple(map(rows_path, stored.dropped)),
+            tuple(map(rows_path, stored.deleted)),
+            tuple(map(_require_range, stored.lost)),
+        )
+    except ValueError as error:
+        raise unwritten(name, "a commit", error) from error
+
+
+def unwritten(name: str, what: str, error: ValueError) -> ArchiveDamaged:
+    """Return the error for a file with a correct checksum that raftlog would not write."""
+    return ArchiveDamaged(f"{name}: not {what} of an archive: {error}; nothing was read or deleted by it")
+
+
+def covered_rows(covered: dict[TopicPartition, Coverage]) -> list[list[object]]:
+    """Return the JSON rows of coverage, in order of topic and partition."""
+    return [[*place, *coverage] for place, coverage in sorted(covered.items())]
+
+
+def coverage_of(rows: Iterable[CoveredRow]) -> dict[TopicPartition, Coverage]:
+    """Parse the JSON rows of coverage. Raises `ValueError`."""
+    return {TopicPartition(topic_name(row[0]), row[1]): Coverage(*row[2:]) for row in rows}
+
+
+def file_of(row: Any) -> ArchivedFile:
+    """Parse the JSON row of a file; raises `ValueError`."""
+    file = msgspec.convert(row, ArchivedFile)
+    rows_path(file.path)
+    if not 0 < file.rows <= file.last - file.first + 1:
+        raise ValueError(f"{file.path} cannot have {file.rows} rows")
+    return file
+
+
+def _require_range(lost: LostRange) -> LostRange:
+    topic_name(lost.topic)
+    if lost.end < lost.start:
+        raise ValueError(f"{lost} ends before it starts")
+    return lost
+
+
+def sealed(fields: dict[str, Any]) -> bytes:
+    """Return the JSON object with its format and checksum."""
+    fields = {**fields, "format": FORMAT}
+    return _canonical({**fields, "checksum": crc32c(_canonical(fields))})
+
+
+def opened(name: str, content: bytes) -> dict[str, Any]:
+    """Return the members of a sealed object; raises `ArchiveDamaged`, also for another format."""
+    try:
+        fields = json.loads(content)
+        checksum = fields.pop("checksum")
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ArchiveDamaged(f"{name}: not a file of an archive: {error}") from error
+    if checksum != crc32c(_canonical(fields)):
+        raise ArchiveDamaged(f"{name}: the checksum does not match; bring the file back from a copy of the archive")
+    if fields.get("format") != FORMAT:
+        raise ArchiveDamaged(f"{name}: format {fields.get('format')} is not supported, only {FORMAT}")
+    return dict(fields)
+
+
+def _canonical(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()

@@ -1,0 +1,265 @@
+"""Rows as Parquet files, one after another by offset: written by day, and read in order again.
+
+Called in tasks of `archive`, `compaction` and `replays`. Files have the columns of `FILE_SCHEMA`; topic, partition
+and day are in their paths. Memory is bounded whatever the timestamps are: rows wait by day until a row group is full,
+at most `WAITING_BYTES_MAX` of them, and at most `OPEN_FILES_MAX` files are open; a day whose file had to be closed for
+others goes on in another file.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from raftlog.errors import StorageError
+from raftlog.pipeline.archives.files import Files
+from raftlog.pipeline.archives.manifest import DAYS_MAX, ArchivedFile, StagedFile, day_of
+from raftlog.pipeline.errors import ArchiveDamaged
+from raftlog.pipeline.rows import ARROW_SCHEMA
+from raftlog.types import TopicPartition
+
+FILE_SCHEMA: Final = pa.schema([field for field in ARROW_SCHEMA if field.name not in ("topic", "partition")])
+COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
+ROW_GROUP_ROWS: Final = 131_072
+ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
+WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+FILE_BYTES_MAX: Final = 512 * 1024 * 1024
+"""Bytes of rows before compression, after which the next file begins."""
+OPEN_FILES_MAX: Final = 64
+READ_ROWS: Final = 20_000
+"""Rows of all files together that are open at a time."""
+READ_ROWS_MIN: Final = 256
+_NO_ROWS: Final = pa.RecordBatch.from_pylist([], schema=FILE_SCHEMA)
+
+
+class DayFiles:
+    """Takes the rows of one topic-partition by rising offset and writes them to staged files by day."""
+
+    def __init__(
+        self,
+        files: Files,
+        staging: str,
+        place: TopicPartition,
+        compression: str,
+        *,
+        file_bytes_max: int = FILE_BYTES_MAX,
+    ) -> None:
+        self._files, self._staging, self._place, self._compression = files, staging, place, compression
+        self._file_bytes_max = file_bytes_max
+        self._open: dict[str, _DayFile] = {}  # the one that was written last is last
+        self._done: list[StagedFile] = []
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Write rows with at least the columns of `FILE_SCHEMA`. Raises `StorageError` where the file system fails."""
+        with self._telling_where():
+            self._write(rows)
+
+    def _write(self, rows: pa.RecordBatch) -> None:
+        for day, part in _by_day(rows.select(FILE_SCHEMA.names)):
+            file = self._open.pop(day, None) or _DayFile(
+                self._files, self._staging, self._place, day, self._compression
+            )
+            self._open[day] = file
+            file.take(part)
+            if file.size >= self._file_bytes_max:
+                self._finish(day)
+        while len(self._open) > OPEN_FILES_MAX:
+            self._finish(next(iter(self._open)))
+        while sum(file.waiting_bytes for file in self._open.values()) > WAITING_BYTES_MAX:
+            max(self._open.values(), key=attrgetter("waiting_bytes")).write_row_group()
+
+    def finish(self) -> list[StagedFile]:
+        """Close all files, whole and durable, and return them. Raises `StorageError`."""
+        with self._telling_where():
+            while self._open:
+                self._finish(next(iter(self._open)))
+        return self._done
+
+    @contextmanager
+    def _telling_where(self) -> Iterator[None]:
+        """Arrow's own errors name no file."""
+        try:
+            yield
+        except OSError as error:
+            topic, partition = self._place
+            raise StorageError(
+                f"{self._files.uri}: files of {topic}/{partition} cannot be written in {self._staging}: {error}"
+            ) from error
+
+    def _finish(self, day: str) -> None:
+        self._done.append(self._open.pop(day).finish())
+
+
+class _DayFile:
+    """One file, with the rows that wait for its next row group."""
+
+    def __init__(self, files: Files, staging: str, place: TopicPartition, day: str, compression: str) -> None:
+        self._files, self._place, self._day = files, place, day
+        self._name = f"{staging}/{uuid.uuid4()}.parquet"  # attempts of a task never meet
+        self._sink = files.open_output(self._name)
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            FILE_SCHEMA,
+            compression=compression,
+            use_dictionary=["timestampType", "key"],
+            write_statistics=["offset", "timestamp"],
+            column_encoding={"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
+            write_page_checksum=True,
+        )
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self.waiting_bytes = 0
+        self.size = 0
+        self._first = -1
+        self._last = -1
+        self._rows = 0
+
+    def take(self, rows: pa.RecordBatch) -> None:
+        offsets = rows.column("offset")
+        first, last = offsets[0].as_py(), offsets[len(offsets) - 1].as_py()
+        assert self._last < first <= last, f"{self._place}: offsets {first} to {last} come after {self._last}"
+        self._first = first if self._rows == 0 else self._first
+        self._last = last
+        self._rows += rows.num_rows
+        self._waiting.append(rows)
+        self._waiting_rows += rows.num_rows
+        self.waiting_bytes += rows.nbytes
+        self.size += rows.nbytes
+        if self._waiting_rows >= ROW_GROUP_ROWS or self.waiting_bytes >= ROW_GROUP_BYTES:
+            self.write_row_group()
+
+    def write_row_group(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, FILE_SCHEMA), self._waiting_rows)
+        self._waiting, self._waiting_rows, self.waiting_bytes = [], 0, 0
+
+    def finish(self) -> StagedFile:
+        self.write_row_group()
+        self._writer.close()
+        size = self._sink.tell()
+        self._sink.close()
+        self._files.sync([self._name])
+        file = ArchivedFile(*self._place, self._day, self._first, self._last, self._rows, size)
+        return StagedFile(self._name, file)
+
+
+def _by_day(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield the rows of each day in UTC, by rising offset."""
+    if not rows.num_rows:
+        return
+    days = rows.column("timestamp").cast(pa.date32()).cast(pa.int32())
+    bounds = pc.min_max(days).as_py()
+    if bounds["max"] is not None and bounds["max"] > DAYS_MAX:
+        days = pc.if_else(pc.less_equal(days, DAYS_MAX), days, pa.scalar(None, pa.int32()))
+        bounds = pc.min_max(days).as_py()
+    if bounds["min"] == bounds["max"] and days.null_count in (0, len(days)):
+        yield day_of(bounds["min"]), rows
+        return
+    order = pc.sort_indices(days)  # stable; nulls last
+    rows = rows.take(order)
+    runs = pc.run_end_encode(days.take(order))
+    start = 0
+    for day, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield day_of(day), rows.slice(start, end - start)
+        start = end
+
+
+def rows_in_order(files: Files, archived: Sequence[ArchivedFile], start: int, end: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows with `start ≤ offset < end` of files of one topic-partition, by rising offset.
+
+    They have the columns of `FILE_SCHEMA`. Files may overlap. Raises `ArchiveDamaged` for one that was changed."""
+    wanted = [file for file in archived if file.first < end and file.last >= start]
+    waiting = sorted(wanted, key=attrgetter("first"), reverse=True)
+    heads: list[RowsByOffset] = []
+    while heads or waiting:
+        while waiting and (not heads or waiting[-1].first <= min(head.last for head in heads)):
+            batch_rows = max(READ_ROWS_MIN, READ_ROWS // (len(heads) + 1))
+            head = RowsByOffset(_rows_of_file(files, waiting.pop(), start, end, batch_rows))
+            if not head.is_over:
+                heads.append(head)
+        if heads:
+            limit = min(head.last for head in heads)
+            yield from _merged([rows for head in heads for rows in head.up_to(limit)])
+            heads = [head for head in heads if not head.is_over]
+
+
+class RowsByOffset:
+    """Batches of rows by rising offset, taken up to one offset after another; none of them is empty.
+
+    `last` is the offset of the last row at hand.
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._rows: pa.RecordBatch = _NO_ROWS
+        self.is_over = False
+        self.last = -1
+        self._advance()
+
+    def up_to(self, limit: int) -> list[pa.RecordBatch]:
+        """Take the rows with `offset ≤ limit`, and not more batches than these need."""
+        taken = []
+        while not self.is_over and (count := _count_below(self._rows, limit + 1)):
+            taken.append(self._rows.slice(0, count))
+            self._rows = self._rows.slice(count)
+            if self._rows.num_rows:
+                break
+            self._advance()
+        return taken
+
+    def _advance(self) -> None:
+        rows = next(self._batches, None)
+        if rows is None:
+            self.is_over = True
+        else:
+            self._rows, self.last = rows, rows.column("offset")[rows.num_rows - 1].as_py()
+
+
+def _merged(parts: Sequence[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    if len(parts) < 2:
+        return parts
+    merged: list[pa.RecordBatch] = pa.Table.from_batches(parts).sort_by("offset").combine_chunks().to_batches()
+    return merged
+
+
+def _rows_of_file(
+    files: Files, archived: ArchivedFile, start: int, end: int, batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield a file's rows with `start ≤ offset < end`; no batch is empty."""
+    try:
+        with files.open_input(archived.path) as source:
+            file = pq.ParquetFile(source, page_checksum_verification=True)
+            _require_as_written(file, archived)
+            groups = [group for group in range(file.num_row_groups) if _may_hold(file, group, start, end)]
+            for rows in file.iter_batches(batch_rows, row_groups=groups, use_threads=False):
+                below, inside = _count_below(rows, start), _count_below(rows, end)
+                if inside > below:
+                    yield rows.slice(below, inside - below)
+    except (pa.ArrowException, OSError, _OtherContent) as error:
+        raise ArchiveDamaged(f"{files.uri}/{archived.path} cannot be read as it was archived: {error}") from error
+
+
+class _OtherContent(Exception):
+    """A Parquet file, but not the one that was written."""
+
+
+def _require_as_written(file: pq.ParquetFile, archived: ArchivedFile) -> None:
+    if not file.schema_arrow.equals(FILE_SCHEMA):
+        raise _OtherContent(f"its columns are {', '.join(file.schema_arrow.names)}, or of other types")
+    if file.metadata.num_rows != archived.rows:
+        raise _OtherContent(f"it has {file.metadata.num_rows} rows instead of {archived.rows}")
+
+
+def _may_hold(file: pq.ParquetFile, group: int, start: int, end: int) -> bool:
+    offsets = file.metadata.row_group(group).column(0).statistics
+    return offsets is None or bool(offsets.min < end and offsets.max >= start)
+
+
+def _count_below(rows: pa.RecordBatch, offset: int) -> int:
+    """Return the number of rows before the offset; offsets rise."""
+    return pc.sum(pc.less(rows.column("offset"), offset)).as_py() or 0

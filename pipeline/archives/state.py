@@ -1,0 +1,213 @@
+"""State of an archive: its commits, folded.
+
+    start ≤ end of each coverage; coverage of a partition only grows, and its log stays the same one
+    every path is in `files` (live) or in `dropped`, never in both; rows of live files are each there once
+
+Reading costs the newest snapshot and about `SNAPSHOT_EVERY` commits, more where runs were interrupted before their
+snapshot. A snapshot holds the state after the commits up to its number; a damaged one is skipped for an older. Commits
+are never deleted: a run that was paused for long must find the number taken that it would write next."""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from raftlog.pipeline.archives.files import Files
+from raftlog.pipeline.archives.manifest import (
+    COMMITS,
+    SNAPSHOTS,
+    ArchivedFile,
+    Commit,
+    Coverage,
+    CoveredRow,
+    StagedFile,
+    coverage_of,
+    covered_rows,
+    decoded,
+    file_of,
+    numbered,
+    numbers_in,
+    opened,
+    sealed,
+    unwritten,
+)
+from raftlog.pipeline.archives.validation import Count, rows_path
+from raftlog.pipeline.errors import ArchiveDamaged, NotAnArchive
+from raftlog.types import TopicPartition
+
+SNAPSHOT_EVERY: Final = 16
+_SNAPSHOTS_TRIED: Final = 3
+
+
+class ArchiveState(NamedTuple):
+    """State after commit `number`. The mappings are replaced, never changed."""
+
+    archive_id: str
+    number: int
+    covered: dict[TopicPartition, Coverage]
+    files: dict[str, ArchivedFile]
+    """Live files by path, relative to the archive."""
+    dropped: dict[str, int]
+    """Files whose rows are in other files now, and the time of their replacement (milliseconds)."""
+
+    def after(self, commits: Sequence[Commit]) -> "ArchiveState":
+        """Return the state after further commits. Raises `ArchiveDamaged` for commits that do not follow."""
+        covered, files, dropped = dict(self.covered), dict(self.files), dict(self.dropped)
+        for number, commit in enumerate(commits, self.number + 1):
+            if commit.number != number or commit.kind == "created":
+                raise ArchiveDamaged(f"{numbered(COMMITS, number)}: this file has commit {commit.number} instead")
+            for place, coverage in commit.covered.items():
+                _require_growth(commit, place, covered.get(place), coverage)
+                covered[place] = coverage
+            for path in commit.dropped:
+                if files.pop(path, None) is None:
+                    raise ArchiveDamaged(f"{commit.name}: replaces {path}, which the archive does not have")
+                dropped[path] = commit.time_ms
+            for _, file in commit.added:
+                if file.path in files or file.path in dropped:
+                    raise ArchiveDamaged(f"{commit.name}: adds {file.path}, which is there already")
+                files[file.path] = file
+            for path in commit.deleted:
+                dropped.pop(path, None)
+        return ArchiveState(self.archive_id, self.number + len(commits), covered, files, dropped)
+
+    def of_topics(self, topics: Sequence[str] | None) -> list[ArchivedFile]:
+        """Live files by topic, partition and first offset; of all topics where none are named."""
+        wanted = None if topics is None else set(topics)
+        return sorted(file for file in self.files.values() if wanted is None or file.topic in wanted)
+
+
+def _require_growth(commit: Commit, place: TopicPartition, before: Coverage | None, now: Coverage) -> None:
+    fits = now.start <= now.end
+    if before is not None:
+        fits = (now.log_id, now.start) == (before.log_id, before.start) and now.end >= before.end
+    if not fits:
+        raise ArchiveDamaged(f"{commit.name}: {place} cannot be covered by {now} after {before}")
+
+
+class ReadArchive(NamedTuple):
+    """Archive as it was read: `newest` is the state after all commits.
+
+    The files of the `unsettled` commit, the last with any, may still be in the staging directory; `before` is the state
+    without it. Without one both states are the same."""
+
+    newest: ArchiveState
+    before: ArchiveState
+    unsettled: Commit | None
+    snapshot: int
+    """Number of the snapshot that was read; 0 without."""
+
+
+def is_archive(files: Files) -> bool:
+    return bool(numbers_in(files.names(COMMITS)))
+
+
+def read_newest(files: Files) -> ReadArchive:
+    """Read the newest state. Raises `NotAnArchive` and `ArchiveDamaged`."""
+    there = numbers_in(files.names(COMMITS))
+    if not there:
+        raise NotAnArchive(
+            f"{files.uri} is not an archive: it has no {COMMITS}; name the directory that was archived to"
+        )
+    state = _begin(files, there[-1])
+    snapshot = state.number
+    numbers = range(snapshot + 1, there[-1] + 1)
+    commits = [_commit(files, number) for number in numbers]
+    at = max((n for n, commit in enumerate(commits) if commit.added), default=None)
+    if at is None:
+        newest = state.after(commits)
+        return ReadArchive(newest, newest, None, snapshot)
+    before = state.after(commits[:at])
+    return ReadArchive(before.after(commits[at:]), before, commits[at], snapshot)
+
+
+def read_settled(files: Files) -> ArchiveState:
+    """Return, for readers, the newest state whose files are in their places.
+
+    A run that was interrupted after its last commit may have left files where they were staged; the next run moves
+    them. Until then their rows are not seen. Raises `ArchiveDamaged` where a file is in neither place."""
+    newest, before, unsettled, _ = read_newest(files)
+    if unsettled is None or not (waiting := missing_of(files, unsettled.added)):
+        return newest
+    lost = [staged for staged in waiting if files.sizes([staged.staged]) == [None]]
+    if missing_of(files, lost):  # looked at twice: they may just have been moved
+        raise file_missing(files, lost[0].file)
+    return before
+
+
+def read_at(files: Files, number: int) -> ArchiveState:
+    """Return the state after an existing commit; raises `ArchiveDamaged`."""
+    state = _begin(files, number)
+    return state.after([_commit(files, each) for each in range(state.number + 1, number + 1)])
+
+
+def missing_of(files: Files, added: Sequence[StagedFile]) -> list[StagedFile]:
+    """Return the files that are not in their places."""
+    sizes = files.sizes([staged.file.path for staged in added])
+    return [staged for staged, size in zip(added, sizes, strict=True) if size != staged.file.size]
+
+
+def file_missing(files: Files, file: ArchivedFile) -> ArchiveDamaged:
+    return ArchiveDamaged(
+        f"{files.uri}/{file.path}: missing, or not of the {file.size} bytes that were archived; restore "
+        "the file from a copy of the archive, or archive again to an empty directory"
+    )
+
+
+def _commit(files: Files, number: int) -> Commit:
+    name = numbered(COMMITS, number)
+    try:
+        return decoded(f"{files.uri}/{name}", files.read(name))
+    except FileNotFoundError:
+        raise ArchiveDamaged(f"{files.uri}/{name} is missing; restore it from a copy of the archive") from None
+
+
+def _begin(files: Files, upto: int) -> ArchiveState:
+    """Return the state of the newest readable snapshot up to that commit; else that of the first commit."""
+    numbers = [number for number in numbers_in(files.names(SNAPSHOTS)) if number <= upto]
+    for number in numbers[: -_SNAPSHOTS_TRIED - 1 : -1]:
+        name = f"{files.uri}/{numbered(SNAPSHOTS, number)}"
+        try:
+            fields = opened(name, files.read(numbered(SNAPSHOTS, number)))
+        except ArchiveDamaged:
+            continue  # an older one, or the commits, have the same content
+        return _decoded(name, number, fields)
+    first = _commit(files, 0)
+    if first.kind != "created" or first.number != 0:
+        raise ArchiveDamaged(f"{files.uri}/{first.name}: an archive does not begin like this")
+    return ArchiveState(first.archive_id, 0, {}, {}, {})
+
+
+def write_snapshot(files: Files, state: ArchiveState) -> None:
+    """Write the snapshot of a state whose files are all in their places, so that readers need not check."""
+    held = {"covered": covered_rows(state.covered), "files": sorted(state.files.values())}
+    content = sealed({**state._asdict(), **held})
+    try:
+        files.create(numbered(SNAPSHOTS, state.number), content)
+    except FileExistsError:
+        return  # another run's, with the same content
+
+
+class _StoredSnapshot(msgspec.Struct):
+    """The members of a snapshot, with the types of JSON."""
+
+    archive_id: str
+    number: Count
+    covered: list[CoveredRow]
+    files: list[Any]
+    dropped: dict[str, Count]
+
+
+def _decoded(name: str, at: int, fields: dict[str, Any]) -> ArchiveState:
+    """Parse a snapshot. Raises `ArchiveDamaged` for one with a correct checksum that raftlog would not write."""
+    try:
+        stored = msgspec.convert(fields, _StoredSnapshot)
+        files = {file.path: file for file in map(file_of, stored.files)}
+        dropped = {rows_path(path): since for path, since in stored.dropped.items()}
+        if both := files.keys() & dropped.keys():
+            raise ValueError(f"{min(both)} is in use, and replaced")
+        if stored.number != at:
+            raise ValueError(f"number is {stored.number}")
+        return ArchiveState(stored.archive_id, at, coverage_of(stored.covered), files, dropped)
+    except ValueError as error:
+        raise unwritten(name, "a snapshot", error) from error

@@ -1,0 +1,204 @@
+"""The only way in which an archive changes: one run at a time, step by step, each step as a commit.
+
+    begin    lock, read the commits, finish what the last run left (`settle`), claim, delete what nobody will name
+    commit   staged files durable → commit created (now it has happened) → files moved to their places → snapshot
+    end      own leftovers deleted, lock released
+
+A run that is cut off anywhere is finished by the next one: before the commit its staged files are leftovers, behind it
+they are moved. Commit n + 1 is only made when the files of all commits up to n are durably in their places, so that at
+most one commit is unsettled. Claims fence: a run that finds its next number taken ends with `ArchiveTaken`, and
+because it can never commit again its staged files may be deleted. Called by `archive` and `compaction`, on the driver.
+"""
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from raftlog.pipeline.archives.files import Files
+from raftlog.pipeline.archives.manifest import (
+    COMMITS,
+    INTERNALS,
+    SNAPSHOTS,
+    STAGING,
+    Commit,
+    Coverage,
+    Kind,
+    LostRange,
+    StagedFile,
+    encoded,
+)
+from raftlog.pipeline.archives.state import (
+    SNAPSHOT_EVERY,
+    ArchiveState,
+    file_missing,
+    is_archive,
+    missing_of,
+    read_newest,
+    write_snapshot,
+)
+from raftlog.pipeline.errors import ArchiveTaken, NotAnArchive
+from raftlog.types import TopicPartition
+
+_LOCK: Final = f"{INTERNALS}/lock"
+
+
+@contextmanager
+def writing_to(files: Files, *, grace_seconds: float = 0, may_create: bool = False) -> Iterator["ArchiveWriter"]:
+    """Claim the archive for one run; first delete files that were replaced more than `grace_seconds` ago.
+
+    Raises `NotAnArchive` (also, with `may_create`, in a directory with other files), `ArchiveTaken` and
+    `ArchiveDamaged`."""
+    if not is_archive(files):
+        _require_begun_or_empty(files, may_create=may_create)
+        for directory in (COMMITS, SNAPSHOTS, STAGING):
+            files.make_directory(directory)
+    lock = files.lock(_LOCK)
+    try:
+        writer = ArchiveWriter(files, grace_seconds)
+        try:
+            yield writer
+        except Exception as error:
+            writer.end()
+            writer.require_own(error)
+            raise
+        writer.end()
+    finally:
+        lock.release()
+
+
+def _require_begun_or_empty(files: Files, *, may_create: bool) -> None:
+    others = [name for name in files.names("") if name != INTERNALS]
+    if others or not may_create:
+        lies = f"other files lie there, such as {others[0]}" if others else "nothing was archived there yet"
+        raise NotAnArchive(
+            f"{files.uri} is not an archive: {lies}; name an archive, or an empty directory to begin one"
+        )
+
+
+class ArchiveWriter:
+    """A run that has claimed the archive; `state` is what its commits say so far."""
+
+    def __init__(self, files: Files, grace_seconds: float) -> None:
+        self._files = files
+        self.run = str(uuid.uuid4())
+        if not is_archive(files):
+            self._create(Commit(0, "created", self.run, _now_ms(), archive_id=str(uuid.uuid4())))
+        found = read_newest(files)
+        self.state: ArchiveState = found.newest
+        self._snapshot = found.snapshot
+        if found.unsettled is not None:
+            self._settle(found.unsettled.added)
+        deleted = self.delete_dropped(grace_seconds)
+        self._commit(self._next("claimed")._replace(deleted=deleted))
+        for other in files.names(STAGING):
+            files.delete_directory(f"{STAGING}/{other}")
+        files.make_directory(self.staging)
+        self._maybe_write_snapshot()
+
+    @property
+    def staging(self) -> str:
+        """The directory for files of this run's tasks."""
+        return f"{STAGING}/{self.run}"
+
+    def commit(
+        self,
+        kind: Kind,
+        added: Sequence[StagedFile],
+        *,
+        covered: Mapping[TopicPartition, Coverage] | None = None,
+        dropped: Sequence[str] = (),
+        lost: Sequence[LostRange] = (),
+    ) -> None:
+        """Commit one step as a whole.
+
+        Raises `ArchiveTaken` when another run has claimed the archive meanwhile, and `NotAnArchive` where a foreign
+        file has the name of an added one; then nothing has changed."""
+        self._require_staged(added)
+        self._files.sync_directories([self.staging])
+        self._commit(
+            self._next(kind)._replace(
+                covered=dict(covered or {}), added=tuple(added), dropped=tuple(dropped), lost=tuple(lost)
+            )
+        )
+        self._settle(added)
+        self._maybe_write_snapshot()
+
+    def delete_dropped(self, grace_seconds: float) -> tuple[str, ...]:
+        """Delete the files that were replaced longer ago than that; their paths."""
+        before_ms = _now_ms() - grace_seconds * 1000
+        paths = tuple(path for path, since_ms in self.state.dropped.items() if since_ms <= before_ms)
+        for path in paths:
+            self._files.delete(path)
+        return paths
+
+    def require_own(self, error: Exception) -> None:
+        """Raise `ArchiveTaken` if the error came from another run, which has deleted the staged files."""
+        if self._files.sizes([self._next("claimed").name]) != [None]:
+            raise self._taken() from error
+
+    def end(self) -> None:
+        self._files.delete_directory(self.staging)
+
+    def _require_staged(self, added: Sequence[StagedFile]) -> None:
+        sizes = self._files.sizes([staged.staged for staged in added])
+        for staged, size in zip(added, sizes, strict=True):
+            if size != staged.file.size:
+                raise ArchiveTaken(
+                    f"{self._files.uri}/{staged.staged} is not there: another run has taken over this archive, or "
+                    "executors write to a file system that the driver does not see"
+                )
+        taken = self._files.sizes([staged.file.path for staged in added])
+        for staged, size in zip(added, taken, strict=True):
+            if size is not None:
+                name = f"{self._files.uri}/{staged.file.path}"
+                raise NotAnArchive(f"{name} is not of this archive, and has the name of a new file: move it away")
+
+    def _next(self, kind: Kind) -> Commit:
+        return Commit(self.state.number + 1, kind, self.run, _now_ms(), self.state.archive_id)
+
+    def _commit(self, commit: Commit) -> None:
+        state = self.state.after([commit])
+        self._create(commit)
+        self.state = state
+
+    def _maybe_write_snapshot(self) -> None:
+        """Write a snapshot if one is due and all files are in their places."""
+        if self.state.number - self._snapshot >= SNAPSHOT_EVERY:
+            write_snapshot(self._files, self.state)
+            self._snapshot = self.state.number
+
+    def _create(self, commit: Commit) -> None:
+        try:
+            self._files.create(commit.name, encoded(commit))
+        except FileExistsError:
+            raise self._taken() from None
+
+    def _taken(self) -> ArchiveTaken:
+        return ArchiveTaken(
+            f"{self._files.uri}: another run has taken over this archive; start this one again when it has ended"
+        )
+
+    def _settle(self, added: Sequence[StagedFile]) -> None:
+        """Move every file durably to its place; some may be there already."""
+        for directory in sorted({_directory(staged.file.path) for staged in added}):
+            self._files.make_directory(directory)
+        for staged in missing_of(self._files, added):
+            self._move(staged)
+        self._files.sync_directories({_directory(staged.file.path) for staged in added})
+
+    def _move(self, staged: StagedFile) -> None:
+        try:
+            self._files.move(staged.staged, staged.file.path)
+        except FileNotFoundError:
+            if missing_of(self._files, [staged]):  # no other run has moved it
+                raise file_missing(self._files, staged.file) from None
+
+
+def _directory(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

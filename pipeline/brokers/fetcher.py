@@ -1,0 +1,146 @@
+"""Rows of a split, fetched from the partition's leader in a task.
+
+The next chunk is fetched while one is decoded, so that at most two of `fetch_max_bytes` are held (a broker returns a
+single batch of any size). Reading ends exactly at the split's end: it waits for new leaders and restarted brokers, an
+answer without records ends nothing unless the high watermark has reached the end (compaction leaves gaps), and deleted
+offsets or topics are reported as lost. A chunk begins after the last batch of the one before. Called by the readers,
+for tasks, and by jobs."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from raftlog.client import BrokerClient
+from raftlog.client.decode import checked_batches
+from raftlog.client.outage import Outage
+from raftlog.errors import OffsetOutOfRange, Unavailable, UnknownPartition, UnknownTopic
+from raftlog.pipeline.brokers.connection import PAUSE_S_MAX, BrokerConnection, refresh_addresses
+from raftlog.pipeline.brokers.data_loss import report_loss
+from raftlog.pipeline.brokers.split import BrokerSplit
+from raftlog.pipeline.decoding import rows_of
+from raftlog.records import BatchHeader
+from raftlog.types import TopicPartition
+
+WAIT_MS: Final = 500
+"""Maximum wait of a broker for records that it does not have yet, although another broker had them."""
+_FETCH_BYTES_MIN: Final = 64 * 1024
+_RECORD_BYTES_GUESSED: Final = 1024
+
+Batch = tuple[BatchHeader, memoryview]
+
+
+class Chunk(NamedTuple):
+    """Consecutive batches of `size` bytes; the next one begins at `next_offset`."""
+
+    batches: list[Batch]
+    next_offset: int
+    size: int
+
+
+def read_split(split: BrokerSplit) -> Iterator[pa.RecordBatch]:
+    """Yield all rows of the split, in order.
+
+    Raises `DataLost`, `UndecodableBatch` unless the split skips it, `InvalidBatch` for damage, and `Unavailable`
+    when there was no progress within the split's timeout."""
+    return rows_of(
+        split.topic,
+        split.partition,
+        _batches(split),
+        split.start,
+        split.end,
+        skips_undecodable=split.skips_undecodable,
+    )
+
+
+def rows_in(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a Spark partition; one that Spark made itself, because there was no split, is empty."""
+    return read_split(partition) if isinstance(partition, BrokerSplit) else iter(())
+
+
+def _batches(split: BrokerSplit) -> Iterator[Batch]:
+    if split.start >= split.end:
+        return
+    with BrokerConnection(split.bootstrap) as brokers:
+        fetcher = _Fetcher(split)
+        coming: Future[Chunk] | None = brokers.start(fetcher.first)
+        while coming is not None:
+            chunk = coming.result()
+            coming = brokers.start(fetcher.next) if fetcher.offset < split.end else None
+            yield from chunk.batches
+
+
+class _Fetcher:
+    """Fetcher of consecutive chunks; `offset` is the start of the next one."""
+
+    def __init__(self, split: BrokerSplit) -> None:
+        self._split = split
+        self.offset = split.start
+        self._bytes_wanted = self._bytes_for(_RECORD_BYTES_GUESSED)
+
+    async def first(self, client: BrokerClient) -> Chunk:
+        split = self._split
+        if split.leader is not None:
+            client.learn_leader(TopicPartition(split.topic, split.partition), split.leader)
+        return await self.next(client)
+
+    async def next(self, client: BrokerClient) -> Chunk:
+        """Return the next chunk as soon as there is one, and move `offset` behind it."""
+        with Outage(self._split.name, self._split.request_timeout_ms / 1000, PAUSE_S_MAX) as outage:
+            while True:
+                try:
+                    chunk = await self._fetched(client)
+                except Unavailable as error:
+                    await outage.pause(Unavailable(f"{self._split.name}: {error}"))
+                    await refresh_addresses(client)
+                else:
+                    self._bytes_wanted = self._bytes_for(chunk.size / (chunk.next_offset - self.offset))
+                    self.offset = chunk.next_offset
+                    return chunk
+
+    async def _fetched(self, client: BrokerClient) -> Chunk:
+        """Return the result of one request; raises `Unavailable` when it is empty and the split continues."""
+        split = self._split
+        try:
+            fetched = await client.fetch_batches(
+                split.topic, split.partition, self.offset, timeout_ms=WAIT_MS, max_bytes=self._bytes_wanted
+            )
+        except (UnknownTopic, UnknownPartition):
+            return self._lost("the topic was deleted", split.end)
+        except OffsetOutOfRange as error:
+            return await self._out_of_range(client, error)
+        if fetched.topic_id not in (None, split.topic_id):
+            return self._replaced()
+        batches = list(checked_batches(fetched.body))
+        if batches and batches[-1][0].next_offset > self.offset:
+            return Chunk(batches, batches[-1][0].next_offset, len(fetched.body))
+        if fetched.high_watermark >= split.end:  # only gaps
+            return Chunk([], split.end, 0)
+        raise Unavailable(
+            f"the leader has only offsets below {fetched.high_watermark}, and {split.end} was read before"
+        )
+
+    async def _out_of_range(self, client: BrokerClient, error: OffsetOutOfRange) -> Chunk:
+        split = self._split
+        topic = (await client.cluster_view()).topics.get(split.topic)
+        if topic is not None and topic.topic_id != split.topic_id:
+            return self._replaced()
+        if error.first > self.offset:
+            return self._lost("they were deleted before they were read", min(error.first, split.end))
+        return self._lost(f"the log ends at offset {error.end}, which is below what was seen", split.end)
+
+    def _replaced(self) -> Chunk:
+        return self._lost("the topic was deleted and created anew", self._split.end)
+
+    def _lost(self, why: str, until: int) -> Chunk:
+        """Report the loss of the records before `until` and return an empty chunk; raises `DataLost`."""
+        lost = f"{self._split.name}: records from offset {self.offset} to {until} (exclusive) are lost: {why}"
+        report_loss(lost, self._split.fail_on_data_loss)
+        return Chunk([], until, 0)
+
+    def _bytes_for(self, record_bytes: float) -> int:
+        """Return enough bytes for the rest of the split, if its records are as large as those before."""
+        left = int((self._split.end - self.offset) * record_bytes * 1.1)
+        return min(self._split.fetch_max_bytes, max(left, _FETCH_BYTES_MIN))

@@ -1,0 +1,150 @@
+"""Rounds and steps of a topic's replay, and the record of its progress.
+
+    round      rows that the archive covered after one of its commits, and not yet after that of the round before
+    step       at most so many offsets of each partition of a round; an epoch of the sink, counted over all rounds
+
+A round begins once the steps of the one before are done, and its rows do not change when the archive grows meanwhile.
+So a repeated replay continues at its last step, and then with new rows. Its progress is recorded in the target cluster,
+as a commit of the group `raftlog-replay.{write id}` at partition 0 of the target, beside the sink's own record: the
+archive is only read, and deleting a topic deletes the record along with the rows. The offset there is 2⁶² + 1 + the
+step that is about to begin, so that commits rise and none is taken for lag."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from raftlog.client import BrokerClient, CommittedOffset
+from raftlog.errors import InvalidArgument, VersionConflict
+from raftlog.pipeline.archives.manifest import Coverage
+from raftlog.pipeline.archives.state import ArchiveState
+from raftlog.pipeline.errors import ArchiveDamaged, WriteForgotten
+from raftlog.pipeline.sink.marks import record_of, recorded_fields
+from raftlog.types import TopicPartition
+
+STEP_OFFSETS: Final = 1_000_000
+GROUP_PREFIX: Final = "raftlog-replay."
+_BASE: Final = (1 << 62) + 1
+NO_STEP: Final = -1
+_NOTHING: Final = -1
+
+
+class Round(NamedTuple):
+    """Rows of the archive between commits number `after` and `upto`, `after < upto`.
+
+    `epoch` is that of the round's first step; a step has at most `step_offsets` offsets of each partition."""
+
+    archive_id: str
+    upto: int
+    step_offsets: int
+    after: int = _NOTHING
+    epoch: int = 0
+
+    @property
+    def is_first(self) -> bool:
+        return self.after == _NOTHING
+
+    def next(self, upto: int, steps: int) -> "Round":
+        return Round(self.archive_id, upto, self.step_offsets, self.upto, self.epoch + steps)
+
+
+class Range(NamedTuple):
+    """Offsets of one partition: `start ≤ offset < end`."""
+
+    partition: int
+    start: int
+    end: int
+
+
+def ranges_of(
+    topic: str, covered: Mapping[TopicPartition, Coverage], before: Mapping[TopicPartition, Coverage] | None
+) -> list[Range]:
+    """Return, by partition, the offsets that are covered now and were not before, without empty ranges."""
+    ranges = []
+    for place, coverage in sorted(covered.items()):
+        if place.topic != topic:
+            continue
+        known = None if before is None else before.get(place)
+        start = coverage.start if known is None else known.end
+        if start < coverage.end:
+            ranges.append(Range(place.partition, start, coverage.end))
+    return ranges
+
+
+def steps_of(ranges: list[Range], size: int) -> list[list[Range]]:
+    """Cut the ranges into steps; there are as many as the longest range needs."""
+    count = max((-(-(each.end - each.start) // size) for each in ranges), default=0)
+    steps: list[list[Range]] = [[] for _ in range(count)]
+    for partition, start, end in ranges:
+        for number, first in enumerate(range(start, end, size)):
+            steps[number].append(Range(partition, first, min(end, first + size)))
+    return steps
+
+
+class ReplayProgress(NamedTuple):
+    """Progress of a replay; `epoch` is the step that was about to begin when it was recorded."""
+
+    round: Round
+    epoch: int
+
+
+def current_round(state: ArchiveState, reached: ReplayProgress | None, done: int, step_offsets: int) -> Round:
+    """Return the round to continue with; `done` is the last step that the sink has recorded, or -1.
+
+    Raises `WriteForgotten` when that is before the recorded progress of the replay, and `ArchiveDamaged` for an
+    older copy of the archive."""
+    if reached is None and done == NO_STEP:
+        return Round(state.archive_id, state.number, step_offsets)
+    if reached is None or done < reached.epoch - 1:
+        raise WriteForgotten(
+            "the progress of this replay is incomplete (committed offsets of its groups expired, or were deleted): "
+            "written rows cannot be distinguished from missing ones. Replay to a new topic"
+        )
+    if reached.round.upto > state.number:
+        raise ArchiveDamaged(
+            f"this archive is an older copy of the one that the replay began with: it has {state.number} commits of "
+            f"{reached.round.upto}"
+        )
+    return reached.round
+
+
+class ReplayRecord:
+    """Record of a topic's progress. `what` identifies the rows to write, for a replay that continues under a name."""
+
+    def __init__(self, write_id: str, target: str, what: str) -> None:
+        self._what = what
+        self._group, self._place = GROUP_PREFIX + write_id, TopicPartition(target, 0)
+
+    async def read(self, client: BrokerClient) -> ReplayProgress | None:
+        """Return the recorded progress. Raises `InvalidArgument` where the name stands for another replay."""
+        found = (await client.groups.committed(self._group)).get(self._place)
+        if found is None:
+            return None
+        fields = self._fields(found)
+        if fields["what"] != self._what:
+            raise InvalidArgument(
+                "an earlier replay of this name had other options for rows or partitions: "
+                "give the same ones, or another name"
+            )
+        return ReplayProgress(Round(*fields["round"]), found.offset - _BASE)
+
+    async def write(self, client: BrokerClient, now: Round, epoch: int) -> None:
+        """Record a step before it begins.
+
+        Of several concurrent replays the first record stands. Raises `VersionConflict` for one that differs, because
+        rows of both would be written."""
+        record = record_of(_BASE + epoch, {"what": self._what, "round": now})
+        await client.groups.commit(self._group, {self._place: record})
+        stands = await self.read(client)
+        if stands is not None and stands.round.epoch <= epoch and stands.round != now:
+            raise VersionConflict(
+                "this replay runs somewhere else as well, with the archive as it was after commit "
+                f"{stands.round.upto}; start it again when that has ended"
+            )
+
+    def _fields(self, found: CommittedOffset) -> dict[str, Any]:
+        fields = recorded_fields(found)
+        if fields.keys() != {"what", "round"} or found.offset < _BASE:
+            raise WriteForgotten(
+                f"the commits of the group {self._group} are not those of a replay: another client commits under its "
+                "name, or reset it. Replay under another name"
+            )
+        return fields

@@ -1,0 +1,83 @@
+"""Data source of one step of a replay: each partition of the archive is a Spark partition of the same number.
+
+It is internal and registered with Spark by `job`: unlike Spark's own reader of Parquet it keeps the order of offsets,
+and never puts two partitions into one task. Partitions without rows in the step exist, and are empty."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from raftlog.pipeline.archives.files import files_at
+from raftlog.pipeline.archives.manifest import ArchivedFile
+from raftlog.pipeline.archives.parquet import rows_in_order
+from raftlog.pipeline.archives.reader import files_of
+from raftlog.pipeline.archives.state import read_settled
+from raftlog.pipeline.replays.rounds import Range
+from raftlog.pipeline.rows import ARROW_SCHEMA, SCHEMA
+
+NAME: Final = "raftlog-archive-step"
+
+
+def step_rows(spark: SparkSession, uri: str, topic: str, ranges: Sequence[Range], partitions: int) -> DataFrame:
+    """Return the rows of these ranges of a topic's partitions, in the columns of the data sources."""
+    spark.dataSource.register(ArchiveStepSource)
+    options = {"uri": uri, "topic": topic, "ranges": json.dumps(ranges), "partitions": str(partitions)}
+    return spark.read.format(NAME).options(**options).load()
+
+
+class ArchiveStepSource(DataSource):
+    """Data source of one step; see the module."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> "StepReader":
+        return StepReader(dict(self.options))
+
+
+class _Part(NamedTuple):
+    """Work of one task."""
+
+    range: Range
+    archived: tuple[ArchivedFile, ...]
+
+
+class StepReader(DataSourceReader):
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._uri, self._topic = options["uri"], options["topic"]
+        self._ranges = [Range(*each) for each in json.loads(options["ranges"])]
+        self._count = int(options["partitions"])
+
+    def partitions(self) -> list[InputPartition]:
+        """Return one partition for each of the archive. Raises `ArchiveDamaged`."""
+        files = files_at(self._uri)
+        archived = files_of(files, read_settled(files), [self._topic])
+        wanted = {each.partition: each for each in self._ranges}
+        return [
+            InputPartition(_part(wanted.get(partition) or Range(partition, 0, 0), archived))
+            for partition in range(self._count)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition, by rising offset. Raises `ArchiveDamaged`."""
+        (number, start, end), archived = partition.value
+        for rows in rows_in_order(files_at(self._uri), archived, start, end):
+            place = [
+                pa.repeat(pa.scalar(self._topic, pa.string()), rows.num_rows),
+                pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows),
+            ]
+            yield pa.RecordBatch.from_arrays([*place, *rows.columns], schema=ARROW_SCHEMA)
+
+
+def _part(wanted: Range, archived: Sequence[ArchivedFile]) -> _Part:
+    inside = (file for file in archived if file.partition == wanted.partition)
+    return _Part(wanted, tuple(file for file in inside if file.first < wanted.end and file.last >= wanted.start))

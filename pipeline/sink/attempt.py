@@ -1,0 +1,270 @@
+"""Attempt of one task: the rows of a Spark partition, as Arrow batches, are written to their topics.
+
+Rows are taken by the caller's thread, and sent by an event loop in a thread beside it, to many partitions at once. Rows
+held in between are bounded (`BUFFER_BYTES_MAX`): beyond it the caller waits, and the largest batches go first."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Final, NamedTuple, Self, TypeVar
+
+import pyarrow as pa
+
+from raftlog.client import BrokerClient
+from raftlog.client.loop_thread import LoopThread
+from raftlog.client.outage import Outage
+from raftlog.errors import InvalidArgument, UnknownTopic
+from raftlog.pipeline.errors import WriteForgotten
+from raftlog.pipeline.sink.columns import Columns, Slice
+from raftlog.pipeline.sink.identity import WriteIdentity
+from raftlog.pipeline.sink.lane import SinkLane
+from raftlog.pipeline.sink.marks import EpochStart, Marks, Recorder
+from raftlog.pipeline.sink.partitioner import RowPartitioner, by_topic
+from raftlog.pipeline.sink.sender import LaneSender
+from raftlog.pipeline.sink.settings import SinkSettings
+from raftlog.types import Offset, TopicPartition
+
+BUFFER_BYTES_MAX: Final = 32 << 20
+BATCHES_UNDER_WAY_MAX: Final = 16
+_HEADER_ROOM: Final = 1 << 10
+"""Part of `max.message.bytes` for a batch's header and the overhead of compressing incompressible data."""
+
+PORTIONS_A_SECOND: Final = 10
+_EXPIRATION_MS: Final = 86_400_000
+"""Expiration of producers, where a broker of an older release does not report it."""
+
+_FLUSH_S: Final = 1.0
+_LEASE_S_MIN: Final = 1.0
+"""Minimum of the lease, because scanning and sending take time."""
+
+T = TypeVar("T")
+
+
+class AttemptOutcome(NamedTuple):
+    """Result of an attempt: `ends` lie after all its records. `rows` is 0 where the epoch was done before."""
+
+    rows: int
+    ends: dict[TopicPartition, int]
+
+
+def write_rows(
+    batches: Iterable[pa.RecordBatch], columns: Columns, settings: SinkSettings, identity: WriteIdentity, run: str
+) -> AttemptOutcome:
+    """Write all rows, each once, however often this is repeated under the same identity.
+
+    `run` names the execution of the driver. Raises `InvalidArgument` and `UnknownTopic` for rows that cannot be
+    written, `WriteForgotten`, `InputChanged`, and errors of brokers once the limit has passed; written rows stay."""
+    with LoopThread("raftlog-sink") as thread:
+        writer = thread.start(_Writer.open(settings, identity, run)).result()
+        try:
+            if writer.is_done:
+                for _ in batches:
+                    pass  # Spark's writer of our input ends only with its end
+                return AttemptOutcome(0, {})
+            pace = _Pace(settings.records_per_second)
+            for batch in batches:
+                for some in columns.slices(batch):
+                    for part in pace.parts(some):
+                        thread.start(writer.take(part)).result()
+            return thread.start(writer.finish()).result()
+        finally:
+            thread.start(writer.close()).result()
+
+
+class _Writer:
+    """Writer inside of the loop, created by `open`."""
+
+    def __init__(
+        self, client: BrokerClient, settings: SinkSettings, identity: WriteIdentity, mine: "_Run", marks: Marks
+    ) -> None:
+        self._client, self._settings, self._identity, self._mine, self._marks = client, settings, identity, mine, marks
+        self.is_done = marks.done() >= identity.epoch
+        """Whether every row of the epoch is stored already."""
+        self._placing = RowPartitioner(settings.key_partitioner)
+        self._topics: dict[str, _Topic] = {}
+        self._sendings: dict[TopicPartition, LaneSender] = {}
+        self._slots = asyncio.Semaphore(BATCHES_UNDER_WAY_MAX)
+        self._flush_at_s = time.monotonic() + _FLUSH_S
+        """Time at which rows are sent although batches are not full, because `recordsPerSecondPerTask` slows them."""
+        self._failure: BaseException | None = None
+        self._has_ended = asyncio.Event()
+        """Set when a sender has ended since the last wait."""
+
+    @classmethod
+    async def open(cls, settings: SinkSettings, identity: WriteIdentity, run: str) -> Self:
+        client = BrokerClient(settings.bootstrap)
+        try:
+            outage = settings.outage("beginning to write")
+            await outage.repeat(client.know_all)
+            recorder = Recorder(client, identity.write_id)
+            marks = await outage.repeat(recorder.read)
+            if not settings.accepts_missing_record:
+                recorder.check_missing(marks, identity.epoch)
+            if settings.write_id is not None and settings.topic is not None and marks.done() >= identity.epoch:
+                recorder.check_topic(marks, settings.topic)
+            return cls(client, settings, identity, _Run(run, recorder, outage), marks)
+        except BaseException:
+            await client.close()
+            raise
+
+    async def close(self) -> None:
+        tasks = [sending.task for sending in self._sendings.values() if sending.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._client.close()
+
+    # rows
+
+    async def take(self, some: Slice) -> None:
+        """Add rows to send; wait while too many are held. Raises the error that ends the attempt."""
+        for name, part in by_topic(some, self._settings.topic).items():
+            topic = self._topics.get(name) or await self._begin(name)
+            timed = part._replace(rows=part.rows.timed(topic.beginning.ms))
+            for place, rows in self._placing.by_partition(name, timed, topic.beginning.partitions).items():
+                sending = self._sendings.get(place) or await self._open(place, topic)
+                sending.lane.add(rows)
+                self._start(sending)
+        if self._settings.records_per_second is not None and time.monotonic() >= self._flush_at_s:
+            self._flush_all()
+        await asyncio.sleep(0)
+        while self._failure is None and (held := self._held_bytes()) > BUFFER_BYTES_MAX:
+            self._has_ended.clear()
+            self._flush_largest(held - BUFFER_BYTES_MAX // 2)
+            await self._has_ended.wait()
+        self._check()
+
+    def _held_bytes(self) -> int:
+        return sum(sending.lane.waiting_bytes for sending in self._sendings.values())
+
+    def _flush_all(self) -> None:
+        self._flush_at_s = time.monotonic() + _FLUSH_S
+        for sending in self._sendings.values():
+            sending.flush = True
+            self._start(sending)
+
+    def _flush_largest(self, wanted_bytes: int) -> None:
+        for sending in sorted(self._sendings.values(), key=lambda each: -each.lane.waiting_bytes):
+            if wanted_bytes <= 0:
+                return
+            wanted_bytes -= sending.lane.waiting_bytes
+            sending.flush = True
+            self._start(sending)
+
+    def _start(self, sending: LaneSender) -> None:
+        if sending.task is None and sending.lane.next(flush=sending.flush) is not None:
+            sending.task = asyncio.get_running_loop().create_task(sending.run())
+            sending.task.add_done_callback(partial(self._ended, sending))
+
+    def _ended(self, sending: LaneSender, task: asyncio.Task[None]) -> None:
+        sending.task = None
+        self._has_ended.set()
+        if task.cancelled():
+            return
+        self._failure = self._failure or task.exception()
+        if self._failure is None:
+            self._start(sending)  # rows may have come since it had nothing to do
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    async def finish(self) -> AttemptOutcome:
+        """Send the remaining rows and return the result."""
+        self._flush_all()
+        while self._failure is None and any(sending.task is not None for sending in self._sendings.values()):
+            self._has_ended.clear()
+            await self._has_ended.wait()
+        self._check()
+        for sending in self._sendings.values():
+            await sending.check_all_accounted()
+        lanes = [sending.lane for sending in self._sendings.values()]
+        assert not any(lane.waiting_bytes for lane in lanes), "a write ends when every row is stored"
+        return AttemptOutcome(sum(lane.rows_done for lane in lanes), {lane.place: lane.known_to for lane in lanes})
+
+    # topics and partitions
+
+    async def _begin(self, name: str) -> "_Topic":
+        """Begin the epoch in a topic. Raises `UnknownTopic`."""
+        mine, epoch = self._mine, self._identity.epoch
+        try:
+            described = await mine.outage.repeat(lambda: self._client.describe_topic(name))
+        except UnknownTopic as error:
+            raise UnknownTopic(
+                f"{error}; a write creates no topics: raftlog topic create {name} --partitions N"
+            ) from None
+        found = self._marks.beginning(name, epoch)
+        if found is None:
+            wanted = EpochStart(mine.name, time.time_ns() // 1_000_000, described.partitions)
+            self._marks = await mine.outage.repeat(lambda: mine.recorder.begin(name, epoch, wanted, self._marks))
+            found = self._marks.beginning(name, epoch)
+        if found is None:
+            raise WriteForgotten(
+                f"{name}: micro-batch {epoch} of this write was completed by another attempt while this one began, "
+                "which is obsolete now"
+            )
+        configs = described.configs
+        expiration_s = int(configs.get("producer.id.expiration.ms", _EXPIRATION_MS)) / 1000
+        lease_s = max(_LEASE_S_MIN, expiration_s / 2)
+        topic = _Topic(found, described.partitions, int(configs["max.message.bytes"]), lease_s)
+        self._topics[name] = topic
+        return topic
+
+    async def _open(self, place: TopicPartition, topic: "_Topic") -> LaneSender:
+        if place.partition >= max(topic.partitions, topic.beginning.partitions):
+            raise InvalidArgument(
+                f"a row names the partition {place}, and the topic has {topic.partitions} partitions; without the "
+                "column partition rows go by their key"
+            )
+        age_s = time.time() - topic.beginning.ms / 1000
+        lane = SinkLane(
+            place,
+            self._identity,
+            self._marks.start(place) or Offset(0),
+            max(1, min(self._settings.batch_bytes, topic.max_message_bytes * 63 // 64 - _HEADER_ROOM)),
+            must_scan=topic.beginning.run != self._mine.name,
+            is_old=age_s > topic.lease_s,
+            accepts_missing=self._settings.accepts_missing_record,
+        )
+        sending = LaneSender(self._client, lane, self._settings, topic.lease_s, self._slots)
+        self._sendings[place] = sending
+        return sending
+
+
+class _Run(NamedTuple):
+    """One execution of the driver, and how its attempts begin."""
+
+    name: str
+    recorder: Recorder
+    outage: Outage
+
+
+class _Topic(NamedTuple):
+    beginning: EpochStart
+    partitions: int
+    """Number of partitions now."""
+    max_message_bytes: int
+    lease_s: float
+    """Half of the time after which a partition forgets an idle producer."""
+
+
+class _Pace:
+    """Rows in portions, at most so many a second."""
+
+    def __init__(self, records_per_second: float | None) -> None:
+        self._rate = records_per_second
+        self._began_s, self._count = time.monotonic(), 0
+
+    def parts(self, some: Slice) -> Iterator[Slice]:
+        if self._rate is None:
+            yield some
+            return
+        size = max(1, int(self._rate / PORTIONS_A_SECOND))
+        for start in range(0, len(some.rows), size):
+            part = some.between(start, start + size)
+            ahead_s = self._count / self._rate - (time.monotonic() - self._began_s)
+            if ahead_s > 0:
+                time.sleep(ahead_s)
+            self._count += len(part.rows)
+            yield part

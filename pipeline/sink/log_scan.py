@@ -1,0 +1,67 @@
+"""Scan of a partition's log for one identity: its batches, from an offset to the high watermark.
+
+Of other batches only the header is read. Called by `sender` when a lane needs it, and to list the records that
+match no row."""
+
+from collections.abc import AsyncIterator
+from typing import Final, NamedTuple
+
+from raftlog.client import BrokerClient
+from raftlog.client.decode import checked_batches
+from raftlog.client.outage import Outage
+from raftlog.errors import OffsetOutOfRange
+from raftlog.pipeline.sink.identity import WriteIdentity
+from raftlog.pipeline.sink.lane import FoundBatch
+from raftlog.pipeline.sink.rows import digest
+from raftlog.records import BatchHeader, read_records
+from raftlog.types import Buffer, Offset, TopicPartition
+
+FETCH_BYTES: Final = 4 << 20
+
+
+class ScanResult(NamedTuple):
+    """Batches with their offsets, and the end of the scan. `is_cut`: the log begins after the start by now."""
+
+    found: list[tuple[Offset, FoundBatch]]
+    end: Offset
+    is_cut: bool
+
+
+async def scan(
+    client: BrokerClient, place: TopicPartition, identity: WriteIdentity, start: Offset, outage: Outage
+) -> ScanResult:
+    """Scan from `start`, or from the current log start. Raises the errors of fetching, and `InvalidBatch`."""
+    generations, found, at = identity.generations(), list[tuple[Offset, FoundBatch]](), start
+    async for header, batch in _batches(client, place, start, outage):
+        at = Offset(header.next_offset)
+        generation = generations.get(header.producer_id)
+        if generation is not None and header.producer_epoch == identity.producer_epoch and header.base_offset >= start:
+            found.append((Offset(header.base_offset), _found(generation, header, batch)))
+    beginning = (await outage.repeat(lambda: client.offsets(*place))).beginning
+    return ScanResult(found, at, beginning > start)
+
+
+async def _batches(
+    client: BrokerClient, place: TopicPartition, start: Offset, outage: Outage
+) -> AsyncIterator[tuple[BatchHeader, Buffer]]:
+    at = start
+    while True:
+        try:
+            fetched = await outage.repeat(lambda at=at: client.fetch_batches(*place, at, max_bytes=FETCH_BYTES))  # type: ignore[misc]
+        except OffsetOutOfRange as error:
+            if at >= error.first:
+                return  # after the end: a new leader may have an older high watermark
+            at = error.first
+            continue
+        for header, batch in checked_batches(fetched.body):
+            yield header, batch
+            at = Offset(header.next_offset)
+        if not fetched.body or at >= fetched.high_watermark:
+            return
+
+
+def _found(generation: int, header: BatchHeader, batch: Buffer) -> FoundBatch:
+    digests = [
+        digest((record.timestamp, record.key, record.value, list(record.headers))) for record in read_records(batch)
+    ]
+    return FoundBatch(generation, header.base_sequence, header.last_offset_delta + 1, b"".join(digests))

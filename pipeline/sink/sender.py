@@ -1,0 +1,122 @@
+"""Driver of one lane: sends its batches and scans the log until the lane has nothing to do.
+
+One batch of a lane is in flight at a time: with two attempts of one task alive, each of its sequences is won by one
+of them, and the other one learns it from the answer. After an unknown outcome the same batch is sent again."""
+
+import asyncio
+import time
+
+from raftlog.client import BrokerClient, Produced
+from raftlog.errors import DuplicateSequence, OutcomeUnknown, ProducerFenced, Unavailable
+from raftlog.pipeline.errors import InputChanged
+from raftlog.pipeline.sink.lane import ANSWERED_BEFORE, Scan, SendBatch, SinkLane
+from raftlog.pipeline.sink.log_scan import ScanResult, scan
+from raftlog.pipeline.sink.settings import SinkSettings
+from raftlog.records import build_columns
+from raftlog.types import Offset
+
+REQUEST_TIMEOUT_MS = 10_000
+_NAMED_MAX = 5
+
+
+class LaneSender:
+    """Sender of one lane; `slots` bounds batches that are built at a time.
+
+    `lease_s`: for this long after a scan, the partition cannot have expired records that the log does not hold, so
+    that a first batch is compared with the stored ones."""
+
+    def __init__(
+        self, client: BrokerClient, lane: SinkLane, settings: SinkSettings, lease_s: float, slots: asyncio.Semaphore
+    ) -> None:
+        self.lane = lane
+        self.flush = False
+        """Whether batches need not be full; until the lane is empty."""
+        self.task: asyncio.Task[None] | None = None
+        """Task that runs it while there is something to do; held by the writer."""
+        self._client, self._settings, self._lease_s, self._slots = client, settings, lease_s, slots
+        self._outage = settings.outage(f"writing to {lane.place}")
+        self._looked_s = time.monotonic()
+
+    async def run(self) -> None:
+        """Send and scan until there is nothing to do. Raises the error that ends the attempt."""
+        try:
+            while (do := self.lane.next(flush=self.flush)) is not None:
+                if isinstance(do, Scan):
+                    await self._scan(do)
+                elif self.lane.sequence == 0 and time.monotonic() - self._looked_s > self._lease_s:
+                    self.lane.scan_first()
+                else:
+                    await self._send(do)
+        finally:
+            self._outage.end()
+        self.flush = False
+
+    async def _scan(self, do: Scan) -> None:
+        began_s = time.monotonic()
+        found, end, is_cut = await self._scanned(do.start)
+        if self.lane.scanned([batch for _, batch in found], end, is_cut=is_cut):
+            self._outage.end()
+        self._looked_s = began_s
+
+    async def _scanned(self, start: Offset) -> ScanResult:
+        place = self.lane.place
+        # Reading well is no progress in writing: its outages are its own.
+        outage = self._settings.outage(f"reading what {place} has of this write")
+        return await scan(self._client, place, self.lane.identity, start, outage)
+
+    async def _send(self, do: SendBatch) -> None:
+        try:
+            async with self._slots:
+                produced = await self._produce(do)
+        except ANSWERED_BEFORE as error:
+            self.lane.refused(error)
+            await self._outage.pause(error if isinstance(error, OutcomeUnknown) else Unavailable(str(error)))
+        except (Unavailable, OutcomeUnknown) as error:
+            await self._outage.pause(error)
+        except ProducerFenced as error:
+            raise ProducerFenced(
+                f"{self.lane.place}: a later micro-batch of this query is being written, so this attempt is one that "
+                f"the driver has given up ({error})"
+            ) from None
+        else:
+            self.lane.sent(produced)
+            if produced.is_duplicate:
+                await self._outage.pause(DuplicateSequence(f"{self.lane.place} does not show yet what it has"))
+            else:
+                self._outage.end()
+
+    async def _produce(self, do: SendBatch) -> Produced:
+        rows = do.rows
+        body = build_columns(
+            rows.values,
+            rows.keys,
+            rows.timestamps,
+            rows.headers,
+            self._settings.compression,
+            producer_id=do.producer_id,
+            producer_epoch=do.producer_epoch,
+            base_sequence=do.sequence,
+        )
+        place = self.lane.place
+        return await self._client.produce_batches(
+            place.topic, place.partition, body, timeout_ms=min(REQUEST_TIMEOUT_MS, self._settings.delivery_timeout_ms)
+        )
+
+    async def check_all_accounted(self) -> None:
+        """Raise `InputChanged` if the log holds more records of this write than the rows that were written."""
+        lane = self.lane
+        if not lane.held:
+            return
+        scanned = await self._scanned(lane.start)
+        offsets = [
+            base + number
+            for base, batch in scanned.found
+            for number, digest in enumerate(batch.each_digest())
+            if digest in lane.held
+        ]
+        named = ", ".join(map(str, offsets[:_NAMED_MAX])) + (", …" if len(offsets) > _NAMED_MAX else "")
+        raise InputChanged(
+            f"{lane.place}: an earlier attempt of this write stored {len(lane.held)} records that are not among its "
+            f"rows any more (among those at offsets {named}). What is repeated has to be the same: the query is not "
+            "deterministic, or its input was changed. The log takes nothing back; all rows of this attempt are written"
+        )

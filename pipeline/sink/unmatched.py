@@ -1,0 +1,58 @@
+"""Stored records of a write that have no matching row yet: a multiset of digests, 16 bytes for each.
+
+A repeated attempt mostly sees its rows in the order in which they were stored, so digests are kept in that order and
+compared one by one; only after a row out of order they are put into a table, ten times as large. Pure."""
+
+from collections import Counter
+
+from raftlog.pipeline.sink.rows import DIGEST_SIZE
+
+
+class UnmatchedRecords:
+    """Multiset of digests: `put` adds those of stored records, `take` removes those of rows."""
+
+    __slots__ = ("_at", "_in_order", "_table")
+
+    def __init__(self) -> None:
+        self._in_order = bytearray()
+        self._at = 0
+        """Position of the first in `_in_order` that is still held; what lies before is taken."""
+        self._table: Counter[bytes] = Counter()
+        """Holds all, or nothing."""
+
+    def __len__(self) -> int:
+        return (len(self._in_order) - self._at) // DIGEST_SIZE + self._table.total()
+
+    def __bool__(self) -> bool:
+        return self._at < len(self._in_order) or bool(self._table)
+
+    def __contains__(self, digest: bytes) -> bool:
+        self._tabulate()
+        return digest in self._table
+
+    def put(self, digests: bytes) -> None:
+        """Add digests in the order of the log."""
+        assert len(digests) % DIGEST_SIZE == 0, f"{len(digests)} bytes of digests"
+        self._in_order += digests
+        if self._table:
+            self._tabulate()
+
+    def take(self, digest: bytes) -> bool:
+        """Remove a digest; return whether it was held."""
+        if not self._table:
+            end = self._at + DIGEST_SIZE
+            if self._in_order[self._at : end] == digest:
+                self._at = end
+                return True
+            self._tabulate()
+        count = self._table.get(digest, 0)
+        if count > 1:
+            self._table[digest] = count - 1
+        elif count:
+            del self._table[digest]
+        return count > 0
+
+    def _tabulate(self) -> None:
+        digests = bytes(self._in_order)
+        self._in_order, start, self._at = bytearray(), self._at, 0
+        self._table.update(digests[at : at + DIGEST_SIZE] for at in range(start, len(digests), DIGEST_SIZE))

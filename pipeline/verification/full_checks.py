@@ -1,0 +1,109 @@
+"""Checks that need more than ranges: a doubtful segment as a whole, and copies entry by entry.
+
+Both use the code that `raftlog log verify` runs, slower by far, and only after a problem, or where replicas were
+compacted: then the newest record of every key has to be the same. Called in tasks, by `job`."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from raftlog.errors import RaftlogError
+from raftlog.pipeline.segments.replicas import DataDirectory, real_disk
+from raftlog.pipeline.verification.groups import PartitionCopies
+from raftlog.pipeline.verification.segment_walk import SegmentFile
+from raftlog.pipeline.verification.verdicts import CheckedSegment, ComparedGroup
+from raftlog.runtime.log.newest_records import FoundEntry, NewestRecords, difference_of
+from raftlog.runtime.log.offline import OfflineReplica, compare_replicas, replicas_of
+from raftlog.storage.disk import Disk
+from raftlog.storage.verify import verify_segment
+from raftlog.types import Index, Offset
+
+PROBLEMS_OF_A_SEGMENT_MAX: Final = 100
+"""Limit of problems that are sent to the driver."""
+
+
+class WholeSegment(NamedTuple):
+    """A file to be judged as a whole; `newer` is the base offset of the next one."""
+
+    file: SegmentFile
+    newer: int | None
+
+
+class Copy(NamedTuple):
+    """A copy of a group's log."""
+
+    path: str
+    owner: DataDirectory | None
+    log_start: int
+
+
+class WholeGroup(NamedTuple):
+    """Copies to be compared entry by entry, or with `newest_below` by their newest records below that entry."""
+
+    group_id: UUID
+    copies: tuple[Copy, ...]
+    newest_below: int | None
+
+
+def whole_group(group: PartitionCopies, *, is_newest: bool) -> WholeGroup:
+    """Return the work for a group of several copies."""
+    assert group.group_id is not None, f"{group} is alone"
+    copies = [
+        Copy(log.path, log.owner if said is not None else None, 0 if said is None else said.log_start)
+        for log, said in zip(group.logs, group.said, strict=True)
+    ]
+    return WholeGroup(group.group_id, tuple(copies), group.copies.whole_from if is_newest else None)
+
+
+def check_segment(whole: WholeSegment) -> list[CheckedSegment]:
+    """Check a segment, the only result. Raises `OSError`."""
+    file = whole.file
+    try:
+        report = verify_segment(real_disk(), file.directory, file.base, whole.newer)
+    except FileNotFoundError:
+        return [CheckedSegment(file.directory, file.base, None, 0)]
+    listed = replace(report, problems=report.problems[:PROBLEMS_OF_A_SEGMENT_MAX])
+    return [CheckedSegment(file.directory, file.base, listed, len(report.problems))]
+
+
+def compare_groups(groups: Sequence[WholeGroup]) -> Iterator[ComparedGroup]:
+    """Compare groups entry by entry, with one read of each journal for all of them. Raises `OSError`."""
+    disk = real_disk()
+    known: dict[DataDirectory, dict[str, OfflineReplica]] = {}
+    for group in groups:
+        try:
+            yield _judged(disk, group, known)
+        except RaftlogError as error:
+            yield ComparedGroup(group.group_id, False, 1, 0, 0, str(error))
+
+
+def _judged(disk: Disk, group: WholeGroup, known: dict[DataDirectory, dict[str, OfflineReplica]]) -> ComparedGroup:
+    if group.newest_below is not None:
+        found = [_newest(disk, group, copy, group.newest_below) for copy in group.copies]
+        difference = difference_of(
+            [copy.path for copy in group.copies], found, lambda number: _entries(disk, group, group.copies[number])
+        )
+        return ComparedGroup(group.group_id, True, 0, 0, 0, difference)
+    replicas = []
+    for copy in group.copies:
+        owner = copy.owner
+        if owner is None:
+            replicas.append(OfflineReplica(copy.path, group.group_id, None, None))
+            continue
+        if owner not in known:
+            known[owner] = {each.path: each for each in replicas_of(disk, owner.data_dir, owner.disk_uuid)}
+        replicas.append(known[owner][copy.path])
+    compared = compare_replicas(disk, replicas)
+    return ComparedGroup(group.group_id, False, compared.first, compared.last, compared.end_offset, compared.difference)
+
+
+def _newest(disk: Disk, group: WholeGroup, copy: Copy, below: int) -> NewestRecords:
+    newest = NewestRecords(Index(below), Offset(copy.log_start))
+    entries = _entries(disk, group, copy)
+    newest.take(next(entries, None), entries)
+    return newest
+
+
+def _entries(disk: Disk, group: WholeGroup, copy: Copy) -> Iterator[FoundEntry]:
+    return OfflineReplica(copy.path, group.group_id, None, None).entries(disk)

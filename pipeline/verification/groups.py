@@ -1,0 +1,121 @@
+"""Groups of logs that are copies of each other, and the entries up to which they have to be the same. Pure.
+
+    stop = the smallest last committed entry of any copy by its journal
+    of a copy without a journal everything sound counts, up to its first fault
+
+A log belongs to the group in its journal, or without one to that in its rolls. A log in a data directory whose journal
+does not have it (one that is being fetched, or was removed) is checked, and not compared. Called by `job`."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from raftlog.pipeline.segments.replicas import name_of
+from raftlog.pipeline.verification.found_logs import FoundLog, FoundLogs
+from raftlog.pipeline.verification.journals import JournaledReplica, JournalRead
+from raftlog.pipeline.verification.ranges import Copies, LogSeen
+
+
+class PartitionCopies(NamedTuple):
+    """Copies of one partition, in order of path; `group_id` is None for a log by itself."""
+
+    group_id: UUID | None
+    logs: tuple[FoundLog, ...]
+    said: tuple[JournaledReplica | None, ...]
+    """State of each copy in its journal."""
+    copies: Copies
+
+    def __str__(self) -> str:
+        return f"{self.logs[0].topic}/{self.logs[0].partition}"
+
+    @property
+    def name(self) -> tuple[str, int]:
+        return self.logs[0].topic, self.logs[0].partition
+
+    @property
+    def first(self) -> int:
+        """The first entry that all of them have."""
+        return max((log.segments[0].base_index for log in self.copies.logs if log.segments), default=1)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether compaction changed some of the entries that all of them have."""
+        return len(self.logs) > 1 and self.copies.whole_from > self.first
+
+    @property
+    def voters(self) -> int:
+        """Number of copies that should exist, by the newest roll."""
+        newest = (log.segments[-1] for log in self.copies.logs if log.segments)
+        return max(((each.base_index, each.voters) for each in newest), default=(0, 0))[1]
+
+    @property
+    def is_only_journaled(self) -> bool:
+        """Whether some of the entries to compare are only in a journal."""
+        stop = self.copies.stop
+        return stop is not None and any(said is not None and said.held_to < stop for said in self.said)
+
+    @property
+    def has_doubtful_rolls(self) -> bool:
+        """Whether the rolls of some files do not prove that they are the same ones."""
+        begins: dict[int, int] = {}
+        for log in self.copies.logs:
+            for segment in log.segments:
+                is_blank = segment.file.log_bytes == 0
+                if not is_blank and begins.setdefault(segment.file.base, segment.base_index) != segment.base_index:
+                    return True
+                if not is_blank and not segment.has_roll:
+                    return True
+        return False
+
+
+def groups_of(found: FoundLogs, journals: Iterable[JournalRead], seen: Mapping[str, LogSeen]) -> list[PartitionCopies]:
+    """Return all logs, each in one group, in order of topic and partition."""
+    said = {each.path: each for journal in journals for each in journal.replicas}
+    members: dict[UUID, list[FoundLog]] = {}
+    alone = []
+    for log in found.logs.values():
+        word = said.get(log.path)
+        group_id = log.group_id if word is None else word.group_id
+        if group_id is None:
+            alone.append(PartitionCopies(None, (log,), (None,), Copies((seen[log.path],), (None,), None)))
+        else:
+            members.setdefault(group_id, []).append(log)
+    together = [_group(group_id, logs, said, seen) for group_id, logs in members.items()]
+    return sorted((*alone, *together), key=lambda group: (group.name, group.logs[0].path))
+
+
+def _group(
+    group_id: UUID, logs: Sequence[FoundLog], said: Mapping[str, JournaledReplica], seen: Mapping[str, LogSeen]
+) -> PartitionCopies:
+    words = tuple(said.get(log.path) for log in logs)
+    stop = min((word.commit for word in words if word is not None), default=None)
+    kept_to = tuple(None if word is None else word.kept_to for word in words)
+    copies = Copies(tuple(seen[log.path] for log in logs), kept_to, stop)
+    return PartitionCopies(group_id, tuple(logs), words, copies)
+
+
+def notes_of(groups: Iterable[PartitionCopies]) -> Iterator[str]:
+    """Yield notes that are no errors: missing copies, which may be elsewhere, and entries that a start would write."""
+    for group in groups:
+        if group.group_id is not None and len(group.logs) < group.voters:
+            yield f"{group}: {len(group.logs)} of {group.voters} replicas are there"
+        for said in group.said:
+            if said is not None and said.held_to < said.last_index:
+                yield (
+                    f"{said.path}: entries {said.held_to + 1} to {said.last_index} are only in the journal, and the "
+                    "next start writes them: the files lack them without loss"
+                )
+
+
+def journal_problems(found: FoundLogs, journals: Iterable[JournalRead], topics: Iterable[str] | None) -> Iterator[str]:
+    """Yield the problems of journals, and replicas without any file."""
+    chosen = None if topics is None else set(topics)
+    for journal in journals:
+        if journal.why is not None:
+            yield (
+                f"{journal.owner.data_dir}: {journal.why}; its replicas were checked each by itself, and not compared"
+            )
+        for said in journal.replicas:
+            is_chosen = chosen is None or name_of(said.path)[0] in chosen
+            if is_chosen and said.kept_to and said.path not in found.logs:
+                yield f"{said.path}: its journal has {said.kept_to} entries of it, and no segment file is left"

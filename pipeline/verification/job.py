@@ -1,0 +1,150 @@
+"""Job `verify`: every byte of all replicas, each replica against the others, and an archive against them.
+
+    journals → ranges of files, replicas side by side → doubtful segments as a whole → verdicts
+
+Each step is a Spark job whose tasks return small values; the driver joins them. The executor of a step is a parameter,
+so that everything can run in one process as well. Called by users and by the command."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final, Protocol, TypeVar
+
+from pyspark.sql import SparkSession
+
+from raftlog.errors import InvalidArgument
+from raftlog.pipeline.jobs import run_splits
+from raftlog.pipeline.options import TopicChoice, several
+from raftlog.pipeline.progress import OnProgress
+from raftlog.pipeline.segments.replicas import real_disk
+from raftlog.pipeline.verification.archive_comparison import archive_verdicts, check_range, ranges_of
+from raftlog.pipeline.verification.file_comparison import check_units
+from raftlog.pipeline.verification.found_logs import FoundLogs, logs_in
+from raftlog.pipeline.verification.full_checks import (
+    WholeGroup,
+    WholeSegment,
+    check_segment,
+    compare_groups,
+    whole_group,
+)
+from raftlog.pipeline.verification.groups import PartitionCopies, groups_of, journal_problems, notes_of
+from raftlog.pipeline.verification.journals import JournalRead, read_owner
+from raftlog.pipeline.verification.ranges import list_segments, split_bytes_for, tasks_of, units_of
+from raftlog.pipeline.verification.report import NOTES_MAX, Problems, VerifyReport
+from raftlog.pipeline.verification.verdicts import Verdicts, by_file, doubtful, needs_entry_comparison, totals_of
+
+SPLIT_BYTES: Final = 64 << 20
+SPLIT_BYTES_MIN: Final = 1 << 12
+_GROUPS_OF_A_TASK: Final = 16
+S = TypeVar("S")
+R = TypeVar("R")
+
+
+class RunTasks(Protocol):
+    """Executor of the tasks of a step, which returns their results in the order of the splits."""
+
+    def __call__(self, what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]], /) -> list[R]: ...
+
+
+def verify(
+    spark: SparkSession,
+    paths: Sequence[str],
+    *,
+    topics: Sequence[str] | None = None,
+    topics_pattern: str | None = None,
+    archive: str | None = None,
+    split_bytes: int = SPLIT_BYTES,
+    on_progress: OnProgress | None = None,
+) -> VerifyReport:
+    """Check all replicas in and below `paths`: data directories of stopped brokers, or copies of them.
+
+    Each replica: headers, CRCs, index rows, terms, and the chain of index, offset and position through all files, as
+    `raftlog log verify` does, and the state in its journal. Replicas of one partition: the same bytes up to the
+    smallest commit index of any of them; where they were compacted the same newest record of every key. With `archive`
+    the records that log and archive both should hold. `topics` or `topics_pattern` choose some; else all are checked,
+    the controller's and internal ones too. Nothing is changed.
+
+    Problems are in the report. Raises `InvalidArgument` for directories without logs, `PipelineFailed` when files
+    cannot be read. Brokers should be stopped: the changes of a running one can look like damage."""
+
+    def run(what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]], /) -> list[R]:
+        return run_splits(spark, what, splits, work, on_progress=on_progress)
+
+    return verify_by(run, paths, topics=topics, topics_pattern=topics_pattern, archive=archive, split_bytes=split_bytes)
+
+
+def verify_by(
+    run: RunTasks,
+    paths: Sequence[str],
+    *,
+    topics: Sequence[str] | None = None,
+    topics_pattern: str | None = None,
+    archive: str | None = None,
+    split_bytes: int = SPLIT_BYTES,
+) -> VerifyReport:
+    """Run `verify` with the executor `run`."""
+    if split_bytes < SPLIT_BYTES_MIN:
+        raise InvalidArgument(f"split_bytes is {split_bytes}; it must be at least {SPLIT_BYTES_MIN}")
+    disk, paths = real_disk(), several(paths)
+    choice = None if topics is None and topics_pattern is None else TopicChoice.of(topics, topics_pattern)
+    found = logs_in(disk, paths, choice)
+    journals = run("reading journals", found.owners, read_owner)
+    seen = {path: list_segments(disk, path) for path in found.logs}
+    groups = groups_of(found, journals, seen)
+    size = split_bytes_for(seen.values(), split_bytes)
+    units = (unit for group in groups for unit in units_of(disk, group.copies, size))
+    ranges = by_file(run("checking replicas", list(tasks_of(units, size)), check_units))
+    wholes = [WholeSegment(*each) for each in doubtful(seen.values(), ranges)]
+    segments = run("looking at doubtful segments", wholes, check_segment)
+    again = [whole_group(group, is_newest=False) for group in groups if needs_entry_comparison(group, ranges)]
+    known = {each.group_id for each in again}
+    again += [
+        whole_group(group, is_newest=True) for group in groups if group.is_compacted and group.group_id not in known
+    ]
+    compared = run("comparing entries", list(_tasks(again)), compare_groups)
+    problems = Problems()
+    report = _report(found, journals, groups, Verdicts(ranges, segments, compared), problems, is_all=choice is None)
+    if archive is None:
+        return report
+    there = {log.topic for log in found.logs.values()}
+    behind = Problems(NOTES_MAX)
+    of_archive = ranges_of(paths, archive, there, split_bytes, problems, behind)
+    verdicts = archive_verdicts(run("comparing the archive", of_archive, check_range), problems)
+    return replace(
+        report,
+        archive=tuple(verdicts),
+        problem_count=problems.count,
+        problems=tuple(problems.listed),
+        notes=(*report.notes, *behind.listed),
+    )
+
+
+def _tasks(groups: Sequence[WholeGroup]) -> Iterator[tuple[WholeGroup, ...]]:
+    for first in range(0, len(groups), _GROUPS_OF_A_TASK):
+        yield tuple(groups[first : first + _GROUPS_OF_A_TASK])
+
+
+def _report(
+    found: FoundLogs,
+    journals: Sequence[JournalRead],
+    groups: Sequence[PartitionCopies],
+    judge: Verdicts,
+    problems: Problems,
+    *,
+    is_all: bool,
+) -> VerifyReport:
+    problems.add(found.problems)
+    chosen = None if is_all else {log.topic for log in found.logs.values()}
+    problems.add(journal_problems(found, journals, chosen))
+    verdicts = [judge.verdict(group, problems) for group in groups]
+    reports = [report for _, of_logs in verdicts for report in of_logs]
+    notes = Problems(NOTES_MAX)
+    notes.add(notes_of(groups))
+    return VerifyReport(
+        len(reports),
+        *totals_of(reports),
+        sum(each.tail_bytes for each in reports),
+        tuple(partition for partition, _ in verdicts),
+        problems.count,
+        tuple(problems.listed),
+        tuple(notes.listed),
+    )

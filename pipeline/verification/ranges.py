@@ -1,0 +1,160 @@
+"""Ranges of files that are read together, and their division into tasks.
+
+    ranges of a file: each begins where the one before ends, at a batch with an index row
+    bytes of a task ≤ about `split_bytes` of each replica; ranges of all files ≤ `UNITS_MAX`, or one each
+
+Files of one group with the same name are one unit, range by range, where none of them is compacted; others stand
+alone. A file whose roll cannot be read is in no unit: it is checked as a whole. Called by `job` on the driver; of each
+file the roll is read, and of large ones the index by bisection."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from typing import Final, NamedTuple
+
+from raftlog.pipeline.segments.pieces import IndexRows
+from raftlog.pipeline.verification.file_comparison import ComparedFiles
+from raftlog.pipeline.verification.segment_walk import BatchPosition, SegmentFile, SegmentSpan
+from raftlog.storage.checkpoint import Checkpoint, read_checkpoint
+from raftlog.storage.disk import Disk
+from raftlog.storage.recovery import read_roll, segment_bases
+from raftlog.storage.roll import Roll
+from raftlog.storage.rows import ROW_SIZE
+from raftlog.storage.segment import open_for_reading
+
+UNITS_MAX: Final = 16_384
+"""Limit of units, whose results the driver keeps: about 700 bytes of each file in each range."""
+UNITS_OF_A_TASK_MAX: Final = 256
+_DOUBTED_ROWS_MAX: Final = 16
+"""Damaged index rows that are skipped in search of one at which a range can end."""
+
+
+class SegmentSeen(NamedTuple):
+    """Segment as its roll describes it; `has_roll` is false for one that is unreadable or wrong."""
+
+    file: SegmentFile
+    has_roll: bool
+    base_index: int
+    compacted_to: int
+    voters: int
+
+    @property
+    def is_compacted(self) -> bool:
+        return self.compacted_to > self.file.base
+
+
+class LogSeen(NamedTuple):
+    """A log's segments in their order, and its own checkpoint, read before them."""
+
+    path: str
+    segments: tuple[SegmentSeen, ...]
+    checkpoint: Checkpoint | None
+
+    @property
+    def size(self) -> int:
+        return sum(segment.file.log_bytes for segment in self.segments)
+
+    @property
+    def whole_from(self) -> int:
+        """The entry from which on nothing was compacted."""
+        return next((each.base_index for each in self.segments if not each.is_compacted), 0)
+
+
+class Copies(NamedTuple):
+    """Logs that should hold the same entries. `stop`: the last that is committed on all by their journals.
+
+    `kept_to` has of each log the last entry that its journal leaves to the files; None without a journal."""
+
+    logs: tuple[LogSeen, ...]
+    kept_to: tuple[int | None, ...]
+    stop: int | None
+
+    @property
+    def whole_from(self) -> int:
+        return max(log.whole_from for log in self.logs)
+
+
+def list_segments(disk: Disk, path: str) -> LogSeen:
+    """List the segments that exist now. Raises `OSError`."""
+    checkpoint = read_checkpoint(disk, path)  # first: it never vouches for more than is seen afterwards
+    seen = []
+    for base in segment_bases(disk, path):
+        try:
+            segment = open_for_reading(disk, path, base)
+        except FileNotFoundError:
+            continue  # retention took it meanwhile
+        with closing(segment):
+            log_bytes, rows = segment.files.log.size(), segment.files.index.size() // ROW_SIZE
+            seen.append(_seen(SegmentFile(path, base, log_bytes, rows), read_roll(segment)))
+    return LogSeen(path, tuple(seen), checkpoint)
+
+
+def _seen(file: SegmentFile, roll: Roll | None) -> SegmentSeen:
+    if roll is None:
+        return SegmentSeen(file, False, 0, -1, 0)
+    return SegmentSeen(file, True, roll.base_index, roll.compacted_to, len(roll.voters))
+
+
+def units_of(disk: Disk, copies: Copies, split_bytes: int) -> Iterator[ComparedFiles]:
+    """Yield the ranges of all files of these logs that have a roll; raises `OSError`."""
+    whole = copies.whole_from
+    together: dict[tuple[int, int], list[tuple[SegmentSeen, int | None]]] = {}
+    for log, kept_to in zip(copies.logs, copies.kept_to, strict=True):
+        for segment in log.segments:
+            if not segment.has_roll:
+                continue
+            if segment.is_compacted or segment.base_index < whole:
+                yield from _divided(disk, [(segment, kept_to)], None, split_bytes)
+            else:
+                together.setdefault((segment.file.base, segment.base_index), []).append((segment, kept_to))
+    for files in together.values():
+        files.sort(key=lambda each: -each[0].file.rows)
+        yield from _divided(disk, files, copies.stop, split_bytes)
+
+
+def _divided(
+    disk: Disk, files: Sequence[tuple[SegmentSeen, int | None]], stop: int | None, split_bytes: int
+) -> Iterator[ComparedFiles]:
+    first = files[0][0]
+    start = BatchPosition(0, 0, first.base_index, first.file.base)
+    for end in (*_borders(disk, first, split_bytes), None):
+        reach = [(each.file, kept_to) for each, kept_to in files if each.file.log_bytes > start.position]
+        span = SegmentSpan(first.file.base, start, end, first.compacted_to, stop)
+        yield ComparedFiles(span, tuple(file for file, _ in reach), tuple(kept_to for _, kept_to in reach))
+        if end is not None:
+            start = end
+
+
+def _borders(disk: Disk, seen: SegmentSeen, split_bytes: int) -> Iterator[BatchPosition]:
+    """Places of batches at about every `split_bytes`, as the index says where it and the header agree."""
+    if seen.file.log_bytes <= split_bytes:
+        return
+    with closing(open_for_reading(disk, seen.file.directory, seen.file.base)) as segment:
+        rows, number, position = IndexRows(segment.files.index), 0, split_bytes
+        while position < seen.file.log_bytes:
+            number = rows.first_with(number + 1, seen.file.rows, "position", position)
+            doubted = range(number, min(number + _DOUBTED_ROWS_MAX, seen.file.rows))
+            places = ((each, rows.boundary(each, segment.files.log)) for each in doubted)
+            border = next((BatchPosition(at.position, each, at.index, at.offset) for each, at in places if at), None)
+            if border is None or border.position >= seen.file.log_bytes:
+                return
+            yield border
+            number, position = border.row, border.position + split_bytes
+
+
+def split_bytes_for(logs: Iterable[LogSeen], wanted: int) -> int:
+    """Return the size of ranges: the wanted one, or a larger one if there would be too many ranges."""
+    return max(wanted, sum(log.size for log in logs) // UNITS_MAX)
+
+
+def tasks_of(units: Iterable[ComparedFiles], split_bytes: int) -> Iterator[tuple[ComparedFiles, ...]]:
+    """Units put together, so that a task has something to do; a unit is at most about `split_bytes` of each file."""
+    waiting: list[ComparedFiles] = []
+    size = 0
+    for unit in units:
+        waiting.append(unit)
+        size += unit.size
+        if size >= split_bytes or len(waiting) >= UNITS_OF_A_TASK_MAX:
+            yield tuple(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield tuple(waiting)

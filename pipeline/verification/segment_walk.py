@@ -1,0 +1,265 @@
+"""Checking a range of one segment file at the speed of its bytes; whatever is not exactly right ends the walk.
+
+A range begins at a batch whose index, offset and row number are known, and ends at another such place, or at the file's
+end. Of every batch: header, offset, CRC, its index row with the row's checksum; of a compacted segment the gaps, too.
+
+    start ≤ end of the walk ≤ end of the range, equal where nothing is wrong
+
+The walk never says what is wrong with a file, only that it has to be looked at: `raftlog.storage.verify` is the judge,
+so that there is one verdict. The exception are terms that fall, which only this checks. Called by `file_comparison`;
+reads with `pread` (a mapped file that a broker cuts would kill the process).
+"""
+
+import os
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from raftlog.records import read_header
+from raftlog.records.header import CONTROL_BIT, CRC_START, HEADER_SIZE, LENGTH_END, MAGIC
+from raftlog.storage.gap import last_index_of, why_no_gap
+from raftlog.storage.rows import ROW_SIZE
+from raftlog.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, segment_stem
+
+CHUNK_BYTES: Final = 1 << 20
+"""Read at a time, and kept in the processor's cache while it is checked; a larger batch is read as a whole."""
+_CHUNK_BYTES_MAX: Final = 64 << 20
+"""More is not read at once because an index row or a header says so: they may be damaged."""
+_FIELDS: Final = struct.Struct(">qiibIhi30xi")
+"""The header's fields that are looked at: base offset, length, term, magic, CRC, attributes, offset delta, records."""
+_ROW: Final = struct.Struct(">QQQQIII")
+_ROW_CHECKED: Final = 40
+assert (_FIELDS.size, _ROW.size) == (HEADER_SIZE, ROW_SIZE)
+
+
+class BatchPosition(NamedTuple):
+    """Start of a batch: byte position, number of its row, index of its entry, its base offset."""
+
+    position: int
+    row: int
+    index: int  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
+    offset: int
+
+
+class SegmentSpan(NamedTuple):
+    """A range of a segment. `end` is the place where it ends, `None` at the end of the file.
+
+    `stop` is the entry whose following offset is asked for; `compacted_to` is what the roll says.
+    """
+
+    base: int
+    start: BatchPosition
+    end: BatchPosition | None
+    compacted_to: int
+    stop: int | None = None
+
+
+class SegmentFile(NamedTuple):
+    """The files of a segment in one log's directory, and how much of them counts: what came later is not looked at."""
+
+    directory: str
+    base: int
+    log_bytes: int
+    rows: int
+
+    @property
+    def log(self) -> str:
+        return f"{self.directory}/{segment_stem(self.base)}{LOG_SUFFIX}"
+
+    @property
+    def index_file(self) -> str:
+        return f"{self.directory}/{segment_stem(self.base)}{INDEX_SUFFIX}"
+
+
+class SegmentWalk(NamedTuple):
+    """Result of a walk. `end` is after the last sound batch; `why` is the reason if it ended early.
+
+    `terms` are those of the first and last batch, `falls` locates one that is below the one before. `offset_at_stop`
+    follows the requested entry. `tail_bytes` are a write in progress, or one that a crash tore."""
+
+    end: BatchPosition
+    batches: int
+    records: int
+    terms: tuple[int, int] | None
+    falls: str | None
+    offset_at_stop: int | None
+    tail_bytes: int
+    why: str | None
+
+
+class OpenFile:
+    """A segment's files, open for reading; an index file that is missing reads as empty."""
+
+    def __init__(self, file: SegmentFile, log: int, index: int | None) -> None:
+        self.file = file
+        self._log, self._index = log, index
+
+    def read(self, position: int, length: int) -> bytes:
+        """Bytes of the log; fewer at its end."""
+        return os.pread(self._log, max(0, min(length, self.file.log_bytes - position)), position)
+
+    def rows(self, first: int, end: int) -> bytes:
+        """Whole rows from number `first` on, below `end`; fewer where there are not as many."""
+        count = min(end, self.file.rows) - first
+        if self._index is None or count <= 0:
+            return b""
+        packed = os.pread(self._index, count * ROW_SIZE, first * ROW_SIZE)
+        return packed[: len(packed) // ROW_SIZE * ROW_SIZE]
+
+
+@contextmanager
+def opened(file: SegmentFile) -> Iterator[OpenFile]:
+    """Open a segment's files. Raises `OSError`."""
+    log = os.open(file.log, os.O_RDONLY | os.O_CLOEXEC)
+    index = None
+    try:
+        if file.rows:
+            index = os.open(file.index_file, os.O_RDONLY | os.O_CLOEXEC)
+        yield OpenFile(file, log, index)
+    finally:
+        os.close(log)
+        if index is not None:
+            os.close(index)
+
+
+def rows_of(opened_file: OpenFile, span: SegmentSpan) -> bytes:
+    """Return the index rows of a range, as far as there are any."""
+    end = span.end.row if span.end is not None else opened_file.file.rows
+    return opened_file.rows(span.start.row, end)
+
+
+def walk_range(
+    opened_file: OpenFile, span: SegmentSpan, rows: bytes, on_chunk: Callable[[int, bytes], None] | None = None
+) -> SegmentWalk:
+    """Check the batches of a range; `on_chunk` is called with position and bytes of everything that is read.
+
+    What it is called with covers the range up to the end of the walk without a hole; some of it may come twice.
+    """
+    to = span.end.position if span.end is not None else opened_file.file.log_bytes
+    walk = _Walk(span, rows)
+    wanted = CHUNK_BYTES
+    while walk.position < to and walk.why is None:
+        length = min(to - walk.position, walk.whole_batches(wanted))
+        chunk = opened_file.read(walk.position, length)
+        if len(chunk) < length:
+            walk.why = "the file became shorter meanwhile"
+            break
+        if on_chunk is not None:
+            on_chunk(walk.position, chunk)
+        if walk.take(chunk):
+            wanted = CHUNK_BYTES
+        elif walk.why is None:  # not even one batch
+            wanted = read_header(chunk).size if length >= HEADER_SIZE else HEADER_SIZE
+            if wanted > to - walk.position:
+                break
+            if wanted > _CHUNK_BYTES_MAX:
+                walk.why = "the batch is larger than any should be"
+    return walk.ended(to)
+
+
+class _Walk:
+    """State of a walk."""
+
+    def __init__(self, span: SegmentSpan, rows: bytes) -> None:
+        self.position, self._number, self._index, self._offset = span.start
+        self.why: str | None = None
+        self._span = span
+        self._rows = rows
+        self._rows_view = memoryview(rows)
+        self._row_count = len(rows) // ROW_SIZE
+        self._is_compacted = span.compacted_to > span.base
+        self._batches = self._records = 0
+        self._first_term = -1
+        self._term = -1
+        self._falls: str | None = None
+        self._offset_at_stop: int | None = None
+
+    def whole_batches(self, wanted: int) -> int:
+        """Return the number of bytes to read so that they end with a batch, by the rows; `wanted` without rows."""
+        first = self._number - self._span.start.row
+        if first + 1 >= self._row_count:
+            return wanted
+        border = bisect_right(range(self._row_count), self.position + wanted, lo=first + 1, key=self._row_position)
+        if border == self._row_count:
+            return wanted
+        length = self._row_position(max(border - 1, first + 1)) - self.position
+        return length if HEADER_SIZE <= length <= _CHUNK_BYTES_MAX else wanted
+
+    def _row_position(self, number: int) -> int:
+        return int(_ROW.unpack_from(self._rows, number * ROW_SIZE)[3])
+
+    def take(self, chunk: bytes) -> int:
+        """Check the whole batches with which a chunk begins; returns their bytes. Ends early where `why` is set."""
+        view, rows_view, rows = memoryview(chunk), self._rows_view, self._rows
+        fields, row_fields, crc = _FIELDS.unpack_from, _ROW.unpack_from, crc32c
+        index, offset, term_before = self._index, self._offset, self._term
+        row_at = (self._number - self._span.start.row) * ROW_SIZE
+        rows_end = len(rows)
+        position, size, stop = self.position, len(chunk), self._span.stop
+        is_compacted = self._is_compacted
+        at = batches = records = 0
+        while size - at >= HEADER_SIZE:
+            base, length, term, magic, stated, attributes, delta, count = fields(chunk, at)
+            end = at + LENGTH_END + length
+            if magic != MAGIC or length < HEADER_SIZE - LENGTH_END or base != offset or delta < -1:
+                self.why = "the header is not one that can follow"
+                break
+            if end > size:
+                break
+            if crc(view[at + CRC_START : end]) != stated:
+                self.why = "the CRC does not match"
+                break
+            if row_at < rows_end:
+                checksum = crc(view[at : at + HEADER_SIZE], crc(rows_view[row_at : row_at + _ROW_CHECKED]))
+                if row_fields(rows, row_at) != (index, term, base, position + at, end - at, stated, checksum):
+                    self.why = "the index row is not that of the batch"
+                    break
+            if term < term_before and self._falls is None:
+                self._falls = f"entry {index} at position {position + at} has term {term}, the one before {term_before}"
+            if not attributes & CONTROL_BIT:
+                records += count
+            elif is_compacted:
+                last = self._last_index(view[at:end], index)
+                if self.why is not None:
+                    break
+                index = last
+            offset = base + delta + 1
+            if index == stop:
+                self._offset_at_stop = offset
+            if self._first_term < 0:
+                self._first_term = term
+            term_before = term
+            index += 1
+            row_at += ROW_SIZE
+            batches += 1
+            at = end
+        self.position = position + at
+        self._number += batches
+        self._batches += batches
+        self._records += records
+        self._index, self._offset, self._term = index, offset, term_before
+        return at
+
+    def _last_index(self, batch: memoryview, index: int) -> int:
+        """Return the last entry that a control batch of a compacted segment stands for."""
+        header = read_header(batch)
+        self.why = why_no_gap(batch, header, index, self._span.compacted_to)
+        return last_index_of(batch, header, index)
+
+    def ended(self, to: int) -> SegmentWalk:
+        """Return the result of the walk, and check that it reached its end."""
+        end = BatchPosition(self.position, self._number, self._index, self._offset)
+        rows_taken = self._number - self._span.start.row
+        tail = 0
+        if self.why is None and self._span.end is not None and end != self._span.end:
+            self.why = "it does not go on where its index says"
+        elif self.why is None and self._span.end is None and rows_taken < self._row_count:
+            self.why = "the file ends before a batch that has a row"
+        elif self.why is None:
+            tail = to - self.position
+        terms = (self._first_term, self._term) if self._batches else None
+        return SegmentWalk(end, self._batches, self._records, terms, self._falls, self._offset_at_stop, tail, self.why)

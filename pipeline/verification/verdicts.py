@@ -1,0 +1,267 @@
+"""Verdicts: ranges are joined to segments, segments to logs, logs of a group to a comparison.
+
+    a file is sound when its ranges follow each other from its roll to its end and none of them was doubtful
+    a doubtful file has been checked as a whole, by the same code as `raftlog log verify`
+
+So the verdict on a log is that command's verdict, with more: terms that fall, start and end in the journal, differences
+between copies. Pure; called by `job`."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from raftlog.pipeline.verification.file_comparison import CheckedRange, Difference
+from raftlog.pipeline.verification.groups import PartitionCopies
+from raftlog.pipeline.verification.journals import JournaledReplica
+from raftlog.pipeline.verification.ranges import LogSeen, SegmentSeen
+from raftlog.pipeline.verification.report import PartitionVerdict, Problems
+from raftlog.pipeline.verification.segment_walk import SegmentFile
+from raftlog.storage.verify import LogCheck, SegmentReport, join_segments
+
+DIFFERENCES_MAX: Final = 10
+"""Differences listed of one partition."""
+FileKey = tuple[str, int]
+"""Directory and base offset."""
+
+
+class CheckedSegment(NamedTuple):
+    """Segment that was checked as a whole; `problem_count` includes those that the report does not list.
+
+    Without a report it was deleted by a trim."""
+
+    directory: str
+    base: int
+    report: SegmentReport | None
+    problem_count: int
+
+
+class ComparedGroup(NamedTuple):
+    """Copies that were compared entry by entry: all of it, or with `is_newest` those below the compaction mark."""
+
+    group_id: UUID
+    is_newest: bool
+    first: int
+    last: int
+    end_offset: int
+    difference: str | None
+
+
+def by_file(checked: Iterable[CheckedRange]) -> dict[FileKey, list[CheckedRange]]:
+    """Return the ranges of each file, in their order."""
+    found: dict[FileKey, list[CheckedRange]] = {}
+    for each in checked:
+        found.setdefault((each.file.directory, each.file.base), []).append(each)
+    for ranges in found.values():
+        ranges.sort(key=lambda each: each.start.position)
+    return found
+
+
+def totals_of(reports: Sequence[LogCheck]) -> tuple[int, int, int, int]:
+    """Return segments, batches, records and bytes of all of them."""
+    return (
+        sum(each.segments for each in reports),
+        sum(each.batches for each in reports),
+        sum(each.records for each in reports),
+        sum(each.bytes_read for each in reports),
+    )
+
+
+def report_of(segment: SegmentSeen, ranges: Sequence[CheckedRange]) -> SegmentReport | None:
+    """Return the report of a sound file; None where it has to be checked as a whole."""
+    if not ranges or any(each.walked.why is not None for each in ranges):
+        return None
+    if any(one.walked.end != other.start or one.walked.tail_bytes for one, other in pairwise(ranges)):
+        return None
+    first, last = ranges[0], ranges[-1]
+    end = last.walked.end
+    if first.start.position != 0 or end.position + last.walked.tail_bytes != segment.file.log_bytes:
+        return None
+    return SegmentReport(
+        segment.file.base,
+        segment.base_index,
+        end.index,
+        end.offset,
+        True,
+        sum(each.walked.batches for each in ranges),
+        sum(each.walked.records for each in ranges),
+        end.position,
+        last.walked.tail_bytes,
+    )
+
+
+def doubtful(
+    seen: Iterable[LogSeen], ranges: Mapping[FileKey, Sequence[CheckedRange]]
+) -> list[tuple[SegmentFile, int | None]]:
+    """Return files that have to be checked as a whole, each with the base offset of the next one."""
+    found: list[tuple[SegmentFile, int | None]] = []
+    for log in seen:
+        for number, segment in enumerate(log.segments):
+            if report_of(segment, ranges.get((log.path, segment.file.base), ())) is None:
+                newer = log.segments[number + 1].file.base if number + 1 < len(log.segments) else None
+                found.append((segment.file, newer))
+    return found
+
+
+def needs_entry_comparison(group: PartitionCopies, ranges: Mapping[FileKey, Sequence[CheckedRange]]) -> bool:
+    """Return whether the ranges cannot prove by themselves that the copies of the group are the same."""
+    if len(group.logs) < 2:
+        return False
+    files = [segment.file for log in group.copies.logs for segment in log.segments]
+    return (
+        group.is_only_journaled
+        or group.has_doubtful_rolls
+        or any(not each.is_compared for file in files for each in ranges.get((file.directory, file.base), ()))
+    )
+
+
+class Verdicts:
+    """Results of all tasks, and the verdicts on them."""
+
+    def __init__(
+        self,
+        ranges: Mapping[FileKey, Sequence[CheckedRange]],
+        segments: Iterable[CheckedSegment],
+        groups: Iterable[ComparedGroup],
+    ) -> None:
+        self._ranges = ranges
+        self._segments = {(each.directory, each.base): each for each in segments}
+        self._groups: dict[UUID, list[ComparedGroup]] = {}
+        for each in groups:
+            self._groups.setdefault(each.group_id, []).append(each)
+
+    def verdict(self, group: PartitionCopies, problems: Problems) -> tuple[PartitionVerdict, list[LogCheck]]:
+        """Return the verdict on one partition and the reports of its copies; problems go to `problems`."""
+        before = problems.count
+        reports = []
+        for log, said in zip(group.copies.logs, group.said, strict=True):
+            reports.append(self._log(log, problems))
+            problems.add(self._falls(log))
+            if said is not None:
+                problems.add(_journal_problems(log, said, reports[-1], self._next_index(log)))
+        first, last, end_offset = self._compared(group, problems)
+        partition = PartitionVerdict(
+            *group.name,
+            "" if group.group_id is None else str(group.group_id),
+            len(group.logs),
+            *totals_of(reports),
+            first,
+            last,
+            end_offset,
+            problems.count - before,
+        )
+        return partition, reports
+
+    # one log
+
+    def _ranges_in(self, log: LogSeen) -> Iterator[CheckedRange]:
+        for segment in log.segments:
+            yield from self._ranges.get((log.path, segment.file.base), ())
+
+    def _report(self, segment: SegmentSeen) -> SegmentReport | None:
+        """Return the report of a segment; None for a deleted file."""
+        key = segment.file.directory, segment.file.base
+        if key in self._segments:
+            return self._segments[key].report
+        report = report_of(segment, self._ranges.get(key, ()))
+        assert report is not None, f"{segment.file.log} was not judged"
+        return report
+
+    def _log(self, log: LogSeen, problems: Problems) -> LogCheck:
+        there = [each for each in map(self._report, log.segments) if each is not None]
+        report = join_segments(log.path, log.checkpoint, there)
+        judged = (self._segments.get((log.path, segment.file.base)) for segment in log.segments)
+        counts = sum(each.problem_count for each in judged if each is not None)
+        unlisted = counts - sum(len(segment.problems) for segment in there)
+        problems.add(report.problems, len(report.problems) + unlisted)
+        if not report.segments:
+            problems.add([f"{log.path} has no segment left; restore it from a copy"])
+        return report
+
+    def _next_index(self, log: LogSeen) -> int:
+        last = self._report(log.segments[-1]) if log.segments else None
+        return 0 if last is None else last.next_index
+
+    def _falls(self, log: LogSeen) -> Iterator[str]:
+        """Yield terms that are below those of earlier entries."""
+        term = -1
+        for each in self._ranges_in(log):
+            if each.walked.falls is not None:
+                yield f"{each.file.log}: {each.walked.falls}"
+            if each.walked.terms is None:
+                continue
+            if each.walked.terms[0] < term:
+                where = f"entry {each.start.index} at position {each.start.position}"
+                yield f"{each.file.log}: {where} has term {each.walked.terms[0]}, the one before {term}"
+            term = each.walked.terms[1]
+
+    # copies
+
+    def _compared(self, group: PartitionCopies, problems: Problems) -> tuple[int, int, int]:
+        """Return the first and last entry that were compared, and the offset after them."""
+        if group.group_id is None or len(group.logs) < 2:
+            return 1, 0, 0
+        judged = self._groups.get(group.group_id, [])
+        for each in judged:
+            if each.difference is not None:
+                problems.add([f"{group}: {each.difference}"])
+            if not each.is_newest:
+                return each.first, each.last, each.end_offset
+        ranges = (each for log in group.copies.logs for each in self._ranges_in(log))
+        found = {each.difference for each in ranges if each.difference is not None}
+        differences = sorted({*found, *self._missing(group)}, key=lambda each: each.index)
+        problems.add([f"{group}: {each.what}" for each in differences[:DIFFERENCES_MAX]], len(differences))
+        last, end_offset = self._end(group)
+        return max(group.first, group.copies.whole_from), last, end_offset
+
+    def _missing(self, group: PartitionCopies) -> Iterator[Difference]:
+        """Yield files with committed entries that some copies have and others lack."""
+        copies = group.copies
+        there = {
+            segment.file.base: segment
+            for log in copies.logs
+            for segment in log.segments
+            if segment.base_index >= copies.whole_from and (copies.stop is None or segment.base_index <= copies.stop)
+        }
+        for log, kept_to in zip(copies.logs, copies.kept_to, strict=True):
+            if kept_to is None or not log.segments:
+                continue
+            bases = {segment.file.base for segment in log.segments}
+            for base, segment in sorted(there.items()):
+                if base not in bases and segment.base_index > log.segments[0].base_index:
+                    what = (
+                        f"entry {segment.base_index} at offset {base} is in {segment.file.log}, and {log.path} lacks it"
+                    )
+                    yield Difference((segment.file.log, log.path), 0, base, segment.base_index, what)
+
+    def _end(self, group: PartitionCopies) -> tuple[int, int]:
+        """Return the last entry that was compared, and the offset after it."""
+        stop = group.copies.stop
+        ends = []
+        for log, kept_to in zip(group.copies.logs, group.copies.kept_to, strict=True):
+            for each in self._ranges_in(log):
+                if stop is not None and each.walked.offset_at_stop is not None:
+                    ends.append((stop, each.walked.offset_at_stop))
+            if kept_to is None:
+                ends.append(self._sound_end(log))
+        return min(ends, default=(stop or 0, 0))
+
+    def _sound_end(self, log: LogSeen) -> tuple[int, int]:
+        """Return the last entry before the first fault, and the offset after it."""
+        end = 0, 0
+        for each in self._ranges_in(log):
+            end = each.walked.end.index - 1, each.walked.end.offset
+            if each.walked.why is not None:
+                break
+        return end
+
+
+def _journal_problems(log: LogSeen, said: JournaledReplica, report: LogCheck, next_index: int) -> Iterator[str]:
+    """Yield differences between the first or last entry of the files and of the journal."""
+    first = report.first_offset if said.journaled_from is None else min(report.first_offset, said.journaled_from)
+    if report.segments and first > said.log_start:
+        yield f"{log.path}: offsets {said.log_start} to {first} are missing: the log begins there by its journal"
+    if report.is_sound and report.segments and next_index - 1 < said.kept_to:
+        yield (
+            f"{log.path}: the files end with entry {next_index - 1}, and entry {said.kept_to} was synced by its journal"
+        )
