@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class ClientListener(Protocol):
-    """See the module."""
+    """Listener of a broker for clients."""
 
     name: str
     """Distinguishes the listeners of a broker, in log lines and for `Caller.listener`."""

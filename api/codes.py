@@ -1,7 +1,6 @@
-"""Status and error code of answers that no `RaftlogError` stands behind; for those see `raftlog.values.error_codes`.
+"""Status and error code of answers without a `RaftlogError`; `raftlog.values.error_codes` has those of errors.
 
-raftlog's own codes are 40302 (of another origin) and 40303 (no host of this broker).
-"""
+raftlog's own codes are 40302 (request of another origin) and 40303 (host that is not this broker's)."""
 
 BAD_REQUEST = (400, 40002)
 CROSS_ORIGIN = (403, 40302)

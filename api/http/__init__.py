@@ -1,5 +1,4 @@
-"""The HTTP face: Confluent REST Proxy's v2 for records, its v3 for topics, Redpanda's admin shape for operators.
+"""HTTP API: Confluent REST Proxy's v2 for records, its v3 for topics, Redpanda's admin API for operators.
 
-`server.HttpServer` serves a `raftlog.partitions.broker.Broker`; the handlers are grouped by noun. Nothing here keeps
-state of its own besides what a connection needs.
-"""
+`server.HttpServer` serves a `raftlog.partitions.broker.Broker`; the handlers are grouped by noun. They keep no
+state of their own except for connections."""

@@ -70,9 +70,7 @@ class ClusterHandlers:
     async def create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         body = await self._bodies.read(request, NewTopicBody)
         if body.replicas_assignments not in (None, []):
-            raise HttpProblem(
-                BAD_REQUEST, "replicas_assignments are not possible; name a replication_factor, and brokers are chosen"
-            )
+            raise HttpProblem(BAD_REQUEST, "replicas_assignments is not supported; send a replication_factor instead")
         configs = {each.name: text for each in body.configs or () if (text := _text(each)) is not None}
         described = await self._broker.create_topic(
             body.topic_name,
@@ -141,7 +139,7 @@ def in_this_cluster(broker: Broker, handler: Handler) -> Handler:
     @wraps(handler)
     async def checked(request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if target.args and target.args[0] not in ("-", broker.cluster_id):
-            raise HttpProblem(NOT_FOUND, f"cluster {target.args[0]} is not here; this is {broker.cluster_id}")
+            raise HttpProblem(NOT_FOUND, f"cluster {target.args[0]} does not exist here; use {broker.cluster_id} or -")
         try:
             return await handler(request, target)
         except (UnknownTopic, UnknownPartition) as error:
@@ -169,5 +167,5 @@ def _text(entry: SettingOfTopic) -> str | None:
     """Return a value as text. Raises `HttpProblem`."""
     value = str(entry.value) if type(entry.value) is int else entry.value
     if value is not None and type(value) is not str:
-        raise HttpProblem(INVALID_JSON, f"the value of setting {entry.name!r} is no string")
+        raise HttpProblem(INVALID_JSON, f"the value of setting {entry.name!r} is not a string")
     return value

@@ -1,4 +1,4 @@
-"""GET / and /openapi.json: entry points for people and for programs."""
+"""Handlers of GET / and /openapi.json: entry points for people and for programs."""
 
 import importlib
 from typing import Final
@@ -19,11 +19,11 @@ LINKS: Final = {
     "health": "/v1/cluster/health_overview",
     "metrics": "/metrics",
 }
-"""By name: paths that answer GET without parameters."""
+"""Paths, by name, that answer GET without parameters."""
 
 
 class DescribingHandlers:
-    """The document is made when it is asked for first; no start pays for it."""
+    """Handlers of the OpenAPI document, which is built at the first request and not at start."""
 
     def __init__(self) -> None:
         self._document: bytes | None = None

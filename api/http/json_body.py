@@ -115,7 +115,7 @@ def _problem(message: str, field: _Field, mistyped: tuple[int, int], beyond: tup
     if missing is not None:
         inner = _inner(field, missing[1])
         assert inner is not None, f"{message!r} is no field"
-        return HttpProblem(mistyped, f"{inner.shown} is not there; it has to be {_wanted(inner.kind)}")
+        return HttpProblem(mistyped, f"{inner.shown} is missing; it must be {_wanted(inner.kind)}")
     kind, value = field.kind, field.value
     if isinstance(kind, inspect.ListType) and type(value) is list:
         if not value:
@@ -128,7 +128,7 @@ def _problem(message: str, field: _Field, mistyped: tuple[int, int], beyond: tup
     if isinstance(kind, inspect.LiteralType) and type(value) is str:
         return HttpProblem(beyond, f"{field.shown} is {shown(value)}; it can be {', '.join(map(str, kind.values))}")
     code = mistyped if field.name else INVALID_JSON
-    return HttpProblem(code, f"{field.shown} is {shown(value)}; it has to be {_wanted(kind)}")
+    return HttpProblem(code, f"{field.shown} is {shown(value)}; it must be {_wanted(kind)}")
 
 
 def _wanted(kind: inspect.Type) -> str:

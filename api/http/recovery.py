@@ -1,4 +1,4 @@
-"""POST /v1/partitions/kafka/{topic}/{partition}/recover: what is left of a partition, and letting it go on."""
+"""Handlers of POST …/{topic}/{partition}/recover: remaining replicas, and unsafe recovery from one."""
 
 from aiohttp import web
 

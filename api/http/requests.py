@@ -103,7 +103,7 @@ class ResetBody(Body, frozen=True, kw_only=True):
 
 
 class ProtocolOfMember(Body, frozen=True, kw_only=True):
-    """Assignor that a member knows, with its subscription."""
+    """Assignor that a group member supports, with its subscription."""
 
     name: GroupText
     metadata: MemberBytes
@@ -190,14 +190,14 @@ class AssignBody(Body, frozen=True, kw_only=True):
 
 
 class PositionOffset(PartitionPlace, frozen=True, kw_only=True):
-    """Offset at which an instance goes on; `metadata` is not looked at."""
+    """Offset at which an instance continues; `metadata` is ignored."""
 
     offset: Int64
     metadata: Any = None
 
 
 class PositionTime(PartitionPlace, frozen=True, kw_only=True):
-    """Time from which on an instance reads; `metadata` is not looked at."""
+    """Time from which on an instance reads; `metadata` is ignored."""
 
     timestamp: Annotated[Any, shown_as(bounds.TIMESTAMP)]
     metadata: Any = None
@@ -261,7 +261,7 @@ class TopicSettingsBody(Body, frozen=True, kw_only=True):
 
 
 class NewReplica(Body, frozen=True, kw_only=True):
-    """Broker that shall have a replica; cores are not looked at."""
+    """Broker that shall have a replica; cores are ignored."""
 
     node_id: Int32
     core: Any = None
@@ -272,7 +272,7 @@ ReplicasBody: TypeAlias = Annotated[list[NewReplica], shown_as({"minItems": 1, "
 
 
 class RecoveryBody(Body, frozen=True, kw_only=True):
-    """Whether a partition may go on without what is lost, and from which survivor, a node id, if one is chosen."""
+    """Consent to continue without lost records, and the node id of the survivor, if one is chosen."""
 
     accept_loss: bool
     survivor: Int32 | None = None

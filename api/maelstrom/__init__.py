@@ -1,12 +1,12 @@
-"""Maelstrom's face: JSON messages on stdin and stdout instead of sockets, and its workloads instead of topics.
+"""Maelstrom's protocol: JSON messages on stdin and stdout instead of sockets, and its workloads instead of topics.
 
-Jepsen's Maelstrom runs many nodes on one machine, routes every message between them itself, loses and delays some, and
-judges what the clients saw. A node here is this project's own driver, journal and logs on a real directory; only the
-way between processes is another one (`wire`). docs/MAELSTROM.md says what each workload promises.
+Jepsen's Maelstrom runs many nodes on one machine, routes every message between them itself, loses and delays
+some, and checks the histories of the clients. A node here is this project's own driver, journal and logs on a
+real directory; only the transport between processes differs (`wire`). docs/MAELSTROM.md states the guarantees of
+each workload.
 
-The composition root, `raftlog maelstrom`, comes in through `MaelstromNode`. This room goes to the driver itself: there
-are no topics, no controller and no brokers under it.
-"""
+The composition root, `raftlog maelstrom`, uses `MaelstromNode`. This package calls the driver itself: there are
+no topics, no controller and no brokers under it."""
 
 from raftlog.api.maelstrom.node import MaelstromNode
 from raftlog.api.maelstrom.settings import MaelstromSettings

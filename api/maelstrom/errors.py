@@ -36,7 +36,7 @@ class MaelstromError(RequestError):
 
 
 class Malformed(MaelstromError):
-    """A request, or a line, that is not what the protocol says."""
+    """Request or line that breaks the protocol."""
 
     def __init__(self, text: str) -> None:
         super().__init__(Code.MALFORMED_REQUEST, text)

@@ -63,7 +63,7 @@ class MaelstromCluster(NamedTuple):
         return ReplicaId(self.node_id(name), uuid.uuid5(_SPACE, f"{self.id} node {name}"))
 
     def roll(self, number: int) -> Roll:
-        """How a group begins, the same everywhere."""
+        """Return the first roll of a Raft group, the same on every node."""
         voters = tuple(member_of(self.replica(name)) for name in self.names)
         return Roll(uuid.uuid5(_SPACE, f"{self.id} group {number}"), 1, 0, 0, -1, 0, 1, voters)
 
@@ -72,7 +72,7 @@ class MaelstromCluster(NamedTuple):
 
 
 class MaelstromGroups:
-    """See the module. `post(name, body)` hands a message to the network, `on_failure` hears when the disk fails."""
+    """Raft groups of a node. `post(name, body)` sends a message, `on_failure` is called when the disk fails."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class MaelstromGroups:
         post: Callable[[str, dict[str, Any]], None],
         on_failure: Callable[[RaftlogError], None],
     ) -> None:
-        """Blocking: recovers what the directory holds. Raises `RaftlogError`, saying what to do."""
+        """Recover the directory, blocking. Raises `RaftlogError`, with the remedy."""
         self._loop = asyncio.get_running_loop()
         self._cluster = cluster
         self._threads = SyncThreads(_SYNC_THREADS)

@@ -1,11 +1,11 @@
-"""Any node takes any request: commands go to their group's leader, reads wait until what is here is new enough.
+"""Access to keys from any node: commands go to their group's leader, reads wait until the local copy is new enough.
 
-    command     here, when this node leads; otherwise one hop to the leader, which never sends it on
-    read        a read index of the group, confirmed by a majority, and delivered here
+    command     executed here on the leader; otherwise one hop to the leader, which never forwards it
+    read        a read index of the group, confirmed by a majority, and served here
 
-Whoever is told definitely that nothing was appended asks again until the deadline. After an append, or when a forwarded
-command was not answered, nobody knows: only commands that may be done twice are sent again. Called by the workloads.
-"""
+A command that was definitely not appended is retried until the deadline. After an append, or when a forwarded
+command was not answered, its outcome is unknown: only commands that are safe to repeat are sent again. Called by
+the workloads."""
 
 import asyncio
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _NO_CODE: Final = -1
 
 
 class Keys:
-    """See the module."""
+    """Access to all keys of the cluster from this node."""
 
     def __init__(self, groups: MaelstromGroups, repeat_ms: int) -> None:
         """Create access to the keys.
@@ -86,7 +86,7 @@ class Keys:
                 if not await self._pause(space, deadline):
                     raise unknown or error from None
             except OutcomeUnknown as error:
-                unknown = error  # whatever the next attempts come to, this one may have been done
+                unknown = error  # despite the results of later attempts, this one may have been executed
                 if not may_repeat or self._loop.time() >= deadline:
                     raise
             except RaftlogError as error:
@@ -99,7 +99,7 @@ class Keys:
             return await self._propose(space, commands, deadline)
         leader = space.leader
         if leader is None:
-            raise NoLeader(f"nobody leads group {space.number}, as far as is known here")
+            raise NoLeader(f"group {space.number} has no known leader")
         left_ms = int((deadline - self._loop.time()) * 1000)
         call = Call(
             COMMANDS,
@@ -114,7 +114,7 @@ class Keys:
             async with asyncio.timeout_at(deadline):
                 return await space.propose(commands)
         except TimeoutError:
-            raise DeadlineExceeded(f"group {space.number} appended it and has not committed it in time") from None
+            raise DeadlineExceeded(f"group {space.number} appended the command and did not commit it in time") from None
 
     async def _pause(self, space: Keyspace, deadline: Deadline) -> bool:
         """Wait a moment, or for another leader; false when no time is left."""
@@ -143,7 +143,7 @@ class Keys:
             for space in spaces:
                 confirming.create_task(self.confirm(space, deadline))
 
-    # what other nodes ask
+    # requests of other nodes
 
     async def serve(self, node: NodeId, request: object) -> object:
         """Commands that another node sends on, and what its driver asks. Raises `RaftlogError`."""
@@ -165,14 +165,14 @@ def _commands_of(call: Call) -> tuple[int, list[KeyCommand]]:
         case Call(name=name, value=[int(number), [*pairs]]) if name == COMMANDS and pairs and number >= 0:
             commands = [_command_of(pair) for pair in pairs]
             return number, commands
-    raise InvalidArgument(f"a request {call.name} that cannot be read")
+    raise InvalidArgument(f"request {call.name} cannot be decoded")
 
 
 def _command_of(pair: Any) -> KeyCommand:
     match pair:
         case [str(key), str(what)]:
             return KeyCommand(key, what)
-    raise InvalidArgument("a command that cannot be read")
+    raise InvalidArgument("the command cannot be decoded")
 
 
 def _outcomes_of(answer: Answer, count: int) -> list[CommandOutcome]:
@@ -182,7 +182,7 @@ def _outcomes_of(answer: Answer, count: int) -> list[CommandOutcome]:
     try:
         outcomes = [CommandOutcome(None if code == _NO_CODE else Code(code), offset) for code, offset in answer.value]
     except (TypeError, ValueError) as error:
-        raise OutcomeUnknown(f"an answer that cannot be read: {error}") from None
+        raise OutcomeUnknown(f"the answer cannot be decoded: {error}") from None
     if len(outcomes) != count:
         raise OutcomeUnknown(f"{count} commands were answered with {len(outcomes)} outcomes")
     return outcomes

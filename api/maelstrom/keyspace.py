@@ -1,10 +1,10 @@
-"""One Raft group as the workloads see it: commands in, outcomes out, and what its keys are.
+"""Keys of one Raft group, for the workloads: commands in, outcomes out, and the applied state.
 
-    applied ≤ the group's applied entry,   open batches ≤ what the core takes beyond its commit
+    applied ≤ the group's applied entry,   open batches ≤ the core's bound on entries beyond its commit
 
-Commands of one loop turn go as one batch, which is one entry of the log. What is here is committed, and may be old: for
-more, ask the group for a read index first. The log is the truth: nothing of it is trimmed, a start applies all of it.
-"""
+Commands of one loop turn are one batch, which is one entry of the log. The local state is committed, and may be
+old: for newer state, request a read index of the group first. The log is the only copy: it is never trimmed, and
+a start applies all of it."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ _Waiting = tuple[Sequence[KeyCommand], "asyncio.Future[list[CommandOutcome]]"]
 
 
 class Keyspace:
-    """See the module."""
+    """Keys of one Raft group."""
 
     def __init__(self, number: int, group: Group, loop: asyncio.AbstractEventLoop) -> None:
         self.number, self.group = number, group
@@ -103,10 +103,10 @@ class Keyspace:
             if not waiting.done():
                 waiting.set_exception(error)
 
-    # what is committed
+    # committed batches
 
     def step(self) -> None:
-        """Apply what was delivered since the last time."""
+        """Apply the entries that were delivered since the last call."""
         while self._applied < self.group.applied_index:
             for entry in self.group.committed_entries(Index(self._applied + 1), _READ_BYTES):
                 outcomes = [] if entry.kind is not None else self._apply(bytes(entry.batch))
@@ -119,7 +119,7 @@ class Keyspace:
         try:
             records = list(read_records(batch))
         except InvalidBatch as error:
-            _logger.error("a batch of %s is committed that holds no commands: %s", self.group.name, error)
+            _logger.error("a committed batch of %s has no commands: %s", self.group.name, error)
             return []
         apply = self.machine.apply
         return [apply((each.key or b"").decode(errors="replace"), each.value or b"") for each in records]

@@ -62,7 +62,7 @@ def text_of(value: object) -> str:
         text = json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False)
     except RecursionError:
         raise Malformed(_TOO_DEEP) from None
-    # The interpreter's own bound depends on who calls, and replicas must not differ.
+    # The interpreter's own bound depends on the call depth, and replicas must not differ.
     if text.count("[") + text.count("{") > NESTED_MAX and _is_nested_deeper(value, NESTED_MAX):
         raise Malformed(_TOO_DEEP)
     if len(text) > VALUE_CHARACTERS_MAX:
@@ -100,12 +100,12 @@ def offsets_in(body: dict[str, Any]) -> dict[str, int]:
     offsets = field(body, "offsets", dict)
     for key, offset in offsets.items():
         if type(offset) is not int or not 0 <= offset <= _OFFSET_MAX:
-            raise Malformed(f"{text_of(offset)[:40]} is no offset of key {key!r}")
+            raise Malformed(f"{text_of(offset)[:40]} is not an offset of key {key!r}")
     return offsets
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _finite(text: str) -> float:

@@ -1,13 +1,12 @@
-"""A node of a Maelstrom test: lines in, lines out, and what is between them.
+"""Node of a Maelstrom test: lines in, lines out.
 
-    node = Node(settings, write, fail)      `write(line)` hands a line to the network
-    node.receive(line)                      never raises: what cannot be read is answered, or counted and logged
-    await node.settle(seconds)              requests under way get this long to be answered
+    node = Node(settings, write, fail)      `write(line)` sends a line to the network
+    node.receive(line)                      never raises: unreadable lines are answered, or counted and logged
+    await node.settle(seconds)              pending requests get this long to be answered
     await node.close()
 
-The groups begin with the first request that needs them, at every node: `echo` and `broadcast` cost no Raft. Requests
-under way are bounded, and each is answered within the timeout. Called by the composition root.
-"""
+The Raft groups start with the first request that needs them, at every node: `echo` and `broadcast` use no Raft.
+Pending requests are bounded, and each is answered within the timeout. Called by the composition root."""
 
 import asyncio
 import logging
@@ -61,7 +60,7 @@ _READ_SET: Final = _Request("g-set", g_set.read)
 
 
 class MaelstromNode:
-    """See the module. Made on a running loop."""
+    """Node of a Maelstrom test, created on a running loop."""
 
     def __init__(
         self, settings: MaelstromSettings, write: Callable[[bytes], None], fail: Callable[[RaftlogError], None]
@@ -74,7 +73,7 @@ class MaelstromNode:
         self._keys: Keys | None = None
         self._gossip: BroadcastGossip | None = None
         self._is_broadcasting = False
-        """Whether a read without a key asks for what was broadcast."""
+        """Whether a read without a key reads broadcast values."""
         self._is_closed = False
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -112,7 +111,7 @@ class MaelstromNode:
         elif cluster is None:
             raise Unavailable("this node has not been initialized")
         elif message.dest != cluster.me:
-            raise MaelstromError(Code.NODE_NOT_FOUND, f"{message.dest} is not here: this is {cluster.me}")
+            raise MaelstromError(Code.NODE_NOT_FOUND, f"{message.dest} is not this node, which is {cluster.me}")
         elif message.type in (RAFT, GOSSIP):
             self._take_from_node(cluster, message)
         elif "in_reply_to" in message.body:
@@ -136,7 +135,9 @@ class MaelstromNode:
 
     def _take_from_node(self, cluster: MaelstromCluster, message: Message) -> None:
         if message.src == cluster.me or message.src not in cluster.names:
-            raise MaelstromError(Code.MALFORMED_REQUEST, f"{message.type} is between nodes, and {message.src} is none")
+            raise MaelstromError(
+                Code.MALFORMED_REQUEST, f"{message.type} is sent between nodes, and {message.src} is not a node"
+            )
         try:
             if message.type == RAFT:
                 self.keys()
@@ -154,7 +155,7 @@ class MaelstromNode:
 
         Raises `RaftlogError` when they cannot start, and then the node ends."""
         if self._is_closed:
-            raise LogClosed("this node stops")
+            raise LogClosed("this node is stopping")
         if self._keys is None:
             assert self._cluster is not None, "groups before `init`"
             try:
@@ -201,7 +202,7 @@ class MaelstromNode:
         if message.type == "read":
             request = _READ_KEY if "key" in message.body else _READ_SET
         if request is None:
-            raise MaelstromError(Code.NOT_SUPPORTED, f"this node knows no {message.type[:100]}")
+            raise MaelstromError(Code.NOT_SUPPORTED, f"this node does not support {message.type[:100]}")
         self._count(request.workload)
         if len(self._tasks) >= REQUESTS_MAX:
             raise Overloaded(f"{REQUESTS_MAX} requests are under way")
@@ -256,7 +257,7 @@ class MaelstromNode:
             await asyncio.wait(self._tasks, timeout=seconds)
 
     async def close(self) -> None:
-        """Durable and closed. What is still under way is answered with a definite or an indefinite error."""
+        """Sync and close. Pending requests are answered with a definite or an indefinite error."""
         self._is_closed = True
         if self._gossip is not None:
             self._gossip.stop()

@@ -26,7 +26,7 @@ class MaelstromSettings:
     linger_ms: int = 5
     """Time that a message to another node waits for others to be sent with it; 0: until the loop's turn ends."""
     gossip_ms: int = 50
-    """Between two messages to one neighbour of what was broadcast."""
+    """Time between two messages with broadcast values to one neighbour."""
     timeout_ms: int = 4_000
     """Time until a request is answered, with a result or an error. Maelstrom's clients wait for 5 seconds."""
 

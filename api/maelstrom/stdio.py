@@ -1,12 +1,11 @@
 """Lines of a process's stdin and stdout on the event loop, within bounds.
 
-    in     what can be watched is watched, such as pipes and terminals; files are read piece by piece. A line that is
-           too long is dropped up to its end, and told
-    out    what a pipe does not take at once waits, up to OUT_BYTES_MAX; past that lines are dropped, as any network
-           may drop messages, and counted
+    in     pipes and terminals are watched; files are read piece by piece. A line that is too long is dropped up to its
+           end, and reported
+    out    bytes that a pipe does not accept at once wait, up to OUT_BYTES_MAX; past that lines are dropped, as any
+           network may drop messages, and counted
 
-Called by the composition root.
-"""
+Called by the composition root."""
 
 import asyncio
 import logging
@@ -81,10 +80,10 @@ class Input:
         """Read available input; returns false at the end, or when reading fails for good."""
         try:
             data = os.read(self._descriptor, _READ_BYTES)
-        except BlockingIOError:  # somebody else has read it
+        except BlockingIOError:  # another process has read it
             return True
         except OSError as error:
-            _logger.warning("nothing can be read: %s", error)
+            _logger.warning("input cannot be read: %s", error)
             data = b""
         if data:
             self._lines.feed(data)
@@ -137,7 +136,7 @@ class Output(asyncio.BaseProtocol):
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
         except OSError as error:
-            _logger.warning("nothing can be written: %s", error)
+            _logger.warning("output cannot be written: %s", error)
             self._is_lost = True
             self._on_lost()
 

@@ -1,8 +1,7 @@
-"""A directory for one node's life, which is all that a Maelstrom test wants of a disk.
+"""Temporary directory of a node; a Maelstrom test needs no disk beyond the life of its nodes.
 
-Maelstrom kills its nodes, so what one leaves is removed by a later one: directories of this kind that nobody has
-locked, and that are older than any start takes. Called by the composition root.
-"""
+Maelstrom kills its nodes, so a directory left by one is removed by a later one: directories of this kind without
+a lock that are older than any start takes. Called by the composition root."""
 
 import contextlib
 import fcntl

@@ -125,7 +125,9 @@ class MaelstromTransport(Transport):
         return found_of(question, answer)
 
     async def call(self, node: NodeId, call: Call) -> Answer:
-        """Ask a node. Raises what it answers; `NoAnswer`; `Unavailable`, `InvalidArgument` when nothing was sent."""
+        """Call a node, and raise the error in its answer.
+
+        Raises `NoAnswer`, too; and `Unavailable` and `InvalidArgument` when nothing was sent."""
         if node not in self._ways:
             raise Unavailable(f"there is no node {node}")
         if len(self._waiting) >= RPC.calls_outstanding_max:
@@ -144,7 +146,7 @@ class MaelstromTransport(Transport):
             del self._waiting[node, correlation]
 
     def rouse(self) -> None:
-        """Let every other node know that there is something to do."""
+        """Notify every other node of new work."""
         for name in self._names.values():
             self._post(name, {"type": TYPE, "frames": ""})
 
@@ -194,7 +196,7 @@ class MaelstromTransport(Transport):
         while (frame := reader.next_frame()) is not None:
             self._take(node, frame)
         if reader.is_inside_frame:
-            raise BadFrame(f"the last frame of node {node} is not whole")
+            raise BadFrame(f"the last frame of node {node} is incomplete")
 
     def _take(self, node: NodeId, frame: Frame) -> None:
         if frame.kind is FrameKind.TURN:
@@ -206,7 +208,7 @@ class MaelstromTransport(Transport):
         elif frame.kind in (FrameKind.ANSWER, FrameKind.FAILURE):
             self._settle(node, frame)
         else:
-            raise BadFrame(f"node {node} sends a {frame.kind.name}, which has no place here")
+            raise BadFrame(f"node {node} sends a {frame.kind.name}, which is not expected")
 
     def _settle(self, node: NodeId, frame: Frame) -> None:
         correlation, outcome = decode_answer(frame, RPC)

@@ -157,9 +157,9 @@ class _Reader:
     def _take(self, size: int) -> bytes:
         end = self._at + size
         if size < 0 or end > len(self._data):
-            raise self._wrong(f"{size} bytes are wanted at position {self._at} of {len(self._data)}")
+            raise self._wrong(f"{size} bytes are expected at position {self._at} of {len(self._data)}")
         data, self._at = self._data[self._at : end], end
         return data
 
     def _wrong(self, why: str) -> InvalidArgument:
-        return InvalidArgument(f"{self._what} that cannot be read: {why}")
+        return InvalidArgument(f"{self._what} cannot be decoded: {why}")

@@ -26,10 +26,9 @@ class NewRecord(NamedTuple):
 
 
 class BatchBuilder:
-    """Collects records into one batch.
+    """Builder of one batch; used once.
 
-    `size_bytes` is the size of the batch as it stands, before compression. A builder is used once.
-    """
+    `size_bytes` is the present size of the batch, before compression."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ RECORD_BYTES_MIN = 7
 
 
 def split_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Walk batches that stand one after another; raises `InvalidBatch` when one is short or no v2 batch."""
+    """Yield consecutive batches; raises `InvalidBatch` when one is truncated or not a v2 batch."""
     view = memoryview(buffer)
     position = 0
     while position < len(view):
@@ -65,11 +65,11 @@ def validate_client_batches(
 
 def _check_client_batch(number: int, header: BatchHeader, batch: memoryview) -> None:
     if batch_crc(batch) != header.crc:
-        raise InvalidBatch(f"batch {number}: the CRC does not match; it was damaged on the way")
+        raise InvalidBatch(f"batch {number}: the CRC does not match; it was damaged in transit, send it again")
     if header.attributes & ~_CLIENT_ATTRIBUTES:
         raise InvalidBatch(
             f"batch {number}: attributes {header.attributes:#06x} are not accepted; "
-            "control and transactional batches are not a client's to write here"
+            "clients cannot write control or transactional batches"
         )
     if header.compression > Compression.ZSTD:
         raise InvalidBatch(f"batch {number}: unknown compression codec {header.compression}")
@@ -90,4 +90,4 @@ def _check_client_batch(number: int, header: BatchHeader, batch: memoryview) -> 
             f"{header.base_sequence}: without an id all three are -1"
         )
     if not header.compression and header.record_count * RECORD_BYTES_MIN > len(batch) - HEADER_SIZE:
-        raise InvalidBatch(f"batch {number}: {header.record_count} records cannot stand in {len(batch)} bytes")
+        raise InvalidBatch(f"batch {number}: {header.record_count} records do not fit in {len(batch)} bytes")

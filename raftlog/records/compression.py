@@ -25,7 +25,7 @@ _LENGTH = struct.Struct(">i")
 _PIECE_BYTES: Final = 1024 * 1024
 """Opened between two yields."""
 _FED_BYTES: Final = 64 * 1024
-"""Fed to zlib at once: it copies what it has not used yet."""
+"""Input of one call to zlib, which copies the unused rest."""
 _XERIAL_START: Final = XERIAL_HEADER + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _GZIP_LEVEL: Final = 6
@@ -39,7 +39,7 @@ Steps: TypeAlias = Generator[None, None, None]
 
 
 class Compression(IntEnum):
-    """Codec numbers as they stand in a batch's attributes."""
+    """Codec numbers in a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -58,10 +58,9 @@ class Compression(IntEnum):
 
 
 def decompress_in_steps(codec: int, payload: Buffer, limit_bytes: int, opened: bytearray) -> Steps:
-    """Open `payload` and append it to `opened`.
+    """Decompress `payload` and append it to `opened`.
 
-    Raises `InvalidBatch` when it is broken or opens to more than `limit_bytes`.
-    """
+    Raises `InvalidBatch` when it is broken or decompresses to more than `limit_bytes`."""
     try:
         if codec == Compression.GZIP:
             yield from _gunzip(memoryview(payload), limit_bytes, opened)
@@ -74,11 +73,11 @@ def decompress_in_steps(codec: int, payload: Buffer, limit_bytes: int, opened: b
         else:
             raise InvalidBatch(f"unknown compression codec {codec}")
     except (cramjam.DecompressionError, zlib.error, struct.error) as error:
-        raise InvalidBatch(f"the {Compression(codec).name.lower()} records cannot be opened: {error}") from None
+        raise InvalidBatch(f"the {Compression(codec).name.lower()} records cannot be decompressed: {error}") from None
 
 
 def _too_large(limit_bytes: int) -> InvalidBatch:
-    return InvalidBatch(f"the compressed records open to more than {limit_bytes} bytes")
+    return InvalidBatch(f"the compressed records decompress to more than {limit_bytes} bytes")
 
 
 def _gunzip(payload: memoryview, limit_bytes: int, opened: bytearray) -> Steps:
@@ -92,7 +91,7 @@ def _gunzip(payload: memoryview, limit_bytes: int, opened: bytearray) -> Steps:
             position += len(fed)
         piece = opener.decompress(fed, min(_PIECE_BYTES, left) or 1)
         if not piece and not fed:
-            raise InvalidBatch("the gzip records end too early")
+            raise InvalidBatch("the gzip records are truncated")
         left -= len(piece)
         if left < 0:
             raise _too_large(limit_bytes)
@@ -141,7 +140,7 @@ def _unsnappy(payload: memoryview, limit_bytes: int, opened: bytearray) -> Steps
         (length,) = _LENGTH.unpack_from(payload, position)
         position += _LENGTH.size
         if length < 0 or position + length > len(payload):
-            raise InvalidBatch("the snappy records end too early")
+            raise InvalidBatch("the snappy records are truncated")
         yield from _unsnappy_raw(payload[position : position + length], end - len(opened), limit_bytes, opened)
         position += length
         yield

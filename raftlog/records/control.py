@@ -61,7 +61,7 @@ def read_control(batch: Buffer, header: BatchHeader | None = None) -> tuple[Cont
     if not header.is_control or header.record_count != 1:
         raise InvalidBatch(f"the batch at offset {header.base_offset} is not a control batch of one record")
     if header.compression:
-        raise InvalidBatch(f"the control batch at offset {header.base_offset} is compressed, which none may be")
+        raise InvalidBatch(f"the control batch at offset {header.base_offset} is compressed, which is not allowed")
     record = next(read_records(batch))
     if record.key is None or len(record.key) != _KEY.size or record.value is None:
         raise InvalidBatch(f"the control batch at offset {header.base_offset} has no control key")
@@ -69,4 +69,4 @@ def read_control(batch: Buffer, header: BatchHeader | None = None) -> tuple[Cont
     try:
         return ControlKind(number), record.value
     except ValueError:
-        raise InvalidBatch(f"control type {number} is not known to this version") from None
+        raise InvalidBatch(f"control type {number} is unknown to this version") from None

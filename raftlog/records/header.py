@@ -40,7 +40,7 @@ assert _HEADER.size == HEADER_SIZE
 
 
 class BatchHeader(NamedTuple):
-    """A header as it stands in the bytes; nothing in it is checked yet."""
+    """Header as it is in the bytes; no field is checked yet."""
 
     base_offset: int
     batch_length: int

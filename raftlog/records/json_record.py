@@ -61,7 +61,7 @@ def text_or_json(value: Any) -> bytes:
 def from_base64(value: Any) -> bytes:
     """Return the bytes of a base64 string; raises `ValueError`."""
     if type(value) is not str:
-        raise ValueError(f"{shown(value)} is not base64, which is a string")
+        raise ValueError(f"{shown(value)} is not a base64 string")
     try:
         return binascii.a2b_base64(value, strict_mode=True)
     except (binascii.Error, ValueError) as error:
@@ -70,7 +70,7 @@ def from_base64(value: Any) -> bytes:
 
 def _text(value: Any) -> bytes:
     if type(value) is not str:
-        raise ValueError('what is encoded as "text" is a string')
+        raise ValueError('a value with the encoding "text" must be a string')
     return value.encode()
 
 
@@ -112,20 +112,20 @@ def partition_of(fields: Mapping[str, Any]) -> int | None:
     if partition is None:
         return None
     if type(partition) is not int or partition < 0:
-        raise ValueError("the partition is no whole number from 0")
+        raise ValueError("the partition must be a whole number from 0")
     return partition
 
 
 def read_headers(headers: Any) -> list[tuple[str, bytes | None]]:
     """Return the headers in `[{"name": …, "value": base64 | null}]`; raises `ValueError`."""
     if type(headers) is not list:
-        raise ValueError('headers are a list of {"name": …, "value": base64 or null}')
+        raise ValueError('headers must be a list of {"name": …, "value": base64 or null}')
     return [_header(header) for header in headers]
 
 
 def _header(header: Any) -> tuple[str, bytes | None]:
     if type(header) is not dict or type(header.get("name")) is not str:
-        raise ValueError('a header is {"name": …, "value": base64 or null}')
+        raise ValueError('a header must be {"name": …, "value": base64 or null}')
     if not header.keys() <= _OF_HEADERS:
         raise ValueError(f"a header: {unknown_field(header.keys() - _OF_HEADERS, _HEADER_FIELDS)}")
     value = header.get("value")
@@ -143,13 +143,13 @@ def read_timestamp(value: Any) -> int:
             raise ValueError(f"timestamp {shown(value)} has no time zone; write it like 2024-05-01T12:00:00Z")
         value = round(moment.timestamp() * 1000)
     if type(value) is not int or not 0 <= value <= _TIMESTAMP_MAX:
-        raise ValueError("the timestamp is neither milliseconds since 1970 nor RFC 3339")
+        raise ValueError("the timestamp must be milliseconds since 1970 or RFC 3339")
     return value
 
 
 def _encodings(encoding: Any) -> dict[str, Encode]:
     if type(encoding) is not dict:
-        raise ValueError('encoding is an object with "key", "value" or both')
+        raise ValueError('encoding must be an object with "key", "value" or both')
     if not encoding.keys() <= _ENCODED:
         raise ValueError(f"encoding: {unknown_field(encoding.keys() - _ENCODED, sorted(_ENCODED))}")
     unknown = [name for name in encoding.values() if type(name) is not str or name not in BY_NAME]

@@ -54,7 +54,7 @@ def check_json(text: Text, start: int = 0, end: int | None = None) -> Steps:
         piece = _without(text, position, cut, strings)
         _, stack = _open_after(stack, piece)
         if cut < end and not stack:
-            raise ValueError(f"there is more behind its end, at byte {cut}")
+            raise ValueError(f"text follows after its end, at byte {cut}")
         try:
             orjson.loads(prefix + piece + (_filled_and_closed(stack) if cut < end else b""))
         except orjson.JSONDecodeError as error:
@@ -90,7 +90,7 @@ def split_items(text: Text, start: int, end: int) -> Generator[Span | None, None
             stack = b""
         elif cut == end:
             if position > start and not text[position:end].strip():
-                raise ValueError("a comma stands at its end")
+                raise ValueError("it ends with a comma")
             yield position, end
             return
         else:
@@ -145,7 +145,7 @@ def _check_string(text: Text, quote: int, end: int) -> Generator[None, None, int
         if at < end and text[at] == _QUOTE:
             return at + 1
         if not size or at >= end:
-            raise ValueError(f"the string at byte {quote} does not end, or has an escape that there is not")
+            raise ValueError(f"the string at byte {quote} is not terminated, or has an invalid escape")
         yield
 
 

@@ -28,7 +28,7 @@ def retain_in_steps(header: BatchHeader, opened: Buffer, keeps: Sequence[bool]) 
         try:
             for is_kept in some:
                 low = records[position]
-                if low < 0x80:  # its length in front, as a zigzag varint
+                if low < 0x80:  # the length precedes it, as a zigzag varint
                     end = position + 1 + (low >> 1)
                 elif (high := records[position + 1]) < 0x80:
                     end = position + 2 + (((low & 0x7F) | high << 7) >> 1)
@@ -38,7 +38,7 @@ def retain_in_steps(header: BatchHeader, opened: Buffer, keeps: Sequence[bool]) 
                     kept.append(records[position:end])
                 position = end
         except IndexError:
-            raise InvalidBatch("a record ends behind its batch") from None
+            raise InvalidBatch("a record extends beyond the end of its batch") from None
         yield
     assert kept, "a batch without records is a gap"
     body = b"".join(kept)

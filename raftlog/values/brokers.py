@@ -1,8 +1,7 @@
 """Answers about brokers: state, maintenance, decommission, feature levels, gossip, loggers; health of the cluster.
 
-Sizes are approximate; None where no broker that answers knows. `reason` and `reasons` are sentences: what is missing or
-waited for, and what to do.
-"""
+Sizes are approximate; None when no broker that answers has them. `reason` and `reasons` are sentences: the
+missing or awaited condition, and the next step."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
@@ -20,12 +19,11 @@ HEALTH_NAMES_MAX = 128
 
 
 class MaintenanceStatus(Value, frozen=True):
-    """Progress of a broker's maintenance. Without `draining` it is not in maintenance, and the rest means nothing.
+    """Progress of a broker's maintenance. Without `draining` it is not in maintenance, and the rest has no meaning.
 
-    `finished`: it leads nothing that another voter could lead. `partitions`: led by it still; `eligible` of them can
-    be led by others, `transferring` are being handed over, `failed` were not taken over lately. `errors`: something
-    keeps it from finishing; `reasons` say what.
-    """
+    `finished`: it leads no partition that another voter could lead. `partitions`: number that it still leads;
+    `eligible` of them can be led by others, `transferring` are being transferred, `failed` transfers failed
+    lately. `errors`: a condition prevents it from finishing; `reasons` describe it."""
 
     draining: bool = False
     finished: bool = False
@@ -79,7 +77,7 @@ class DiskSpace(Value, frozen=True):
 
 
 class LevelRange(Value, frozen=True):
-    """Lowest and highest feature level that a broker knows."""
+    """Lowest and highest feature level that a broker supports."""
 
     min: int = 0
     max: int = 0
@@ -261,7 +259,7 @@ class ClusterMembers(Value, frozen=True):
 
 
 class Readiness(Value, frozen=True):
-    """Whether a broker serves: it does, it starts or stops, or it has no file descriptors left, as `reason` says."""
+    """State of a broker's service: ready, starting or stopping, or out of file descriptors, with the `reason`."""
 
     status: Literal["ready", "booting", "no_file_descriptors"]
     reason: str | UnsetType = UNSET

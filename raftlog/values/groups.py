@@ -128,7 +128,7 @@ class GroupObject(V3Object, frozen=True, kw_only=True):
 
 
 class GroupDescription(GroupObject, frozen=True, kw_only=True):
-    """Group as its coordinator has it. `is_simple`: it never had members; offsets are committed, and that is all."""
+    """Consumer group, as its coordinator reports it. `is_simple`: it never had members, only committed offsets."""
 
     is_simple: bool
     partition_assignor: str

@@ -1,8 +1,7 @@
-"""Answers about places of partitions: replicas, reassignments, the balancer, recovery of a partition.
+"""Answers about placement of partitions: replicas, reassignments, the balancer, recovery of a partition.
 
-Sizes are approximate; None where no broker that answers knows. `reason` and `reasons` are sentences: what is missing or
-waited for, and what to do.
-"""
+Sizes are approximate; None when no broker that answers has them. `reason` and `reasons` are sentences: the
+missing or awaited condition, and the next step."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, Self, TypeAlias
@@ -154,7 +153,7 @@ class ListedPartition(Value, frozen=True, kw_only=True):
 
 
 class NamespaceReplica(Value, frozen=True, kw_only=True):
-    """Replica of a partition; what it lacks is None where the leader does not know it."""
+    """Replica of a partition; its lag is None when the leader has no information about it."""
 
     node_id: NodeNumber
     core: int = 0
@@ -166,7 +165,7 @@ class NamespaceReplica(Value, frozen=True, kw_only=True):
 
 
 class NamespacePartition(Value, frozen=True, kw_only=True):
-    """Partition as its leader sees it; `problem` says why it cannot be written or read."""
+    """Partition, as its leader reports it; `problem` is the reason why it cannot be written or read."""
 
     ns: Namespace = "kafka"
     topic: str

@@ -32,9 +32,8 @@ class UndecodableRange(Value, frozen=True):
 class ErrorBody(Value, frozen=True, kw_only=True):
     """Body of every error: what was wrong, where, and what to do.
 
-    The offsets are the bounds of the log, for an offset out of range; `topic_exists` is true where a topic of that name
-    is there already, for the code is that of any bad request.
-    """
+    The offsets are the bounds of the log, for an offset out of range; `topic_exists` is true when a topic of
+    that name exists already, because the code is that of any bad request."""
 
     error_code: ErrorCode
     message: str
@@ -65,7 +64,7 @@ class ProducedRecords(Value, frozen=True, kw_only=True):
 
 
 class ProducedBatches(ProducedRecords, frozen=True, kw_only=True):
-    """The same of stored batches, and where the log stands behind them."""
+    """Result of a produce of stored batches, with next offset, leader epoch and high watermark after it."""
 
     next_offset: Count | None
     leader_epoch: Count

@@ -23,10 +23,9 @@ class TopicReplica(Value, frozen=True, kw_only=True):
 
 
 class PartitionDescription(Value, frozen=True, kw_only=True):
-    """Partition and its replicas, as its leader sees them; without a leader that answers the offsets are None.
+    """Partition and its replicas, as its leader reports them; without an answer of a leader the offsets are None.
 
-    `problem` says why it cannot be written or read; without one it is left out.
-    """
+    `problem` is the reason why it cannot be written or read; it is left out when there is none."""
 
     partition: NodeNumber
     leader_id: LeaderNumber = field(name="leader", default=NO_LEADER)

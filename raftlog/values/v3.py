@@ -56,7 +56,7 @@ class ClusterLinks(V3Object, frozen=True, kw_only=True):
 
 
 class TopicSummary(V3Object, frozen=True, kw_only=True):
-    """Topic, as a list has it."""
+    """Topic in a list of topics."""
 
     name: str = field(name="topic_name")
     topic_id: str = ""
@@ -82,7 +82,7 @@ class TopicSetting(V3Object, frozen=True, kw_only=True):
 
 
 class ClusterPartition(V3Object, frozen=True, kw_only=True):
-    """Partition; `problem` says why it cannot be written or read."""
+    """Partition; `problem` is the reason why it cannot be written or read."""
 
     topic_name: str
     partition_id: NodeNumber

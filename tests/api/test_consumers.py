@@ -451,7 +451,7 @@ async def test_the_policy_none_needs_an_explicit_position(api, consumer):
     status, answer = await found("GET", "/records")
     assert (status, answer["error_code"]) == (400, 40002)
     assert (answer["beginning_offset"], answer["end_offset"]) == (0, 2)
-    assert "nothing is committed in t/0" in answer["message"]
+    assert "no offset is committed in t/0" in answer["message"]
     for offset in (1, 7):
         await found.done("POST", "/positions", {"offsets": [{"topic": "t", "partition": 0, "offset": offset}]})
         if offset == 1:

@@ -57,7 +57,7 @@ def test_whole_bodies_are_opened(kind, data):
 def test_every_cut_is_found(kind):
     body = COMPRESS[kind](LARGE[:500])
     for length in range(1, len(body)):
-        with pytest.raises(HttpProblem, match="is cut"):
+        with pytest.raises(HttpProblem, match="is truncated"):
             opened(ENCODING[kind], body[:length], 64)
 
 
@@ -74,7 +74,7 @@ def test_every_flipped_bit_behind_the_header_is_found(kind):
 
 @pytest.mark.parametrize("kind", COMPRESS)
 def test_bytes_behind_the_end_are_refused(kind):
-    with pytest.raises(HttpProblem, match=r"is not|is cut"):
+    with pytest.raises(HttpProblem, match=r"is not|is truncated"):
         opened(ENCODING[kind], COMPRESS[kind](b"x") + b"tail", 3)
 
 
@@ -105,7 +105,7 @@ async def test_a_cut_body_stores_nothing_behind_the_cut(api, caplog, content_typ
     for length in (1, len(body) // 3 + 1, len(body) - 9, len(body) - 1):
         answer = await answer_to(api.address, post(path, body[:length], *headers))
         assert (answer.status, answer.body["error_code"]) == (400, 40002), length
-        assert f"the {ENCODING[kind]} body is cut" in answer.body["message"]
+        assert f"the {ENCODING[kind]} body is truncated" in answer.body["message"]
         chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (length, body[:length])
         chunked = head("POST", path, "Host: 127.0.0.1", *headers, "Transfer-Encoding: chunked", "Connection: close")
         assert (await answer_to(api.address, chunked + chunks)).status == 400

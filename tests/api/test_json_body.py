@@ -22,10 +22,10 @@ PROTOCOLS = {"protocols": [{"name": "range", "metadata": ""}]}
 @pytest.mark.parametrize(
     ("kind", "body", "code", "message"),
     [
-        (CommitBody, {}, 42203, "'offsets' of the body is not there; it has to be a list of objects"),
-        (CommitBody, {"offsets": None}, 42203, "'offsets' of the body is None; it has to be a list of objects"),
+        (CommitBody, {}, 42203, "'offsets' of the body is missing; it must be a list of objects"),
+        (CommitBody, {"offsets": None}, 42203, "'offsets' of the body is None; it must be a list of objects"),
         (CommitBody, {"offsets": []}, 42208, "the list 'offsets' of the body is empty"),
-        (CommitBody, {"offsets": [PLACE]}, 42203, "'offset' of 'offsets'[0] is not there; it has to be a whole number"),
+        (CommitBody, {"offsets": [PLACE]}, 42203, "'offset' of 'offsets'[0] is missing; it must be a whole number"),
         (
             CommitBody,
             {"offsets": [{**PLACE, "offset": 1}, {**PLACE, "offset": -1}]},
@@ -36,7 +36,7 @@ PROTOCOLS = {"protocols": [{"name": "range", "metadata": ""}]}
             CommitBody,
             {"offsets": [{**PLACE, "offset": True}]},
             42203,
-            "'offset' of 'offsets'[0] is True; it has to be a whole number",
+            "'offset' of 'offsets'[0] is True; it must be a whole number",
         ),
         (
             CommitBody,
@@ -45,14 +45,14 @@ PROTOCOLS = {"protocols": [{"name": "range", "metadata": ""}]}
             "'offsets'[0]: unknown field 'ofset' (did you mean 'offset'?); it can have topic, partition, offset, "
             "metadata, leader_epoch",
         ),
-        (CommitBody, [], 42203, "the body is []; it has to be an object"),
+        (CommitBody, [], 42203, "the body is []; it must be an object"),
         (
             SubscribeBody,
             {"topics": ["x"] * 10_001},
             40002,
             "'topics' of the body has 10,001 entries; it can have 10,000",
         ),
-        (SubscribeBody, {"topics": "t"}, 42203, "'topics' of the body is 't'; it has to be a list of strings"),
+        (SubscribeBody, {"topics": "t"}, 42203, "'topics' of the body is 't'; it must be a list of strings"),
         (
             SubscribeBody,
             {"topic_pattern": "x" * 32_768},
@@ -69,7 +69,7 @@ PROTOCOLS = {"protocols": [{"name": "range", "metadata": ""}]}
             SyncBody,
             MEMBER | {"assignments": [{"member_id": "m", "assignment": "*"}]},
             42203,
-            "'assignment' of 'assignments'[0] is '*'; it has to be base64",
+            "'assignment' of 'assignments'[0] is '*'; it must be base64",
         ),
         (ResetBody, {"to": {"offset": -1}}, 40002, "'offset' of 'to' is -1; it can be 0 … 9223372036854775807"),
         (
@@ -82,9 +82,9 @@ PROTOCOLS = {"protocols": [{"name": "range", "metadata": ""}]}
             ReplicasBody,
             [{"core": 1}],
             42203,
-            "'node_id' of row 0 of the body is not there; it has to be a whole number",
+            "'node_id' of row 0 of the body is missing; it must be a whole number",
         ),
-        (ReplicasBody, {}, 42203, "the body is {}; it has to be a list of objects"),
+        (ReplicasBody, {}, 42203, "the body is {}; it must be a list of objects"),
     ],
 )
 def test_an_error_names_the_field_and_what_it_can_be(kind, body, code, message):
@@ -98,7 +98,7 @@ def test_an_operation_can_have_other_codes():
         read({"accept_loss": 1}, RecoveryBody, mistyped=(400, 40002))
     assert (found.value.status, str(found.value)) == (
         400,
-        "'accept_loss' of the body is 1; it has to be true or false",
+        "'accept_loss' of the body is 1; it must be true or false",
     )
 
 

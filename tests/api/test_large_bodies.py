@@ -87,10 +87,10 @@ def test_large_members_of_a_record():
     ("body", "word"),
     [
         (b'{"records":[%b{"value":]}' % (b'{"value":1},' * 40_000), "JSON"),
-        (b'{"records":[%b{"value":1}]' % (b'{"value":1},' * 40_000), "no object"),
+        (b'{"records":[%b{"value":1}]' % (b'{"value":1},' * 40_000), "not an object"),
         (b'{"records":[%b{"value":1}],}' % (b'{"value":1},' * 40_000), "JSON"),
         (b'{"records":[%b]}' % (b'{"value":1},' * 40_000), "JSON"),
-        (b'{"records":[%b{"value":1}]}]' % (b'{"value":1},' * 40_000), "no object"),
+        (b'{"records":[%b{"value":1}]}]' % (b'{"value":1},' * 40_000), "not an object"),
         (b'{"records":[%b7]}' % (b'{"value":1},' * 40_000), "record 40000: it is not a JSON object"),
         (b'{"records":[%b{"values":1}]}' % (b'{"value":1},' * 40_000), "record 40000: unknown field 'values'"),
         (b'{"records":{"a":[%b7]}}' % (b"1," * 400_000), 'no list "records"'),
@@ -100,7 +100,7 @@ def test_large_members_of_a_record():
         (b'{"records":[{"value":%b%b}]}' % (b"[" * 200_000, b"]" * 200_000), "bytes without a comma"),
         (b'{"records":[{"value":%b1%b}]}' % (b"[0," * 200_000, b"]" * 200_000), "nested deeper than 254"),
         (b'{"records":[{"headers":[%b7]}]}' % (b"1," * 1_000_000), "headers has 2000003 bytes"),
-        (b'{"records":[{"value":"%b}]}' % (b"a," * 400_000), "does not end"),
+        (b'{"records":[{"value":"%b}]}' % (b"a," * 400_000), "not terminated"),
     ],
 )
 async def test_invalid_input_is_named_and_nothing_is_stored(api, body, word):

@@ -97,7 +97,7 @@ async def test_settings_that_are_only_validated_stay(api):
 async def test_records_with_a_schema_are_not_stored_without_it(api, name):
     await api.topic()
     status, answer = await api.post("/topics/t", {name: 1, "records": [{"value": 1}]})
-    assert (status, f"'{name}' of the body has to be null" in answer["message"]) == (400, True)
+    assert (status, f"'{name}' of the body must be null" in answer["message"]) == (400, True)
     assert (await api.get("/topics/t/partitions/0/offsets"))[1]["end_offset"] == 0
 
 

@@ -101,10 +101,10 @@ def test_json_lines_defaults() -> None:
         (b'{"partition": -1}', "partition"),
         (b'{"partition": true}', "partition"),
         (b'{"timestamp": "soon"}', "soon"),
-        (b'{"headers": [1]}', "a header is"),
+        (b'{"headers": [1]}', "a header must be"),
         (b'{"headers": [{"name": "a", "value": "?"}]}', "not base64"),
         (b'{"headers": 5}', "headers"),
-        (b'{"value": 7, "encoding": {"value": "base64"}}', "not base64"),
+        (b'{"value": 7, "encoding": {"value": "base64"}}', "7 is not a base64 string"),
         (b'{"encoding": 7}', "encoding"),
     ],
 )

@@ -54,7 +54,7 @@ def test_a_bomb_is_refused_before_it_is_opened(sent: Undecodable) -> None:
 
 def test_the_bound_of_what_a_batch_opens_to_is_the_reader_s() -> None:
     batch = next(each for each in SMALL if each.name == "gzip with a value of 2^63-1 bytes").batch
-    with pytest.raises(UndecodableBatch, match="open to more than 10 bytes"):
+    with pytest.raises(UndecodableBatch, match="decompress to more than 10 bytes"):
         list(read_records(batch, 10))
 
 

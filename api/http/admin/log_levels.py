@@ -29,7 +29,7 @@ class _Override(NamedTuple):
 
 
 class LogLevelHandlers:
-    """Loggers are those that the code has, by name: `raftlog` and what is below it. They belong to the process."""
+    """Handlers for the levels of this process's loggers: `raftlog` and those below it."""
 
     def __init__(self) -> None:
         self._overrides: dict[str, _Override] = {}
@@ -58,7 +58,7 @@ class LogLevelHandlers:
         level = LEVELS.get(text)
         if level is None:
             raise HttpProblem(BAD_REQUEST, f"the query parameter 'level' is {text!r}; it can be {', '.join(LEVELS)}")
-        target.timeout_ms()  # it is done at once; who sends it with every order may, and a wrong one is refused
+        target.timeout_ms()  # unused, but clients may send it with every request; an invalid one is refused
         self._override(name, level, query_int(target, "expires", EXPIRES_S_DEFAULT, 0, EXPIRES_S_MAX))
         return self._shown(name)
 

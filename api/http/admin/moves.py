@@ -20,7 +20,7 @@ _PARTITION = "/v1/partitions/{namespace}/{topic}/{partition}"
 
 
 class MoveHandlers:
-    """See the module. The local replicas are those of the broker that is asked."""
+    """Handlers for reassignments and leadership transfers. Local replicas are those of the broker that answers."""
 
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
         self._broker, self._bodies = broker, bodies

@@ -56,7 +56,7 @@ def _listed(topic: str, one: PartitionState) -> ListedPartition:
 
 
 def _replica(node: int, one: PartitionState) -> NamespaceReplica:
-    """Describe a replica; what it lacks is None where the leader does not know it."""
+    """Describe a replica; its lag is None when the leader has no information about it."""
     is_in_sync = node in one.in_sync
     lag = next((each for each in one.behind if each.node_id == node), None)
     unknown = 0 if is_in_sync else None

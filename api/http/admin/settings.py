@@ -21,7 +21,7 @@ from raftlog.values.cluster import ClusterSettingsChanged, ClusterSettingsSchema
 
 
 class SettingHandlers:
-    """Settings by name, what they can be, and which brokers have them; the feature level beside them."""
+    """Handlers for cluster settings, their versions on brokers, and the feature level."""
 
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
         self._broker, self._bodies = broker, bodies
@@ -104,7 +104,7 @@ def _changes(body: ClusterSettingsBody) -> tuple[dict[str, Any], list[str]]:
         )
     for name, value in upsert.items():
         if type(value) not in (str, int, bool):
-            raise HttpProblem(INVALID_JSON, f"the value of setting {name!r} is no text, whole number, true or false")
+            raise HttpProblem(INVALID_JSON, f"the value of setting {name!r} is not text, a whole number, true or false")
         if type(value) is str and len(value) > SETTING_TEXT_MAX:
             raise HttpProblem(BAD_REQUEST, f"the value of setting {name!r} has more than {SETTING_TEXT_MAX} characters")
     return upsert, remove

@@ -71,7 +71,7 @@ class ConsumerHandlers:
         body = await self._bodies.read(request, SubscribeBody)
         topics, pattern = body.topics or [], body.topic_pattern
         if (body.topics is None) == (pattern is None):
-            raise HttpProblem(INVALID_JSON, 'the body has either "topics" or "topic_pattern"')
+            raise HttpProblem(INVALID_JSON, 'the body must have either "topics" or "topic_pattern"')
         if pattern is None and not topics:
             raise HttpProblem(EMPTY_REQUEST, 'the list "topics" is empty; DELETE the subscription to read nothing')
         check_count(len(topics), "topics")

@@ -97,7 +97,7 @@ class ConsumerOffsetHandlers:
     async def _asked(self, request: web.BaseRequest, target: Target) -> list[TopicPartition] | None:
         topic, partition = target.query.get("topic"), target.query.get("partition")
         if (topic is None) != (partition is None):
-            raise HttpProblem(BAD_REQUEST, "the query has 'topic' and 'partition', or neither")
+            raise HttpProblem(BAD_REQUEST, "the query must have both 'topic' and 'partition', or none of them")
         if topic is not None and partition is not None:
             return [TopicPartition(topic, partition_number(partition))]
         given = await self._bodies.read_if_any(request, PartitionsBody)

@@ -46,7 +46,7 @@ class NoPosition(OffsetOutOfRange):
     def __init__(self, moved: Moved) -> None:
         super().__init__(moved.at, moved.beginning, moved.end)
         place = f"{moved.topic}/{moved.partition}"
-        why = f"offset {moved.at} of {place} is out of range" if moved.at >= 0 else f"nothing is committed in {place}"
+        why = f"offset {moved.at} of {place} is out of range" if moved.at >= 0 else f"no offset is committed in {place}"
         self.args = (
             f"{why}, and auto.offset.reset is none: POST a position; the log holds offsets {moved.beginning} to "
             f"{moved.end} (exclusive)",

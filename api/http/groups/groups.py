@@ -1,4 +1,4 @@
-"""Groups for simple users: their names, what they committed, and what operators change in that."""
+"""Consumer groups in raftlog's own format: names, committed offsets, and changes of them by operators."""
 
 from aiohttp import web
 
@@ -107,7 +107,7 @@ def _member(body: CommitBody) -> MemberIdentity | None:
     if body.member_id is None and body.generation is None and body.instance_id is None:
         return None
     if body.member_id is None or body.generation is None:
-        raise HttpProblem(INVALID_JSON, 'a commit of a member has its "member_id" and "generation"')
+        raise HttpProblem(INVALID_JSON, 'a commit of a group member must have its "member_id" and "generation"')
     return MemberIdentity(body.member_id, body.generation, body.instance_id)
 
 
@@ -121,5 +121,5 @@ def _reset_to(to: str | ResetPoint) -> ResetTo:
         )
     raise HttpProblem(
         INVALID_JSON,
-        '"to" has to be "earliest", "latest", {"timestamp": milliseconds}, {"shift": number} or {"offset": number}',
+        '"to" must be "earliest", "latest", {"timestamp": milliseconds}, {"shift": number} or {"offset": number}',
     )

@@ -74,7 +74,9 @@ class GroupMembershipHandlers:
         joined = await self._unless_over(
             request,
             self._broker.groups.join(join, deadline=target.deadline()),
-            OutcomeUnknown(f"this broker stops, and a member may have joined {group}; join again at another broker"),
+            OutcomeUnknown(
+                f"this broker is stopping, and a member may have joined {group}; join again at another broker"
+            ),
         )
         assert isinstance(joined, JoinedGeneration), f"{joined} is only for those that ask for an id first"
         return self._answer(group, convert(joined, Joined, from_attributes=True))
@@ -88,7 +90,9 @@ class GroupMembershipHandlers:
         synced = await self._unless_over(
             request,
             self._broker.groups.sync(sync, deadline=target.deadline()),
-            OutcomeUnknown(f"this broker stops, and {group} may have been assigned; sync again at another broker"),
+            OutcomeUnknown(
+                f"this broker is stopping, and {group} may have been assigned; sync again at another broker"
+            ),
         )
         return self._answer(group, convert(synced, Synced, from_attributes=True))
 
@@ -101,7 +105,7 @@ class GroupMembershipHandlers:
         await self._unless_over(
             request,
             self._broker.groups.heartbeat(heartbeat, deadline=deadline_in(wait_ms + target.timeout_ms())),
-            Unavailable("this broker stops; send heartbeats to another one"),
+            Unavailable("this broker is stopping; send heartbeats to another one"),
         )
         return self._answer(group, HeartbeatTaken())
 
@@ -143,7 +147,7 @@ def _join(group: str, body: JoinBody, caller: Caller) -> Join:
         body.session_timeout_ms or SESSION_TIMEOUT_MS,
         body.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS,
         body.assigned_by in (None, ASSIGNED_BY),
-        can_skip_assignment=True,  # over HTTP a leader has to know that it leads, for it looks after topics
+        can_skip_assignment=True,  # over HTTP a group leader needs its role: it watches the topics
     )
 
 

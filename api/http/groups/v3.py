@@ -79,7 +79,7 @@ class GroupV3Handlers:
         _, group, member_id, topic, number = target.args
         place = (topic, partition_number(number))
         if place not in assigned(await self._member(target)):
-            raise HttpProblem(UNKNOWN_V3, f"member {member_id} of group {group} does not have {topic}/{number}")
+            raise HttpProblem(UNKNOWN_V3, f"member {member_id} of group {group} is not assigned {topic}/{number}")
         return self._answer(group, self._shapes(request).assignment(group, member_id, *place))
 
     async def lag_summary(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -98,7 +98,7 @@ class GroupV3Handlers:
             (lag for lag in await self._lags(target) if (lag.topic, lag.partition) == (topic, partition)), None
         )
         if found is None:
-            raise HttpProblem(UNKNOWN_V3, f"group {group} has committed nothing in {topic}/{partition}")
+            raise HttpProblem(UNKNOWN_V3, f"group {group} has no committed offset in {topic}/{partition}")
         return self._answer(group, self._shapes(request).lag(group, found))
 
     async def _member(self, target: Target) -> MemberDescription:

@@ -1,8 +1,7 @@
 """Consumer groups as objects of Confluent's v3 API. Pure: descriptions in, JSON values out.
 
-Beyond Confluent's members a group says its `generation`, a consumer its `client_host` and its `partitions`, so that one
-list answers who has what. -1 stands for an offset that is not known, and "" for a consumer that there is not.
-"""
+In addition to Confluent's members a group has `generation`, and a consumer has `client_host` and `partitions`,
+so that one list has all assignments. -1 is an unknown offset, and "" a consumer that does not exist."""
 
 from collections.abc import Sequence
 from typing import Any, Final

@@ -1,7 +1,6 @@
-"""Metrics of what a broker has and does: its records, its groups, its part in the cluster.
+"""Metrics of a broker: its records, its replicas, its part in the cluster.
 
-Its groups are looked through beforehand (`Figures`); the rest is counted where it happens.
-"""
+Figures of replicas come from a pass over all of them (`Figures`); the rest is counted as it happens."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""Metrics of gossip: how members are seen from here, and what it costs."""
+"""Metrics of gossip: states of members in this broker's view, and the cost of the protocol."""
 
 from collections.abc import Iterator
 from typing import Final

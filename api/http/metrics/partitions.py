@@ -1,10 +1,9 @@
-"""Metrics with a series for each partition or topic, bounded: thousands of partitions must not be what a scrape costs.
+"""Metrics with a series for each partition or topic, bounded: thousands of partitions must not slow scrapes down.
 
     series of partitions ≤ partitions_max · (3 + other members),   topics ≤ TOPICS_MAX, and one for all the others
 
-Partitions are taken by the names of their topics and their numbers, so the same ones are shown again and again; the
-numbers of topics count all partitions, those that are left out too.
-"""
+Partitions are ordered by topic name and number, so that every scrape has the same ones; the numbers of topics
+count all partitions, also those without a series."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice

@@ -1,4 +1,4 @@
-"""Metrics of the process: its disk, its loop, its journal, how long things take; and what the system says of it."""
+"""Metrics of the process: disk, event loop, journal, latencies, and figures of the operating system."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""GET /metrics. What is counted where is `metrics`' business, which is imported with the first scrape."""
+"""Handler of GET /metrics; imports `metrics` with the first scrape."""
 
 import importlib
 from typing import Any
@@ -12,7 +12,7 @@ from raftlog.partitions.broker import Broker
 
 
 class MetricsHandlers:
-    """`partitions_max`: so many partitions have series of their own."""
+    """Handler of scrapes. `partitions_max`: number of partitions with series of their own."""
 
     def __init__(self, broker: Broker, measured: HttpMeasured, partitions_max: int) -> None:
         self._broker, self._measured, self._partitions_max = broker, measured, partitions_max

@@ -1,4 +1,4 @@
-"""Operations of operators: what the cluster and its brokers are, and orders to them."""
+"""Operations of operators: state of the cluster and its brokers, and orders to them."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,7 @@
-"""Schemas of bodies that are more than their declarations say: choices, settings by name, and records.
+"""Schemas of bodies with rules beyond their declarations: choices, settings by name, and records.
 
-The values of settings are those of the settings' tables. Records are taken apart by hand (`records.new_records`).
-"""
+The values of settings are those of the settings' tables. Records are parsed without a declaration
+(`records.new_records`)."""
 
 from raftlog.api.http.bounds import BASE64_PATTERN, NAME, TIMESTAMP, digits, topic_settings
 from raftlog.api.http.openapi.derived import of_component

@@ -94,7 +94,7 @@ class FetchHandlers:
         fetched = await self._fetch_at_most(topic, partition, options, deadline, memory.room(options.max_bytes))
         if memory.maybe_add(sum(map(len, fetched.batches))):
             return fetched
-        # Others took memory while this one waited for records.
+        # Other requests took memory while this one waited for records.
         del fetched
         fetched = await self._fetch_at_most(topic, partition, options, deadline, memory.room(options.max_bytes))
         memory.add(sum(map(len, fetched.batches)))

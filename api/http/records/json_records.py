@@ -1,9 +1,9 @@
 """Stored records as JSON: `[{"topic","key","value","partition","offset","timestamp","headers"}]`.
 
-In the JSON format a stored key or value that is JSON text goes out as that text, digit for digit. One that is not goes
-out as a string, and `"encoding": {"value": "text"}` says that the string is the text itself, `"base64"` that it is
-base64 of bytes that are no UTF-8; without an entry there it is JSON. In the binary format everything is base64.
-"""
+In the JSON format a stored key or value that is JSON text is returned as that text, digit for digit. Any other
+is returned as a string, with `"encoding": {"value": "text"}` when the string is the text itself, or `"base64"`
+when it is base64 of bytes that are not UTF-8; without an entry there it is JSON. In the binary format everything
+is base64."""
 
 import binascii
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
@@ -26,7 +26,7 @@ _RECORDS_PER_SLICE = 1_000
 """Records after which other tasks run."""
 _SLICE_BYTES = 64 * 1024
 _CHARGED_BYTES = 256 * 1024
-"""Memory for encoded records is taken in steps of about so many bytes."""
+"""Step in which memory for encoded records is taken."""
 _PARSED_BYTES_MAX = 64 * 1024
 """Longer keys and values are encoded in slices, each in an object of its own slice."""
 _NULL = b"null"

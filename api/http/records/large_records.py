@@ -34,7 +34,7 @@ _QUOTE: Final = 0x22
 _MEMBER_BYTES_MAX: Final = 1024 * 1024
 """Other members of a record, such as its headers, have no more."""
 _RECORD_TEXT_MAX: Final = 2 * CALL_BYTES_MAX
-"""A record of more text is not looked at: it could not be stored."""
+"""Bound on the text of a record; a larger one is not parsed, because it could not be stored."""
 
 Parts: TypeAlias = Generator[None, None, None]
 
@@ -68,7 +68,9 @@ def parse_in_steps(body: Text, format_: Format) -> Generator[None, None, ParsedR
 
 
 def _parsed(body: Text, format_: Format) -> Generator[None, None, ParsedRecords]:
-    members, large = yield from _members(body, *_inside(body, 0, len(body), b"{}", "the body is JSON, but no object"))
+    members, large = yield from _members(
+        body, *_inside(body, 0, len(body), b"{}", "the body is JSON, but not an object")
+    )
     found = RecordList(format_)
     for name, (start, end) in large.items():
         if name != "records":
@@ -161,7 +163,7 @@ def _named(text: Text, start: int, end: int) -> tuple[str, Span]:
     quote = text.find(b'"', start, end)
     if quote < 0 or text[start:quote].strip():
         raise ValueError(f"a member has no name, at byte {start}")
-    # A name has no escapes here: those that are looked for need none.
+    # A name has no escapes here: none of the known names needs one.
     closing = text.find(b'"', quote + 1, min(end, quote + _MEMBER_BYTES_MAX))
     colon = text.find(b":", closing + 1, end)
     if closing < 0 or colon < 0 or text[closing + 1 : colon].strip():

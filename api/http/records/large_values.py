@@ -21,7 +21,7 @@ Steps: TypeAlias = Generator[None, None, None]
 
 
 def append_json(out: bytearray, raw: bytes) -> Generator[None, None, str | None]:
-    """Append JSON text as it is, anything else as a string. Return how the string stands for it; None for JSON."""
+    """Append JSON text as it is, anything else as a string; return the string's encoding, None for JSON."""
     try:
         yield from check_json(raw)
     except ValueError:

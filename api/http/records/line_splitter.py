@@ -42,5 +42,5 @@ class LineSplitter:
         if size > self.line_bytes_max:
             raise HttpProblem(
                 TOO_LARGE,
-                f"the line has {size} bytes or more, and {self.line_bytes_max} fit the topic's max.message.bytes",
+                f"the line has {size} bytes or more; the topic's max.message.bytes allows {self.line_bytes_max}",
             )

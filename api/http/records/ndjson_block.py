@@ -153,4 +153,4 @@ class Block:
 def _what_is_wrong(error: ValueError) -> str:
     if isinstance(error, orjson.JSONDecodeError):
         return f"it is not JSON: {error.msg} at character {error.pos + 1}"
-    return f"it is not a record: {error}; with ?lines=values every line is stored as a value, whatever JSON it is"
+    return f"it is not a record: {error}; with ?lines=values every line is stored as a JSON value"

@@ -1,12 +1,11 @@
-"""An NDJSON body of unknown length: appended block by block as it arrives, in bounded memory.
+"""NDJSON body of unknown length: appended block by block as it arrives, in bounded memory.
 
     received → in a block → in flight → answered          one block in flight, one filling;  blocks come in their order
 
-A block leaves when it is full, or when none is in flight and the body stands still for a moment. While one is in
-flight the next fills; when that is full nothing more is received, so the sender is slowed down. Whatever ends the
-stream, what was appended stays, and the answer says how much that was and at which line it ended. Called by
-`records_produce`.
-"""
+A block is sent when it is full, or when none is in flight and no data arrives for a moment. While one is in
+flight the next fills; when that is full nothing more is received, which slows the sender down. When the stream
+ends for any reason, appended records stay, and the answer has their number and the line at which the stream
+ended. Called by `stream`."""
 
 import asyncio
 from typing import Any
@@ -28,7 +27,7 @@ from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.runtime.slices import in_slices
 
 _STILL_S = 0.002
-"""A body that gave nothing for so long has no more for the moment: what there is can leave."""
+"""Silence after which a block that is not full is sent."""
 _LINGER_S = 0.02
 """A record waits no longer than this for others, while nothing is in flight."""
 
@@ -125,9 +124,9 @@ class NdjsonIngest:
             self._report.stop(bad.problem, bad.number)
 
     async def _cover(self, size: int) -> None:
-        """Hold memory for so many bytes. Raises `MemoryBudgetExceeded` when none comes free in time."""
+        """Hold memory for `size` bytes. Raises `MemoryBudgetExceeded` when none is released in time."""
         if not self._held.maybe_cover(size):
-            await self._land()  # its memory is what others may wait for
+            await self._land()  # other requests may wait for its memory
             await self._held.cover(size, deadline_in(self._into.timeout_ms))
 
     # appending

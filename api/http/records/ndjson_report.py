@@ -123,7 +123,7 @@ class StreamAnswer:
             return
         if self._response is None:
             if report.problem is not None:
-                return  # the status can still say it
+                return  # the status will report it
             self._response = web.StreamResponse(headers={"Content-Type": Format.NDJSON.value})
         self._telling = asyncio.get_running_loop().create_task(self._write(self._response, report))
 
@@ -133,7 +133,7 @@ class StreamAnswer:
                 await response.prepare(self._request)
             await response.write(orjson.dumps(report.shown()) + b"\n")
         except ConnectionError as error:
-            logger.debug("the sender of a stream went away: %s", error)
+            logger.debug("the sender of a stream disconnected: %s", error)
 
     async def end(self, report: StreamReport) -> web.StreamResponse:
         """Write the final report and return the response."""
@@ -145,7 +145,7 @@ class StreamAnswer:
                 await self._telling
             await self._write(response, report)
         if report.problem is not None:
-            # The rest of the body is not worth receiving.
+            # The rest of the body is not received.
             response.force_close()
         return response
 

@@ -29,7 +29,7 @@ _PRODUCER: Final = ProducerFields.__struct_fields__
 
 
 class ParsedRecords(NamedTuple):
-    """The records of a request; when any names one, the partition of each; and what an idempotent producer says."""
+    """Records of a request; the partition of each when any names one; numbers of an idempotent producer."""
 
     records: list[NewRecord]
     partitions: list[int | None] | None
@@ -52,7 +52,7 @@ def producer_of(body: dict[str, Any]) -> ProducerSequence | None:
     refuse_unknown(body, ("records", *_PRODUCER, *SCHEMAS_OF_RECORDS))
     schema = next((name for name in SCHEMAS_OF_RECORDS if body.get(name) is not None), None)
     if schema is not None:
-        raise HttpProblem(BAD_REQUEST, f"{schema!r} of the body has to be null: records have no schemas here")
+        raise HttpProblem(BAD_REQUEST, f"{schema!r} of the body must be null: records have no schemas here")
     given = {name: value for name in _PRODUCER if (value := body.get(name)) is not None}
     return ProducerSequence(*astuple(read(given, ProducerFields))) if given else None
 

@@ -1,9 +1,8 @@
-"""An octet-stream body: the value of one record, all or nothing.
+"""Octet-stream body: the value of one record, all or nothing.
 
-What goes beyond `SPOOLED_FROM_BYTES` waits in a temporary file until all of it is there, so a slow sender of a large
-record holds no memory. A body that ends early, stands still or is too large leaves nothing. Key and timestamp are in
-the query, headers in a header. Called by `records_stream`.
-"""
+Bytes beyond `SPOOLED_FROM_BYTES` go to a temporary file until the body is complete, so a slow sender of a large
+record holds no memory. A body that ends early, stalls or is too large leaves nothing. Key and timestamp are in
+the query, headers in a header. Called by `stream`."""
 
 import asyncio
 import tempfile
@@ -53,7 +52,7 @@ class OctetStream:
         stream = await self._broker.open_stream(options.topic, options.partition, deadline=deadline)
         limit = stream.bounds.record_bytes_max
         _check(request.content_length or 0, limit)
-        # The file is anonymous: whatever happens, nothing of it stays.
+        # The file is anonymous, so it disappears with the process.
         with tempfile.SpooledTemporaryFile(max_size=SPOOLED_FROM_BYTES) as spool:
             with _spool_errors():
                 size = await _receive(body, spool, limit)
@@ -80,7 +79,7 @@ async def _receive(body: StreamedBody, spool: IO[bytes], limit: int) -> int:
         if size <= SPOOLED_FROM_BYTES:
             spool.write(piece)
         else:
-            # A file system that stands still must not hold up the loop.
+            # A file system that stalls must not block the loop.
             await asyncio.to_thread(spool.write, piece)
     return size
 
@@ -105,7 +104,7 @@ def _content(spool: IO[bytes]) -> bytes:
 def _check(size: int, limit: int) -> None:
     if size > limit:
         raise HttpProblem(
-            TOO_LARGE, f"the record has {size} bytes or more, and {limit} fit the topic's max.message.bytes"
+            TOO_LARGE, f"the record has {size} bytes or more; the topic's max.message.bytes allows {limit}"
         )
 
 

@@ -1,4 +1,4 @@
-"""POST of records and of stored batches. The hot path: whatever stands here runs for every single record."""
+"""Handlers of POST of records and of stored batches. The hot path: all code here runs for every single record."""
 
 from aiohttp import web
 from aiohttp.hdrs import CONTENT_TYPE

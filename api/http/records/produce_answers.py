@@ -21,7 +21,7 @@ _ONE_DONE: Final = (
     b'"key_schema_id":null,"value_schema_id":null}'
 )
 _SENT_AT_ONCE_MAX: Final = 1_000
-"""An answer of more rows is written in parts of so many."""
+"""Rows of an answer that are written at once; a longer answer is written in parts."""
 
 
 def one_done(result: RecordResult) -> web.Response | None:

@@ -1,12 +1,13 @@
-"""Records of a partition as lines, for as long as the reader wants: the log is read as the reader drains.
+"""Records of a partition as lines, as long as the client reads: the log is read at the speed of the client.
 
-    bytes held for one reader ≤ one fetch (`_FETCH_BYTES`, or one batch) and that batch opened, charged to the share for
-                                answers, + one slice of lines + the socket's buffer
+    bytes held for one reader ≤ one fetch (`_FETCH_BYTES`, or one batch) and that batch decompressed, charged to the
+share
+                                for answers, + one slice of lines + the socket's buffer
 
-A reader that takes nothing for `HELD_S` costs the last two only: the fetch is dropped, and done again once it reads on.
-The tail goes on from offset to offset, whoever leads; what it cannot go on from it says in a last line, an error body
-with `next_offset`. It ends when the reader goes away, also while there is nothing to write. Called by `records_fetch`.
-"""
+A client that reads nothing for `HELD_S` costs the last two only: the fetch is dropped, and repeated once it
+reads on. The tail continues from offset to offset under any leader; an error that ends it is the last line, an
+error body with `next_offset`. It ends when the client disconnects, also while there is nothing to write. Called
+by `fetch`."""
 
 import asyncio
 import logging
@@ -44,7 +45,7 @@ _FIRST_MS = 1_000
 """For the first fetch, which does not wait for records, to be judged by the leader."""
 _AGAIN_S = 0.1
 HELD_S: Final = 5.0
-"""A fetch is kept for so long for a reader that takes nothing."""
+"""Time that a fetch is kept for a client that reads nothing."""
 _NUMBER_MAX: Final = (1 << 63) - 1
 
 
@@ -52,13 +53,13 @@ class _Wanted(NamedTuple):
     topic: str
     partition: int
     start: int | str
-    """An offset, `beginning` or `end`; with a timestamp it is not looked at."""
+    """Offset, `beginning` or `end`; ignored when there is a timestamp."""
     timestamp: int | None
     is_followed: bool
     heartbeat_ms: int
     """An empty line after so much quiet; 0: none."""
     patience_ms: int
-    """For so long the partition may be out of reach."""
+    """Time that the partition may be unavailable."""
 
 
 def _wanted(target: Target, partition: int) -> _Wanted:
@@ -67,7 +68,7 @@ def _wanted(target: Target, partition: int) -> _Wanted:
     They are `?offset=N|beginning|end` or `?timestamp=`, `&follow=&heartbeat=&timeout=`."""
     query = target.query
     if ("offset" in query) == ("timestamp" in query):
-        raise HttpProblem(BAD_REQUEST, "the query has to have an offset or a timestamp: where the lines begin")
+        raise HttpProblem(BAD_REQUEST, "the query has no offset or timestamp; send one of them as the start")
     start: int | str = query.get("offset", "")
     if start not in ("beginning", "end", ""):
         start = whole_number(str(start), "the query parameter 'offset' (or beginning, end)", 0, _NUMBER_MAX)
@@ -97,7 +98,7 @@ class Tails:
         """Stream records; errors before the first line are raised, and become the answer's status."""
         wanted = _wanted(target, partition)
         if self._count >= TAILS_MAX:
-            raise Overloaded(f"{TAILS_MAX} tails are being read here already; ask another broker, or again")
+            raise Overloaded(f"{TAILS_MAX} tails are open on this broker; use another broker, or retry later")
         self._count += 1
         try:
             with AnswerMemory(self._answers) as memory:
@@ -130,7 +131,7 @@ class _Tail:
                 await response.write(last + b"\n")
             await response.write_eof()
         except ConnectionError as error:
-            logger.debug("the reader of %s/%s went away: %s", self._wanted.topic, self._wanted.partition, error)
+            logger.debug("the reader of %s/%s disconnected: %s", self._wanted.topic, self._wanted.partition, error)
         return response
 
     async def _locate(self) -> None:
@@ -180,7 +181,7 @@ class _Tail:
                 if gone.done():
                     return None
                 if self._ends.stopping.done():
-                    raise Unavailable("the broker stops; go on at another one")
+                    raise Unavailable("the broker is stopping; continue at another one")
                 if fetched is not None and not fetched.batches and self._wanted.heartbeat_ms:
                     await response.write(b"\n")
         except (RaftlogError, HttpProblem) as error:
@@ -204,7 +205,7 @@ class _Tail:
                 async for lines in slices:
                     writing = self._loop.create_task(response.write(lines))
                     self._offset = Offset(self._encoder.next_offset)
-                    # It waits until the reader has taken what went before, but for the socket's buffer.
+                    # It waits until the reader has taken earlier lines, except for the socket's buffer.
                     if not await self._is_written(writing):
                         return writing
             self._offset = Offset(read_header(batch).next_offset)

@@ -17,7 +17,7 @@ UNCHARGED_BYTES: Final = 64 * 1024
 
 
 class AnswerMemory:
-    """See the module; a context manager that gives everything back."""
+    """Memory of one answer; a context manager that releases all of it."""
 
     __slots__ = ("_budget", "_charged", "_is_forced", "_promised", "size")
 
@@ -36,7 +36,7 @@ class AnswerMemory:
         return self._budget.free > 0
 
     def room(self, wanted: int) -> int:
-        """Bytes that an answer may have now, at least 1: half of what is free, so that other answers get some."""
+        """Return the bytes that an answer may have now: half of the free memory, and at least 1."""
         if wanted <= UNCHARGED_BYTES:
             return wanted
         return max(1, min(wanted, self._budget.free // 2))

@@ -120,6 +120,6 @@ class HttpApp:
         else:
             response.headers.update(retry_headers(error))
         if not request.content.is_eof():
-            # The rest of a refused body is not worth receiving.
+            # The rest of a refused body is not received.
             response.force_close()
         return response

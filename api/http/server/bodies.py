@@ -31,26 +31,26 @@ JSON_BODY_BYTES_MAX = 1024 * 1024
 UNCHARGED_BYTES_MAX = 4 * 1024
 """Whole bodies up to this count as part of their connection."""
 _EMPTY = frozenset((b"", b"{}", b"null"))
-"""Bodies that say nothing."""
+"""Bodies without content."""
 _WINDOW_S = 5.0
-"""The rate of a body is looked at so often."""
+"""Interval at which the rate of a body is checked."""
 
 
 class ReceivedBody(NamedTuple):
-    """A body, and the memory that is held for it and for what is made of it."""
+    """Body, and the memory that is held for it and for the objects made from it."""
 
     data: bytes | bytearray
     held: HeldMemory
 
 
 class BodyReader:
-    """Shared by all connections of a server. `memory` is for all bodies and what is made of them."""
+    """Reader of bodies, shared by all connections of a server; `memory` is their budget."""
 
     def __init__(self, body_bytes_max: int, memory: MemoryBudget, body_timeout_ms: int, bytes_per_s_min: int) -> None:
         self.body_bytes_max = body_bytes_max
         self.memory = memory
         self.timeout_ms = body_timeout_ms
-        """A body must have arrived within this; a streamed one may be silent for so long."""
+        """Time in which a body must arrive; for a streamed one the longest silence."""
         self._window_bytes_min = max(1, int(bytes_per_s_min * _WINDOW_S))
 
     def whole(self, request: web.BaseRequest) -> bytes | None:
@@ -105,7 +105,9 @@ class BodyReader:
             if decoder is not None:
                 decoder.end()
         except (ConnectionError, web.RequestPayloadError) as error:
-            raise HttpProblem(BAD_REQUEST, f"the body ended early ({error}); nothing of it was done") from None
+            raise HttpProblem(
+                BAD_REQUEST, f"the body ended early ({error}); nothing was changed, send it again"
+            ) from None
         return body
 
     async def json_object(self, request: web.BaseRequest) -> dict[str, Any]:
@@ -132,7 +134,7 @@ class BodyReader:
             if bytes(body.data).strip() in _EMPTY:
                 return
         query = f"; the query can have {', '.join(parameters)}" if parameters else ""
-        raise HttpProblem(BAD_REQUEST, f"this request takes no body, and would ignore what it says{query}")
+        raise HttpProblem(BAD_REQUEST, f"this request takes no body and would ignore it{query}")
 
     async def _parsed(self, request: web.BaseRequest, parse: Callable[[bytes | bytearray], T]) -> T:
         content_type = header(request, "Content-Type")
@@ -163,7 +165,7 @@ class _BodyPace:
             except TimeoutError:
                 if self._arrived < self._window_bytes_min or self._loop.time() >= self._deadline:
                     raise HttpProblem(
-                        BODY_TOO_SLOW, "the body did not arrive in time; nothing of it was done"
+                        BODY_TOO_SLOW, "the body did not arrive in time; nothing was changed, send it again"
                     ) from None
                 self.restart()
             else:
@@ -179,7 +181,7 @@ def json_object(body: bytes | bytearray) -> dict[str, Any]:
     """Parse a JSON object; raises `HttpProblem` 422."""
     parsed = _json(body)
     if type(parsed) is not dict:
-        raise HttpProblem(INVALID_JSON, "the body is JSON, but no object")
+        raise HttpProblem(INVALID_JSON, "the body is JSON, but not an object")
     return parsed
 
 

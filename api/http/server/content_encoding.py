@@ -1,10 +1,9 @@
-"""Request bodies with `Content-Encoding: gzip` or `deflate`, opened here and not by aiohttp.
+"""Request bodies with `Content-Encoding: gzip` or `deflate`, decoded here and not by aiohttp.
 
     fed in pieces → pieces of at most `PIECE_BYTES_MAX` → end: complete, or refused
 
-aiohttp takes a gzip body that was cut for a whole one, and logs a traceback for each that is none. Several gzip members
-one after another are one body, as RFC 1952 says. Used by `bodies` and `streamed_body`.
-"""
+aiohttp takes a truncated gzip body for a complete one, and logs a traceback for each invalid one. Several gzip
+members one after another are one body, as RFC 1952 requires. Used by `bodies` and `streamed_body`."""
 
 import zlib
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import header
 
 PIECE_BYTES_MAX: Final = 64 * 1024
-"""A piece has at most this, so that what is done with it never holds up the loop for long."""
+"""Size of a piece, so small that processing it never blocks the loop for long."""
 _FED_BYTES_MAX: Final = 4 * 1024
 """Fed at once: each member's stream copies what lies behind the member."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
@@ -45,7 +44,7 @@ class ContentDecoder:
         if self._stream is not None and not self._stream.eof:
             raise HttpProblem(
                 BAD_REQUEST,
-                f"the {self._encoding} body is cut: it ends before its {self._encoding} data do. Send all of it again",
+                f"the {self._encoding} body is truncated; send all of it again",
             )
 
     def _opened(self, data: bytes) -> Iterator[bytes]:

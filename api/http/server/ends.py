@@ -56,7 +56,7 @@ class Ends:
 _WHY_TOO_MANY: Final = orjson.dumps(
     {
         "error_code": 50302,
-        "message": "this broker has as many connections as it may have (--http-connections-max); try another one",
+        "message": "this broker has reached its maximum of connections (--http-connections-max); use another one",
         "outcome": "failed",
     }
 )
@@ -173,7 +173,7 @@ class _Connection(web.RequestHandler):
         """Answer a request that the parser refuses before a handler sees it: invalid or too long."""
         if status >= INTERNAL[0]:
             return super().handle_error(request, status, exc, message)
-        why = HttpProblem((status, BAD_REQUEST[1]), f"this is not HTTP that can be read: {_cause(message or str(exc))}")
+        why = HttpProblem((status, BAD_REQUEST[1]), f"the request is not valid HTTP: {_cause(message or str(exc))}")
         response = answer(error_body(why)[1], status=status)
         response.force_close()
         return response

@@ -65,7 +65,7 @@ class HeldMemory:
         self.size += missing
 
     def shrink(self, size: int) -> None:
-        """Give back what is beyond `size` bytes."""
+        """Release the bytes beyond `size`."""
         if size < self.size:
             self._budget.give_part(self, self.size - size)
             self.size = size
@@ -80,7 +80,7 @@ class HeldMemory:
         budget.refused += 1
         return MemoryBudgetExceeded(
             f"{budget.used} of {budget.limit} bytes of memory for requests like this one are in use "
-            "(--memory-budget-bytes), and too little came free in time; try again, or ask for less at once"
+            "(--memory-budget-bytes), and too little was released in time; retry, or request less at once"
         )
 
     def __enter__(self) -> Self:

@@ -1,12 +1,12 @@
-"""Which origins and host names requests may have: a web page of another site must not use a broker through a browser.
+"""Check of origins and host names: a web page of another site must not use a broker through a browser.
 
     request → Host is a name of this broker → Origin, if any, is that host → Sec-Fetch-Site is same-origin, or none
 
-A browser sends requests of any page to any address that it reaches, loopback included, and says in `Origin` or
-`Sec-Fetch-Site` that they are cross-origin; these are refused with 403. A page whose own name resolves to loopback
-(DNS rebinding) is of the same origin by these headers, so a listener on loopback addresses takes only hosts that it
-knows. A request without `Host`, which HTTP/1.0 allows, comes from no browser. Called by `HttpApp` for each request.
-"""
+A browser sends requests of any page to any address that it reaches, loopback included, and marks them in
+`Origin` or `Sec-Fetch-Site` as cross-origin; these are refused with 403. A page whose own name resolves to
+loopback (DNS rebinding) is of the same origin by these headers, so a listener on loopback addresses accepts only
+known hosts. A request without `Host`, which HTTP/1.0 allows, does not come from a browser. Called by `HttpApp`
+for each request."""
 
 import ipaddress
 from collections.abc import Iterable

@@ -56,7 +56,7 @@ async def send_parts(
                     patience.reschedule(asyncio.get_running_loop().time() + STALL_S)
             await response.write_eof()
     except (ConnectionError, TimeoutError) as error:
-        logger.debug("the answer to %s %s was not taken: %r", request.method, request.path, error)
+        logger.debug("the answer to %s %s was not received: %r", request.method, request.path, error)
         _cut(request, response)
     except Exception:
         logger.exception("the answer to %s %s failed", request.method, request.path)

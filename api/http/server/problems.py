@@ -59,5 +59,5 @@ def _body(code: int, message: str, outcome: Outcome, **more: Any) -> bytes:
     return to_json(ErrorBody(error_code=code, message=message, outcome=outcome, **more))
 
 
-INTERNAL_ERROR_BODY = _body(INTERNAL[1], "the broker failed on this request; its log says why", "unknown")
+INTERNAL_ERROR_BODY = _body(INTERNAL[1], "the broker failed to process this request; its log has the cause", "unknown")
 """Body for unexpected errors; the request may have taken effect."""

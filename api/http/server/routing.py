@@ -161,7 +161,7 @@ def _path_of(target: str) -> str:
         scheme, separator, rest = target.partition("://")
         authority, slash, path = rest.partition("/")
         if not separator or scheme.lower() not in ("http", "https") or "?" in authority:
-            raise HttpProblem(BAD_REQUEST, f"the request target {target[:80]!a} is no path, such as /topics")
+            raise HttpProblem(BAD_REQUEST, f"the request target {target[:80]!a} is not a path such as /topics")
         target = slash + path
     try:
         target.encode()

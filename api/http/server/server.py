@@ -1,4 +1,4 @@
-"""The HTTP server: sockets and connections. What is answered is `app`'s."""
+"""HTTP server: sockets and connections. `app` answers the requests."""
 
 import asyncio
 import errno
@@ -20,7 +20,7 @@ BODY_BYTES_MAX = 64 * MIB
 BODY_TIMEOUT_MS = 60_000
 """A body must have arrived within this."""
 BODY_BYTES_PER_S_MIN = 16 * KIB
-"""A body that arrives slower than this for five seconds is given up."""
+"""Rate below which a body is refused after five seconds."""
 KEEPALIVE_TIMEOUT_S = 75.0
 """An idle connection is closed after this."""
 METRICS_PARTITIONS_MAX = 1_000

@@ -1,8 +1,7 @@
-"""A request body that is taken piece by piece, as long as it may be.
+"""Request body that is read piece by piece, of any length.
 
-What is not taken stays with the sender: at most two of aiohttp's buffers (512 KiB) are received ahead. Only silence is
-bounded, and only while somebody waits for the next piece. Used by `ndjson_ingest` and `octet_stream`.
-"""
+The rest stays with the sender: at most two of aiohttp's buffers (512 KiB) are received ahead. Only silence is
+bounded, and only while a reader waits for the next piece. Used by `ndjson_ingest` and `octet_stream`."""
 
 import asyncio
 from collections.abc import Iterator
@@ -54,7 +53,7 @@ class StreamedBody:
                 piece = await self._content.read(PIECE_BYTES_MAX)
         except TimeoutError:
             raise HttpProblem(
-                BODY_TOO_SLOW, f"nothing of the body came for {self._silence_s:g} s; send an empty line now and then"
+                BODY_TOO_SLOW, f"no data of the body arrived for {self._silence_s:g} s; send an empty line more often"
             ) from None
         except (ConnectionError, web.RequestPayloadError) as error:
             raise HttpProblem(BAD_REQUEST, f"the body ended early ({error})") from None

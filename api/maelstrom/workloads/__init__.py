@@ -1,1 +1,1 @@
-"""Maelstrom's workloads, one module each: what a request asks for, and what it is answered with."""
+"""Maelstrom's workloads, one module each: their requests and answers."""

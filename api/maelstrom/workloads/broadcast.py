@@ -26,7 +26,7 @@ MESSAGE_VALUES_MAX: Final = 2_000
 MESSAGE_CHARACTERS_MAX: Final = 1 << 20
 _AGAIN_FIRST: Final = 20
 _AGAIN_MAX: Final = 80
-"""Intervals after which what is not confirmed goes again, at first and at most."""
+"""First and longest interval, in rounds, after which unconfirmed values are sent again."""
 _CONFIRM_WITHIN: Final = 5
 """Intervals after which a confirmation goes alone."""
 _NEVER: Final = float("inf")
@@ -72,7 +72,7 @@ class BroadcastGossip:
     def add(self, value: object) -> None:
         """Add a client's value. Raises `Overloaded` and `Malformed`."""
         if len(self.values) >= VALUES_MAX:
-            raise Overloaded(f"{VALUES_MAX} values are the most")
+            raise Overloaded(f"this node has its maximum of {VALUES_MAX} values")
         self._learn(value)
         self._want_round()
 
@@ -84,7 +84,7 @@ class BroadcastGossip:
                 0 <= base <= first <= end
             ):
                 if len(self.values) + len(values) > VALUES_MAX:
-                    raise Overloaded(f"{VALUES_MAX} values are the most")
+                    raise Overloaded(f"this node has its maximum of {VALUES_MAX} values")
                 peer.has.update(self._learn(value) for value in values)
                 peer.heard = max(peer.heard, base)
                 if first <= peer.heard:
@@ -94,7 +94,7 @@ class BroadcastGossip:
                 self._confirm(peer, heard)
                 self._want_round()
             case _:
-                raise Malformed("gossip that cannot be read")
+                raise Malformed("the gossip message cannot be decoded")
 
     def _learn(self, value: object) -> int:
         """Return the place of a value, adding it when it is new."""

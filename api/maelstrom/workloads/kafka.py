@@ -22,7 +22,7 @@ Body = dict[str, Any]
 async def send(keys: Keys, body: Body, deadline: Deadline) -> Body:
     outcome = await keys.execute(command(field(body, "key", str), SEND, field(body, "msg", object)), deadline)
     if outcome.code is not None:
-        raise MaelstromError(Code.ABORT, "it was not done")
+        raise MaelstromError(Code.ABORT, "the command was not executed")
     return {"offset": outcome.offset}
 
 

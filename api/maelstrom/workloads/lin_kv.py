@@ -36,7 +36,7 @@ async def cas(keys: Keys, body: Body, deadline: Deadline) -> Body:
 def _check(outcome: CommandOutcome) -> None:
     """Raise the error of a register's outcome."""
     if outcome.code is not None:
-        raise MaelstromError(outcome.code, _TEXTS.get(outcome.code, "it was not done"))
+        raise MaelstromError(outcome.code, _TEXTS.get(outcome.code, "the command was not executed"))
 
 
 _TEXTS = {
