@@ -111,6 +111,28 @@ async def test_nothing_is_read_twice_or_left_out_while_members_come_and_go(
     assert sum((await committed(client)).values()) == 300
 
 
+async def test_iteration_leaves_out_no_record_of_a_rebalance(live: str, client: BrokerClient) -> None:
+    """A member gets partitions while its iteration waits: their first records are handed out, not only committed."""
+    seen: list[int] = []
+
+    async def iterate(consumer: Consumer) -> None:
+        async for record in consumer:
+            seen.append(int(record.value or b""))
+
+    async with Consumer([live], "orders", group="g") as one:
+        iteration = asyncio.create_task(iterate(one))
+        for first in range(0, 60, 20):
+            async with Consumer([live], "orders", group="g") as other:
+                await until([other], lambda one=one, other=other: len(one.assignment) == len(other.assignment) == 1)
+                await produce(live, range(first, first + 20))
+            async with asyncio.timeout(30):
+                while len(seen) < first + 20:
+                    await asyncio.sleep(0.01)
+        iteration.cancel()
+        await asyncio.gather(iteration, return_exceptions=True)
+    assert sorted(seen) == list(range(60))
+
+
 async def test_processed_records_are_committed_by_count(live: str, client: BrokerClient) -> None:
     await produce(live, range(200))
     settings: dict[str, Any] = {"auto_commit_interval_ms": 3_600_000, "auto_commit_records": 100}

@@ -125,9 +125,8 @@ class Consumer(Generic[K, V]):
         handing = self._handing
         while True:
             while not handing.ahead:
-                handing.ahead.extend(
-                    await self._take(self.settings.max_poll_records, time.monotonic() + POLL_MS / 1000)
-                )
+                taken = await self._take(self.settings.max_poll_records, time.monotonic() + POLL_MS / 1000)
+                handing.ahead.extend(taken)
             if found := self._converted(1):
                 return found[0]
 

@@ -8,6 +8,7 @@ asks for more has processed them.
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 from raftlog.client.consumers.consumer_settings import ConsumerRecord
 from raftlog.client.consumers.fetched_records import FetchedRecords
@@ -19,7 +20,8 @@ class Handing:
 
     def __init__(self, readings: dict[TopicPartition, FetchedRecords]) -> None:
         self._readings = readings
-        self.ahead: deque[ConsumerRecord] = deque()
+        self.ahead: Final[deque[ConsumerRecord]] = deque()
+        """Always the same object: iteration holds it while a rebalance changes it."""
         self.in_hands: Sequence[ConsumerRecord] = ()
 
     def processed(self) -> dict[TopicPartition, Offset]:
@@ -38,9 +40,9 @@ class Handing:
 
     def forget(self, place: TopicPartition | None = None) -> None:
         """What is ahead of this partition, or of all, is not handed out any more, and nothing is in hands."""
-        self.ahead = deque(
-            record for record in self.ahead if place is not None and (record.topic, record.partition) != place
-        )
+        kept = [record for record in self.ahead if place is not None and (record.topic, record.partition) != place]
+        self.ahead.clear()
+        self.ahead.extend(kept)
         self.in_hands = [
             record for record in self.in_hands if place is not None and (record.topic, record.partition) != place
         ]
