@@ -18,6 +18,8 @@ from typing import Final, Self
 from raftlog.testing.ports import hold_port
 from tests.documents.pages import Block
 
+_BASH: Final = ("/usr/bin/env", "--default-signal=INT,QUIT", "/bin/bash")
+"""Commands that a test run in the background starts would ignore both signals."""
 SECONDS_MAX: Final = 60
 _VOLATILE: Final = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "UUID"),
@@ -142,7 +144,7 @@ class Terminal:
         lines[-1] = f"exec {lines[-1]}"
         with (self._directory / f"{name}.log").open("w") as log:
             self._running[name] = subprocess.Popen(
-                ["/bin/bash", "-c", "\n".join(lines)], cwd=self._directory, stdout=subprocess.PIPE, stderr=log,
+                [*_BASH, "-c", "\n".join(lines)], cwd=self._directory, stdout=subprocess.PIPE, stderr=log,
                 text=True, start_new_session=True,
             )  # fmt: skip
         self._starting.append(name)
@@ -163,7 +165,7 @@ class Terminal:
             f"source {self._state}\nset -a -o pipefail\n{command}\ncode=$?\nexport -p > {self._state}\nexit $code\n"
         )
         done = subprocess.run(
-            ["/bin/bash", "-c", script], cwd=self._directory, env={}, stdin=subprocess.DEVNULL,
+            [*_BASH, "-c", script], cwd=self._directory, env={}, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS_MAX, check=False,
         )  # fmt: skip
         assert (done.returncode != 0) == fails, f"{command}\nexit code {done.returncode}:\n{done.stdout}"
