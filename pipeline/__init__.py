@@ -1,12 +1,11 @@
-"""The data pipeline on Spark: read and write topics, read segment files, archive, replay, verify.
+"""Data pipeline on Spark: read and write topics, read segment files, archive, replay, verify.
 
     spark = raftlog.pipeline.local_session()
     rows = spark.read.format("raftlog").option("bootstrap", "127.0.0.1:8082").option("topics", "orders").load()
 
-Installed with the extra `pipeline` (pyspark, pyarrow); Spark needs Java 17 or 21. Who may come in: users' programs, and
-of the command `raftlog.cli.pipeline` alone. The names below are imported when they are used, so that a worker that only
-reads carries no more than the reader; the first one that needs what is not installed raises `MissingRequirement`.
-"""
+Installed with the extra `pipeline` (pyspark, pyarrow); Spark needs Java 17 or 21. Used by users' programs, and of the
+command by `raftlog.cli.pipeline` alone. The names below are imported when they are used, so that a worker that only
+reads loads only the reader; the first one with a missing requirement raises `MissingRequirement`."""
 
 import importlib
 from typing import TYPE_CHECKING, Any, Final

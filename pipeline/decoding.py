@@ -1,10 +1,9 @@
-"""Stored batches opened into columns: what readers through brokers and of segment files have in common.
+"""Stored batches decoded into columns, shared by the readers through brokers and of segment files.
 
 Records never become Python rows: the compiled codec opens a batch, each column is gathered by one comprehension over
-its records, and Arrow copies the columns when enough is there. Pure; whoever calls has checked the CRCs.
+its records, and Arrow copies the columns when enough rows are there. Pure; the caller has checked the CRCs.
 Invariants: offsets rise from row to row; no record batch has more than `ROWS_MAX` rows, or more than `BYTES_MAX` bytes
-of keys and values unless it is a single row. At most `OPENED_MAX` records are open at a time.
-"""
+of keys and values unless it is a single row. At most `OPENED_MAX` records are open at a time."""
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,8 +25,10 @@ TIMESTAMP_MS_MAX: Final = ((1 << 63) - 1) // 1000
 """The latest time that fits Spark's microseconds."""
 
 OPENED_MAX: Final = 256
-"""Records that are open at a time. Each is two objects for the garbage collector, which looks at all of them anew with
-every 700 more: with whole batches it would take half of the time."""
+"""Limit of records that are open at a time.
+
+Each is two objects for the garbage collector, which scans all of them again with every 700 more: with whole batches it
+would take half of the time."""
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1

@@ -1,18 +1,17 @@
-"""Errors of the pipeline's own, branches of the tree in `raftlog.errors`.
+"""Errors of the pipeline, branches of the tree in `raftlog.errors`.
 
 RaftlogError
-├── ArchiveDamaged          (StorageError) an archive whose files are not what its manifests say
-├── ArchiveTaken            (VersionConflict) another run writes to the archive, or took it over
+├── ArchiveDamaged          (StorageError) files of an archive do not match its manifests
+├── ArchiveTaken            (VersionConflict) another run writes to the archive, or has claimed it
 ├── CheckpointMismatch      (InvalidArgument) a checkpoint of other topics than the query reads, or of another program
-├── DataLost                (RequestError) records that were to be read are not there any more; says which
-├── InputChanged            (RequestError) rows that a write is repeated with are not those that it began with
-├── LogReplaced             (RequestError) a topic is not the one that it was: created anew, or another cluster's
-├── MissingRequirement      Java or a package of the extra `pipeline` is not there; says what to install
+├── DataLost                (RequestError) records to be read were deleted; the message has their offsets
+├── InputChanged            (RequestError) a repeated write has other rows than before
+├── LogReplaced             (RequestError) a topic was created anew, or belongs to another cluster
+├── MissingRequirement      Java or a package of the extra `pipeline` is missing; the message says how to install it
 ├── NotAnArchive            (InvalidArgument) a directory without an archive where one is needed, or with other files
-├── PipelineFailed          a job of Spark failed; says what and why, in the words of the worker
-├── SegmentGone             (StorageError) a segment file was removed or compacted since it was planned to be read
-└── WriteForgotten          (OutcomeUnknown) what an earlier attempt has written cannot be found out any more
-"""
+├── PipelineFailed          a Spark job failed; the message has the job and the worker's error
+├── SegmentGone             (StorageError) a segment file was removed or compacted since the read was planned
+└── WriteForgotten          (OutcomeUnknown) the rows that an earlier attempt stored cannot be determined any more"""
 
 from raftlog.errors import (
     InvalidArgument,
@@ -29,7 +28,7 @@ class ArchiveDamaged(StorageError):
 
 
 class ArchiveTaken(VersionConflict):
-    """Another run writes to the archive, or took it over from this one; nothing of this run's last step is kept."""
+    """Another run writes to the archive, or has claimed it from this one, whose last step is discarded."""
 
 
 class CheckpointMismatch(InvalidArgument):
@@ -53,15 +52,15 @@ class LogReplaced(RequestError):
 
 
 class MissingRequirement(RaftlogError):
-    """Something that Spark needs is not installed; the message says how to install it."""
+    """A requirement of Spark is not installed; the message has the command to install it."""
 
 
 class PipelineFailed(RaftlogError):
-    """A job of Spark failed: what it was doing, and what the worker (or Spark) said."""
+    """A Spark job failed; the message has the job and the error of the worker, or of Spark."""
 
 
 class NotAnArchive(InvalidArgument):
-    """The directory holds no archive, or other files, so that none is begun there."""
+    """The directory holds no archive, or other files, so that none can be created there."""
 
 
 class WriteForgotten(OutcomeUnknown):

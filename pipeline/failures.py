@@ -34,16 +34,16 @@ def convert_spark_errors(what: str) -> Iterator[None]:
         raise PipelineFailed(f"{what}: {reason_of(str(error))}") from error
 
 
-def reason_of(told: str) -> str:
+def reason_of(report: str) -> str:
     """Return the last Python exception in Spark's report, or else the first message of Spark.
 
     An error of raftlog is the message alone; any other is preceded by its class name."""
-    _, found, last = told.rpartition(_TRACEBACK)
+    _, found, last = report.rpartition(_TRACEBACK)
     if not found:
-        alone = _MESSAGE_ALONE.search(told)
+        alone = _MESSAGE_ALONE.search(report)
         if alone is not None:
             return _AFTER.split(alone["message"], maxsplit=1)[0].strip()[:CHARACTERS_MAX]
-        return _AFTER.split(told.strip(), maxsplit=1)[0][:CHARACTERS_MAX]
+        return _AFTER.split(report.strip(), maxsplit=1)[0][:CHARACTERS_MAX]
     lines = last.splitlines(keepends=True)
     raised = "".join(lines[_stack_height(lines) :])
     match = _RAISED.match(_AFTER.split(raised, maxsplit=1)[0].strip())

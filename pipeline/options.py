@@ -1,10 +1,9 @@
-"""Options of data sources: text by name, in any case, as Spark hands it over; read with errors that say what is wrong.
+"""Options of data sources: text by name, in any case, as Spark passes it; parsed with errors that name the option.
 
-Every source has a table of the options that it knows, each with the field of its settings and the kind of its value
-(`number`, `size`, `choice`, …); defaults are those of the fields. Another option is refused with the nearest that there
-is, so that a typing error never passes for a default. Options that Spark adds (a checkpoint's location, a path) are
-accepted. Pure.
-"""
+Every source has a table of its options, each with the field of its settings and the kind of its value (`number`,
+`size`, `choice`, …); defaults are those of the fields. Another option is refused with the name of the nearest one, so
+that a typing error never passes for a default. Options that Spark adds (a checkpoint's location, a path) are accepted.
+Pure."""
 
 import difflib
 import re
@@ -57,7 +56,7 @@ class OptionKind(Generic[T]):
 
 
 class SourceOption(NamedTuple):
-    """The field of the settings that an option fills. One that is needed has no default."""
+    """Option with its field of the settings; a required one has no default."""
 
     field: str
     kind: OptionKind[Any]
@@ -65,7 +64,7 @@ class SourceOption(NamedTuple):
 
 
 OptionTable = Mapping[str, SourceOption]
-"""By the names of options, spelled as documents spell them."""
+"""Options by name, spelled as in the documentation."""
 
 
 def number(least: int, greatest: int) -> OptionKind[int]:
@@ -77,7 +76,7 @@ def number(least: int, greatest: int) -> OptionKind[int]:
 
 
 def size(least: int, greatest: int) -> OptionKind[int]:
-    """Bytes: `8388608`, `8192k` or `8m`."""
+    """Return the kind of bytes: `8388608`, `8192k` or `8m`."""
 
     def read(text: str) -> int | None:
         match = _SIZE.fullmatch(text)
@@ -88,7 +87,7 @@ def size(least: int, greatest: int) -> OptionKind[int]:
 
 
 def choice(values: Mapping[str, T]) -> OptionKind[T]:
-    """Words in any case, and their values."""
+    """Return the kind of words in any case with their values."""
     return OptionKind(f"one of {', '.join(values)}", lambda text: values.get(text.lower()))
 
 
@@ -101,7 +100,7 @@ TEXT: Final = OptionKind[str]("a text", str)
 NAMES: Final = OptionKind("names, each once, with commas between", _names)
 FLAG: Final = OptionKind[bool]("true or false", lambda text: {"true": True, "false": False}.get(text.lower()))
 SKIPS: Final = choice({"fail": False, "skip": True})
-"""Whether what cannot be read is left out."""
+"""Whether unreadable records are skipped."""
 
 
 class Options:

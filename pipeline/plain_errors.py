@@ -1,9 +1,8 @@
-"""Errors of raftlog in Spark's workers: users see the sentence, not the stack of calls that led to it.
+"""Errors of raftlog in Spark's workers: users see the message, without the stack of calls that led to it.
 
-A worker sends Spark the stack of what a data source raised, and ends. The stack is left out when SPARK_HIDE_TRACEBACK
-is set then. It is set here for errors of raftlog alone, which say what to do; a user's own functions and defects keep
-their stacks. Called by the data sources, their readers and writers.
-"""
+A worker sends Spark the stack of an error in a data source, and ends. The stack is left out when SPARK_HIDE_TRACEBACK
+is set at that time. It is set here only for errors of raftlog, which are self-explanatory; a user's own functions and
+defects keep their stacks. Called by the data sources, their readers and writers."""
 
 import functools
 import inspect
@@ -21,7 +20,7 @@ C = TypeVar("C", bound=type)
 
 
 def plain_errors(spark_class: C) -> C:
-    """Let errors of raftlog that the class's methods raise be shown without their stack."""
+    """Hide the stack of raftlog errors that the class's methods raise."""
     for name, method in list(vars(spark_class).items()):
         if inspect.isfunction(method) and not name.startswith("_"):
             setattr(spark_class, name, _plain(method))

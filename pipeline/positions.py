@@ -40,7 +40,7 @@ class PositionKind(Enum):
 
 
 class OffsetPosition(NamedTuple):
-    """`value` is an offset, or milliseconds since 1970, as the kind says."""
+    """Position of a kind; `value` is an offset, or milliseconds since 1970."""
 
     kind: PositionKind
     value: int = 0
@@ -52,7 +52,7 @@ LATEST: Final = OffsetPosition(PositionKind.LATEST)
 
 @dataclass(frozen=True)
 class OffsetPositions:
-    """One side of what is read. `option` is how the user said it, for errors."""
+    """Starts or ends of a read; `option` is the user's option, for errors."""
 
     unnamed: OffsetPosition
     named: Mapping[str, Mapping[int, OffsetPosition]] = field(default_factory=dict)

@@ -44,12 +44,12 @@ def check_java() -> int:
     """Return the major version of the Java that Spark will start; raises `MissingRequirement` with what to install."""
     java = find_java()
     try:
-        told = subprocess.run(  # noqa: S603  # the program that Spark's own scripts are about to start
+        printed = subprocess.run(  # noqa: S603  # the program that Spark's own scripts are about to start
             [java, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS_MAX, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise MissingRequirement(f"{java} cannot be run ({error}): {_WHAT_TO_INSTALL}") from error
-    major = major_version(told.stderr)
+    major = major_version(printed.stderr)
     if major is None or major < JAVA_MIN:
         known = f"Java {major}" if major is not None else "of an unknown version"
         raise MissingRequirement(f"{java} is {known}, too old for Spark: {_WHAT_TO_INSTALL}")
@@ -70,7 +70,7 @@ def find_java() -> str:
     return found
 
 
-def major_version(told: str) -> int | None:
+def major_version(printed: str) -> int | None:
     """Parse the output of `java -version`: 17 for `openjdk version "17.0.15"`, 8 for `java version "1.8.0_402"`."""
-    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    found = re.search(r'version "(?:1\.)?(\d+)', printed)
     return int(found[1]) if found else None

@@ -41,4 +41,4 @@ def check_schema(schema: "StructType") -> None:
     """Raise `InvalidArgument` unless the schema that a user gave to `.schema(…)` is `SCHEMA`."""
     columns = ",".join(column.replace(" ", ":", 1) for column in SCHEMA.split(", "))
     if schema.simpleString() != f"struct<{columns}>":
-        raise InvalidArgument(f"rows have the columns {SCHEMA}; leave .schema(…) away, and select from these")
+        raise InvalidArgument(f"rows have the columns {SCHEMA}; leave .schema(…) out, and select from these")

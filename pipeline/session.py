@@ -88,7 +88,7 @@ def silence_query_loggers() -> None:
 
 
 def register_sources(spark: SparkSession) -> None:
-    """Make `spark.read.format("raftlog")` and `"raftlog-segments"` known."""
+    """Register the data sources `raftlog` and `raftlog-segments` with `spark.read.format`."""
     spark.dataSource.register(RaftlogDataSource)
     spark.dataSource.register(RaftlogSegmentsDataSource)
 

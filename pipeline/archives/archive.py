@@ -126,8 +126,8 @@ def plan_of(
             gap = LostRange(*log.place, before.end, log.start)
             if fail_on_data_loss:
                 raise DataLost(
-                    f"{log.place}: offsets {gap.start} to {gap.end - 1} were trimmed before they were archived; go on "
-                    "without them by accepting the loss, and archive more often, or keep records for longer"
+                    f"{log.place}: offsets {gap.start} to {gap.end - 1} were trimmed before they were archived; "
+                    "continue without them by accepting the loss, and archive more often, or keep records for longer"
                 )
             lost.append(gap)
             begun[log.place] = before = before._replace(end=log.start)

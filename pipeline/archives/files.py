@@ -109,7 +109,7 @@ class Files:
 
 
 class LocalFiles(Files):
-    """A directory that the operating system knows, where a lock holds and `sync` makes durable."""
+    """Local directory, where a lock holds and `sync` makes durable."""
 
     def __init__(self, root: str) -> None:
         super().__init__(fs.LocalFileSystem(use_mmap=True), root, f"file://{root}")

@@ -34,14 +34,13 @@ def archive(
     fail_on_data_loss: bool = True,
     on_progress: OnProgress | None = None,
 ) -> ArchiveReport:
-    """Copy what topics hold, and the archive does not yet, to Parquet files in `path`; all topics when none are named.
+    """Copy new records of topics to Parquet files in `path`; of all topics when none are named.
 
-    `path` is an archive, or an empty directory, on this machine or as a URI that pyarrow knows, which every executor
+    `path` is an archive, or an empty directory, on this machine or as a URI that pyarrow supports, which every executor
     reaches. The end of each partition is fixed when the run begins. Raises `InvalidArgument`, `UnknownTopic`,
-    `NotAnArchive`, `ArchiveTaken`, `ArchiveDamaged`; `LogReplaced` for a topic that was created anew; `DataLost` where
-    records were trimmed before they were archived, unless `fail_on_data_loss` is false; `PipelineFailed` when reading
-    fails for good.
-    """
+    `NotAnArchive`, `ArchiveTaken`, `ArchiveDamaged`; `LogReplaced` for a topic that was created anew; `DataLost` for
+    records that were trimmed before they were archived, unless `fail_on_data_loss` is false; `PipelineFailed` when
+    reading fails for good."""
     _require_known(compression)
     choice = TopicChoice.of(topics, topics_pattern)
     waves = _waves_on(spark, on_progress)
@@ -59,10 +58,9 @@ def compact_archive(
     grace_seconds: float = 0,
     on_progress: OnProgress | None = None,
 ) -> CompactionReport:
-    """Put files below half of `target_bytes` together with their neighbours, up to `target_bytes`.
+    """Merge files below half of `target_bytes` with their neighbours, up to `target_bytes`.
 
-    Raises `InvalidArgument`, `NotAnArchive`, `ArchiveTaken`, `ArchiveDamaged`, `PipelineFailed`.
-    """
+    Raises `InvalidArgument`, `NotAnArchive`, `ArchiveTaken`, `ArchiveDamaged`, `PipelineFailed`."""
     if target_bytes <= 0 or grace_seconds < 0:
         raise InvalidArgument("target_bytes has to be above 0, and grace_seconds not below")
     _require_known(compression)

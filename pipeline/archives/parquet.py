@@ -1,10 +1,9 @@
-"""Rows as Parquet files, one after another by offset: written by day, and read in order again.
+"""Rows as Parquet files, by rising offset: written by day, and read in order again.
 
 Called in tasks of `archive`, `compaction` and `replays`. Files have the columns of `FILE_SCHEMA`; topic, partition
-and day are in their paths. Memory is bounded whatever the timestamps are: rows wait by day until a row group is full,
-at most `WAITING_BYTES_MAX` of them, and at most `OPEN_FILES_MAX` files are open; a day whose file had to be closed for
-others goes on in another file.
-"""
+and day are in their paths. Memory is bounded for all timestamps: rows wait by day until a row group is full, at most
+`WAITING_BYTES_MAX` of them, and at most `OPEN_FILES_MAX` files are open; a day whose file had to be closed for others
+continues in another file."""
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +37,7 @@ _NO_ROWS: Final = pa.RecordBatch.from_pylist([], schema=FILE_SCHEMA)
 
 
 class DayFiles:
-    """Takes the rows of one topic-partition by rising offset and writes them to staged files by day."""
+    """Writer of the rows of one topic-partition, by rising offset, to staged files by day."""
 
     def __init__(
         self,
@@ -56,7 +55,7 @@ class DayFiles:
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Write rows with at least the columns of `FILE_SCHEMA`. Raises `StorageError` where the file system fails."""
-        with self._telling_where():
+        with self._locating_errors():
             self._write(rows)
 
     def _write(self, rows: pa.RecordBatch) -> None:
@@ -75,14 +74,14 @@ class DayFiles:
 
     def finish(self) -> list[StagedFile]:
         """Close all files, whole and durable, and return them. Raises `StorageError`."""
-        with self._telling_where():
+        with self._locating_errors():
             while self._open:
                 self._finish(next(iter(self._open)))
         return self._done
 
     @contextmanager
-    def _telling_where(self) -> Iterator[None]:
-        """Arrow's own errors name no file."""
+    def _locating_errors(self) -> Iterator[None]:
+        """Raise `StorageError` with the directory for errors of Arrow, which name no file."""
         try:
             yield
         except OSError as error:
@@ -96,7 +95,7 @@ class DayFiles:
 
 
 class _DayFile:
-    """One file, with the rows that wait for its next row group."""
+    """File of one day, with the rows that wait for its next row group."""
 
     def __init__(self, files: Files, staging: str, place: TopicPartition, day: str, compression: str) -> None:
         self._files, self._place, self._day = files, place, day

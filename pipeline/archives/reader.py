@@ -1,8 +1,7 @@
-"""An archive for readers: what its commits name, and nothing else that may lie in its directory.
+"""Archive for readers: the files that its commits name, and no others in its directory.
 
-Nothing is written, so that an archive on a file system that cannot be written can be read. Called by users, by
-`replays` and by the verification.
-"""
+Nothing is written, so that an archive on a read-only file system can be read. Called by users, by `replays` and by the
+verification."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,10 +1,9 @@
-"""Checks of what stands in commits and snapshots of an archive, before anything is read, moved or deleted by it.
+"""Checks of commits and snapshots of an archive, before anything is read, moved or deleted by them.
 
-Who can write to an archive's directory can write a manifest with a right checksum. So every path in one is relative, in
-the one form that raftlog gives it, and below the archive: `../x`, `/any/file` or `topic=a/../../b` are no paths of
-files of an archive. Types and ranges of numbers are declared, and msgspec checks them; names and paths are checked by
-the functions, which return the value and raise `ValueError`. Called by `manifest` and `state`.
-"""
+A process that can write to an archive's directory can write a manifest with a correct checksum. So every path in one is
+relative, in the one form that raftlog gives it, and below the archive: `../x`, `/any/file` or `topic=a/../../b` are no
+paths of files of an archive. Types and ranges of numbers are declared, and msgspec checks them; names and paths are
+checked by the functions, which return the value and raise `ValueError`. Called by `manifest` and `state`."""
 
 import re
 from datetime import date
@@ -15,7 +14,7 @@ from msgspec import Meta
 INT64_MAX: Final = (1 << 63) - 1
 PARTITION_MAX: Final = (1 << 31) - 1
 TOPIC_BYTES_MAX: Final = 255
-"""A topic may be called as the directory of a log."""
+"""Limit of a topic's name, which is a directory's name."""
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 """Name of Spark and Hive for the partition of null."""
 _UUID: Final = re.compile(r"\A[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.ASCII)

@@ -1,14 +1,13 @@
-"""The only way in which an archive changes: one run at a time, step by step, each step as a commit.
+"""Writer of an archive, its only source of changes: one run at a time, step by step, each step as a commit.
 
-    begin    lock, read the commits, finish what the last run left (`settle`), claim, delete what nobody will name
-    commit   staged files durable → commit created (now it has happened) → files moved to their places → snapshot
+    begin    lock, read the commits, finish the last run's files (`settle`), claim, delete staged files of other runs
+    commit   staged files durable → commit created (the step is done) → files moved to their places → snapshot
     end      own leftovers deleted, lock released
 
-A run that is cut off anywhere is finished by the next one: before the commit its staged files are leftovers, behind it
-they are moved. Commit n + 1 is only made when the files of all commits up to n are durably in their places, so that at
-most one commit is unsettled. Claims fence: a run that finds its next number taken ends with `ArchiveTaken`, and
-because it can never commit again its staged files may be deleted. Called by `archive` and `compaction`, on the driver.
-"""
+The next run finishes an interrupted one: before the commit its staged files are leftovers, after it they are moved.
+Commit n + 1 is created when the files of all commits up to n are durably in their places, so that at most one commit
+is unsettled. Claims fence: a run that finds its next number taken ends with `ArchiveTaken`, and because it can never
+commit again its staged files may be deleted. Called by `archive` and `compaction`, on the driver."""
 
 import time
 import uuid
@@ -78,7 +77,7 @@ def _require_begun_or_empty(files: Files, *, may_create: bool) -> None:
 
 
 class ArchiveWriter:
-    """A run that has claimed the archive; `state` is what its commits say so far."""
+    """Run that has claimed the archive; `state` is the state after its latest commit."""
 
     def __init__(self, files: Files, grace_seconds: float) -> None:
         self._files = files
@@ -99,7 +98,7 @@ class ArchiveWriter:
 
     @property
     def staging(self) -> str:
-        """The directory for files of this run's tasks."""
+        """Directory for files of this run's tasks."""
         return f"{STAGING}/{self.run}"
 
     def commit(
@@ -146,7 +145,7 @@ class ArchiveWriter:
         for staged, size in zip(added, sizes, strict=True):
             if size != staged.file.size:
                 raise ArchiveTaken(
-                    f"{self._files.uri}/{staged.staged} is not there: another run has taken over this archive, or "
+                    f"{self._files.uri}/{staged.staged} is missing: another run has claimed this archive, or "
                     "executors write to a file system that the driver does not see"
                 )
         taken = self._files.sizes([staged.file.path for staged in added])
@@ -177,7 +176,7 @@ class ArchiveWriter:
 
     def _taken(self) -> ArchiveTaken:
         return ArchiveTaken(
-            f"{self._files.uri}: another run has taken over this archive; start this one again when it has ended"
+            f"{self._files.uri}: another run has claimed this archive; restart this one when it has ended"
         )
 
     def _settle(self, added: Sequence[StagedFile]) -> None:

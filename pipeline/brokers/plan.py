@@ -208,16 +208,16 @@ async def _chosen(
     look_s = patience_s if seen else min(patience_s, FIRST_ANSWER_S)
     names = choice.chosen(await with_retries(client.topics, look_s)) if choice.names is None else choice.names
     expected = dict.fromkeys(names, "") | (dict(seen.ids) if seen else {})
-    gone: set[str] = set()
+    missing: set[str] = set()
     for _ in range(LOOKS_MAX):
         view = await with_retries(client.cluster_view, look_s)
-        for name in sorted(expected.keys() - view.topics.keys() - gone):
+        for name in sorted(expected.keys() - view.topics.keys() - missing):
             if not await _is_there(client, name, patience_s, is_needed=name in needed):
-                gone.add(name)
-        if all(name in gone or _is_seen(view, name, topic_id) for name, topic_id in expected.items()):
+                missing.add(name)
+        if all(name in missing or _is_seen(view, name, topic_id) for name, topic_id in expected.items()):
             break
         await asyncio.sleep(LOOK_PAUSE_S)
-    for name in sorted(set(choice.names or ()) - view.topics.keys() - gone):
+    for name in sorted(set(choice.names or ()) - view.topics.keys() - missing):
         raise InvalidArgument(f"the topic {name} is internal: only brokers read it")
     return view, [view.topics[name] for name in choice.chosen(view.topics)]
 

@@ -29,12 +29,12 @@ class StreamOffset:
     begins: Offsets | None = None
 
     def as_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"version": VERSION, "topics": self._topics(self.offsets)}
+        fields: dict[str, Any] = {"version": VERSION, "topics": self._topics(self.offsets)}
         if self.is_initial:
-            told["initial"] = True
+            fields["initial"] = True
         if self.begins is not None:
-            told["begins"] = self._topics(self.begins)
-        return told
+            fields["begins"] = self._topics(self.begins)
+        return fields
 
     def _topics(self, offsets: Offsets) -> dict[str, Any]:
         topics: dict[str, Any] = {
@@ -45,16 +45,16 @@ class StreamOffset:
         return topics
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> "StreamOffset":
+    def from_json(cls, fields: Mapping[str, Any]) -> "StreamOffset":
         """Parse a checkpoint; raises `CheckpointMismatch` for one that this program did not write."""
         try:
-            if told["version"] != VERSION:
+            if fields["version"] != VERSION:
                 raise CheckpointMismatch(
-                    f"the checkpoint has offsets of version {told['version']!r}; this program reads version {VERSION}"
+                    f"the checkpoint has offsets of version {fields['version']!r}; this program reads version {VERSION}"
                 )
-            ids = {str(name): str(topic["id"]) for name, topic in told["topics"].items()}
-            begins = dict(_offsets(told["begins"])) if "begins" in told else None
-            return cls(ids, dict(_offsets(told["topics"])), told.get("initial") is True, begins)
+            ids = {str(name): str(topic["id"]) for name, topic in fields["topics"].items()}
+            begins = dict(_offsets(fields["begins"])) if "begins" in fields else None
+            return cls(ids, dict(_offsets(fields["topics"])), fields.get("initial") is True, begins)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointMismatch(
                 f"the checkpoint holds offsets of another source, not of raftlog ({error!r}): take another "

@@ -92,21 +92,20 @@ def replay(
 ) -> ReplayReport:
     """Write the rows of the archive `path` to topics, each once, with their timestamps, keys and headers.
 
-    `to` is one topic for all rows, or new names by old ones; topics keep their names otherwise, and have to be there.
+    `to` is one topic for all rows, or new names by old ones; topics keep their names otherwise, and have to exist.
     `where` is a condition in SQL on the columns of the data sources, such as `timestamp >= '2026-01-01'`. Without
-    `keep_partitions` rows go by their keys. A replay that is repeated with the same archive, topics, `where` and
-    `keep_partitions` goes on where it was, and then with what was archived since; what is there already is not written
-    again. That is known for as long as the cluster keeps committed offsets of the groups `raftlog-replay.…` and
-    `raftlog-sink.…` (a week after the last step). `again` writes everything once more under a new name; a `name` is
-    for who wants to say which replay it is.
+    `keep_partitions` rows are partitioned by their keys. A replay that is repeated with the same archive, topics,
+    `where` and `keep_partitions` continues, and then writes records that were archived since; rows that were written
+    are not written again. Its progress is kept as long as the cluster keeps committed offsets of the groups
+    `raftlog-replay.…` and `raftlog-sink.…` (a week after the last step). `again` writes all rows again under a new
+    name; a `name` identifies a replay explicitly.
 
     Raises `InvalidArgument`, `UnknownTopic`, `NotAnArchive`, `ArchiveDamaged`, `WriteForgotten`,
-    `VersionConflict`, `PipelineFailed`.
-    """
+    `VersionConflict`, `PipelineFailed`."""
     if records_per_second is not None and records_per_second <= 0:
         raise InvalidArgument("records_per_second has to be above 0")
     if again and name is not None:
-        raise InvalidArgument("a name says which replay to go on with; leave it out to write everything again")
+        raise InvalidArgument("a name continues an earlier replay; leave it out to write everything again")
     if name is not None and (not 0 < len(name) <= NAME_CHARS_MAX or not name.isprintable() or "/" in name):
         raise InvalidArgument(f"a name has 1 to {NAME_CHARS_MAX} printable characters, and no slash")
     topics = TopicChoice.of(topics).names
@@ -257,5 +256,5 @@ class _TopicReplay:
         return self._context.brokers.ask(lambda client: with_retries(lambda: question(client), PATIENCE_S))
 
 
-def _digest(said: Sequence[object]) -> str:
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:24]
+def _digest(values: Sequence[object]) -> str:
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:24]

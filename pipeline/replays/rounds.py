@@ -133,11 +133,11 @@ class ReplayRecord:
         rows of both would be written."""
         record = record_of(_BASE + epoch, {"what": self._what, "round": now})
         await client.groups.commit(self._group, {self._place: record})
-        stands = await self.read(client)
-        if stands is not None and stands.round.epoch <= epoch and stands.round != now:
+        recorded = await self.read(client)
+        if recorded is not None and recorded.round.epoch <= epoch and recorded.round != now:
             raise VersionConflict(
                 "this replay runs somewhere else as well, with the archive as it was after commit "
-                f"{stands.round.upto}; start it again when that has ended"
+                f"{recorded.round.upto}; start it again when that has ended"
             )
 
     def _fields(self, found: CommittedOffset) -> dict[str, Any]:

@@ -291,7 +291,7 @@ class _JournalTail:
             elif (entry.index, entry.offset) != (chain.place.index, chain.place.offset):
                 self._end_run()
                 if not chain.problems:
-                    why = f"the journal goes on with entry {entry.index} at offset {entry.offset}"
+                    why = f"the journal continues with entry {entry.index} at offset {entry.offset}"
                     chain.note_problem(max(chain.base, 0), chain.place, why)
                 chain.place = BatchBoundary(chain.place.position, entry.index, entry.offset)
             if entry.batch is not None:

@@ -81,7 +81,7 @@ class SegmentSplit:
 
 
 class IndexRows:
-    """The rows in an `.index` file, as they stand."""
+    """Rows in an `.index` file, unchecked."""
 
     def __init__(self, file: File) -> None:
         self._file = file

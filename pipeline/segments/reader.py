@@ -40,7 +40,7 @@ _NO_HEADER: Final = read_header(bytes(HEADER_SIZE))
 
 
 class _Bytes:
-    """Bytes that came along, read as if they stood in their file."""
+    """Bytes that a piece carries, with the interface of their file."""
 
     def __init__(self, position: int, data: bytes | memoryview) -> None:
         self._position, self._data = position, memoryview(data)
@@ -148,7 +148,7 @@ class _Journal:
             self._fold = read_journal(self._disk, directory, owner.disk_uuid)
         folded = self._fold.groups.get(group_id.bytes)
         if folded is None or folded.keep_to >= piece.first.index:
-            raise SegmentGone(_gone(directory, "replaced"))
+            raise SegmentGone(_changed_since_plan(directory, "replaced"))
         return journaled_batches(folded, self._fold, piece)
 
 
@@ -176,7 +176,7 @@ class _Reading:
         try:
             segment = open_for_reading(self._disk, self._split.path, self._piece.base)
         except FileNotFoundError:
-            raise SegmentGone(_gone(self._file, "removed")) from None
+            raise SegmentGone(_changed_since_plan(self._file, "removed")) from None
         with closing(segment):
             yield from self._checked(segment.files.log, segment.files.index if self._piece.rows else None)
 
@@ -203,7 +203,9 @@ class _Reading:
             self._damaged(f"offset {self._place.offset} follows, and the next batch has {last.offset}")
 
     def _until_damage(self, log: _Log, rows: "_RowsAhead | None", end: int) -> Iterator[CheckedBatch]:
-        """Sound batches up to the position `end`, or to one that is not; this loop is what a small batch costs."""
+        """Yield sound batches up to the position `end`, or to damage.
+
+        This loop determines the cost of a small batch."""
         (position, entry, offset), number, why = self._place, self._row, None
         for header, batch, broken in _framed(log, position, offset, end):
             why = broken or self._why_unsound(header, batch, entry, number, rows)
@@ -220,8 +222,8 @@ class _Reading:
     ) -> str | None:
         if crc32c(batch[CRC_START:]) != header.crc:
             return "the CRC does not match"
-        if rows is not None and rows.speak_against(number, batch):
-            return "the header is not the one that the index row speaks of"
+        if rows is not None and rows.contradict(number, batch):
+            return "the header is not the one in the index row"
         if header.attributes & CONTROL_BIT:
             return why_no_gap(batch, header, entry, self._piece.compacted_to)
         return None
@@ -229,10 +231,10 @@ class _Reading:
     # damage
 
     def _damaged(self, why: str) -> None:
-        """Raise or report, as the split wants it."""
+        """Raise or report damage, depending on the split."""
         position, _, offset = self._place
         if not self._piece.is_journaled and self._was_compacted():
-            raise SegmentGone(_gone(self._file, "compacted"))
+            raise SegmentGone(_changed_since_plan(self._file, "compacted"))
         problem = CorruptBatch(self._file, Position(position), Offset(offset), why)
         if not self._split.skips_damage:
             raise problem
@@ -248,7 +250,7 @@ class _Reading:
         return roll is not None and self._piece.base < roll.compacted_to != self._piece.compacted_to
 
     def _step_over(self, log: _Log, index: File | None, why: str) -> bool:
-        """Report it, and go to where the next batch stands, if a row or a header that seems to be right says it."""
+        """Report damage; return whether a row or a plausible header located the next batch, after moving to it."""
         self._damaged(why)
         behind = self._behind_header(log) if isinstance(log, _Bytes) or index is None else self._behind_row(log, index)
         if behind is None:
@@ -321,7 +323,7 @@ class _RowsAhead:
         self._data = memoryview(b"")
         self._first = self._end = 0
 
-    def speak_against(self, number: int, batch: memoryview) -> bool:
+    def contradict(self, number: int, batch: memoryview) -> bool:
         """Return whether row `number` is sound and describes another batch; a damaged row does not count."""
         if not self._first <= number < self._end:
             self._data = memoryview(self._index.read(number * ROW_SIZE, _ROWS_AT_ONCE * ROW_SIZE))
@@ -331,5 +333,5 @@ class _RowsAhead:
         return len(row) == ROW_SIZE and not row_matches(row, batch) and restored_header(row, batch) is not None
 
 
-def _gone(name: str, what: str) -> str:
+def _changed_since_plan(name: str, what: str) -> str:
     return f"{name} was {what} since the reading was planned, as a running broker does: read again"

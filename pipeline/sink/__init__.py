@@ -1,9 +1,8 @@
-"""Writing rows into topics, each exactly once, in batch and streaming queries: what happens behind `format("raftlog")`.
+"""Sink that writes rows into topics, each exactly once, in batch and streaming queries, behind `format("raftlog")`.
 
-    writers → planning, settings (what may be written, and how)
-            → writing (one task) → sending (one topic-partition) → lane, held (what to do next)
-                                 → marks (what is recorded of a write), columns, placing (rows and where they go)
+    writers → schema, settings (allowed columns and options)
+            → attempt (one task) → sender (one topic-partition) → lane, unmatched (the next step)
+                                 → marks (the record of a write), columns, partitioner (rows and their partitions)
 
-The protocol and why it holds: docs/adr/0020. Called by the data source; `write_rows` also by whoever runs tasks of its
-own, as a replay does.
-"""
+docs/adr/0020 has the protocol and its proof. Called by the data source; `write_rows` also by jobs with tasks of their
+own, such as a replay."""

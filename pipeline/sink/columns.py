@@ -1,7 +1,6 @@
-"""Rows of Arrow batches as lists of what a record is made of, a bounded number at a time.
+"""Rows of Arrow batches as lists of a record's fields, a bounded number at a time.
 
-Called by the task that writes; `schema` has the columns that are allowed.
-"""
+Called by the task that writes; `schema` has the columns that are allowed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ SLICE_BYTES_MAX: Final = 4 << 20
 
 
 class Slice(NamedTuple):
-    """Some rows in order. `topics` and `partitions` are None where there is no such column."""
+    """Consecutive rows. `topics` and `partitions` are None without such a column."""
 
     rows: Rows
     topics: list[str | None] | None = None

@@ -175,7 +175,7 @@ class SinkLane:
 
     def refused(self, error: RaftlogError) -> None:
         """Handle one of `ANSWERED_BEFORE`."""
-        assert isinstance(error, ANSWERED_BEFORE), f"{error!r} says nothing of the log"
+        assert isinstance(error, ANSWERED_BEFORE), f"{error!r} does not depend on the log"
         self._must_scan = self._may_be_hidden = True
         self._is_forgotten = isinstance(error, UnknownProducer)
 

@@ -120,7 +120,7 @@ class Recorder:
                 f"nothing is recorded of the micro-batches before {epoch} of this query (group {self.group}): the "
                 "record expired (--offsets-retention-ms, a week without a micro-batch), or its topics were "
                 "deleted. If an attempt of this micro-batch has not written "
-                "anything longer ago than producer.id.expiration.ms (a day), nothing can be doubled: go on with the "
+                "anything longer ago than producer.id.expiration.ms (a day), nothing can be doubled: continue with the "
                 "option acceptMissingRecord=true; otherwise begin with a new checkpoint"
             )
 

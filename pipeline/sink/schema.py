@@ -45,7 +45,7 @@ def columns_of(schema: StructType, topic: str | None) -> Columns:
             continue
         if name not in _ALLOWED or name in found:
             raise InvalidArgument(
-                f"the column {field.name} cannot be written, or stands there twice; records are made of the columns "
+                f"the column {field.name} cannot be written, or occurs twice; records are made of the columns "
                 f"{', '.join(_ALLOWED)}, and offset, timestampType and date are left out: select these"
             )
         types, wanted = _ALLOWED[name]

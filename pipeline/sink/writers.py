@@ -125,7 +125,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query, epoch = context.getLocalProperty(_QUERY), context.getLocalProperty(_EPOCH)
         if not query or epoch is None:
             raise InvalidArgument(
-                f"Spark does not say which micro-batch this is ({_QUERY}, {_EPOCH}); the sink raftlog runs in "
+                f"Spark does not name the micro-batch ({_QUERY}, {_EPOCH}); the sink raftlog runs in "
                 "micro-batches, not in continuous mode"
             )
         return self._write.task(iterator, WriteIdentity(query, context.partitionId(), int(epoch)))

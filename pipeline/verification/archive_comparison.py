@@ -46,14 +46,14 @@ class ArchiveRange(NamedTuple):
 
 
 class ComparedRange(NamedTuple):
-    """Verdict on a range. `told` are sentences, each of which stands for at least one record."""
+    """Verdict on a range. `sentences` are sentences, each of which stands for at least one record."""
 
     verdict: ArchiveVerdict
-    told: tuple[str, ...]
+    sentences: tuple[str, ...]
 
     @property
     def problem_count(self) -> int:
-        return max(sum(self.verdict.counts[1:]), len(self.told))
+        return max(sum(self.verdict.counts[1:]), len(self.sentences))
 
 
 # on the driver
@@ -142,7 +142,7 @@ def archive_verdicts(compared: Iterable[ComparedRange], problems: Problems) -> l
     for (topic, partition), ranges in groupby(in_order, key=attrgetter("verdict.topic", "verdict.partition")):
         together = list(ranges)
         for each in together:
-            problems.add(each.told, each.problem_count)
+            problems.add(each.sentences, each.problem_count)
         sums = map(sum, zip(*(each.verdict.counts for each in together), strict=True))
         start, end = together[0].verdict.start, together[-1].verdict.end
         verdicts.append(ArchiveVerdict(topic, partition, start, end, *sums))
@@ -158,7 +158,7 @@ def check_range(compare: ArchiveRange) -> list[ComparedRange]:
     try:
         comparison.run()
     except RaftlogError as error:
-        comparison.told.append(f"{comparison.place}, offsets {comparison.at} to {compare.split.end}: {error}")
+        comparison.sentences.append(f"{comparison.place}, offsets {comparison.at} to {compare.split.end}: {error}")
     return [comparison.result()]
 
 
@@ -166,7 +166,7 @@ class _Comparison:
     """Both sides of a range, read up to the same offset, `at`."""
 
     def __init__(self, compare: ArchiveRange) -> None:
-        self.told: list[str] = []
+        self.sentences: list[str] = []
         self.at = compare.split.start
         self.place = TopicPartition(compare.split.topic, compare.split.partition)
         self._compare = compare
@@ -187,7 +187,7 @@ class _Comparison:
         split = self._compare.split
         counts = self._counts
         sums = (counts[name] for name in ("records", "different", "missing", "unknown", "doubled"))
-        return ComparedRange(ArchiveVerdict(*self.place, split.start, split.end, *sums), tuple(self.told))
+        return ComparedRange(ArchiveVerdict(*self.place, split.start, split.end, *sums), tuple(self.sentences))
 
     def _take(self, logged: pa.RecordBatch, archived: pa.RecordBatch) -> None:
         self._counts["records"] += logged.num_rows
@@ -224,7 +224,7 @@ class _Comparison:
             return
         self._counts[kind] += len(offsets)
         listed = ", ".join(map(str, offsets[:LISTED_MAX])) + (", …" if len(offsets) > LISTED_MAX else "")
-        self.told.append(f"{self.place}: {len(offsets)} records {what}: offset {listed}")
+        self.sentences.append(f"{self.place}: {len(offsets)} records {what}: offset {listed}")
 
 
 def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -24,7 +24,7 @@ PROBLEMS_OF_A_SEGMENT_MAX: Final = 100
 
 
 class WholeSegment(NamedTuple):
-    """A file to be judged as a whole; `newer` is the base offset of the next one."""
+    """Segment to be checked as a whole; `newer` is the base offset of the next one."""
 
     file: SegmentFile
     newer: int | None
@@ -50,8 +50,8 @@ def whole_group(group: PartitionCopies, *, is_newest: bool) -> WholeGroup:
     """Return the work for a group of several copies."""
     assert group.group_id is not None, f"{group} is alone"
     copies = [
-        Copy(log.path, log.owner if said is not None else None, 0 if said is None else said.log_start)
-        for log, said in zip(group.logs, group.said, strict=True)
+        Copy(log.path, log.owner if journaled is not None else None, 0 if journaled is None else journaled.log_start)
+        for log, journaled in zip(group.logs, group.journaled, strict=True)
     ]
     return WholeGroup(group.group_id, tuple(copies), group.copies.whole_from if is_newest else None)
 
@@ -73,12 +73,12 @@ def compare_groups(groups: Sequence[WholeGroup]) -> Iterator[ComparedGroup]:
     known: dict[DataDirectory, dict[str, OfflineReplica]] = {}
     for group in groups:
         try:
-            yield _judged(disk, group, known)
+            yield _compared(disk, group, known)
         except RaftlogError as error:
             yield ComparedGroup(group.group_id, False, 1, 0, 0, str(error))
 
 
-def _judged(disk: Disk, group: WholeGroup, known: dict[DataDirectory, dict[str, OfflineReplica]]) -> ComparedGroup:
+def _compared(disk: Disk, group: WholeGroup, known: dict[DataDirectory, dict[str, OfflineReplica]]) -> ComparedGroup:
     if group.newest_below is not None:
         found = [_newest(disk, group, copy, group.newest_below) for copy in group.copies]
         difference = difference_of(

@@ -21,7 +21,7 @@ class PartitionCopies(NamedTuple):
 
     group_id: UUID | None
     logs: tuple[FoundLog, ...]
-    said: tuple[JournaledReplica | None, ...]
+    journaled: tuple[JournaledReplica | None, ...]
     """State of each copy in its journal."""
     copies: Copies
 
@@ -52,7 +52,7 @@ class PartitionCopies(NamedTuple):
     def is_only_journaled(self) -> bool:
         """Whether some of the entries to compare are only in a journal."""
         stop = self.copies.stop
-        return stop is not None and any(said is not None and said.held_to < stop for said in self.said)
+        return stop is not None and any(replica is not None and replica.held_to < stop for replica in self.journaled)
 
     @property
     def has_doubtful_rolls(self) -> bool:
@@ -70,28 +70,28 @@ class PartitionCopies(NamedTuple):
 
 def groups_of(found: FoundLogs, journals: Iterable[JournalRead], seen: Mapping[str, LogSeen]) -> list[PartitionCopies]:
     """Return all logs, each in one group, in order of topic and partition."""
-    said = {each.path: each for journal in journals for each in journal.replicas}
+    journaled = {each.path: each for journal in journals for each in journal.replicas}
     members: dict[UUID, list[FoundLog]] = {}
     alone = []
     for log in found.logs.values():
-        word = said.get(log.path)
-        group_id = log.group_id if word is None else word.group_id
+        replica = journaled.get(log.path)
+        group_id = log.group_id if replica is None else replica.group_id
         if group_id is None:
             alone.append(PartitionCopies(None, (log,), (None,), Copies((seen[log.path],), (None,), None)))
         else:
             members.setdefault(group_id, []).append(log)
-    together = [_group(group_id, logs, said, seen) for group_id, logs in members.items()]
+    together = [_group(group_id, logs, journaled, seen) for group_id, logs in members.items()]
     return sorted((*alone, *together), key=lambda group: (group.name, group.logs[0].path))
 
 
 def _group(
-    group_id: UUID, logs: Sequence[FoundLog], said: Mapping[str, JournaledReplica], seen: Mapping[str, LogSeen]
+    group_id: UUID, logs: Sequence[FoundLog], journaled: Mapping[str, JournaledReplica], seen: Mapping[str, LogSeen]
 ) -> PartitionCopies:
-    words = tuple(said.get(log.path) for log in logs)
-    stop = min((word.commit for word in words if word is not None), default=None)
-    kept_to = tuple(None if word is None else word.kept_to for word in words)
+    replicas = tuple(journaled.get(log.path) for log in logs)
+    stop = min((replica.commit for replica in replicas if replica is not None), default=None)
+    kept_to = tuple(None if replica is None else replica.kept_to for replica in replicas)
     copies = Copies(tuple(seen[log.path] for log in logs), kept_to, stop)
-    return PartitionCopies(group_id, tuple(logs), words, copies)
+    return PartitionCopies(group_id, tuple(logs), replicas, copies)
 
 
 def notes_of(groups: Iterable[PartitionCopies]) -> Iterator[str]:
@@ -99,11 +99,11 @@ def notes_of(groups: Iterable[PartitionCopies]) -> Iterator[str]:
     for group in groups:
         if group.group_id is not None and len(group.logs) < group.voters:
             yield f"{group}: {len(group.logs)} of {group.voters} replicas are there"
-        for said in group.said:
-            if said is not None and said.held_to < said.last_index:
+        for replica in group.journaled:
+            if replica is not None and replica.held_to < replica.last_index:
                 yield (
-                    f"{said.path}: entries {said.held_to + 1} to {said.last_index} are only in the journal, and the "
-                    "next start writes them: the files lack them without loss"
+                    f"{replica.path}: entries {replica.held_to + 1} to {replica.last_index} are only in the "
+                    "journal, and the next start writes them: the files lack them without loss"
                 )
 
 
@@ -115,7 +115,7 @@ def journal_problems(found: FoundLogs, journals: Iterable[JournalRead], topics: 
             yield (
                 f"{journal.owner.data_dir}: {journal.why}; its replicas were checked each by itself, and not compared"
             )
-        for said in journal.replicas:
-            is_chosen = chosen is None or name_of(said.path)[0] in chosen
-            if is_chosen and said.kept_to and said.path not in found.logs:
-                yield f"{said.path}: its journal has {said.kept_to} entries of it, and no segment file is left"
+        for replica in journal.replicas:
+            is_chosen = chosen is None or name_of(replica.path)[0] in chosen
+            if is_chosen and replica.kept_to and replica.path not in found.logs:
+                yield f"{replica.path}: its journal has {replica.kept_to} entries of it, and no segment file is left"

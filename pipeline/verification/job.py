@@ -94,7 +94,7 @@ def verify_by(
     units = (unit for group in groups for unit in units_of(disk, group.copies, size))
     ranges = by_file(run("checking replicas", list(tasks_of(units, size)), check_units))
     wholes = [WholeSegment(*each) for each in doubtful(seen.values(), ranges)]
-    segments = run("looking at doubtful segments", wholes, check_segment)
+    segments = run("checking doubtful segments", wholes, check_segment)
     again = [whole_group(group, is_newest=False) for group in groups if needs_entry_comparison(group, ranges)]
     known = {each.group_id for each in again}
     again += [
@@ -127,7 +127,7 @@ def _report(
     found: FoundLogs,
     journals: Sequence[JournalRead],
     groups: Sequence[PartitionCopies],
-    judge: Verdicts,
+    results: Verdicts,
     problems: Problems,
     *,
     is_all: bool,
@@ -135,7 +135,7 @@ def _report(
     problems.add(found.problems)
     chosen = None if is_all else {log.topic for log in found.logs.values()}
     problems.add(journal_problems(found, journals, chosen))
-    verdicts = [judge.verdict(group, problems) for group in groups]
+    verdicts = [results.verdict(group, problems) for group in groups]
     reports = [report for _, of_logs in verdicts for report in of_logs]
     notes = Problems(NOTES_MAX)
     notes.add(notes_of(groups))

@@ -59,13 +59,13 @@ def read_owner(owner: DataDirectory) -> list[JournalRead]:
     for _ in range(_TRIES):
         try:
             replicas = replicas_of(disk, owner.data_dir, owner.disk_uuid)
-            return [JournalRead(owner, tuple(_said(disk, replica) for replica in replicas), None)]
+            return [JournalRead(owner, tuple(_journaled(disk, replica) for replica in replicas), None)]
         except (JournalDamaged, FormatError) as error:
             why = str(error)
     return [JournalRead(owner, (), why)]
 
 
-def _said(disk: Disk, replica: OfflineReplica) -> JournaledReplica:
+def _journaled(disk: Disk, replica: OfflineReplica) -> JournaledReplica:
     folded, fold = replica.folded, replica.fold
     assert folded is not None, f"{replica.path} was found by its journal"
     assert fold is not None, f"{replica.path} was found by its journal"

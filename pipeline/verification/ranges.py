@@ -43,7 +43,7 @@ class SegmentSeen(NamedTuple):
 
 
 class LogSeen(NamedTuple):
-    """A log's segments in their order, and its own checkpoint, read before them."""
+    """Segments of a log in their order, and its own checkpoint, read before them."""
 
     path: str
     segments: tuple[SegmentSeen, ...]
@@ -75,7 +75,7 @@ class Copies(NamedTuple):
 
 def list_segments(disk: Disk, path: str) -> LogSeen:
     """List the segments that exist now. Raises `OSError`."""
-    checkpoint = read_checkpoint(disk, path)  # first: it never vouches for more than is seen afterwards
+    checkpoint = read_checkpoint(disk, path)  # first: it never covers more than the segments listed afterwards
     seen = []
     for base in segment_bases(disk, path):
         try:
@@ -125,7 +125,7 @@ def _divided(
 
 
 def _borders(disk: Disk, seen: SegmentSeen, split_bytes: int) -> Iterator[BatchPosition]:
-    """Places of batches at about every `split_bytes`, as the index says where it and the header agree."""
+    """Places of batches at about every `split_bytes`, from the index where it and the header agree."""
     if seen.file.log_bytes <= split_bytes:
         return
     with closing(open_for_reading(disk, seen.file.directory, seen.file.base)) as segment:

@@ -69,7 +69,7 @@ class Problems:
         self._most = most
 
     def add(self, problems: Iterable[object], count: int | None = None) -> None:
-        """Take some; `count` says how many they stand for, where the list was cut already."""
+        """Add problems; `count` is their number if the list was cut already."""
         number = 0
         for number, problem in enumerate(problems, 1):  # noqa: B007 - it is counted
             if len(self.listed) < self._most:

@@ -1,14 +1,14 @@
-"""Checking a range of one segment file at the speed of its bytes; whatever is not exactly right ends the walk.
+"""Check of a range of one segment file at the speed of its bytes; the first deviation ends the walk.
 
-A range begins at a batch whose index, offset and row number are known, and ends at another such place, or at the file's
-end. Of every batch: header, offset, CRC, its index row with the row's checksum; of a compacted segment the gaps, too.
+A range begins at a batch whose index, offset and row number are known, and ends at another one, or at the file's end.
+Checked of every batch: header, offset, CRC, its index row with the row's checksum; of a compacted segment the gaps,
+too.
 
-    start ≤ end of the walk ≤ end of the range, equal where nothing is wrong
+    start ≤ end of the walk ≤ end of the range, equal for a sound range
 
-The walk never says what is wrong with a file, only that it has to be looked at: `raftlog.storage.verify` is the judge,
-so that there is one verdict. The exception are terms that fall, which only this checks. Called by `file_comparison`;
-reads with `pread` (a mapped file that a broker cuts would kill the process).
-"""
+The walk only detects that a file is not sound: `raftlog.storage.verify` finds the reason, so that there is one verdict.
+The exception are terms that fall, which only this checks. Called by `file_comparison`; reads with `pread` (a mapped
+file that a broker truncates would crash the process)."""
 
 import os
 import struct
@@ -26,11 +26,11 @@ from raftlog.storage.rows import ROW_SIZE
 from raftlog.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, segment_stem
 
 CHUNK_BYTES: Final = 1 << 20
-"""Read at a time, and kept in the processor's cache while it is checked; a larger batch is read as a whole."""
+"""Bytes per read, which stay in the processor's cache while they are checked; a larger batch is read as a whole."""
 _CHUNK_BYTES_MAX: Final = 64 << 20
-"""More is not read at once because an index row or a header says so: they may be damaged."""
+"""Limit of a read whose size comes from an index row or a header, which may be damaged."""
 _FIELDS: Final = struct.Struct(">qiibIhi30xi")
-"""The header's fields that are looked at: base offset, length, term, magic, CRC, attributes, offset delta, records."""
+"""Fields of the header that are checked: base offset, length, term, magic, CRC, attributes, offset delta, records."""
 _ROW: Final = struct.Struct(">QQQQIII")
 _ROW_CHECKED: Final = 40
 assert (_FIELDS.size, _ROW.size) == (HEADER_SIZE, ROW_SIZE)
@@ -46,10 +46,9 @@ class BatchPosition(NamedTuple):
 
 
 class SegmentSpan(NamedTuple):
-    """A range of a segment. `end` is the place where it ends, `None` at the end of the file.
+    """Range of a segment. `end` is `None` at the end of the file.
 
-    `stop` is the entry whose following offset is asked for; `compacted_to` is what the roll says.
-    """
+    `stop` is the entry whose following offset is requested; `compacted_to` is the field of the roll."""
 
     base: int
     start: BatchPosition
@@ -59,7 +58,7 @@ class SegmentSpan(NamedTuple):
 
 
 class SegmentFile(NamedTuple):
-    """The files of a segment in one log's directory, and how much of them counts: what came later is not looked at."""
+    """Files of a segment in one log's directory, up to `log_bytes`; later bytes are ignored."""
 
     directory: str
     base: int
@@ -245,7 +244,7 @@ class _Walk:
         return at
 
     def _last_index(self, batch: memoryview, index: int) -> int:
-        """Return the last entry that a control batch of a compacted segment stands for."""
+        """Return the last entry of a control batch in a compacted segment."""
         header = read_header(batch)
         self.why = why_no_gap(batch, header, index, self._span.compacted_to)
         return last_index_of(batch, header, index)
@@ -256,7 +255,7 @@ class _Walk:
         rows_taken = self._number - self._span.start.row
         tail = 0
         if self.why is None and self._span.end is not None and end != self._span.end:
-            self.why = "it does not go on where its index says"
+            self.why = "it does not continue as in its index"
         elif self.why is None and self._span.end is None and rows_taken < self._row_count:
             self.why = "the file ends before a batch that has a row"
         elif self.why is None:

@@ -134,11 +134,11 @@ class Verdicts:
         """Return the verdict on one partition and the reports of its copies; problems go to `problems`."""
         before = problems.count
         reports = []
-        for log, said in zip(group.copies.logs, group.said, strict=True):
+        for log, journaled in zip(group.copies.logs, group.journaled, strict=True):
             reports.append(self._log(log, problems))
             problems.add(self._falls(log))
-            if said is not None:
-                problems.add(_journal_problems(log, said, reports[-1], self._next_index(log)))
+            if journaled is not None:
+                problems.add(_journal_problems(log, journaled, reports[-1], self._next_index(log)))
         first, last, end_offset = self._compared(group, problems)
         partition = PartitionVerdict(
             *group.name,
@@ -164,14 +164,14 @@ class Verdicts:
         if key in self._segments:
             return self._segments[key].report
         report = report_of(segment, self._ranges.get(key, ()))
-        assert report is not None, f"{segment.file.log} was not judged"
+        assert report is not None, f"{segment.file.log} was not checked"
         return report
 
     def _log(self, log: LogSeen, problems: Problems) -> LogCheck:
         there = [each for each in map(self._report, log.segments) if each is not None]
         report = join_segments(log.path, log.checkpoint, there)
-        judged = (self._segments.get((log.path, segment.file.base)) for segment in log.segments)
-        counts = sum(each.problem_count for each in judged if each is not None)
+        checked = (self._segments.get((log.path, segment.file.base)) for segment in log.segments)
+        counts = sum(each.problem_count for each in checked if each is not None)
         unlisted = counts - sum(len(segment.problems) for segment in there)
         problems.add(report.problems, len(report.problems) + unlisted)
         if not report.segments:
@@ -201,8 +201,8 @@ class Verdicts:
         """Return the first and last entry that were compared, and the offset after them."""
         if group.group_id is None or len(group.logs) < 2:
             return 1, 0, 0
-        judged = self._groups.get(group.group_id, [])
-        for each in judged:
+        compared = self._groups.get(group.group_id, [])
+        for each in compared:
             if each.difference is not None:
                 problems.add([f"{group}: {each.difference}"])
             if not each.is_newest:
@@ -256,12 +256,15 @@ class Verdicts:
         return end
 
 
-def _journal_problems(log: LogSeen, said: JournaledReplica, report: LogCheck, next_index: int) -> Iterator[str]:
+def _journal_problems(log: LogSeen, journaled: JournaledReplica, report: LogCheck, next_index: int) -> Iterator[str]:
     """Yield differences between the first or last entry of the files and of the journal."""
-    first = report.first_offset if said.journaled_from is None else min(report.first_offset, said.journaled_from)
-    if report.segments and first > said.log_start:
-        yield f"{log.path}: offsets {said.log_start} to {first} are missing: the log begins there by its journal"
-    if report.is_sound and report.segments and next_index - 1 < said.kept_to:
+    first = (
+        report.first_offset if journaled.journaled_from is None else min(report.first_offset, journaled.journaled_from)
+    )
+    if report.segments and first > journaled.log_start:
+        yield f"{log.path}: offsets {journaled.log_start} to {first} are missing: the log begins there by its journal"
+    if report.is_sound and report.segments and next_index - 1 < journaled.kept_to:
         yield (
-            f"{log.path}: the files end with entry {next_index - 1}, and entry {said.kept_to} was synced by its journal"
+            f"{log.path}: the files end with entry {next_index - 1}, and "
+            f"entry {journaled.kept_to} was synced by its journal"
         )

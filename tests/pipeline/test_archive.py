@@ -184,7 +184,7 @@ def test_without_locks_the_run_that_began_first_cannot_commit(tmp_path: Path) ->
                 archive_to(remote(), MemorySource(orders=30))
             yield wave
 
-    with pytest.raises(ArchiveTaken, match="taken over"):
+    with pytest.raises(ArchiveTaken, match="has claimed"):
         archive_to(remote(), MemorySource(orders=48), waves=overtaken)
     require_complete(path, 30)
     compact(remote())

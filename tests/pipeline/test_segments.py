@@ -240,7 +240,7 @@ def batch_at(path: Path, segment: int, number: int) -> IndexRow:
 
 def test_bytes_without_a_crc_are_checked_by_the_index(path: Path) -> None:
     flip(files(path)[0], batch_at(path, 0, 2).position + 14)  # of the term
-    with pytest.raises(CorruptBatch, match="the header is not the one that the index row speaks of"):
+    with pytest.raises(CorruptBatch, match="the header is not the one in the index row"):
         rows(plan_segments([str(path)]))
 
 

@@ -97,19 +97,19 @@ def run_job(app: str, master: str, config: Mapping[str, str], job: Job[R]) -> R:
             wait([done], STEP_PRINTED_AFTER_S)
             if done.done():
                 return done.result()
-            steps.say()
+            steps.print_once()
 
 
 class _Steps:
     """Current step of a job, printed once when stderr is no terminal."""
 
     def __init__(self) -> None:
-        self.now = self._said = ""
+        self.now = self._printed = ""
         self.console = Console(stderr=True)
 
-    def say(self) -> None:
-        if not self.console.is_terminal and self.now != self._said:
-            self._said = self.now
+    def print_once(self) -> None:
+        if not self.console.is_terminal and self.now != self._printed:
+            self._printed = self.now
             click.echo(self.now, err=True)
 
 

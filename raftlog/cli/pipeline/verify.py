@@ -30,11 +30,11 @@ def verify(
     code 1 after a problem.
     """
     named = some_topics(topics, topics_pattern)
-    return lambda spark, told: pipeline.verify(
+    return lambda spark, on_progress: pipeline.verify(
         spark,
         list(directories),
         topics=named,
         topics_pattern=topics_pattern,
         archive=archive_path,
-        on_progress=told,
+        on_progress=on_progress,
     )
