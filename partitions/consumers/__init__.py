@@ -1,9 +1,8 @@
-"""Consumer instances as the REST Proxy's v2 has them: consumers that live in the service and are used by requests.
+"""Consumer instances in the sense of the REST Proxy v2: consumers that a broker runs for clients of its REST API.
 
-An instance lives at the coordinator of its group, and every broker forwards to there; what it is stands in the group's
-log, so that the next coordinator goes on with it. Who may come in: the broker, as `broker.consumers`. It stands above
-`groups`, whose members its instances are, and reads records through the broker.
-"""
+An instance runs at the coordinator of its consumer group; every broker forwards requests to there. Its state stands
+in the group's log, so the next coordinator continues with it. Entry point: the broker, as `broker.consumers`. The
+package stands above `groups`, whose group members the instances are, and reads records through the broker."""
 
 from raftlog.partitions.consumers.service import Consumers
 

@@ -1,9 +1,8 @@
-"""Where an instance begins to read a partition, and where it goes on when its position is not in the log.
+"""First position of an instance in a partition, and its next position when the present one is not in the log.
 
     an anchor that still holds → the committed offset → `auto.offset.reset`
 
-Called by instances.
-"""
+Called by instances."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -22,22 +21,22 @@ _ASKED_AT_ONCE = 16
 
 
 class Begun(NamedTuple):
-    """What was decided. Partitions whose leader did not answer are left for later."""
+    """Result of a decision on positions. Partitions whose leader did not answer are decided later."""
 
     anchors: dict[TopicPartition, Anchor]
-    """To be stored: the next coordinator would decide otherwise."""
+    """Anchors to store, because the next coordinator would decide otherwise."""
     refused: list[Moved]
-    """Nothing is committed, and the policy is `none`."""
+    """Partitions without a committed offset while the reset policy is `none`."""
 
 
 class Beginnings:
-    """Of one instance."""
+    """Initial positions of one instance."""
 
     def __init__(self, host: InstanceHost, group: str, reset: str, positions: FetchPositions) -> None:
         self._host, self._group, self._reset, self._positions = host, group, reset, positions
 
     async def decide(self, anchors: Mapping[TopicPartition, Anchor], deadline: Deadline) -> Begun:
-        """Give every owned partition a position. Raises what `Coordinator.committed` raises."""
+        """Give every owned partition a position. Raises the errors of `Coordinator.committed`."""
         missing = self._positions.missing
         begun = Begun({}, [])
         if not missing:
@@ -61,7 +60,7 @@ class Beginnings:
         try:
             bounds = await self._host.reader.offsets(*partition, deadline=deadline)
         except RaftlogError:
-            return  # a poll asks again, and says what is wrong
+            return  # the next poll retries, and reports the error
         if self._reset == "none":
             begun.refused.append(Moved(*partition, -1, None, *bounds))
         elif self._reset == "earliest":
@@ -71,14 +70,14 @@ class Beginnings:
             begun.anchors[partition] = Anchor(bounds.end, NOTHING_COMMITTED)
 
     def out_of_range(self, partition: TopicPartition, error: OffsetOutOfRange) -> Moved:
-        """The position is not in the log: go on as the policy says."""
+        """Replace a position that is not in the log, by the reset policy."""
         to = {"earliest": error.first, "latest": error.end}.get(self._reset)
         if to is not None:
             self._positions.begin(partition, to)
         return Moved(*partition, error.offset, to, error.first, error.end)
 
     async def resolve(self, chosen: Sequence[Chosen], deadline: Deadline) -> dict[TopicPartition, Offset]:
-        """The offsets that a client's choices mean. Raises what the partitions' leaders raise."""
+        """Return the offsets that a client's choices mean. Raises the errors of the partitions' leaders."""
         found: dict[TopicPartition, Offset] = {}
         for some in _by(_ASKED_AT_ONCE, chosen):
             offsets = await asyncio.gather(*(self._resolve_one(each, deadline) for each in some))
@@ -98,7 +97,7 @@ class Beginnings:
 
 
 def committed_offset(committed: Mapping[TopicPartition, OffsetRecord], partition: TopicPartition) -> Offset:
-    """`NOTHING_COMMITTED` where there is none."""
+    """Return the committed offset of a partition; `NOTHING_COMMITTED` when there is none."""
     found = committed.get(partition)
     return NOTHING_COMMITTED if found is None else found.offset
 

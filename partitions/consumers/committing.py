@@ -1,9 +1,8 @@
-"""What an instance commits: as a member of its group, fenced by its generation, or without one, as a watermark.
+"""Offset commits of an instance: as a group member, fenced by its generation, or without a group, as a watermark.
 
-A partition that is not the instance's any more is left out: another member may have committed it already. Auto-commit
-commits what is acknowledged with every poll, and tries again every `AUTO_COMMIT_S` where that failed. Called by
-instances.
-"""
+A partition that is no longer assigned to the instance is left out: another group member may have committed it
+already. Auto-commit commits the acknowledged offsets with every poll, and retries a failed commit every
+`AUTO_COMMIT_S`. Called by instances."""
 
 import asyncio
 import logging
@@ -30,17 +29,19 @@ _logger = logging.getLogger(__name__)
 AUTO_COMMIT_S: Final = 5.0
 _COMMIT_MS: Final = 5_000
 _PAUSE_S: Final = 0.01
-"""Before a commit that met a rebalance is made again."""
+"""Pause before a commit that met a rebalance is retried."""
 _QUIET_S: Final = 1.0
 _LATER_MAX: Final = 16
-"""Commits of one instance that nobody waits for."""
+"""Limit of commits of one instance that run without a waiting request."""
 
 Offers: TypeAlias = Mapping[TopicPartition, OffsetCommit]
 Settled: TypeAlias = Callable[[Deadline], Awaitable[None]]
 
 
 class InstanceCommits:
-    """Of one instance. `settled` waits until it knows what it may read, and raises why it cannot."""
+    """Offset commits of one instance.
+
+    `settled` waits until the instance has an assignment, and raises the reason when it cannot have one."""
 
     def __init__(
         self,
@@ -57,11 +58,10 @@ class InstanceCommits:
         self._later: dict[asyncio.Task[None], None] = {}
 
     async def commit(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
-        """Commit these where the instance may; what became of each, sorted.
+        """Commit the offers in partitions of the instance; return the outcome of each, sorted.
 
-        Raises `ConsumerState` when it may nowhere, or without the group while that has members; and what the
-        coordinator raises.
-        """
+        Raises `ConsumerState` when no partition is assigned to the instance, or when it is outside of the group and
+        that has members; and the errors of the coordinator."""
         while True:
             await self._settled(deadline)
             try:
@@ -74,7 +74,7 @@ class InstanceCommits:
                     ) from None
                 if asyncio.get_running_loop().time() >= deadline:
                     raise
-                await asyncio.sleep(_PAUSE_S)  # the member hears of it at once, and is settled no more
+                await asyncio.sleep(_PAUSE_S)  # the member is notified at once, and its `settled` is cleared
 
     async def _commit_as_it_is(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
         taken = self._taken(offers)
@@ -86,7 +86,7 @@ class InstanceCommits:
         return self._outcomes(offers, {each: found.offset for each, found in committed.items() if each in taken})
 
     def _taken(self, offers: Offers) -> dict[TopicPartition, OffsetCommit]:
-        """Those that the instance may commit. Raises `ConsumerState` when there are only others."""
+        """Return the offers that the instance may commit. Raises `ConsumerState` when there are only others."""
         owned = set(self._positions.owned)
         taken = {partition: offer for partition, offer in offers.items() if partition in owned}
         if offers and not taken:
@@ -108,14 +108,16 @@ class InstanceCommits:
     def _foreign(self, partition: TopicPartition) -> str:
         return f"{partition} is not assigned to {self._name} in {self._group} now"
 
-    # without anybody who waits
+    # in the background
 
     async def commit_later(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
-        """The same, but that nobody waits until it is committed. Raises `Overloaded` when too many are under way."""
+        """Begin to commit like `commit`, and return at once. Raises `Overloaded` when too many commits are pending."""
         await self._settled(deadline)
         self._taken(offers)
         if len(self._later) >= _LATER_MAX:
-            raise Overloaded(f"{len(self._later)} commits of {self._name} are under way; nothing was committed")
+            raise Overloaded(
+                f"{len(self._later)} commits of {self._name} are pending; nothing was committed. Retry later"
+            )
         committing = self.try_to_commit(offers, deadline_in(_COMMIT_MS))
         task = asyncio.get_running_loop().create_task(committing, name=f"commit {self._group}/{self._name}")
         self._later[task] = None
@@ -123,7 +125,7 @@ class InstanceCommits:
         return self._outcomes(offers, {})
 
     async def try_to_commit(self, offers: Offers, deadline: Deadline) -> None:
-        """Best effort; what did not become of it stands in the log of the broker."""
+        """Commit if possible; log a failure instead of raising it."""
         await self._try(self.commit, offers, deadline)
 
     async def _try(
@@ -136,7 +138,7 @@ class InstanceCommits:
             _logger.info("%s/%s: offsets were not committed: %s", self._group, self._name, error)
 
     def auto_commit(self) -> asyncio.Task[None]:
-        """Commit what is acknowledged; it is tried again until that has happened."""
+        """Commit the acknowledged offsets in the background, and retry until that succeeds."""
         if self._auto is None or self._auto.done():
             committing = self._auto_commit()
             self._auto = asyncio.get_running_loop().create_task(committing, name=f"auto-commit {self._name}")
@@ -149,20 +151,20 @@ class InstanceCommits:
             except ConsumerState:
                 return
             except RaftlogError as error:
-                _logger.info("%s/%s: auto-commit is tried again: %s", self._group, self._name, error)
+                _logger.info("%s/%s: auto-commit failed and is retried: %s", self._group, self._name, error)
                 await asyncio.sleep(AUTO_COMMIT_S)
 
     async def quiet(self) -> None:
-        """What is being committed by itself is, or is not for a while."""
+        """Wait until a running auto-commit has ended, at most `_QUIET_S`."""
         if self._auto is not None and not self._auto.done():
             await asyncio.wait((self._auto,), timeout=_QUIET_S)
 
     async def commit_before_the_end(self, offers: Offers, deadline: Deadline) -> None:
-        """Of partitions that are about to go, in the generation that is; best effort."""
+        """Commit offsets of partitions that are about to be revoked, in the present generation; log a failure."""
         await self._try(self._commit_as_it_is, offers, deadline)
 
     def stop(self) -> None:
-        """What is not committed yet is not any more."""
+        """Discard pending commits."""
         for task in (*self._later, self._auto):
             if task is not None:
                 task.cancel()

@@ -1,10 +1,9 @@
-"""One attempt of a poll, for an instance whose turn it is: records are fetched, and positions move.
+"""One attempt of a poll, for an instance that holds its turn: fetch records and advance positions.
 
-A position moves when the whole answer is there, and not at all when there is an error instead. With the reset policy
-`none` a position that is not in the log is such an error, and so is a batch that cannot be opened: the client has to
-say where to go on. Other partitions that cannot be read hold up nobody; only when there is nothing else are they an
-error. Called by instances.
-"""
+A position advances when the whole answer is there, and not at all when there is an error instead. With the reset
+policy `none` a position that is not in the log is such an error, and so is a batch that cannot be decoded: the
+client has to choose the next position. Other partitions that cannot be read do not block the rest; only when there
+is nothing else do they cause an error. Called by instances."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,11 +19,11 @@ from raftlog.partitions.consumers.settings import InstanceSettings
 from raftlog.partitions.deadline import Deadline
 
 MAX_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Bytes of keys and values in one answer, whatever is asked for."""
+"""Limit of key and value bytes in one answer, whatever the request asks for."""
 
 
 class Deliveries:
-    """Of one instance."""
+    """Poll answers of one instance."""
 
     def __init__(
         self, host: InstanceHost, settings: InstanceSettings, positions: FetchPositions, beginnings: Beginnings
@@ -38,7 +37,9 @@ class Deliveries:
     async def attempt(
         self, until: Deadline, max_bytes: int, interrupted: asyncio.Event, is_wanted: Callable[[], bool]
     ) -> PollDelivery:
-        """What there is until then, or until it is interrupted; nothing when it is not wanted any more by then."""
+        """Return the records available until the deadline or an interruption.
+
+        Returns nothing when `is_wanted` is false by then, because a newer poll has replaced this one."""
         bounds = self._host.bounds
         limits = PollLimits(
             self._settings.fetch_min_bytes,

@@ -1,4 +1,4 @@
-"""What instances stand on: the coordinator of their groups, the topics, and how records are read."""
+"""Dependencies of consumer instances: the coordinator of their groups, the topics, and the reader of records."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
@@ -16,27 +16,28 @@ from raftlog.types import TopicPartition
 
 
 class Catalogue:
-    """The topics, as this node knows them."""
+    """Topics of the cluster, as this broker's copy of the controller's state has them."""
 
     def __init__(self, topics: Topics, finder: Finder) -> None:
         self._topics, self._finder = topics, finder
 
     def topic_id(self, name: str) -> UUID | None:
-        """None for one that is not known here."""
+        """Return the topic's id; None for a topic that this broker has not seen."""
         return self._topics.find(name).row.topic_id if name in self._topics else None
 
     def names(self) -> Iterator[str]:
-        """Of those that are not internal."""
+        """Return the names of all topics that are not internal."""
         return (topic.name for topic in self._topics if not topic.row.creation.is_internal)
 
     async def check(self, partition: TopicPartition, deadline: Deadline) -> None:
-        """Raises `UnknownTopic` and `UnknownPartition`; what is not known here is asked for first."""
+        """Raise `UnknownTopic` or `UnknownPartition` unless it exists; an unknown topic is looked up first."""
         (await self._finder.topic(partition.topic, deadline)).partition(partition.partition)
 
 
 class OffsetRecords(Protocol):
-    """What is committed, as `groups.Groups` has it. Commits of members are fenced, so it does not matter if another
-    broker coordinates by now."""
+    """Committed offsets, as `groups.Groups` has them.
+
+    Commits of group members are fenced, so they are safe when another broker has become the coordinator."""
 
     async def commit(
         self,
@@ -51,7 +52,7 @@ class OffsetRecords(Protocol):
 
 
 class ReadBounds(NamedTuple):
-    """What one poll may have."""
+    """Limits of one poll."""
 
     wait_ms_max: int
     stored_bytes_max: int
@@ -59,10 +60,10 @@ class ReadBounds(NamedTuple):
 
 
 class InstanceHost(NamedTuple):
-    """One for each coordinator."""
+    """Dependencies of the instances of one coordinator."""
 
     coordinator: GroupCoordinator
-    """Where instances are members and their records are kept."""
+    """Coordinator whose group members the instances are, and which stores their records."""
     offsets: OffsetRecords
     reader: RecordReader
     catalogue: Catalogue

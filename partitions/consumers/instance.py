@@ -1,12 +1,11 @@
 """One consumer instance, at the coordinator of its group.
 
-    idle → subscribed (a member of the group; assigned by it) → idle;   idle → assigned by hand → idle
+    idle → subscribed (a group member, assigned by the group) → idle;   idle → assigned by hand → idle
 
-Polls and everything that changes positions take turns; whoever wants the turn interrupts the poll that has it, which
-ends with what there is. A poll that a newer one interrupts delivers nothing: its client has gone away. What the
-instance is stands in the group's log before it is answered (`stored`); when the coordinator ends it is dropped, and
-begun again at the next one. Called by the service.
-"""
+Polls and all changes of positions take turns; a request for the turn interrupts the poll that holds it, which ends
+with the records it has. A poll that a newer one interrupts delivers nothing: its client has disconnected. Changes of
+the instance are stored in the group's log before they are answered (`stored`). When the coordinator ends, the
+instance is dropped; the next coordinator creates it from the log. Called by the service."""
 
 import asyncio
 import logging
@@ -40,38 +39,38 @@ from raftlog.types import Offset, TopicPartition
 _logger = logging.getLogger(__name__)
 
 _CLOSING_MS: Final = 2_000
-"""What is acknowledged gets so long to be committed before its partitions go to others."""
+"""Time to commit acknowledged offsets before their partitions are assigned to others."""
 _HONEST_MS: Final = 500
-"""A poll gives so long at least to finding out where to begin."""
+"""Least time that a poll takes to find its initial positions."""
 _COMMITTING_S: Final = 0.5
-"""A poll waits so long for what it commits, so that whoever looks behind it sees it."""
+"""Time that a poll waits for its auto-commit, so that a later read of the committed offsets sees it."""
 
 
 class Instance:
-    """See the module. `stored` is what stands in the log."""
+    """State and operations of one instance; see the module. `stored` is its record in the log."""
 
     def __init__(self, host: InstanceHost, group: str, name: str, stored: StoredInstance) -> None:
         self.group, self.name, self.stored = group, name, stored
         self._host = host
         self._loop = asyncio.get_running_loop()
         self.used_at = self._loop.time()
-        """When a request about it came or was answered last."""
+        """Time when the last request to the instance arrived or was answered."""
         self.users = 0
         """Requests about it that are being answered."""
         self._over: RaftlogError | None = None
-        """What everybody is told from now on."""
+        """Error that every request receives from now on; None while the instance is usable."""
         self._stops = False
-        """No poll waits any more."""
+        """Whether polls return without waiting."""
         self._turn, self._wanting, self._interrupted = asyncio.Lock(), 0, asyncio.Event()
         self._storing = asyncio.Lock()
         self._polls = 0
         """Polls so far: only the newest delivers."""
         self._last_poll = ""
         self._matched: tuple[str, ...] = ()
-        """What the pattern matches."""
+        """Topics that the pattern matches."""
         self._member: InstanceMember | None = None
         self._has_begun = asyncio.Event()
-        """What is stored has been begun: whoever is subscribed has its member."""
+        """Event set after the stored state was restored: a subscribed instance has its group member."""
         self._positions = FetchPositions(host.catalogue.topic_id)
         settings = stored.settings
         self._beginnings = Beginnings(host, group, settings.reset, self._positions)
@@ -79,10 +78,10 @@ class Instance:
         self._deliveries = Deliveries(host, settings, self._positions, self._beginnings)
         self._background: dict[asyncio.Task[None], None] = {}
 
-    # its life
+    # start and end
 
     def begin(self) -> None:
-        """Go on with what is stored."""
+        """Restore the stored subscription or assignment."""
         if self.stored.is_subscribed:
             self._in_background(self._subscribe())
         else:
@@ -90,7 +89,7 @@ class Instance:
             self._positions.own(self.stored.assigned, keep=True)
 
     def end(self, error: RaftlogError) -> None:
-        """The coordinator is over: everybody is told `error`."""
+        """Fail all requests with `error`, because the coordinator has ended."""
         self._over = error
         self.interrupt()
         if self._member is not None:
@@ -103,7 +102,9 @@ class Instance:
             task.cancel()
 
     async def delete(self, why: RaftlogError, *, is_wanted: bool, deadline: Deadline) -> None:
-        """Leave the group and be forgotten, durably. `is_wanted`: its client has done with what was delivered."""
+        """Leave the group and delete the instance durably.
+
+        `is_wanted`: its client has processed all delivered records, so these are committed."""
         if self.stored.settings.auto_commit:
             offers = self._positions.delivered() if is_wanted else self._positions.acknowledged()
             await self._commits.try_to_commit(offers, _soon(deadline))
@@ -115,7 +116,7 @@ class Instance:
             await self._member.leave()
 
     def interrupt(self) -> None:
-        """The broker is about to stop: nobody waits any more."""
+        """Return all polls at once, because the broker is about to stop."""
         self._stops = True
         self._interrupted.set()
 
@@ -125,7 +126,7 @@ class Instance:
 
     @asynccontextmanager
     async def _turn_for_me(self, *, is_urgent: bool = True) -> AsyncIterator[None]:
-        """`is_urgent`: a poll that has the turn ends."""
+        """Hold the turn during the block. `is_urgent`: a poll that holds it ends."""
         self._wanting += is_urgent
         if is_urgent:
             self._interrupted.set()
@@ -142,7 +143,7 @@ class Instance:
             self._turn.release()
 
     async def _store(self, change: Callable[[StoredInstance], StoredInstance], deadline: Deadline) -> None:
-        """One after another, so that the last in the log is the last here."""
+        """Store a changed record in the log; changes are serialized, so the last in the log is the last here."""
         async with self._storing:
             changed = change(self.stored)
             if changed != self.stored:
@@ -160,25 +161,26 @@ class Instance:
         if not task.cancelled() and (error := task.exception()) is not None:
             _logger.error("%s failed", task.get_name(), exc_info=error)
 
-    # what it reads
+    # subscription and assignment
 
     async def subscribe(self, topics: tuple[str, ...], pattern: str | None, deadline: Deadline) -> None:
-        """To these topics, or to those that match; takes the place of what was of the same kind.
+        """Subscribe to these topics or to those that match, in place of the earlier subscription of the same kind.
 
-        Raises `ConsumerState` when it is subscribed the other way or has partitions assigned, and `InvalidArgument`.
-        """
+        Raises `ConsumerState` when it is subscribed the other way or has partitions assigned, and `InvalidArgument`."""
         if pattern is not None:
             TopicPattern(pattern)
         stored = self.stored
         if stored.assigned:
             raise ConsumerState(f"{self.name} has partitions assigned; delete its subscription first")
         if stored.is_subscribed and (stored.pattern is None) != (pattern is None):
-            raise ConsumerState(f"{self.name} is subscribed by names or by pattern, not both; delete that first")
+            raise ConsumerState(
+                f"{self.name} is subscribed by names or by pattern, not both; delete its subscription first"
+            )
         await self._store(lambda now: now._replace(topics=topics, pattern=pattern), deadline)
         await self._subscribe()
 
     async def _subscribe(self) -> None:
-        """Be a member for what is stored."""
+        """Join the group for the stored subscription, or rejoin it."""
         if self.stored.pattern is not None:
             self._matched = await TopicPattern(self.stored.pattern).matching(self._host.catalogue.names())
         self._has_begun.set()
@@ -191,7 +193,7 @@ class Instance:
             self._member.subscription_changed()
 
     async def topics_changed(self) -> None:
-        """There are other topics: the pattern may match others."""
+        """Match the pattern again, because topics were created or deleted."""
         if self.stored.pattern is None or self._member is None:
             return
         matched = await TopicPattern(self.stored.pattern).matching(self._host.catalogue.names())
@@ -200,7 +202,7 @@ class Instance:
             self._member.subscription_changed()
 
     async def unsubscribe(self, deadline: Deadline) -> None:
-        """Read nothing: leave the group, or let go of what was assigned by hand."""
+        """Leave the group, or drop the partitions that were assigned by hand."""
         async with self._turn_for_me():
             if self.stored.settings.auto_commit:
                 await self._commits.commit_before_the_end(self._positions.acknowledged(), _soon(deadline))
@@ -213,7 +215,9 @@ class Instance:
             await member.leave()
 
     async def assign(self, partitions: Collection[TopicPartition], deadline: Deadline) -> None:
-        """These by hand, in place of those before; raises `ConsumerState` when it is subscribed, and `UnknownTopic`."""
+        """Assign partitions by hand, in place of earlier ones.
+
+        Raises `ConsumerState` when the instance is subscribed, and `UnknownTopic`."""
         if self.stored.is_subscribed:
             raise ConsumerState(f"{self.name} is subscribed; delete its subscription first")
         wanted = tuple(sorted(set(partitions)))
@@ -228,54 +232,56 @@ class Instance:
 
     @property
     def subscribed(self) -> Subscribed:
-        """The topics that it is subscribed to now."""
+        """Topics that the instance is subscribed to now."""
         return Subscribed(self.wanted_topics(), self.stored.pattern)
 
     @property
     def assignment(self) -> Sequence[TopicPartition]:
-        """What it reads now."""
+        """Partitions that the instance reads now."""
         return self._positions.owned
 
-    # what its member tells (`member.Owner`)
+    # callbacks of its group member (`member.MemberListener`)
 
     def wanted_topics(self) -> tuple[str, ...]:
-        """By name, or what the pattern matches."""
+        """Return the topics subscribed by name, or those that the pattern matches."""
         return self.stored.topics if self.stored.pattern is None else self._matched
 
     async def became_member(self, member_id: str) -> None:
-        """See `member.Owner`."""
+        """See `member.MemberListener`."""
         await self._store(lambda now: now._replace(member_id=member_id), deadline_in(_CLOSING_MS))
 
     async def revoked(self) -> None:
-        """See `member.Owner`."""
+        """See `member.MemberListener`."""
         async with self._turn_for_me():
             if self.stored.settings.auto_commit:
                 await self._commits.commit_before_the_end(self._positions.acknowledged(), deadline_in(_CLOSING_MS))
 
     async def assigned(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
-        """See `member.Owner`."""
+        """See `member.MemberListener`."""
         async with self._turn_for_me():
             self._positions.own(partitions, keep=keep)
         self._in_background(self._decide())
 
     async def lost(self) -> None:
-        """See `member.Owner`."""
+        """See `member.MemberListener`."""
         async with self._turn_for_me():
             self._positions.own((), keep=False)
 
     async def _decide(self) -> None:
-        """Where to begin is decided now, not with the first poll: what comes from now on is not missed."""
+        """Decide the initial positions now instead of with the first poll, so that no later record is skipped."""
         try:
             async with self._turn_for_me(is_urgent=False):
                 await self._begin_where_it_should(deadline_in(_CLOSING_MS))
         except RaftlogError as error:
-            _logger.debug("%s/%s begins with its next poll: %s", self.group, self.name, error)
+            _logger.debug("%s/%s finds its positions with its next poll: %s", self.group, self.name, error)
 
     def _identity(self) -> MemberIdentity | None:
         return None if self._member is None else self._member.identity
 
     async def _settled(self, deadline: Deadline) -> None:
-        """Wait until the group has assigned. Raises `RebalanceInProgress` at the deadline, and why it cannot be."""
+        """Wait until the group has an assignment.
+
+        Raises `RebalanceInProgress` at the deadline, and the member's error."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self._has_begun.wait()
@@ -283,21 +289,22 @@ class Instance:
                 if member is not None:
                     await member.settled.wait()
         except TimeoutError:
-            raise RebalanceInProgress(f"group {self.group} rebalances; ask again") from None
+            raise RebalanceInProgress(f"group {self.group} rebalances; retry") from None
         self._check()
         if member is not None and member.problem is not None:
             raise as_raised_again(member.problem)
         if member is None and not self.stored.assigned:
-            raise ConsumerState(f"{self.name} is neither subscribed nor has it partitions assigned")
+            raise ConsumerState(
+                f"{self.name} has no subscription and no assigned partitions; subscribe it or assign partitions"
+            )
 
     # polls
 
     async def poll(self, poll_id: str, wait_ms: int, max_bytes: int, formats: Collection[str]) -> PollDelivery:
-        """Records of its partitions, from its positions on. One that comes again, under the id of the last, gets again
-        what the last one gave: its answer was lost between brokers.
+        """Return records of the assigned partitions from their positions on.
 
-        Raises `ConsumerState` when it reads nothing, and what `Deliveries` raises.
-        """
+        A retry under the id of the last poll returns the same records again: the answer was lost between brokers.
+        Raises `ConsumerState` when the instance reads nothing, and the errors of `Deliveries`."""
         if self.stored.settings.format not in formats:
             return self._deliveries.nothing
         self._polls += 1
@@ -319,7 +326,7 @@ class Instance:
         return delivery._replace(may_wait_ms=max(0, longest_ms - wait_ms))
 
     async def _poll(self, number: int, until: Deadline, max_bytes: int) -> PollDelivery:
-        """Again after an interruption that leaves time, such as a rebalance."""
+        """Attempt until there is an answer; repeat after an interruption that leaves time, such as a rebalance."""
         moved: list[Moved] = []
         while True:
             try:
@@ -335,14 +342,14 @@ class Instance:
                 )
             moved += delivery.moved
             if not delivery.pieces:
-                self._check()  # where it lives now, a poll may go on waiting
+                self._check()  # the client retries at the new coordinator, which may wait longer
             is_over = number != self._polls or self._stops or self._loop.time() >= until
             if delivery.pieces or is_over or any(each.to is None for each in moved):
                 return delivery._replace(moved=moved)
             await asyncio.sleep(0)
 
     async def _begin_where_it_should(self, deadline: Deadline) -> list[Moved]:
-        """Give all partitions positions; those for which that is refused. It is our turn."""
+        """Give all partitions positions; return those where the policy refuses one. The caller holds the turn."""
         self._positions.forget_other_topics()
         begun = await self._beginnings.decide(self.stored.anchors, deadline)
         if begun.anchors:
@@ -357,7 +364,7 @@ class Instance:
     # positions and offsets
 
     async def seek(self, chosen: Sequence[Chosen], deadline: Deadline) -> None:
-        """Go on there. Raises `ConsumerState` for a partition that is not its own, and nothing moved then."""
+        """Set positions. Raises `ConsumerState` for a partition that is not assigned to it, and then sets none."""
         await self._settled(deadline)
         self._check_owned(each.partition for each in chosen)
         found = await self._beginnings.resolve(chosen, deadline)
@@ -383,8 +390,9 @@ class Instance:
     async def commit(
         self, consumed: Sequence[Consumed] | None, *, is_waited_for: bool, deadline: Deadline
     ) -> list[CommitOutcome]:
-        """Commit behind these records, or with None behind all that were delivered. Where nobody waits, nothing is
-        known yet of what became of it."""
+        """Commit the offsets after these records, or with None after all delivered ones.
+
+        Without waiting, the outcomes are not determined yet."""
         if consumed is None:
             offers = self._positions.delivered()
         else:
@@ -393,7 +401,7 @@ class Instance:
         return await commit(offers, deadline)
 
     async def committed(self, partitions: Collection[TopicPartition] | None, deadline: Deadline) -> list[CommittedHere]:
-        """What the group has committed in these, or in all that it reads; without those where there is nothing."""
+        """Return the group's committed offsets in these partitions, or in all assigned ones; omit those without one."""
         committed = await self._host.offsets.committed(self.group, deadline=deadline)
         wanted = self._positions.owned if partitions is None else sorted(set(partitions))
         found = ((partition, committed.get(partition)) for partition in wanted)

@@ -1,11 +1,10 @@
-"""An instance as a member of its group, inside the process that coordinates it.
+"""Group member of one instance, inside the process that coordinates its group.
 
     join → sync → owner.assigned → heartbeats that wait → the group rebalances → owner.revoked → join …
 
-It never leads: the coordinator assigns, by the instance's strategy. A rebalance is heard at once, so a group of
-instances is through it in two commits. When the coordinator ends, so does this; the next one's instance goes on with
-the stored member id, and gets the same assignment without a rebalance. Called by instances.
-"""
+It is never group leader: the coordinator assigns, by the instance's strategy. A rebalance is noticed at once, so a
+group of instances completes it in two commits. When the coordinator ends, so does this; the instance at the next one
+uses the stored member id, and gets the same assignment without a rebalance. Called by instances."""
 
 import asyncio
 import logging
@@ -39,36 +38,36 @@ from raftlog.types import TopicPartition
 _logger = logging.getLogger(__name__)
 
 SESSION_MS: Final = 10_000
-"""Only a process that stands still misses its heartbeats."""
+"""Session timeout; only a stalled process misses its heartbeats."""
 REBALANCE_MS: Final = 10_000
 _WAIT_MS: Final = 3_000
-"""A heartbeat is answered after so long when nothing happens."""
+"""Time after which a heartbeat is answered when the group does not change."""
 _PATIENCE_MS: Final = 15_000
 _PAUSE_S: Final = (0.1, 5.0)
-"""Between two attempts after an error, doubling."""
+"""Shortest and longest pause between two attempts after an error, doubling."""
 
 
 class MemberListener(Protocol):
-    """What the member tells its instance."""
+    """Callbacks of a group member into its instance."""
 
     def wanted_topics(self) -> tuple[str, ...]:
-        """What to subscribe to now."""
+        """Return the topics to subscribe to now."""
 
     async def became_member(self, member_id: str) -> None:
-        """What the group calls it from now on."""
+        """Store the member id that the group assigned."""
 
     async def revoked(self) -> None:
-        """The group rebalances; what the client has is still to be committed under this identity."""
+        """Commit acknowledged offsets under the present identity; the group rebalances."""
 
     async def assigned(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
-        """What to read. `keep`: in all generations since the last call this instance had its share."""
+        """Read these partitions. `keep`: the instance was assigned in all generations since the last call."""
 
     async def lost(self) -> None:
-        """The group went on without it: others may read its partitions already."""
+        """Stop reading all partitions: the group continued without this member, and others may read them already."""
 
 
 class InstanceMember:
-    """See the module. `identity` is what commits are fenced by, None while there is no assignment."""
+    """Group member of an instance; see the module. `identity` fences its commits, and is None without an assignment."""
 
     def __init__(
         self, host: InstanceHost, group: str, name: str, strategy: str, owner: MemberListener, member_id: str
@@ -76,30 +75,30 @@ class InstanceMember:
         self._state = MemberProtocol(member_id)
         self.identity: MemberIdentity | None = None
         self.problem: RaftlogError | None = None
-        """Why it is no member, as long as that lasts."""
+        """Error that keeps the instance out of the group; None while it is a member."""
         self.settled = asyncio.Event()
-        """It has its assignment, or a problem."""
+        """Event set while the member has its assignment, or a problem."""
         self._host, self._group, self._name, self._strategy, self._owner = host, group, name, strategy, owner
         self._wants_others = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"member {group}/{name}")
 
     @property
     def member_id(self) -> str:
-        """Empty where the group does not know it."""
+        """Member id; empty when the group has not assigned one."""
         return self._state.member_id
 
     def subscription_changed(self) -> None:
-        """Join again: the instance wants other topics."""
+        """Rejoin the group, because the instance wants other topics."""
         self._wants_others.set()
 
     async def stop(self) -> None:
-        """Say nothing more to the group, which still takes it for a member."""
+        """Send nothing more to the group, which keeps the member until its session expires."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self.identity = None
 
     async def leave(self) -> None:
-        """Be no member; returns when the group knows it, or cannot be told."""
+        """Leave the group; return when the coordinator has removed the member, or cannot be reached."""
         await self.stop()
         if not self.member_id:
             return
@@ -127,8 +126,10 @@ class InstanceMember:
                     await self._fail(error, backoff)
                     continue
             except Exception:
-                _logger.exception("%s/%s failed and begins anew", self._group, self._name)
-                failure = Unavailable(f"consumer instance {self._name} failed; the broker's log says why")
+                _logger.exception("%s/%s failed and restarts", self._group, self._name)
+                failure = Unavailable(
+                    f"consumer instance {self._name} failed and restarts; retry, and see the broker's log for the error"
+                )
                 await self._fail(failure, backoff)
                 continue
             backoff.reset()
@@ -140,7 +141,7 @@ class InstanceMember:
         await self._pause(backoff.next_s())
 
     async def _take_part(self) -> None:
-        """One generation, to its end."""
+        """Run one generation, from join to its end."""
         self._wants_others.clear()
         coordinator, deadline = self._host.coordinator, deadline_in(_PATIENCE_MS)
         metadata = encode_subscription(Subscription(self._owner.wanted_topics()))
@@ -154,7 +155,7 @@ class InstanceMember:
             can_lead=False,
         )
         joined = await coordinator.join(join, deadline=deadline)
-        assert isinstance(joined, JoinedGeneration), f"{self._name} did not ask for an id alone"
+        assert isinstance(joined, JoinedGeneration), f"{self._name} did not request an id only"
         if joined.member_id != self.member_id:
             self._state.member_id = joined.member_id
             await self._owner.became_member(joined.member_id)
@@ -173,12 +174,12 @@ class InstanceMember:
         self.identity = None
 
     def abandon(self) -> None:
-        """The coordinator is over; whoever comes next goes on."""
+        """Stop without leaving, because the coordinator has ended; the next one continues with this member id."""
         self._task.cancel()
         self.identity = None
 
     async def _stay(self, generation: int) -> None:
-        """Until the group rebalances, or the instance wants it to."""
+        """Send heartbeats until the group rebalances, or the instance asks for other topics."""
         loop = asyncio.get_running_loop()
         beat = GroupHeartbeat(self._group, self.member_id, generation, wait_ms=_WAIT_MS)
         while not self._wants_others.is_set():

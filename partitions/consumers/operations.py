@@ -43,7 +43,7 @@ Q = TypeVar("Q", InstanceNamed, Subscribe, Assign, Seek, InstancePoll, CommitCon
 def _at(
     serve: Callable[[Instance, Q, Deadline], Awaitable[A]], *, is_confirmed: bool = False
 ) -> Callable[[Registry, GroupCoordinator, Q, Deadline], Awaitable[A]]:
-    """Serve at the instance that the request names. `is_confirmed`: no other coordinator knows more."""
+    """Return a handler that serves at the named instance. `is_confirmed`: check that this is still the coordinator."""
 
     async def served(registry: Registry, coordinator: GroupCoordinator, asked: Q, deadline: Deadline) -> A:
         async with _confirmed(coordinator, deadline), registry.using(coordinator, *asked[:2]) as instance:
@@ -57,8 +57,10 @@ def _at(
 
 @asynccontextmanager
 async def _confirmed(coordinator: GroupCoordinator, deadline: Deadline) -> AsyncIterator[None]:
-    """A deposed coordinator that does not know it yet must not say what its instances cannot do: another one may have
-    made, changed or deleted them."""
+    """Confirm the coordinator before a request error is returned.
+
+    A deposed coordinator must not report the state of its instances: another one may have created, changed or
+    deleted them."""
     await coordinator.ready(deadline)
     try:
         yield
@@ -115,7 +117,7 @@ async def _committed(instance: Instance, asked: CommittedOf, deadline: Deadline)
 
 
 class _PollOperation(CoordinatorOperation[InstancePoll, PollDelivery]):
-    """The batches of an answer travel as they are."""
+    """Poll; the batches of its answer are sent in stored form."""
 
     def pack_answer(self, answer: PollDelivery) -> Answer:
         pieces = [[*piece[:-1], len(piece.batches)] for piece in answer.pieces]

@@ -14,17 +14,17 @@ from raftlog.errors import InvalidArgument
 
 PATTERN_CHARACTERS_MAX: Final = 1_000
 _MEMORY_BYTES: Final = 256 * 1024
-"""Of one pattern; the library keeps the last 128."""
+"""Memory limit of one compiled pattern; the library keeps the last 128."""
 _NAMES_PER_SLICE: Final = 200
-"""At some 8 µs each."""
+"""Names matched before other tasks run, at about 8 µs each."""
 
 
 class TopicPattern:
-    """Raises `InvalidArgument` for what is no pattern."""
+    """Compiled topic pattern. Raises `InvalidArgument` for a text that is not a pattern."""
 
     def __init__(self, text: str) -> None:
         if not text:
-            raise InvalidArgument("topic_pattern is empty, which no topic's name matches; .* matches all")
+            raise InvalidArgument("topic_pattern is empty and matches no topic; use .* for all topics")
         if len(text) > PATTERN_CHARACTERS_MAX:
             raise InvalidArgument(
                 f"a topic_pattern of {len(text)} characters is too long; it can have {PATTERN_CHARACTERS_MAX}"
@@ -40,7 +40,7 @@ class TopicPattern:
             ) from None
 
     async def matching(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Those that match, sorted; others run in between."""
+        """Return the names that match, sorted; other tasks run in between."""
         found = []
         for number, name in enumerate(names, 1):
             if self._compiled.fullmatch(name):

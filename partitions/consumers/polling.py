@@ -1,11 +1,10 @@
-"""One poll: what there is in several partitions, fetched within bounds, and waited for when that is too little.
+"""One poll: fetch from several partitions within bounds, and wait when there are too few bytes.
 
     stored bytes of an answer ≤ stored_bytes_max, or one batch;   bytes of keys and values ≤ max_bytes, or one record
 
-First all partitions are asked for what is there, some at a time; then some of those that had nothing are asked to wait,
-each for a short time, until something comes, the time is up, or the poll is interrupted. A partition without a leader
-holds up the others only briefly. Nothing is kept beyond the answer. Called by instances.
-"""
+First all partitions are fetched without waiting, some at a time; then some of the empty ones are fetched with a
+short wait, until records arrive, the time is up, or the poll is interrupted. A partition without a leader delays the
+others only briefly. Nothing is kept after the answer. Called by instances."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,20 +19,20 @@ from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.types import Offset, OffsetRange, TopicPartition
 
 _ASKED_AT_ONCE = 4
-"""Each answers a batch at least, however little is wanted; so this many batches may be in memory too much."""
+"""Concurrent fetches; each returns at least one batch, so this many batches may exceed the bounds in memory."""
 _FRAMING_BYTES = 1024
-"""Headers of batches and records come on top of what an answer may have."""
+"""Allowance for headers of batches and records, on top of the bytes of an answer."""
 _WAITING_AT_ONCE = 64
 _WAIT_S = 0.5
-"""A leader is asked to wait no longer than this: it is not told when nobody waits any more."""
+"""Longest wait at a leader, which is not notified when the poll has ended."""
 _STRAGGLER_S = 0.2
-"""Longer than it takes to ask a leader that is there."""
+"""Wait for the slowest fetch of a wave; longer than a fetch from a reachable leader takes."""
 _HONEST_S = 0.5
-"""Even a poll that does not want to wait gives leaders so long to answer."""
+"""Least time that leaders get to answer, even when the poll asks for no wait."""
 
 
 class RecordReader(Protocol):
-    """What an instance reads through: the broker."""
+    """Interface that instances read records through: the broker."""
 
     async def fetch(
         self, topic: str, partition: int, offset: int, *, max_bytes: int, min_bytes: int, deadline: Deadline
@@ -49,7 +48,7 @@ class RecordReader(Protocol):
 
 
 class PollLimits(NamedTuple):
-    """In bytes; see the module. `opener` opens compressed batches."""
+    """Limits in bytes; see the module. `opener` decompresses batches."""
 
     min_bytes: int
     max_bytes: int
@@ -58,14 +57,14 @@ class PollLimits(NamedTuple):
 
 
 class Polled(NamedTuple):
-    """What is to be delivered, in this order, and which partitions could not be asked."""
+    """Records to deliver, in this order, and the errors of partitions that could not be read."""
 
     taken: list[tuple[TopicPartition, Taken]]
     failed: dict[TopicPartition, RaftlogError]
 
 
 class Poll:
-    """Used once."""
+    """One poll; used once."""
 
     def __init__(self, reader: RecordReader, limits: PollLimits, until: Deadline, interrupted: asyncio.Event) -> None:
         self._reader, self._limits, self._until, self._interrupted = reader, limits, until, interrupted
@@ -75,10 +74,10 @@ class Poll:
         self._size = self._stored = 0
         self._asked: dict[asyncio.Task[Fetched], FetchPosition] = {}
         self._dropped: list[asyncio.Task[Fetched]] = []
-        """Nobody wants their answers any more."""
+        """Cancelled fetches, to be awaited at the end."""
 
     async def run(self, standings: Sequence[FetchPosition]) -> Polled:
-        """Ask these, the first first."""
+        """Fetch from these positions, in the order given."""
         try:
             await self._look(standings)
             await self._wait(standings)
@@ -101,10 +100,10 @@ class Poll:
 
     @property
     def _has_to_be_told(self) -> bool:
-        """Something that the client, or the reset policy, has to decide, which does not get better by waiting."""
+        """Whether the client or the reset policy has to decide about an error that waiting does not resolve."""
         return any(isinstance(error, OffsetOutOfRange | UndecodableBatch) for error in self._failed.values())
 
-    # what is there
+    # without waiting
 
     async def _look(self, standings: Sequence[FetchPosition]) -> None:
         honest = Deadline(max(self._until, self._loop.time() + _HONEST_S))
@@ -117,12 +116,12 @@ class Poll:
                 await self._answers(soon)
         honest = Deadline(min(honest, self._loop.time() + _HONEST_S))
         while self._asked and not self._taken and not self._interrupted.is_set() and self._loop.time() < honest:
-            await self._answers(honest)  # some leaders are looked for
+            await self._answers(honest)  # some leaders are not found yet
         for partition, _ in self._asked.values():
             self._failed[partition] = Unavailable(f"{partition}: its leader did not answer in time")
         self._drop()
 
-    # what comes
+    # waiting
 
     async def _wait(self, standings: Sequence[FetchPosition]) -> None:
         quiet = [standing for standing in standings if self._may_come(standing.partition)]
@@ -138,12 +137,12 @@ class Poll:
             quiet = [standing for standing in quiet[len(some) :] + some if self._may_come(standing.partition)]
 
     def _may_come(self, partition: TopicPartition) -> bool:
-        """Nothing is taken of it yet; where it could not be read, it may be possible soon."""
+        """Return whether the partition delivered nothing yet, and its error, if any, may be temporary."""
         failed = self._failed.get(partition)
         is_hopeless = failed is not None and not isinstance(failed, Unavailable)
         return not is_hopeless and all(partition != taken for taken, _ in self._taken)
 
-    # asking
+    # fetches
 
     def _drop(self) -> None:
         for task in self._asked:
@@ -164,7 +163,7 @@ class Poll:
         return max(0, self._limits.max_bytes - self._size)
 
     async def _answers(self, until: Deadline) -> None:
-        """Take the answers that come first, unless it is then, or the poll is interrupted, before."""
+        """Process the next completed fetches; return at the deadline or at an interruption as well."""
         interruption = self._loop.create_task(self._interrupted.wait())
         try:
             left_s = until - self._loop.time()
@@ -176,7 +175,7 @@ class Poll:
             interruption.cancel()
 
     async def _answered(self, standing: FetchPosition, task: "asyncio.Task[Fetched]") -> None:
-        """What does not fit is left where it is."""
+        """Take records from a completed fetch, up to the room that is left."""
         try:
             fetched = task.result()
             if not fetched.batches or (self._taken and self._is_full):

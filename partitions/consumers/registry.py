@@ -1,8 +1,8 @@
-"""The instances that live in this process: those of the groups that are coordinated here.
+"""Consumer instances of this process: those of the groups that it coordinates.
 
-They come with their coordinator, from what its log says, and go with it. One that nobody used for the idle time is
-deleted, as the REST Proxy does; a new coordinator counts from its beginning. Called by the service.
-"""
+They are created when a coordinator begins, from its log, and end with it. An instance without requests during the
+idle time is deleted, as the REST Proxy does; a new coordinator counts the time from its start. Called by the
+service."""
 
 import asyncio
 import logging
@@ -29,25 +29,25 @@ _logger = logging.getLogger(__name__)
 
 _DELETING_MS: Final = 10_000
 _AGAIN_S: Final = 10.0
-"""An instance whose deletion failed is looked at again after this."""
+"""Time until an instance whose deletion failed is examined again."""
 
 Key = tuple[str, str]
-"""Group, and name."""
+"""Group, and name of the instance."""
 
 
 class Registry:
-    """`host_of` makes what instances of a coordinator stand on."""
+    """Instances by coordinator. `host_of` makes the dependencies of a coordinator's instances."""
 
     def __init__(self, host_of: Callable[[GroupCoordinator], InstanceHost], instances_max: int, idle_ms: int) -> None:
         self._host_of, self._instances_max, self._idle_s = host_of, instances_max, idle_ms / 1000
         self._hosts: dict[GroupCoordinator, InstanceHost] = {}
         self._instances: dict[GroupCoordinator, dict[Key, Instance]] = {}
         self._coming: set[Key] = set()
-        """Being created."""
+        """Instances that are being created."""
         self._sweep: DeadlineSweep | None = None
         self._deleting: dict[asyncio.Task[None], None] = {}
         self.is_stopping = False
-        """No poll waits any more."""
+        """Whether polls return without waiting."""
 
     def __iter__(self) -> Iterator[Instance]:
         for instances in self._instances.values():
@@ -58,29 +58,29 @@ class Registry:
 
     @property
     def has_patterns(self) -> bool:
-        """Whether it matters which topics there are."""
+        """Whether an instance is subscribed by pattern, so that changes of topics matter."""
         return any(instance.stored.pattern is not None for instance in self)
 
     # coordinators
 
     def began(self, coordinator: GroupCoordinator) -> None:
-        """Go on with what its log says, whatever the bound."""
+        """Create the instances that the coordinator's log has, even above the limit."""
         self._hosts[coordinator] = self._host_of(coordinator)
         self._instances[coordinator] = {}
         for (group, name), record in coordinator.instances.items():
             try:
                 self._begin(coordinator, group, name, from_record(record))
             except FormatError as error:
-                _logger.error("%s/%s is not usable here: %s", group, name, error)
+                _logger.error("consumer instance %s/%s cannot be used by this broker: %s", group, name, error)
 
     def ended(self, coordinator: GroupCoordinator) -> None:
-        """Another one has them now."""
+        """End the coordinator's instances: another broker has them now."""
         self._hosts.pop(coordinator, None)
         for instance in self._instances.pop(coordinator, {}).values():
-            instance.end(NotLeader(f"the instances of group {instance.group} live on another broker now"))
+            instance.end(NotLeader(f"the coordinator of group {instance.group} moved to another broker; retry"))
 
     def stop_waiting(self) -> None:
-        """The broker is about to stop."""
+        """Return all polls at once, because the broker is about to stop."""
         self.is_stopping = True
         for instance in self:
             instance.interrupt()
@@ -97,7 +97,7 @@ class Registry:
 
     @asynccontextmanager
     async def using(self, coordinator: GroupCoordinator, group: str, name: str) -> AsyncIterator[Instance]:
-        """The instance, which is not idle meanwhile. Raises `UnknownConsumer`."""
+        """Yield the instance, which does not count as idle meanwhile. Raises `UnknownConsumer`."""
         loop = asyncio.get_running_loop()
         instance = self._find(coordinator, group, name)
         instance.users, instance.used_at = instance.users + 1, loop.time()
@@ -109,7 +109,7 @@ class Registry:
     def _find(self, coordinator: GroupCoordinator, group: str, name: str) -> Instance:
         instances = self._instances.get(coordinator)
         if instances is None:
-            raise NotLeader(f"the coordinator of group {group} is another broker")
+            raise NotLeader(f"another broker is the coordinator of group {group}; retry")
         try:
             return instances[group, name]
         except KeyError:
@@ -121,17 +121,17 @@ class Registry:
     async def create(
         self, coordinator: GroupCoordinator, group: str, name: str, settings: InstanceSettings, deadline: Deadline
     ) -> None:
-        """Raises `InvalidConsumer`, `ConsumerExists`, `Overloaded`."""
+        """Create an instance, durably. Raises `InvalidConsumer`, `ConsumerExists` and `Overloaded`."""
         check_name(name)
         key = group, name
         if coordinator not in self._instances:
-            raise NotLeader(f"the coordinator of group {group} is another broker")
+            raise NotLeader(f"another broker is the coordinator of group {group}; retry")
         if key in self._instances[coordinator] or key in self._coming:
             raise ConsumerExists(f"there is a consumer instance {name!r} in group {group!r} already")
         if len(self) + len(self._coming) >= self._instances_max:
             raise Overloaded(
-                f"{len(self)} consumer instances live on this broker, which is as many as may; delete some, or wait "
-                "until those that are idle go"
+                f"{len(self)} consumer instances are on this broker, its limit; delete some, or wait until idle "
+                "ones expire"
             )
         stored = StoredInstance(settings)
         self._coming.add(key)
@@ -145,14 +145,14 @@ class Registry:
     async def delete(
         self, coordinator: GroupCoordinator, instance: Instance, *, is_wanted: bool, deadline: Deadline
     ) -> None:
-        """Take it out of its group, and forget it."""
+        """Remove the instance from its group, and delete it."""
         gone = UnknownConsumer(f"the consumer instance {instance.name!r} of group {instance.group!r} was deleted")
         await instance.delete(gone, is_wanted=is_wanted, deadline=deadline)
         instances = self._instances.get(coordinator, {})
         if instances.get((instance.group, instance.name)) is instance:
             del instances[instance.group, instance.name]
 
-    # those that nobody uses
+    # idle instances
 
     def _note(self, at: float) -> None:
         if self._sweep is None:
@@ -181,7 +181,7 @@ class Registry:
             _logger.info("%s/%s is idle and could not be deleted: %s", instance.group, instance.name, error)
 
     def close(self) -> None:
-        """The broker stops; the instances go on elsewhere."""
+        """Cancel idle checks and deletions, because the broker stops; the instances continue at other brokers."""
         if self._sweep is not None:
             self._sweep.cancel()
         for task in list(self._deleting):

@@ -1,4 +1,4 @@
-"""Requests and answers of consumer instances. Values only; called by the HTTP face."""
+"""Requests and answers of consumer instances. Values only; called by the HTTP API."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -24,8 +24,10 @@ class RecordPiece(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """A position that was not in the log any more, or not yet. By the reset policy it went on at `to`; with the policy
-    `none` it stays (`to` None), and `at` is −1 when nothing was committed and nobody said where to begin."""
+    """Position that is not in the log any more, or not yet.
+
+    By the reset policy it moved to `to`; with the policy `none` it stays (`to` None), and `at` is −1 when there is
+    no committed offset and no chosen position."""
 
     topic: str
     partition: int
@@ -36,10 +38,9 @@ class Moved(NamedTuple):
 
 
 class PollDelivery(NamedTuple):
-    """The answer to a poll. Where `format` is not one that was asked for, nothing was delivered.
+    """Answer to a poll. When `format` is not one that the request accepts, nothing was delivered.
 
-    `may_wait_ms`: how much longer the instance would have waited, when only that of the request was over.
-    """
+    `may_wait_ms`: how much longer the instance would have waited, when only the wait of the request was over."""
 
     format: str
     pieces: Sequence[RecordPiece] = ()
@@ -48,17 +49,17 @@ class PollDelivery(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """A position that a client chooses: exactly one of these is set."""
+    """Position that a client chooses: exactly one of the fields after `partition` is set."""
 
     partition: TopicPartition
     offset: int | None = None
     timestamp_ms: int | None = None
     edge: str | None = None
-    """`beginning` or `end`."""
+    """Log edge, `beginning` or `end`."""
 
 
 class Consumed(NamedTuple):
-    """A record that a client says it has consumed."""
+    """Record that a client reports as consumed."""
 
     partition: TopicPartition
     offset: int
@@ -66,10 +67,10 @@ class Consumed(NamedTuple):
 
 
 class CommitOutcome(NamedTuple):
-    """One partition of a commit: the last offset that is consumed, and what is committed, which is the one behind it.
+    """Outcome in one partition: the last consumed offset, and the committed one, which is the next.
 
-    `error`: it was not taken, because the partition is not the instance's any more; `committed` is then None.
-    """
+    `error`: reason of a refusal, because the partition is not assigned to the instance any more; `committed` is then
+    None."""
 
     topic: str
     partition: int
@@ -79,7 +80,7 @@ class CommitOutcome(NamedTuple):
 
 
 class CommittedHere(NamedTuple):
-    """What the group has committed in a partition."""
+    """Committed offset of the group in a partition."""
 
     topic: str
     partition: int
@@ -87,7 +88,7 @@ class CommittedHere(NamedTuple):
     metadata: str
 
 
-# requests at the coordinator, each of the instance that it names first
+# requests to the coordinator; each names its instance first
 
 
 class InstanceNamed(NamedTuple):
@@ -96,7 +97,7 @@ class InstanceNamed(NamedTuple):
 
 
 class CreateInstance(NamedTuple):
-    """`settings` by their names, as they are stored."""
+    """Request to create an instance; `settings` by their names, as they are stored."""
 
     group: str
     name: str
@@ -104,7 +105,7 @@ class CreateInstance(NamedTuple):
 
 
 class Subscribe(NamedTuple):
-    """With a pattern no topics."""
+    """Subscription by names or by pattern; `topics` is empty with a pattern."""
 
     group: str
     name: str
@@ -125,7 +126,9 @@ class Seek(NamedTuple):
 
 
 class InstancePoll(NamedTuple):
-    """A poll of the same `poll_id` takes the last one back. `formats` that its answer may have."""
+    """Poll request; a second one with the same `poll_id` repeats the last answer.
+
+    `formats`: record formats that the client accepts."""
 
     group: str
     name: str
@@ -136,7 +139,7 @@ class InstancePoll(NamedTuple):
 
 
 class CommitConsumed(NamedTuple):
-    """`consumed`: None for all that was delivered."""
+    """Commit request. `consumed`: None for all delivered records."""
 
     group: str
     name: str
@@ -145,7 +148,7 @@ class CommitConsumed(NamedTuple):
 
 
 class CommittedOf(NamedTuple):
-    """`partitions`: None for those that the instance reads."""
+    """Request for committed offsets. `partitions`: None for those that the instance reads."""
 
     group: str
     name: str

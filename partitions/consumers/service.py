@@ -1,11 +1,10 @@
-"""Consumer instances from any node: made, used and deleted where their group is coordinated, by one hop.
+"""Consumer instances from any broker: created, used and deleted at the coordinator of their group, by one hop.
 
-    base_uri of an instance may name whichever broker;   a new coordinator goes on with the instances of its groups
+    base_uri of an instance may name any broker;   a new coordinator continues with the instances of its groups
 
-Every call raises from `raftlog.errors`: `UnknownConsumer` for an instance that there is not, and `OutcomeUnknown` for
-what may have happened all the same. A poll whose answer was lost between brokers is asked again under its id, and gets
-the same records. `broker.consumers` is the one instance of a process. Called by the HTTP face.
-"""
+All calls raise from `raftlog.errors`: `UnknownConsumer` for a missing instance, and `OutcomeUnknown` when the effect
+may have happened. A poll whose answer was lost between brokers is retried under its id, and returns the same
+records. `broker.consumers` is the one object of a process. Called by the HTTP API."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -51,15 +50,15 @@ from raftlog.types import TopicPartition
 _A = TypeVar("_A")
 _Q = TypeVar("_Q", bound=tuple[Any, ...])
 _PIECE_MS = 5_000
-"""A poll is asked in pieces of this length, so that one that may wait for long follows its coordinator."""
+"""Length of one poll request; a longer poll is split, so that it follows a new coordinator."""
 _FINDING_MS = 5_000
-"""Each has so much more for finding the coordinator, and for reading."""
+"""Additional time of each request for finding the coordinator and for reading."""
 _STORED_BYTES_MAX = 16 * MIB
-"""In one answer, which travels in one frame."""
+"""Limit of stored bytes in one answer, which is sent in one frame."""
 
 
 class Consumers:
-    """One for each process."""
+    """Consumer instances of the cluster, as one process reaches them."""
 
     def __init__(
         self,
@@ -83,10 +82,10 @@ class Consumers:
         self._router.register(operations_of(operations), self._registry)
 
     def __len__(self) -> int:
-        """Instances that live in this process."""
+        """Return the number of instances in this process."""
         return len(self._registry)
 
-    # what the broker tells
+    # callbacks of the broker
 
     def coordinator_began(self, coordinator: GroupCoordinator) -> None:
         """See `coordinators.CoordinatorObserver`."""
@@ -97,7 +96,7 @@ class Consumers:
         self._registry.ended(coordinator)
 
     def state_changed(self) -> None:
-        """The controller's state is another one: there may be other topics, which patterns match."""
+        """Match patterns again after the controller's state changed, because it may have other topics."""
         if not self._registry.has_patterns:
             return
         self._has_news = True
@@ -111,11 +110,11 @@ class Consumers:
                 await instance.topics_changed()
 
     def stop_waiting(self) -> None:
-        """Polls are answered with what there is, from now on: the broker is about to stop."""
+        """Answer polls with the records they have from now on, because the broker is about to stop."""
         self._registry.stop_waiting()
 
     def close(self) -> None:
-        """After the coordinators."""
+        """Stop background work; called after the coordinators are closed."""
         self._registry.close()
         if self._following is not None:
             self._following.cancel()
@@ -126,7 +125,9 @@ class Consumers:
     # instances
 
     async def create(self, group: str, name: str, settings: Mapping[str, Any], *, deadline: Deadline) -> None:
-        """Raises `InvalidConsumer`, `ConsumerExists`, `Overloaded` when as many live at the coordinator as may."""
+        """Create an instance.
+
+        Raises `InvalidConsumer`, `ConsumerExists`, and `Overloaded` at the coordinator's limit."""
         check_group(group)
         check_name(name)
         asked = CreateInstance(group, name, dict(read_settings(settings).as_mapping()))
@@ -139,8 +140,9 @@ class Consumers:
     async def subscribe(
         self, group: str, name: str, topics: Sequence[str], pattern: str | None, *, deadline: Deadline
     ) -> None:
-        """To topics by name, which need not exist yet, or to all whose whole name matches; a new subscription takes
-        the place of the one before. Raises `ConsumerState`, `InvalidArgument`, `InvalidTopic`."""
+        """Subscribe to topics by name, which need not exist yet, or to all whose whole name matches.
+
+        A new subscription replaces the earlier one. Raises `ConsumerState`, `InvalidArgument` and `InvalidTopic`."""
         if pattern is not None:
             TopicPattern(pattern)
         for topic in topics:
@@ -149,35 +151,34 @@ class Consumers:
         await self._call(operations.SUBSCRIBE, asked, deadline)
 
     async def subscription(self, group: str, name: str, *, deadline: Deadline) -> Subscribed:
-        """The topics that it is subscribed to, no matter whether they exist."""
+        """Return the topics that the instance is subscribed to, existing or not."""
         return await self._call(operations.SUBSCRIPTION, InstanceNamed(group, name), deadline)
 
     async def unsubscribe(self, group: str, name: str, *, deadline: Deadline) -> None:
-        """Let go of a subscription or assignment."""
+        """Remove the subscription or assignment."""
         await self._call(operations.UNSUBSCRIBE, InstanceNamed(group, name), deadline)
 
     async def assign(
         self, group: str, name: str, partitions: Collection[TopicPartition], *, deadline: Deadline
     ) -> None:
-        """Partitions by hand, in place of those before; the group knows nothing of it. Raises `ConsumerState`."""
+        """Assign partitions by hand, outside of the group, in place of earlier ones. Raises `ConsumerState`."""
         await self._call(operations.ASSIGN, Assign(group, name, sorted(set(partitions))), deadline)
 
     async def assignment(self, group: str, name: str, *, deadline: Deadline) -> list[TopicPartition]:
-        """What it reads now: assigned by hand or by its group."""
+        """Return the partitions that the instance reads now, assigned by hand or by its group."""
         return await self._call(operations.ASSIGNMENT, InstanceNamed(group, name), deadline)
 
     async def seek(self, group: str, name: str, positions: Sequence[Chosen], *, deadline: Deadline) -> None:
-        """Go on elsewhere in some partitions, all or none. Raises `ConsumerState` for one that is not its own."""
+        """Set positions, all or none. Raises `ConsumerState` for a partition that is not assigned to the instance."""
         await self._call(operations.SEEK, Seek(group, name, list(positions)), deadline)
 
     async def poll(
         self, group: str, name: str, *, wait_ms: int, max_bytes: int, formats: Collection[str]
     ) -> PollDelivery:
-        """Records of its partitions from its positions on, which move. Waits until `fetch.min.bytes` are there, or
-        `wait_ms` or its own request timeout are over, or the group rebalances.
+        """Return records of the assigned partitions from their positions on, and advance these.
 
-        `formats`: nothing is delivered to whoever wants another one than the instance's.
-        """
+        Waits until `fetch.min.bytes` are there, `wait_ms` or the instance's request timeout is over, or the group
+        rebalances. Delivers nothing when the instance's format is not among `formats`."""
         while True:
             piece_ms = min(wait_ms, _PIECE_MS)
             asked = InstancePoll(group, name, self._poll_id(), piece_ms, max_bytes, list(formats))
@@ -187,7 +188,7 @@ class Consumers:
                 return delivery
 
     def _poll_id(self) -> str:
-        """No other poll has it, of whichever broker and whichever of its lives."""
+        """Return an id that no other poll has, of any broker and any of its starts."""
         return f"{self._node_id}-{asyncio.get_running_loop().time()}-{next(self._polls)}"
 
     async def commit(
@@ -199,15 +200,16 @@ class Consumers:
         is_waited_for: bool = True,
         deadline: Deadline,
     ) -> list[CommitOutcome]:
-        """Commit behind these records, or with None behind all that were delivered. Raises `ConsumerState` when none
-        of them is in a partition of its own."""
+        """Commit the offsets after these records, or with None after all delivered ones.
+
+        Raises `ConsumerState` when none of them is in an assigned partition."""
         asked = CommitConsumed(group, name, None if consumed is None else list(consumed), is_waited_for)
         return await self._call(operations.COMMIT, asked, deadline)
 
     async def committed(
         self, group: str, name: str, partitions: Collection[TopicPartition] | None, *, deadline: Deadline
     ) -> list[CommittedHere]:
-        """What the group has committed in these partitions, or in those that the instance reads."""
+        """Return the group's committed offsets in these partitions, or in those that the instance reads."""
         asked = CommittedOf(group, name, None if partitions is None else list(partitions))
         return await self._call(operations.COMMITTED, asked, deadline)
 

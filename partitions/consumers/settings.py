@@ -1,7 +1,6 @@
-"""What a consumer instance is told when it is created, under the REST Proxy's names. Pure.
+"""Settings of a consumer instance, given when it is created, under the REST Proxy's names. Pure.
 
-JSON strings, numbers and booleans are taken alike (`"false"`, `false`), for clients send either.
-"""
+JSON strings, numbers and booleans are accepted alike (`"false"`, `false`), because clients send either."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -23,29 +22,30 @@ _BOOLEANS: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSettings:
-    """Defaults are those of the REST Proxy and of Kafka's consumer."""
+    """Settings of one instance; the defaults are those of the REST Proxy and of Kafka's consumer."""
 
     format: str = "binary"
-    """How records are answered: `binary` (base64) or `json`."""
+    """Format of records in answers: `binary` (base64) or `json`."""
     reset: str = "latest"
-    """Where to begin without a committed offset, and when the position is not in the log any more: `latest`,
-    `earliest`, or `none`, which is an error."""
+    """Position without a committed offset, or when it is not in the log: `latest`, `earliest`, or `none`.
+
+    With `none` a poll returns an error."""
     auto_commit: bool = True
-    """Whether a poll commits what the polls before it delivered."""
+    """Whether a poll commits the records that earlier polls delivered."""
     fetch_min_bytes: int = 1
-    """A poll waits until so much is there, or its time is up."""
+    """Bytes that a poll waits for until its time is up."""
     request_timeout_ms: int = 1_000
-    """A poll waits no longer than this, whatever it asks for."""
+    """Longest wait of a poll, whatever the request asks for."""
     strategy: str = "range"
-    """The assignor."""
+    """Name of the assignor."""
 
     def as_mapping(self) -> dict[str, Any]:
-        """What `read_settings` makes the same settings of."""
+        """Return the mapping from which `read_settings` makes the same settings."""
         return {name: getattr(self, attribute) for name, (attribute, _) in _SETTINGS.items()}
 
 
 def read_settings(given: Mapping[str, Any]) -> InstanceSettings:
-    """Raises `InvalidConsumer` that says what is possible."""
+    """Return the settings in a mapping. Raises `InvalidConsumer` with the possible values."""
     unknown = [name for name in given if name not in NAMES]
     if unknown:
         raise InvalidConsumer(f"a consumer instance: {unknown_field(unknown, ('name', *NAMES), 'setting')}")
@@ -55,7 +55,7 @@ def read_settings(given: Mapping[str, Any]) -> InstanceSettings:
 
 
 def check_name(name: str) -> None:
-    """Raises `InvalidConsumer` for a name that no instance can have."""
+    """Raise `InvalidConsumer` for a name that no instance can have."""
     if not _NAME.fullmatch(name) or not _is_text(name) or name in (".", ".."):
         raise InvalidConsumer(
             "the name of a consumer instance has 1 to 255 characters, no slash and no control characters, and is not . "
@@ -105,5 +105,5 @@ _SETTINGS: Final[Mapping[str, tuple[str, Callable[[str, Any], Any]]]] = {
     "consumer.request.timeout.ms": ("request_timeout_ms", _number(REQUEST_TIMEOUT_MS_MAX)),
     "partition.assignment.strategy": ("strategy", _one_of(*ASSIGNORS)),
 }
-"""By the REST Proxy's names: the attribute, and what reads a value."""
+"""Attribute and reader of a value, by the REST Proxy's names."""
 NAMES: Final = tuple(_SETTINGS)

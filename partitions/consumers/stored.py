@@ -1,10 +1,9 @@
-"""What of an instance stands in its group's log, so that the next coordinator goes on with it. Pure.
+"""Record of an instance in its group's log, from which the next coordinator continues. Pure.
 
-Positions are not among it: they are the committed offsets, as for every consumer. But where a position was *chosen*
-and nothing was committed since, the next coordinator must not choose another: `latest` would skip what came meanwhile,
-and a replay that the client asked for would end. Such a choice is an anchor, which holds as long as the committed
-offset is the one that it was made at.
-"""
+Positions are not part of it: they are the committed offsets, as for every consumer. But when a position was *chosen*
+and nothing was committed since, the next coordinator must not choose another: `latest` would skip records that
+arrived meanwhile, and a replay that the client asked for would end. Such a choice is an anchor; it holds as long as
+the committed offset is the one at the time of the choice."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
@@ -20,24 +19,24 @@ NOTHING_COMMITTED = Offset(-1)
 
 
 class Anchor(NamedTuple):
-    """A position that was chosen, and the committed offset at that time, or `NOTHING_COMMITTED`."""
+    """Chosen position, and the committed offset at that time, or `NOTHING_COMMITTED`."""
 
     offset: Offset
     committed: Offset
 
 
 class StoredInstance(NamedTuple):
-    """At most one of `topics`, `pattern` and `assigned` says something."""
+    """Stored state of an instance; at most one of `topics`, `pattern` and `assigned` is set."""
 
     settings: InstanceSettings
     topics: tuple[str, ...] = ()
-    """Subscribed by name."""
+    """Topics subscribed by name."""
     pattern: str | None = None
-    """Subscribed: all topics whose whole name it matches."""
+    """Pattern of the subscription: all topics whose whole name it matches."""
     assigned: tuple[TopicPartition, ...] = ()
-    """By hand, without the group."""
+    """Partitions assigned by hand, without the group."""
     member_id: str = ""
-    """What the group calls it, as long as it is a member."""
+    """Member id in the group, as long as the instance is a group member."""
     anchors: Mapping[TopicPartition, Anchor] = {}
 
     @property
@@ -45,7 +44,7 @@ class StoredInstance(NamedTuple):
         return bool(self.topics) or self.pattern is not None
 
     def as_record(self) -> dict[str, Any]:
-        """Made of what the log takes."""
+        """Return the record for the log."""
         anchors: dict[str, list[list[int]]] = {}
         for (topic, number), anchor in self.anchors.items():
             anchors.setdefault(topic, []).append([number, anchor.offset, anchor.committed])
@@ -68,11 +67,11 @@ class _Record(msgspec.Struct):
     assigned: tuple[TopicPartition, ...]
     member_id: str
     anchors: dict[str, list[tuple[int, Offset, Offset]]]
-    """By topic: partition, and the fields of its anchor."""
+    """Rows by topic: partition, and the fields of its anchor."""
 
 
 def from_record(record: Mapping[str, Any]) -> StoredInstance:
-    """Raises `FormatError`."""
+    """Return the instance in a record of the log. Raises `FormatError`."""
     try:
         said = msgspec.convert(record, _Record)
         settings = read_settings(said.settings)

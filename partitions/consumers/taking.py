@@ -1,9 +1,8 @@
-"""How much of what was fetched from a partition one answer takes. Pure, but that others run in between.
+"""Part of a fetched partition that fits into one answer. Pure, but other tasks run in between.
 
 Bytes are counted as the REST Proxy does: those of keys and values, before they become JSON. An answer ends inside a
-batch where it has to, so it has at most `room` bytes, or one record (`at_least_one`). What cannot be opened is not
-delivered: the answer ends before it, and the next one is an error that says where to go on.
-"""
+batch when necessary, so it has at most `room` bytes, or one record (`at_least_one`). A batch that cannot be decoded
+is not delivered: the answer ends before it, and the next one is an error that names the offset to continue at."""
 
 from collections.abc import Generator, Iterable
 from typing import NamedTuple
@@ -16,11 +15,11 @@ from raftlog.runtime.slices import in_slices
 from raftlog.types import Buffer, Offset
 
 _RECORDS_PER_SLICE = 500
-"""After so many others run."""
+"""Records counted before other tasks run."""
 
 
 class Taken(NamedTuple):
-    """The records from `offset` on and before `end`; the batches that hold them, stored as they are."""
+    """Records from `offset` on and before `end`, as the stored batches that hold them."""
 
     offset: Offset
     end: Offset
@@ -29,7 +28,7 @@ class Taken(NamedTuple):
     size: int
     """Bytes of keys and values."""
     leader_epoch: int
-    """Of the last batch, −1 without one."""
+    """Leader epoch of the last batch; −1 without one."""
 
     @property
     def stored_bytes(self) -> int:
@@ -39,14 +38,16 @@ class Taken(NamedTuple):
 async def take(
     batches: Iterable[Buffer], offset: Offset, room: int, opener: BatchOpener, *, at_least_one: bool = True
 ) -> Taken:
-    """Raises `UndecodableBatch` when the very first record cannot be decoded."""
+    """Count records from `offset` on until the room is full.
+
+    Raises `UndecodableBatch` when the very first record cannot be decoded."""
     taken: list[Buffer] = []
     end, records, size, epoch = offset, 0, 0, -1
     for batch in batches:
         header = read_header(batch)
         if header.next_offset <= offset:
             continue
-        if header.attributes & CONTROL_BIT:  # what compaction removed
+        if header.attributes & CONTROL_BIT:  # a gap
             end = Offset(header.next_offset)
             continue
         begin = Offset(max(offset, header.base_offset))
@@ -58,7 +59,7 @@ async def take(
         if counted.records:
             taken.append(batch)
             records, size, epoch = records + counted.records, size + counted.size, header.leader_epoch
-        if counted.next_offset is not None:  # full, or what follows cannot be read
+        if counted.next_offset is not None:  # full, or the next record cannot be decoded
             if counted.broken is not None and not records:
                 raise counted.broken
             return Taken(offset, counted.next_offset, taken, records, size, epoch)
@@ -67,12 +68,12 @@ async def take(
 
 
 class _Counting:
-    """The records of one batch from `begin` on, counted until the room is full."""
+    """Counter of the records of one batch from `begin` on, until the room is full."""
 
     def __init__(self, begin: Offset, room: int, *, is_first: bool) -> None:
         self.records = self.size = 0
         self.next_offset: Offset | None = None
-        """Where the next answer begins, once this one ends inside the batch."""
+        """First offset of the next answer, once this one ends inside the batch."""
         self.broken: UndecodableBatch | None = None
         self._begin, self._room, self._is_first = begin, room, is_first
         self._last = begin
@@ -86,7 +87,7 @@ class _Counting:
                 yield
 
     def stop_at(self, error: UndecodableBatch) -> None:
-        """What comes next cannot be decoded."""
+        """End the answer before a record that cannot be decoded."""
         self.broken, self.next_offset = error, self._last
 
     def _maybe_count(self, record: Record) -> bool:
