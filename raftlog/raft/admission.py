@@ -1,4 +1,4 @@
-"""Which messages a replica takes at all, and what it says to those who are behind."""
+"""Check of incoming messages: those that a replica accepts, and its answers to stale ones."""
 
 from raftlog.raft.entry import TERM_MAX, TERM_STEP_MAX, TERM_TAKEN_MAX
 from raftlog.raft.messages import (
@@ -17,10 +17,9 @@ from raftlog.types import Index, Term
 
 
 def is_acceptable(replica: RaftReplica, message: Message) -> bool:
-    """Return whether a message is for us, from another replica, whole, and of a term that its sender may bring.
+    """Return whether a message is well formed, for this replica, and of a term that its sender may bring.
 
-    A replica that was removed may have made its term grow; its answers must not unseat a leader. Raises `TermRefused`.
-    """
+    A removed replica may have raised its term; its answers must not unseat a leader. Raises `TermRefused`."""
     if message.to != replica.me or message.sender == replica.me or message.term < 0:
         return False
     if message.term > TERM_TAKEN_MAX:
@@ -37,13 +36,13 @@ def is_acceptable(replica: RaftReplica, message: Message) -> bool:
 
 
 def _check_term(replica: RaftReplica, message: Message, term: Term) -> None:
-    """Raise `TermRefused` for a term near the last one, unless our own is there as well."""
+    """Raise `TermRefused` for a term near the last one, unless the term of this replica is near it as well."""
     if term > min(replica.term + TERM_STEP_MAX, TERM_MAX):
         raise TermRefused(f"term {term} is too near to the last one, {TERM_MAX}; ours is {replica.term}", message)
 
 
 def is_whole(message: AppendRequest) -> bool:
-    """Whether the entries follow their predecessor and do not come from the future."""
+    """Return whether the entries follow their predecessor without a gap and have no term above the message's."""
     entries = message.entries
     if not entries:
         return True
@@ -56,7 +55,7 @@ def is_whole(message: AppendRequest) -> bool:
 
 
 def answer_stale(replica: RaftReplica, message: Message) -> None:
-    """A leader of an older term learns of ours; anything else of an older term says nothing."""
+    """Answer a leader of an older term with the current term; other stale messages get no answer."""
     me, to, term, none = replica.me, message.sender, replica.term, Index(0)
     if isinstance(message, (AppendRequest, InstallOffer)):
         replica.send(AppendResponse(me, to, term, message.sequence, False, none, none, none))

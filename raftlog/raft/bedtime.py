@@ -1,11 +1,11 @@
-"""A leader's way to sleep, in two steps: ask everybody, then tell everybody.
+"""A leader's handshake to quiesce its Raft group, in two phases like a two-phase commit.
 
-First heartbeats ask; whoever could sleep says so and stays awake. Only when all agree do heartbeats say *now* (the
-lullaby), and only when all sleep does the leader. If it were one step, a member that cannot hear the leader would keep
-the leader awake, and the others half asleep: loyal to nobody when that member campaigns.
+Heartbeats of the first phase ask each member whether it could quiesce; members answer and stay awake. Only when all
+agree do heartbeats of the second phase ask them to quiesce now, and only when all have done so does the leader. With
+one phase, a member that cannot reach the leader would keep the leader awake and the others quiesced, without loyalty
+to a leader when that member campaigns.
 
-    asked ≤ sung,   members count only answers to what was asked or sung last
-"""
+    prepared ≤ committed,   only answers to a request of the current phase count"""
 
 from collections.abc import Iterable
 
@@ -15,21 +15,22 @@ from raftlog.raft.replica import NEVER
 
 
 class Bedtime:
-    """How far a leader is with putting its group to sleep; numbers are the leader's sequence."""
+    """Progress of a leader in quiescing its Raft group; numbers are the leader's sequence."""
 
     __slots__ = ("_asked", "_last_sung", "_sung", "_sung_tick")
 
     def __init__(self) -> None:
         self._asked = NEVER
-        """The first heartbeat that asked, with nothing having come between since."""
+        """Number of the first heartbeat that asked for agreement without any work since."""
         self._sung = NEVER
-        """The first lullaby after that."""
+        """Number of the first heartbeat of the second phase."""
         self._sung_tick = NEVER
         self._last_sung = 0
-        """The last lullaby of this leader: whoever was not heard awake since may be asleep."""
+        """Number of this leader's last heartbeat of the second phase: members without a later awake answer may be
+        quiesced."""
 
     def disturb(self) -> None:
-        """Something came between: begin again some time."""
+        """Abandon the handshake because there is work; a later heartbeat begins it again."""
         self._asked = self._sung = self._sung_tick = NEVER
 
     def all_agree(self, members: Iterable[FollowerProgress]) -> bool:
@@ -50,15 +51,15 @@ class Bedtime:
         return self._sung != NEVER
 
     def is_late(self, tick: int, ticks_max: int) -> bool:
-        """Whether the lullaby has been going on for too long."""
+        """Return whether the second phase has taken `ticks_max` ticks or more."""
         return tick - self._sung_tick >= ticks_max
 
     def is_refused_by(self, answered: int, is_asleep: bool) -> bool:
-        """Whether an answer to a lullaby says that its sender stays awake."""
+        """Return whether an answer to the second phase shows that its sender stays awake."""
         return answered >= self._sung and not is_asleep
 
     def sleepers(self, progress: dict[ReplicaId, FollowerProgress]) -> list[ReplicaId]:
-        """Who may be asleep on this leader's word."""
+        """Return the members that may be quiesced because this leader asked them to."""
         if self._last_sung == 0:
             return []
         return [member for member, known in progress.items() if known.awake_sequence <= self._last_sung]

@@ -1,9 +1,7 @@
-"""A replica that wants to lead: first it asks for pre-votes, which cost nobody anything, then for votes.
+"""A candidate: asks for pre-votes first, which change no state, then for votes.
 
-A pre-candidate is still in its old term, so a member that cannot win never makes the term grow (thesis 9.6). A
-candidate counts its own vote like every other one: when it is durable. When the time is up, both begin again with
-pre-votes.
-"""
+A pre-candidate is still in its old term, so a member that cannot win never raises the term (thesis 9.6). A candidate
+counts its own vote like every other one: when it is durable. After a timeout both phases begin again with pre-votes."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -18,7 +16,7 @@ from raftlog.types import Term
 
 
 class Candidate:
-    """One campaign, of one phase."""
+    """One campaign in one of its two phases."""
 
     __slots__ = ("_is_counted", "_replica", "_sequence", "role", "votes")
 
@@ -28,7 +26,7 @@ class Candidate:
         self.role: Role = role
         self._sequence = replica.next_sequence()
         self.votes: dict[ReplicaId, bool] = {}
-        """By voter: a second answer of the same voter changes nothing."""
+        """Answers by voter: a second answer of the same voter changes nothing."""
         self._is_counted = False
         replica.next_tick = replica.ticks + replica.draw_election_ticks()
         if role is Role.PRE_CANDIDATE:
@@ -64,7 +62,7 @@ class Candidate:
         return Become(Role.PRE_CANDIDATE, "the election timed out")
 
     def prepare(self) -> Become | None:
-        """Count."""
+        """Count the votes, and return the change of role that they decide."""
         replica = self._replica
         if self.role is Role.CANDIDATE and replica.me not in self.votes and replica.is_hard_state_durable:
             self._cast(replica.me, True)
@@ -81,10 +79,10 @@ class Candidate:
         return Become(Role.LEADER, "a quorum voted for it")
 
     def wake(self) -> None:
-        """Candidates do not sleep."""
+        """Do nothing: candidates are never quiesced."""
 
     def leave(self) -> None:
-        """Nothing was begun that needs an end."""
+        """Do nothing: a campaign leaves nothing open."""
 
     def _request(self, voter: ReplicaId, is_transfer: bool) -> PreVoteRequest | VoteRequest:
         replica = self._replica

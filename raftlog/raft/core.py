@@ -1,15 +1,15 @@
 """The Raft core of one replica: requests, messages and ticks in, `Ready` out. No disk, no network, no clock.
 
     core = RaftCore(me, settings, random, log, restart)
-    core.propose(…) · propose_configuration(…) · read_index(…) · transfer_leadership(…)      what clients want
-    core.step(message) · tick() · hear_from_process(…)                                       what happens
-    ready = core.ready()                                                                     what is to be done
-    core.advance(durable=ready.number, applied=…)                                            what was done
+    core.propose(…) · propose_configuration(…) · read_index(…) · transfer_leadership(…)      requests of clients
+    core.step(message) · tick() · hear_from_process(…)                                       events
+    ready = core.ready()                                                                     work to do
+    core.advance(durable=ready.number, applied=…)                                            work done
 
-`raftlog.raft.ready` says in which order a Ready is to be done. The driver (one per process) calls all this from one
-thread. Here are the one check of terms and the only places where a replica changes its role; what the roles do is in
-`follower`, `candidate` and `leader`. It follows the Raft thesis (Ongaro, 2014) with PreVote and CheckQuorum.
-"""
+`raftlog.raft.ready` gives the order in which to do the work of a Ready. The driver (one per process) calls all this
+from one thread. Here are the one check of terms and the only places where a replica changes its role; the roles
+themselves are in `follower`, `candidate` and `leader`. The core follows the Raft thesis (Ongaro, 2014) with PreVote
+and CheckQuorum."""
 
 from collections.abc import Hashable, Sequence
 from random import Random
@@ -43,7 +43,7 @@ from raftlog.types import Index, NodeId, Term
 
 
 class RaftCore(ReadableCore):
-    """One replica of one group."""
+    """One replica of one Raft group."""
 
     __slots__ = (
         "_is_dirty",
@@ -70,31 +70,33 @@ class RaftCore(ReadableCore):
         self._leader_message: Message | None = None
         """The first message of the leader that this replica follows, or followed last."""
         self._is_dirty = True
-        """Something happened since the last Ready."""
+        """Whether there may be work for a Ready."""
         self._only_speaks = False
-        """All that happened is that a leader's tick left messages; `_happened` ends it."""
+        """Whether the only work is messages that a leader's tick produced; `_happened` clears it."""
         self.messages_refused = 0
-        """Messages that were not for us, of impossible terms, out of order in themselves, or from strangers."""
+        """Messages dropped: for another replica, of an impossible term, malformed, or from a replica that is no member.
+        """
 
-    # what clients want
+    # requests of clients
 
     def propose(self, proposals: Sequence[Proposal]) -> Accepted | RefusedProposal:
         """Append data in this order, all or nothing; at least one.
 
-        Accepted says where. The outcome stays unknown until an entry at that index is applied: done, if its term is the
-        accepted one, and failed if it is another. That our log was cut says nothing: some other replica may still hold
-        the entry, lead with it and commit it. A refusal is definite.
-        """
+        `Accepted` has the indexes. The outcome stays unknown until an entry at that index is applied: success if its
+        term is
+        the accepted one, failure if it is another. A cut of the local log decides nothing: some other replica may
+        still hold
+        the entry, become leader with it and commit it. A refusal is definite."""
         leader = self._leader_for_request()
         return leader.propose(proposals) if leader else self._not_leader()
 
     def propose_configuration(self, change: ConfigurationChange) -> Accepted | RefusedProposal:
-        """Change the members. Accepted is the index of the configuration that is entered, joint or not."""
+        """Change the members. `Accepted` has the index of the configuration that is entered, joint or not."""
         leader = self._leader_for_request()
         return leader.propose_configuration(change) if leader else self._not_leader()
 
     def read_index(self, request: Hashable) -> RefusedProposal | None:
-        """Ask for a linearizable read, on any replica; `request` comes back in a Ready, as ready or as failed."""
+        """Request a linearizable read, on any replica; `request` is returned in a Ready, as ready or as failed."""
         self._wake_for_request()
         role, replica = self._role, self._replica
         if len(replica.reads) >= replica.settings.pending_reads_max:
@@ -102,14 +104,14 @@ class RaftCore(ReadableCore):
         return self._not_leader() if isinstance(role, Candidate) else role.read_index(request)
 
     def transfer_leadership(self, target: ReplicaId) -> RefusedProposal | None:
-        """Hand over to a voter that is caught up; it is given up after an election timeout."""
+        """Begin a transfer to a voter that is caught up; it is aborted after an election timeout."""
         leader = self._leader_for_request()
         return leader.transfer_leadership(target) if leader else self._not_leader()
 
-    # what the driver decides
+    # decisions of the driver
 
     def campaign(self) -> bool:
-        """Ask for pre-votes now, without waiting for the election timeout; false when that is not allowed."""
+        """Ask for pre-votes without waiting for the election timeout; return false when it may not campaign."""
         if not isinstance(self._role, Follower) or not self._replica.may_campaign():
             return False
         self._wake_for_request()
@@ -117,7 +119,7 @@ class RaftCore(ReadableCore):
         return True
 
     def step_down(self, why: str) -> bool:
-        """Stop leading or campaigning, for a stalled disk or loop; false when there is nothing to stop."""
+        """Stop leading or campaigning, for a stalled disk or loop; return false for a follower."""
         if isinstance(self._role, Follower):
             return False
         self._wake_for_request()
@@ -125,14 +127,15 @@ class RaftCore(ReadableCore):
         return True
 
     def set_reluctant(self, is_reluctant: bool) -> None:
-        """Whether others would lead better: then it campaigns only when none of them did for some election timeouts."""
+        """Set whether the replica is unfit to lead: it lets others campaign first, for some election timeouts."""
         self._replica.is_reluctant = is_reluctant
 
     def quarantine(self, voting_position: EntryId | None = None) -> None:
-        """An entry of this log is damaged: no campaigns until `lift_quarantine`. A leader asks another one to lead.
+        """Stop campaigning until `lift_quarantine` because an entry of the log is damaged.
 
-        `voting_position`: the id of the damaged entry, if it was the last. It votes by it until its log is as fresh.
-        """
+        A leader asks another replica to lead. `voting_position` is the id of the damaged entry if it was the last
+        one; the
+        replica compares candidates with it until its own log is as fresh."""
         self._happened()
         self._replica.is_quarantined = True
         if voting_position is not None and is_fresher(voting_position, self._replica.vote_floor):
@@ -142,44 +145,43 @@ class RaftCore(ReadableCore):
         self.step_down("quarantined")
 
     def lift_quarantine(self) -> None:
-        """The damage is repaired. A voting position stays until the durable log has reached it."""
+        """Allow campaigns again after a repair. A voting position stays until the durable log has reached it."""
         self._replica.is_quarantined = False
 
     def restore_configurations(self, configurations: Sequence[Configuration]) -> None:
-        """Entries that say who belongs to the group were damaged, and can be read again; as in `Restart`."""
+        """Take the configurations of entries that were damaged and can be read again; as in `Restart`."""
         assert not isinstance(self._role, Leader), "a leader whose log was damaged"
         self._happened()
         self._replica.history.restore(configurations)
         self._replica.history.commit_to(self._replica.committed)
 
     def wants_install(self, boundary: EntryId) -> bool:
-        """Whether files that begin behind `boundary` are of use; ask directly before they take the log's place."""
+        """Return whether files that begin behind `boundary` are useful; call it right before they replace the log."""
         log, committed = self._replica.log, self._replica.committed
         return not isinstance(self._role, Leader) and boundary.index > committed and not log.has(boundary)
 
     def install(self, installed: Installed) -> None:
-        """The stored log was replaced by fetched files, all of them durable and committed up to `committed_index`.
+        """Continue on a log that fetched files replaced, all durable and committed up to `committed_index`.
 
-        No Ready may be outstanding between `wants_install` and this; what was in the old log is gone.
-        """
+        No Ready may be outstanding between `wants_install` and this call; the content of the old log is lost."""
         self._happened()
         replica, leader = self._replica, self._role.leader
         term = replica.term
         replica.replace_log(installed)
-        # The source may have gone on to a later term while its files were fetched; who leads that is not known.
+        # The source may have entered a later term while its files were fetched; the leader of that is not known.
         self._become_follower(leader if replica.term == term else None, "installed the leader's files")
 
     def supply(self, wanted: SupplyRequest) -> AppendRequest | Unsupplied:
-        """What a follower fetches by itself, see `raftlog.raft.supply`; raises what reading the log raises."""
+        """Return the append that a follower fetches, see `raftlog.raft.supply`; raises errors of reading the log."""
         return supply(self._replica, wanted) if isinstance(self._role, Leader) else Unsupplied.NOT_LEADING
 
-    # what happens
+    # events
 
     def step(self, message: Message) -> None:
-        """Take a message; whatever it is, it is never answered here but in the next Ready.
+        """Take a message; answers are in the next Ready.
 
-        Raises `Contradiction` and `TermRefused` for what no sound replica sends; then log and vote have not changed.
-        """
+        Raises `Contradiction` and `TermRefused` for messages that no correct replica sends; log and vote are
+        unchanged then."""
         replica = self._replica
         if not admission.is_acceptable(replica, message):
             self.messages_refused += 1
@@ -203,7 +205,7 @@ class RaftCore(ReadableCore):
                 self._become(become)
 
     def _note_leader(self, message: Message) -> None:
-        """The sender leads in the message's term. Raises `Contradiction` when another replica does."""
+        """Follow the sender as leader of the message's term. Raises `Contradiction` when another replica leads it."""
         replica = self._replica
         if message.term > replica.term:
             self._adopt_term(message.term, message.sender)
@@ -220,14 +222,14 @@ class RaftCore(ReadableCore):
         self._leader_message = without_entries(message)
 
     def tick(self) -> bool:
-        """Time goes on by one tick. True when a Ready may be there."""
+        """Advance the clock by one tick; return true when there may be a Ready."""
         replica = self._replica
         replica.ticks = ticks = replica.ticks + 1
         if ticks < replica.next_tick:
             return self._is_dirty
         role = self._role
         become = role.tick()
-        # By far the most frequent: a leader's heartbeats, and nothing else to tell.
+        # By far the most frequent case: a leader's heartbeats, and no other change.
         self._only_speaks = (
             (self._only_speaks or not self._is_dirty)
             and become is None
@@ -240,11 +242,12 @@ class RaftCore(ReadableCore):
         return True
 
     def hear_from_process(self, node: NodeId, is_alive: bool) -> None:
-        """The heartbeat between our process and `node`'s began or ended; a new boot epoch is an end and a beginning.
+        """Record that the heartbeat between this process and `node`'s began or ended.
 
-        To be called only when that changes. An end wakes a sleeping leader, and the followers of a leader over there.
-        A beginning gives a leader over there that was missed the time to speak up.
-        """
+        A new boot epoch is an end and a beginning. To be called only on a change. An end wakes a quiesced leader,
+        and the
+        followers of a leader on that node. A beginning gives a leader on that node that was missed the time to send a
+        heartbeat."""
         replica, role = self._replica, self._role
         replica.hibernation.note_process(node, is_alive)
         is_asleep = replica.hibernation.is_asleep
@@ -254,16 +257,16 @@ class RaftCore(ReadableCore):
         elif isinstance(role, Follower) and role.leader is not None and role.leader.node_id == node:
             if is_asleep and not is_alive:
                 self._wake()
-                # The leader, if it only cannot be heard from here, will make itself heard at the others.
+                # A leader that is only unreachable from here will send heartbeats to the others.
                 replica.send_wake(replica.configuration.all_voters())
             elif is_alive and not is_asleep and not role.is_loyal():
                 self._happened()
                 role.call_leader()
 
-    # what is to be done, and what was done
+    # work to do, and work done
 
     def ready(self) -> Ready | None:
-        """All that is to be done now; None when there is nothing. See `raftlog.raft.ready` for the order."""
+        """Return the work to do now, or None. See `raftlog.raft.ready` for the order."""
         if not self._is_dirty:
             return None
         self._is_dirty = False
@@ -275,12 +278,12 @@ class RaftCore(ReadableCore):
         return self._maker.take(self._role, self._why) if self._maker.has_work(self._role) else None
 
     def advance(self, *, durable: int = 0, applied: Index | None = None) -> None:
-        """Report: all of the Readys up to number `durable` is synced; `applied` is applied."""
+        """Record that all Readys up to number `durable` are synced, and entries up to `applied` applied."""
         replica, role = self._replica, self._role
         is_moved = replica.maybe_advance(durable)
         if is_moved and isinstance(role, Leader):
             role.note_durable()
-        if is_moved or isinstance(role, Candidate):  # which may have waited for its vote to be durable
+        if is_moved or isinstance(role, Candidate):  # its own vote may be durable now
             self._happened()
         if applied is not None:
             replica.apply_to(applied)
@@ -298,7 +301,7 @@ class RaftCore(ReadableCore):
             self._wake()
         is_transfer = isinstance(request, VoteRequest) and request.is_transfer
         if self._role.is_loyal() and not is_transfer:
-            # The term is not adopted: whoever cannot hear the leader must not unseat it.
+            # The term is not adopted: a candidate that cannot reach the leader must not unseat it.
             election.answer(replica, request, False)
             return
         if request.term > replica.term:
@@ -312,7 +315,7 @@ class RaftCore(ReadableCore):
         election.answer(replica, request, is_granted)
 
     def _yield_to_candidate(self) -> None:
-        """Our vote is given: leave its receiver an election timeout."""
+        """Restart the election timer, to leave the candidate that got the vote an election timeout."""
         if isinstance(self._role, Follower):
             self._role.restart_timer()
         else:
@@ -330,7 +333,7 @@ class RaftCore(ReadableCore):
     # roles
 
     def _become(self, become: Become) -> None:
-        """The only way from one role to another within a term."""
+        """Change the role within the term; no other method does."""
         if become.role is Role.FOLLOWER:
             self._become_follower(None, become.why)
         elif become.role is Role.PRE_CANDIDATE:
@@ -375,12 +378,12 @@ class RaftCore(ReadableCore):
         self._why = why
 
     def _adopt_term(self, term: Term, leader: ReplicaId | None) -> None:
-        """A later term: whatever we were, we follow now. The vote of the old term ends with it, and only so."""
+        """Become a follower in a later term. Only this clears the vote of the old term."""
         assert term > self._replica.term, f"term {term} after {self._replica.term}"
         self._replica.set_hard_state(term, None)
         self._become_follower(leader, "a later term")
 
-    # requests, sleep
+    # requests, quiescence
 
     def _leader_for_request(self) -> Leader | None:
         self._wake_for_request()
@@ -390,13 +393,15 @@ class RaftCore(ReadableCore):
         return RefusedProposal(RefusalReason.NOT_LEADER, self._role.leader)
 
     def _ends_sleep(self, message: Message) -> bool:
-        """A sleeping leader is woken by whoever is awake; a sleeping follower judges for itself."""
+        """Return whether the message wakes a quiesced leader: any but the answer of a quiesced member.
+
+        A follower decides in its handler."""
         if isinstance(self._role, Follower):
             return False
         return not (isinstance(message, HeartbeatResponse) and message.is_asleep)
 
     def _happened(self) -> None:
-        """There is more to decide and to tell."""
+        """Note that the next call of `ready` has to decide and may have messages."""
         self._is_dirty = True
         self._only_speaks = False
 

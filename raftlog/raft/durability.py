@@ -1,10 +1,9 @@
-"""Which of the entries handed to the driver have been synced.
+"""Index of the last synced entry, from the driver's reports.
 
     durable ≤ last index handed over
 
 The driver reports by the number of the `Ready` that brought the bytes, not by index: an index that was cut off and
-appended again would otherwise be taken for durable when the sync of its *former* bytes returns.
-"""
+appended again would otherwise be taken for durable when the sync of its *former* bytes returns."""
 
 from collections import deque
 
@@ -12,7 +11,7 @@ from raftlog.types import Index
 
 
 class Durability:
-    """The durable index of one replica, and the number of its latest Ready."""
+    """Durable index of one replica, and the number of its latest Ready."""
 
     __slots__ = ("_pending", "durable_index", "durable_number", "number")
 
@@ -25,14 +24,14 @@ class Durability:
         """Readys with bytes that are not synced yet, oldest first, each with the log's end."""
 
     def hand_over(self, last_index: Index, has_bytes: bool) -> int:
-        """The number of the next Ready; `last_index` is where the log ends with it."""
+        """Return the number of the next Ready, after which the log ends at `last_index`."""
         self.number += 1
         if has_bytes:
             self._pending.append((self.number, last_index))
         return self.number
 
     def maybe_advance(self, durable: int) -> bool:
-        """The driver's report; true when the durable index moved."""
+        """Take the driver's report; return true when the durable index moved."""
         assert durable <= self.number, f"Ready {durable} is durable, but the last one was {self.number}"
         if durable <= self.durable_number:
             return False
@@ -48,6 +47,6 @@ class Durability:
             self._pending = deque((number, min(last, index)) for number, last in self._pending)
 
     def restart_at(self, index: Index) -> None:
-        """The stored log was replaced by a durable one that ends at `index`."""
+        """Restart at a replaced log that is durable and ends at `index`."""
         self.durable_index = index
         self._pending = deque((number, index) for number, _ in self._pending)

@@ -1,8 +1,7 @@
 """A log entry as Raft sees it, and its identity.
 
-What an entry holds is opaque: `payload` is whatever the driver wants back, in practice the bytes of a record batch.
-Only configurations are read by the core, so the driver decodes those.
-"""
+The content of an entry is opaque: `payload` is any object of the driver, in practice the bytes of a record batch. The
+core reads only configurations, so the driver decodes those."""
 
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
@@ -11,16 +10,17 @@ from raftlog.raft.configuration import Configuration
 from raftlog.types import Index, Term
 
 TERM_MAX = Term(2**31 - 1)
-"""Terms travel in Kafka's `partitionLeaderEpoch`, an int32."""
+"""Greatest term: Kafka's `partitionLeaderEpoch` is an int32."""
 TERM_TAKEN_MAX = Term(TERM_MAX - 2**20)
-"""Greatest term that a message can bring to a replica of a lower term: in the last term nobody could campaign again. A
-group whose term is above it can still have a million elections."""
+"""Greatest term that a message can bring to a replica of a lower term; no replica could campaign after the last term.
+
+A Raft group whose term is above it can still have a million elections."""
 TERM_STEP_MAX = 1024
-"""Above that, a message is taken when it is at most so many terms ahead of the replica's own."""
+"""Greatest distance from the replica's own term that is accepted of a message above `TERM_TAKEN_MAX`."""
 
 
 class EntryKind(IntEnum):
-    """What the core must know about an entry. Rolls, trims and the like are data to it."""
+    """Kind of an entry as far as the core distinguishes it. Rolls, trims and the like are data to it."""
 
     DATA = 0
     NO_OP = 1
@@ -28,7 +28,7 @@ class EntryKind(IntEnum):
 
 
 class EntryId(NamedTuple):
-    """Index and term: in Raft they name an entry and everything before it."""
+    """Index and term: in Raft they identify an entry and everything before it."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     term: Term
@@ -38,8 +38,11 @@ class EntryId(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One entry. `configuration` is there when `kind` is CONFIGURATION, and its index is the entry's; also with a log's
-    first entry, which says whom the group began with."""
+    """One entry of a log.
+
+    `configuration` is set when `kind` is CONFIGURATION, and its index is the entry's; also with a log's first entry,
+    which
+    holds the founding members of the Raft group."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     term: Term
@@ -57,7 +60,7 @@ class Proposal(NamedTuple):
 
 
 class ControlPayloads(Protocol):
-    """Makes the payloads of entries that the core itself appends; handed in, for bytes and clocks are not its own."""
+    """Factory of payloads for entries that the core appends; injected, for the core has no bytes and no clock."""
 
     def no_op(self) -> Proposal: ...
 
@@ -65,7 +68,7 @@ class ControlPayloads(Protocol):
 
 
 class EmptyPayloads:
-    """Control entries without any bytes, for whoever keeps entries as objects."""
+    """Factory of payloads without bytes, for drivers that keep entries as objects."""
 
     def no_op(self) -> Proposal:
         return Proposal(None, 0)
@@ -75,11 +78,11 @@ class EmptyPayloads:
 
 
 ORIGIN = EntryId(Index(0), Term(0))
-"""What stands before the first entry of every log."""
+"""Id of the position before the first entry of every log."""
 
 
 def is_as_fresh(log: EntryId, other: EntryId) -> bool:
-    """Whether a log that ends at `log` is at least as up to date as one that ends at `other` (thesis 3.6.1)."""
+    """Return whether a log that ends at `log` is at least as up to date as one that ends at `other` (thesis 3.6.1)."""
     return (log.term, log.index) >= (other.term, other.index)
 
 

@@ -1,10 +1,9 @@
-"""A follower (or learner): takes the leader's entries, says how far it is, and watches whether the leader is there.
+"""A follower (or learner): appends the leader's entries, acknowledges them, and monitors the leader.
 
     committed ≤ verified ≤ last index,   acknowledged = min(durable, verified)
 
-`verified` is how far the log is known to equal that of this term's leader. What a leader of the term says never makes
-the follower cut below it, and only up to it does the follower believe the leader's commit.
-"""
+Up to `verified` the log is known to equal that of this term's leader. Messages of the term's leader never make the
+follower cut below it, and the follower takes the leader's commit index only up to it."""
 
 from collections.abc import Callable, Hashable
 from typing import Any, ClassVar
@@ -31,7 +30,7 @@ from raftlog.raft.role import Become
 from raftlog.types import Index
 
 _PASSES_MAX = 3
-"""Election timeouts that a reluctant replica leaves to others; then it campaigns, for there may be none."""
+"""Election timeouts that an unfit replica leaves to others; then it campaigns, for there may be no other candidate."""
 
 
 class Follower:
@@ -60,22 +59,23 @@ class Follower:
         self._replica = replica
         self._leader = leader
         self.verified = replica.committed
-        """Moved up by the leader's appends; it holds at the start because every leader has all that is committed."""
+        """Index moved up by the leader's appends; it starts at the commit index because every leader has all that is
+        committed."""
         self._acknowledged = min(replica.durable_index, self.verified)
         self._sequence = 0
-        """The latest append that was accepted."""
+        """Number of the latest append that was accepted."""
         self._heartbeat_sequence = 0
-        """The latest heartbeat that was answered."""
+        """Number of the latest heartbeat that was answered."""
         self._is_answer_owed = False
         self._heard_tick = replica.ticks if leader else -NEVER
-        """When this term's leader was last heard; what loyalty rests on."""
+        """Tick of the last message of this term's leader; loyalty depends on it."""
         self._awaited_tick = -NEVER
-        """Until then the leader, whom we called, has time to speak up, as long as its process is there."""
+        """Tick until which a leader that was sent a wake has time for a heartbeat, as long as its process is alive."""
         self._timer_tick = replica.ticks
-        """When the election timer began; hearing the leader and giving a vote begin it again."""
+        """Tick at which the election timer began; a message of the leader and a granted vote restart it."""
         self._timeout = replica.draw_election_ticks()
         self._passes = 0
-        """Election timeouts in a row that a reluctant replica let pass."""
+        """Number of consecutive election timeouts that an unfit replica let pass."""
         self._wake_tick = replica.ticks if replica.hibernation.to_wake else NEVER
         self._reads = ForwardedReads(replica.settings.pending_reads_max)
         self._plan()
@@ -93,11 +93,11 @@ class Follower:
         )
 
     def restart_timer(self) -> None:
-        """A vote was given: leave the candidate its time."""
+        """Restart the election timer after a granted vote, to leave the candidate its time."""
         self._timer_tick = self._replica.ticks
 
     def read_index(self, request: Hashable) -> RefusedProposal | None:
-        """Ask the leader from which index on the read is current."""
+        """Forward a read to the leader, which answers with the index that the read needs."""
         replica = self._replica
         if self._leader is None:
             return RefusedProposal(RefusalReason.NOT_LEADER, None)
@@ -129,7 +129,7 @@ class Follower:
         return None
 
     def prepare(self) -> Become | None:
-        """Tell the leader how far we are: when it asked, and whenever more became durable."""
+        """Acknowledge durable entries: when the leader asked, and whenever more became durable."""
         replica = self._replica
         leader = self._leader
         if leader is None or not (self._sequence or self._is_answer_owed):
@@ -144,17 +144,17 @@ class Follower:
         return None
 
     def wake(self) -> None:
-        """Not loyal on what was heard before; the timeout is drawn anew, so that groups are staggered."""
+        """Drop the loyalty of before, and draw the timeout anew, so that Raft groups are staggered."""
         self._heard_tick = -NEVER
         self._timeout = self._replica.draw_election_ticks()
         self.call_leader()
 
     def call_leader(self) -> None:
-        """Begin the timer again, and wake the leader if its process is there: it may sleep on while we miss it.
+        """Restart the timer, and wake the leader if its process is alive: it may be quiesced while this replica is not.
 
-        It has half an election timeout to speak up; until then nobody else gets a vote. Without this a request to one
-        sleeping follower, or the return of a member that was cut off, would end in an election against a healthy
-        leader.
+        It has half an election timeout for a heartbeat; until then no other candidate gets a vote. Without this a
+        request to
+        one quiesced follower, or the return of a partitioned member, would end in an election against a healthy leader.
         """
         replica, leader = self._replica, self._leader
         self._timer_tick = replica.ticks
@@ -167,7 +167,7 @@ class Follower:
     def leave(self) -> None:
         self._replica.reads.failed.extend(self._reads.drop_before(NEVER))
 
-    # what the leader sends
+    # messages of the leader
 
     def handle_append(self, message: AppendRequest) -> None:
         self._hear(message.sender)
@@ -191,7 +191,7 @@ class Follower:
         if is_late and replica.hibernation.is_asleep:
             return
         replica.maybe_commit_to(min(message.committed, self.verified))
-        # A late lullaby would put us to sleep when the leader counts on us to be awake.
+        # A late order to quiesce would be obeyed while the leader counts on this replica to be awake.
         agrees = not is_late and message.sleep_at is not None and self._may_sleep(message.sender, message.sleep_at)
         falls_asleep = agrees and message.is_lullaby
         self._hear(message.sender, stays_asleep=falls_asleep)
@@ -252,7 +252,7 @@ class Follower:
     # parts of the above
 
     def _hear(self, sender: ReplicaId, *, stays_asleep: bool = False) -> None:
-        """The leader of this term is there."""
+        """Record a message of this term's leader."""
         replica = self._replica
         assert self._leader in (None, sender), f"{sender} was let through, and {self._leader} leads term {replica.term}"
         self._leader = sender
@@ -262,17 +262,18 @@ class Follower:
             self._timeout = replica.draw_election_ticks()
             replica.next_tick = replica.ticks + self._timeout
         if self._wake_tick != NEVER:
-            # The new leader's heartbeats wake whoever still sleeps.
+            # The new leader's heartbeats wake replicas that are still quiesced.
             hibernation.forget_wakes()
             self._wake_tick = NEVER
         self._heard_tick = self._timer_tick = replica.ticks
         self._passes = 0
 
     def _behind_commit(self, message: AppendRequest) -> tuple[EntryId, tuple[Entry, ...]]:
-        """Leave out what is committed here: every leader has it, so it need not be compared, nor can it be (trims).
+        """Return `previous` and entries without those that are committed here.
 
-        Raises `Contradiction` when the last committed entry, which can be compared, is another one there.
-        """
+        Every leader has these, so they need not be compared, and trimmed ones cannot be. Raises `Contradiction` when
+        the last
+        committed entry, which can be compared, differs."""
         replica, previous, entries = self._replica, message.previous, message.entries
         committed, term = replica.committed, replica.log.term_at(replica.committed)
         skipped = committed - previous.index
@@ -284,10 +285,9 @@ class Follower:
         return EntryId(committed, term), entries[skipped:]
 
     def _take(self, entries: tuple[Entry, ...], message: AppendRequest) -> bool:
-        """Append what is not there, after cutting what contradicts it (and only then); true when there was any.
+        """Append missing entries, after cutting those that conflict (and only then); return true when any was appended.
 
-        Raises `Contradiction` for entries that differ from what this term's leader sent before.
-        """
+        Raises `Contradiction` for entries that differ from those that this term's leader sent before."""
         replica = self._replica
         log = replica.log
         last_index = log.last_index
@@ -308,7 +308,9 @@ class Follower:
         return True
 
     def _refuse(self, message: AppendRequest) -> None:
-        """The logs part at or before `previous`; say where they may still agree, a whole term at a time."""
+        """Refuse entries that do not follow on this log, and send the last entry that may still agree.
+
+        The hint skips a whole term at a time."""
         replica = self._replica
         log = replica.log
         highest = min(message.previous.index, log.last_index)
@@ -339,7 +341,7 @@ class Follower:
         )
 
     def _send_wakes(self) -> None:
-        """To all that have not answered yet, again and again until a leader is heard."""
+        """Send wakes to all replicas that have not answered yet, repeatedly until a leader is heard."""
         replica = self._replica
         to_wake = replica.hibernation.to_wake
         replica.send_wake(to_wake)

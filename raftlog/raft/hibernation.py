@@ -1,14 +1,13 @@
-"""Sleep of a group that has nothing to do: no ticks, no messages, until something wakes it.
+"""Quiescence of an idle Raft group: no ticks, no messages, until an event wakes it.
 
-A leader whose voters all hold its last entry, durably and committed, puts the group to sleep (`bedtime`). What keeps a
-follower asleep is the heartbeat between the two *processes*, of which the driver reports the changes; its loss wakes
-the group. A replica that stops leading while others may sleep tells them, again and again until they answer. Waking
-gives the leader a fresh CheckQuorum period and leaves a follower loyal to nobody until it hears from the leader again;
-so a sleeping group always finds a leader, and a healthy leader, woken by the same message, speaks up before anybody's
-election timeout.
+A leader whose voters all hold its last entry, durably and committed, quiesces the Raft group (`quiescence`). A
+follower stays quiesced as long as the heartbeat between the two *processes* lasts, of which the driver reports the
+changes; its loss wakes the Raft group. A replica that stops leading while others may be quiesced sends them wakes
+until they answer. Waking gives the leader a fresh CheckQuorum period and leaves a follower without loyalty until it
+hears from the leader again; so a quiesced Raft group always finds a leader, and a healthy leader, woken by the same
+message, sends a heartbeat before any election timeout.
 
-Safety rests on none of this: a sleeping replica answers every message as one that is awake would.
-"""
+Safety depends on none of this: a quiesced replica answers every message like any other."""
 
 from collections.abc import Iterable
 
@@ -17,17 +16,17 @@ from raftlog.types import NodeId
 
 
 class Hibernation:
-    """Whether this replica sleeps, which processes are there, and whom it still has to wake."""
+    """Quiescence of one replica: its state, the processes that are alive, and the replicas to wake."""
 
     __slots__ = ("_alive_nodes", "_to_wake", "is_asleep")
 
     def __init__(self) -> None:
         self.is_asleep = False
-        """Moved by `Replica.fall_asleep` and `Replica.maybe_wake` only."""
+        """Whether the replica is quiesced."""
         self._alive_nodes: set[NodeId] = set()
         """Processes that were reported alive and not dead since; never iterated."""
         self._to_wake: dict[ReplicaId, None] = {}
-        """Those that may sleep on because of us, in order; empty while this replica leads."""
+        """Replicas that may be quiesced because of this one, in order; empty while this replica leads."""
 
     def note_process(self, node: NodeId, is_alive: bool) -> None:
         if is_alive:
@@ -36,7 +35,7 @@ class Hibernation:
             self._alive_nodes.discard(node)
 
     def sees(self, replica: ReplicaId) -> bool:
-        """Whether the process of this replica is known to be alive."""
+        """Return whether the process of this replica is known to be alive."""
         return replica.node_id in self._alive_nodes
 
     def owe_wake(self, replicas: Iterable[ReplicaId]) -> None:
@@ -46,7 +45,7 @@ class Hibernation:
         self._to_wake.pop(replica, None)
 
     def forget_wakes(self) -> None:
-        """Somebody leads and will wake them."""
+        """Drop the wakes to send, because a leader will send them."""
         self._to_wake.clear()
 
     @property

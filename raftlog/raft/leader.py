@@ -1,11 +1,10 @@
 """The leader of one term.
 
-    first own index ≤ whatever it commits by counting;   one configuration change at a time
+    first own index ≤ any index committed by counting;   one configuration change at a time
 
-It takes proposals and replicates them at once; it counts itself only after its own sync, and commits only what a
-quorum holds durably and what lies at or behind the no-op that opened its term (thesis 3.6.2). Commits and messages are
-decided in `prepare`, once for all that happened since the last Ready.
-"""
+It accepts proposals and replicates them at once; it counts itself only after its own sync, and commits only entries
+that a quorum holds durably and that lie at or behind the no-op that opened its term (thesis 3.6.2). Commits and
+messages are decided in `prepare`, once for all events since the last Ready."""
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
@@ -61,9 +60,9 @@ class Leader:
         """Last index and bytes of every proposal that is not committed, oldest first."""
         self._uncommitted_bytes = 0
         self._active_tick = replica.ticks
-        """When there last was something to do but keeping alive."""
+        """Tick of the last work other than heartbeats."""
         self._bedtime = Bedtime()
-        # Drawn, so that the groups of a process do not all speak at the same tick.
+        # Random, so that the Raft groups of a process do not all send at the same tick.
         self._heartbeat_tick = replica.ticks + 1 + replica.random.randrange(replica.settings.heartbeat_ticks)
         self._quorum_tick = replica.ticks + replica.settings.election_ticks_min
         replica.next_tick = self._heartbeat_tick
@@ -114,7 +113,7 @@ class Leader:
         return Accepted(term, Index(last_index + 1), replica.log.last_index)
 
     def propose_configuration(self, change: ConfigurationChange) -> Accepted | RefusedProposal:
-        """Append a configuration, which holds at once; of one that is joint the exit follows by itself."""
+        """Append a configuration, which holds at once; the exit of a joint one follows without another call."""
         replica = self._replica
         current = replica.configuration
         if self._transfer.target is not None:
@@ -133,14 +132,14 @@ class Leader:
         return Accepted(replica.term, index, index)
 
     def read_index(self, request: Hashable) -> RefusedProposal | None:
-        """Take a read; it is answered in a Ready."""
+        """Accept a read; it is answered in a Ready."""
         if not self._reads.maybe_add(WaitingRead(request, None)):
             return self._refused(RefusalReason.OVERLOADED)
         self._note_work()
         return None
 
     def transfer_leadership(self, target: ReplicaId) -> RefusedProposal | None:
-        """Begin to hand over to a voter that is caught up."""
+        """Begin a transfer to a voter that is caught up."""
         replica = self._replica
         if self._transfer.target is not None:
             return self._refused(RefusalReason.TRANSFERRING)
@@ -154,11 +153,11 @@ class Leader:
         return None
 
     def has_decisions(self) -> bool:
-        """Whether `prepare` has more to do than it had after the last Ready."""
+        """Return whether `prepare` has work that the last Ready did not include."""
         replication = self.replication
         return replication.match_moved or replication.is_due or replication.are_notices_due or self._is_round_due()
 
-    # what members send
+    # messages of members
 
     def step(self, message: Message) -> Become | None:
         handle = self._HANDLERS.get(type(message))
@@ -204,12 +203,12 @@ class Leader:
         if ticks >= self._heartbeat_tick:
             self._heartbeat()
         elif self._reads.has_rounds:
-            self.replication.send_heartbeats()  # whoever was asked is slow or away; all the others can tell as well
+            self.replication.send_heartbeats()  # some of the quorum asked are slow or down: ask all
         self._plan()
         return None
 
     def wake(self) -> None:
-        """A fresh period of CheckQuorum: nobody was expected to answer a leader that slept."""
+        """Begin a fresh period of CheckQuorum: followers need not answer a quiesced leader."""
         replica = self._replica
         self._quorum_tick = replica.ticks + replica.settings.election_ticks_min
         self._active_tick = replica.ticks
@@ -218,7 +217,7 @@ class Leader:
         self._plan()
 
     def misses(self, node: NodeId, is_alive: bool) -> bool:
-        """Whether, asleep, it has to see to a member on `node`, whose process came or went."""
+        """Return whether a quiesced leader has to wake for a member on `node`, whose process started or ended."""
         last_index = self._replica.log.last_index
         return any(
             member.node_id == node and not (is_alive and progress.is_active and progress.match_index == last_index)
@@ -247,17 +246,17 @@ class Leader:
         return None
 
     def note_durable(self) -> None:
-        """More of our own log is durable."""
+        """Note that more of the leader's own log is durable."""
         self.replication.match_moved = True
 
     def leave(self) -> None:
-        """Reads cannot be confirmed any more, and whoever sleeps on our word must be told."""
+        """Fail reads that cannot be confirmed any more, and plan wakes for members that this leader quiesced."""
         replica = self._replica
         replica.reads.failed.extend(read.request for read in self._reads.drop_all() if read.origin is None)
         replica.hibernation.owe_wake(self._bedtime.sleepers(self.replication.progress))
 
     def ask_heir(self) -> None:
-        """We are about to leave, and may not wait for anybody: the freshest of the other voters is to campaign."""
+        """Ask the voter with the freshest log to campaign, without waiting; called before this replica steps down."""
         replica, progress = self._replica, self.replication.progress
         heirs = [voter for voter in replica.configuration.voters if voter != replica.me]
         if heirs:
@@ -288,7 +287,7 @@ class Leader:
         return index
 
     def _commit(self) -> None:
-        """Commit what a quorum holds, if it is of this term; what precedes it comes along (thesis 3.6.2)."""
+        """Commit the entries that a quorum holds, if of this term, with all that precede them (thesis 3.6.2)."""
         replica, replication = self._replica, self.replication
         replication.match_moved = False
         index, before = replication.quorum_durable(), replica.committed
@@ -299,7 +298,7 @@ class Leader:
                 self._uncommitted_bytes -= self._uncommitted.popleft()[1]
 
     def _maybe_leave_joint(self) -> bool:
-        """Whoever leads when a joint configuration is committed proposes its end (thesis 4.3); once is enough."""
+        """Propose the exit of a committed joint configuration, once (thesis 4.3)."""
         replica = self._replica
         current = replica.configuration
         if (
@@ -313,19 +312,19 @@ class Leader:
         return True
 
     def _is_removed(self) -> bool:
-        """The committed configuration has no voter like us."""
+        """Return whether the committed configuration has no voter with this replica's identity."""
         replica = self._replica
         current = replica.configuration
         return current.index <= replica.committed and self.has_own_term_commit and not current.has_voter(replica.me)
 
     def _abdicate(self) -> Become:
-        """Leave the group to its voters, and ask the freshest of them to take over (thesis 4.2.2)."""
+        """Step down after a removal, and ask the voter with the freshest log to campaign (thesis 4.2.2)."""
         self.replication.send_commit_notices()
         self.ask_heir()
         return Become(Role.FOLLOWER, "not a voter any more")
 
     def _is_round_due(self) -> bool:
-        """One round at a time: what is asked meanwhile shares the next one."""
+        """Return whether a round of heartbeats for reads may begin: one at a time; reads that wait share the next."""
         return self._reads.has_waiting and not self._reads.has_rounds and self.has_own_term_commit
 
     def _maybe_confirm_reads(self) -> None:
@@ -344,7 +343,7 @@ class Leader:
             replica.reads.confirm(ReadReady(read.request, index), replica.applied)
 
     def _heartbeat(self) -> None:
-        """Keep the group alive, or ask it to sleep; ask a transfer's target again."""
+        """Send heartbeats, which may ask to quiesce; ask a transfer target again."""
         replica, settings = self._replica, self._replica.settings
         self._heartbeat_tick = replica.ticks + settings.heartbeat_ticks
         if settings.sleep_after_ticks == 0:
@@ -358,8 +357,11 @@ class Leader:
             self._transfer.maybe_ask(replica, self.replication.progress)
 
     def _sharers(self) -> list[FollowerProgress]:
-        """Whose sleep the group's depends on: every voter, and every learner that is there, or whose process is: its
-        replica may only not be made yet, and nobody would tell us when it is."""
+        """Return the members on which quiescence depends: every voter, and active or reachable learners.
+
+        A learner whose process is alive counts even when silent: its replica may only not be created yet, and no
+        message would
+        report its creation."""
         voters, hibernation = self._replica.configuration.voters, self._replica.hibernation
         return [
             progress
@@ -368,7 +370,7 @@ class Leader:
         ]
 
     def _may_sleep(self) -> bool:
-        """Nothing to do for a while, and all that share the sleep hold everything there is."""
+        """Return whether the Raft group was idle for long enough and the members that count hold every entry."""
         replica = self._replica
         if replica.ticks - self._active_tick < replica.settings.sleep_after_ticks:
             return False
@@ -385,7 +387,9 @@ class Leader:
         )
 
     def _ask_to_sleep(self) -> None:
-        """Ask; when all agree, sing; when all sleep, sleep. A lullaby that takes too long ends."""
+        """Do one step of the handshake: ask; when all agree, order; when all are quiesced, quiesce.
+
+        A second phase that takes too long is abandoned."""
         replica, bedtime = self._replica, self._bedtime
         if bedtime.is_late(replica.ticks, replica.settings.election_ticks_min):
             self._note_work()

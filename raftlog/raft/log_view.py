@@ -1,11 +1,10 @@
-"""What the core asks of a stored log. The storage side implements it; `MemoryLog` of the simulator does for tests.
+"""Interface of a stored log as the core reads it. Storage implements it, and the simulator's `MemoryLog` for tests.
 
     boundary.index < first index,   first index ≤ last index + 1
 
-The log holds the entries from `boundary.index + 1` to `last_index`. Its owner changes it only in two ways: by what a
-`Ready` says (cut, then append, at once, before the core is called again), and by trimming whole prefixes of committed
-entries whenever it likes; the id of the boundary, the last entry trimmed away, is kept for ever.
-"""
+The log holds the entries from `boundary.index + 1` to `last_index`. Its owner changes it only in two ways: by the cut
+and the entries of a `Ready` (in this order, at once, before the core is called again), and by trimming whole prefixes
+of committed entries at any time; the id of the boundary, the last entry trimmed away, is kept for ever."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -15,11 +14,11 @@ from raftlog.types import Index, Term
 
 
 class LogView(Protocol):
-    """Reading access to a stored log."""
+    """Read access to a stored log."""
 
     @property
     def boundary(self) -> EntryId:
-        """The entry before the first one held; (0, 0) when nothing was trimmed."""
+        """Id of the entry before the first one held; (0, 0) when nothing was trimmed."""
         ...
 
     @property
@@ -28,20 +27,20 @@ class LogView(Protocol):
         ...
 
     def term_at(self, index: Index) -> Term:
-        """Term of an entry in [boundary.index, last_index]."""
+        """Return the term of an entry in [boundary.index, last_index]."""
         ...
 
     def entries(self, first: Index, max_entries: int, max_bytes: int) -> Sequence[Entry]:
-        """Entries from `first` on, at least one even if it is larger than `max_bytes`; `first` is in the log."""
+        """Return entries from `first` on, at least one even if it is larger than `max_bytes`; `first` is in the log."""
         ...
 
     def stored_bytes_from(self, first: Index) -> int:
-        """About how much of what follows from `first` on would have to be read from files; 0 behind the last entry."""
+        """Return about how many bytes from `first` on would have to be read from files; 0 behind the last entry."""
         ...
 
 
 def within_bytes(entries: Sequence[Entry], max_bytes: int) -> Sequence[Entry]:
-    """The beginning of `entries` that fits into `max_bytes`, at least one."""
+    """Return the first of `entries` that fit into `max_bytes`, at least one."""
     total = 0
     for count, entry in enumerate(entries):
         total += entry.size_bytes

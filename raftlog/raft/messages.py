@@ -1,9 +1,8 @@
-"""The messages between the replicas of one group.
+"""The messages between the replicas of one Raft group.
 
-Each names sender and receiver by voter identity and carries the sender's term. Answers repeat the `sequence` of what
-they answer, and pre-votes and votes are different types, so a late, doubled or misdirected answer is known for what it
-is. Which group it is about is the envelope's business, as is packing the heartbeats of many groups into one message.
-"""
+Each has the voter identities of sender and receiver and the sender's term. Answers repeat the `sequence` of their
+request, and pre-votes and votes are different types, so a late, duplicated or misdirected answer is recognised. The
+envelope names the Raft group, and packs the heartbeats of many Raft groups into one message."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -13,7 +12,9 @@ from raftlog.types import Index, Term
 
 
 class AppendRequest(NamedTuple):
-    """Entries behind `previous`. `committed` is the leader's; what follows it here is not known to be committed."""
+    """Entries behind `previous`. `committed` is the leader's.
+
+    Later entries of the receiver are not known to be committed."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -23,15 +24,14 @@ class AppendRequest(NamedTuple):
     entries: tuple[Entry, ...]
     committed: Index
     is_probe: bool = False
-    """The leader does not know yet where the logs part: answer at once, not only when durable."""
+    """Whether the leader still looks for the last common entry: answer at once, not only when durable."""
 
 
 class AppendResponse(NamedTuple):
-    """How far the sender's log agrees with the leader's: `durable ≤ written ≤ verified`.
+    """Extent to which the sender's log agrees with the leader's: `durable ≤ written ≤ verified`.
 
-    `written` equals `durable` here and is part of the format only. When refused, `hint` is the last entry of the sender
-    that can possibly agree: none above it does.
-    """
+    `written` equals `durable` here and is part of the format only. In a refusal, `hint` is the last entry of the sender
+    that can possibly agree: none above it does."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -45,11 +45,10 @@ class AppendResponse(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """The leader is there. `committed` never exceeds what it knows the receiver to hold durably.
+    """Sign of a live leader. `committed` never exceeds the entries that the receiver is known to hold durably.
 
-    `sequence` 0 wants no answer (a mere notice of the commit). `sleep_at` is the last entry of a group that may sleep;
-    with `is_lullaby` everybody has agreed, and it is time.
-    """
+    `sequence` 0 needs no answer (a mere notice of the commit). `sleep_at` is the last entry of a Raft group that may
+    quiesce; with `is_lullaby` all members have agreed, and the receiver quiesces now."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -61,7 +60,9 @@ class Heartbeat(NamedTuple):
 
 
 class HeartbeatResponse(NamedTuple):
-    """`verified ≥ durable`: what agrees with the leader's log, by appends of its term."""
+    """Answer to a heartbeat.
+
+    `verified ≥ durable`: the log agrees with the leader's up to here, by appends of its term."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -74,7 +75,7 @@ class HeartbeatResponse(NamedTuple):
 
 
 class PreVoteRequest(NamedTuple):
-    """Would you vote for me in `campaign_term`? Changes nobody's vote (thesis 9.6)."""
+    """Request for a promise to vote in `campaign_term`. Changes no vote (thesis 9.6)."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -85,7 +86,7 @@ class PreVoteRequest(NamedTuple):
 
 
 class PreVoteResponse(NamedTuple):
-    """The answer; `term` is the sender's, from which a candidate that is behind learns."""
+    """Answer to a pre-vote; `term` is the sender's, which updates a candidate that is behind."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -96,7 +97,9 @@ class PreVoteResponse(NamedTuple):
 
 
 class VoteRequest(NamedTuple):
-    """Vote for me in `term`. In a transfer the leader itself asked for the election, so loyalty does not count."""
+    """Request for a vote in `term`.
+
+    In a transfer the leader itself asked for the election, so loyalty does not count."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -115,7 +118,7 @@ class VoteResponse(NamedTuple):
 
 
 class TimeoutNow(NamedTuple):
-    """The leader wants the receiver to take over: campaign at once (thesis 3.10)."""
+    """Request of the leader to campaign at once (thesis 3.10)."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -123,7 +126,7 @@ class TimeoutNow(NamedTuple):
 
 
 class ReadIndexRequest(NamedTuple):
-    """From which index on is a read current? Asked by replicas that do not lead."""
+    """Request of a replica that does not lead for the index that makes a read current."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -132,7 +135,7 @@ class ReadIndexRequest(NamedTuple):
 
 
 class ReadIndexResponse(NamedTuple):
-    """`index` is None when the leader has no room for another read."""
+    """Answer to a read; `index` is None when the leader has no room for another one."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -142,7 +145,7 @@ class ReadIndexResponse(NamedTuple):
 
 
 class InstallOffer(NamedTuple):
-    """The receiver lacks much, or what the leader has trimmed away (up to `boundary`): it is to fetch it by itself."""
+    """Request to fetch entries that are many or that the leader has trimmed away (up to `boundary`)."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -153,7 +156,7 @@ class InstallOffer(NamedTuple):
 
 
 class InstallResponse(NamedTuple):
-    """Whether the sender's durable log reaches the offered boundary; then `last_index` is where it ends."""
+    """Answer to an offer: whether the durable log reaches the offered boundary; then `last_index` is its end."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -165,7 +168,9 @@ class InstallResponse(NamedTuple):
 
 
 class Wake(NamedTuple):
-    """Nobody keeps the group alive any more, or somebody cannot tell: watch the leader yourself. Changes no term."""
+    """Request to end quiescence and watch the leader.
+
+    The leader may have failed, or a member cannot reach it. Changes no term."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -197,7 +202,7 @@ Message: TypeAlias = (
 )
 
 FROM_LEADER = frozenset({AppendRequest, Heartbeat, InstallOffer, TimeoutNow})
-"""Whoever sends one of these leads, or led, in its term."""
+"""Messages whose sender leads, or led, in their term."""
 FROM_MEMBER = frozenset(
     {
         AppendResponse,
@@ -208,4 +213,5 @@ FROM_MEMBER = frozenset(
         InstallResponse,
     }
 )
-"""Taken only from replicas that belong to the receiver's configuration: a removed one must not disturb by its term."""
+"""Messages accepted only from members of the receiver's configuration: a removed replica must not disturb by its term.
+"""

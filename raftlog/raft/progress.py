@@ -1,9 +1,9 @@
-"""How far a leader knows one follower to be, and how much it may still send.
+"""Progress of one follower as its leader sees it, and the room for more appends.
 
     match < next ≤ last index + 1 while replicating,   in flight = next − 1 − match, bounded by entries and by bytes
 
-PROBE: where the logs part is not known; one append at a time. REPLICATE: appends are pipelined, optimistically.
-CATCH_UP: the follower lacks what the leader trimmed away, or so much that it fetches it by itself; no append is sent.
+PROBE: the last common entry is not known; one append at a time. REPLICATE: appends are pipelined, optimistically.
+CATCH_UP: the follower lacks entries that the leader trimmed away, or so many that it fetches them; no append is sent.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from raftlog.raft.settings import RaftSettings
 from raftlog.types import Index
 
 _LOST_TICK: Final = -(1 << 40)
-"""Of a follower that lost what it held: so long ago that no bound allows it."""
+"""Tick of a follower that lost entries it held: so long ago that no bound allows it."""
 
 
 class ProgressState(Enum):
@@ -26,7 +26,7 @@ class ProgressState(Enum):
 
 
 class FollowerProgress:
-    """One follower, seen from its leader; lives as long as the leader's term and the follower's membership."""
+    """Progress of one follower; lives as long as the leader's term and the follower's membership."""
 
     __slots__ = (
         "_flights",
@@ -57,35 +57,37 @@ class FollowerProgress:
         self.member = member
         self.state = ProgressState.PROBE
         self.match_index = Index(0)
-        """Durable there and equal to our log; moved by `acknowledge`, and down only by `lose`."""
+        """Last index durable there and equal to the leader's log; moved by `acknowledge`, and down only by `lose`."""
         self.next_index = next_index
         self.match_sequence = sequence
         """The leader's sequence when `match_index` moved: requests up to here may have been sent before."""
         self.probe_sequence = sequence
-        """Refusals of requests up to here say nothing new: they belong to a state that was left."""
+        """Number up to which refusals are stale: they answer requests of a former state."""
         self.is_probe_sent = False
         self.probe_sent_sequence = 0
-        """The latest probe or offer; an answer to something later means that it was lost."""
+        """Number of the latest probe or offer; an answer to a later request means that it was lost."""
         self.in_flight_bytes = 0
         self._flights: deque[tuple[Index, int]] = deque()
         self.is_active = True
-        """Heard from since CheckQuorum last looked; a new one gets a period for its first answer."""
+        """Whether the follower was heard since CheckQuorum last looked; a new one gets a period for its first answer.
+        """
         self.was_active = False
-        """Heard from in the period before: nobody has answered yet when a new one begins."""
+        """Whether the follower was heard in the period before: at the beginning of one no answer has come yet."""
         self.agreed_sequence = self.awake_sequence = self.asleep_sequence = 0
-        """The latest requests to which it answered that it could sleep, was awake, was asleep."""
+        """Numbers of the latest requests that it answered as ready to quiesce, as awake, and as quiesced."""
         self.acked_sequence = 0
-        """The latest of our requests that was answered."""
+        """Number of the latest request that was answered."""
         self.mark_sequence = self.mark_index = 0
-        """A heartbeat that has no answer yet, and the last index that had been sent before it; 0 and 0: none has."""
+        """Number of a heartbeat without an answer yet, and the last index sent before it; 0 and 0: there is none."""
         self.sent_commit = Index(0)
         self.held_tick = tick
-        """The latest tick of which it is known that it held everything committed then; a new one gets the benefit."""
+        """Latest tick at which it is known to have held everything committed; the current one for a new follower."""
         self.goal_index, self.goal_tick = Index(0), tick
-        """What was committed at an earlier tick, and that tick: `held_tick` is at least this one once it holds that."""
+        """Commit index at an earlier tick, and that tick: `held_tick` becomes at least this one once the follower holds
+        it."""
 
     def become_probe(self, next_index: Index, sequence: int) -> None:
-        """Find out anew where the logs part; refusals of anything sent up to `sequence` say nothing new."""
+        """Look for the last common entry again; refusals of requests up to `sequence` are stale."""
         self.state = ProgressState.PROBE
         self.next_index = max(next_index, Index(self.match_index + 1))
         self.probe_sequence = sequence
@@ -100,7 +102,7 @@ class FollowerProgress:
         self._land_all()
 
     def become_catch_up(self, next_index: Index, sequence: int) -> None:
-        """It lacks what follows from `next_index` on, or more."""
+        """Leave entries from `next_index` on to be fetched, or from an earlier one."""
         self.state = ProgressState.CATCH_UP
         self.next_index = max(next_index, Index(self.match_index + 1))
         self.probe_sequence = sequence
@@ -108,7 +110,7 @@ class FollowerProgress:
         self._land_all()
 
     def room(self, settings: RaftSettings) -> tuple[int, int]:
-        """Entries and bytes that the next append may have; nothing fits when either is ≤ 0."""
+        """Return the entries and bytes that the next append may have; nothing fits when either is ≤ 0."""
         if self.state is ProgressState.REPLICATE:
             entries = settings.in_flight_entries_max - (self.next_index - 1 - self.match_index)
             return (
@@ -120,33 +122,33 @@ class FollowerProgress:
         return 0, 0
 
     def note_append(self, last_index: Index, size_bytes: int) -> None:
-        """A pipelined append that ends at `last_index` is on its way."""
+        """Record a pipelined append that ends at `last_index` as in flight."""
         assert self.state is ProgressState.REPLICATE, f"pipelined append in state {self.state}"
         self.next_index = Index(last_index + 1)
         self._flights.append((last_index, size_bytes))
         self.in_flight_bytes += size_bytes
 
     def note_probe(self, sequence: int) -> None:
-        """A probe or an offer is on its way; no other is until it is answered or known to be lost."""
+        """Record a probe or an offer as in flight; no other is sent until it is answered or known to be lost."""
         assert self.state is not ProgressState.REPLICATE, f"probe in state {self.state}"
         self.is_probe_sent = True
         self.probe_sent_sequence = sequence
 
     def has_lost_probe(self, answered: int) -> bool:
-        """Whether an answer to request `answered` means that the probe got lost (or was overtaken)."""
+        """Return whether an answer to request `answered` means that the probe got lost (or was overtaken)."""
         return self.is_probe_sent and answered > self.probe_sent_sequence
 
     def mark(self, sequence: int) -> None:
-        """The heartbeat of this number is on its way; its answer, or a later one, tells whether appends got lost.
+        """Record the heartbeat of this number as sent; its answer, or a later one, shows whether appends got lost.
 
-        Only one at a time is a mark, or none would ever be answered before the next when the round trip is longer than
-        the time between them.
-        """
+        Only one at a time is a mark, or none would ever be answered before the next when the round trip is longer
+        than the
+        time between them."""
         if self.state is ProgressState.REPLICATE:
             self.mark_sequence, self.mark_index = sequence, self.next_index - 1
 
     def maybe_lose_appends(self, answered: int, verified: Index) -> bool:
-        """A heartbeat was answered: whether the answer lacks what had been sent before the mark. The mark is gone."""
+        """Remove the mark on an answer to it, and return whether the answer lacks entries sent before the mark."""
         if not 0 < self.mark_sequence <= answered:
             return False
         has_lost = self.state is ProgressState.REPLICATE and verified < self.mark_index
@@ -154,7 +156,7 @@ class FollowerProgress:
         return has_lost
 
     def acknowledge(self, durable: Index, sequence: int) -> bool:
-        """The follower answered what was sent up to now, `sequence`; true when `match_index` moved."""
+        """Record an answer to the requests up to `sequence`; return true when `match_index` moved."""
         if durable <= self.match_index:
             return False
         self.match_index = durable
@@ -165,18 +167,18 @@ class FollowerProgress:
         return True
 
     def lose(self, index: Index) -> None:
-        """The follower no longer has what it acknowledged above `index`: damage, or a disk that lied."""
+        """Record the loss of acknowledged entries above `index`: damage, or a disk that lost synced bytes."""
         self.match_index = min(self.match_index, index)
         self.held_tick = self.goal_tick = _LOST_TICK
 
     def note_answer(self, committed: Index, tick: int) -> None:
-        """It answered, when so much was committed."""
+        """Record an answer that came at `tick`, when `committed` was the commit index."""
         if self.match_index >= self.goal_index:
             self.held_tick = max(self.held_tick, self.goal_tick)
             self.goal_index, self.goal_tick = committed, tick
 
     def note_commit(self, before: Index, tick: int) -> None:
-        """More is committed than up to `before`: whatever holds that held everything until now."""
+        """Record that the commit index moved up from `before`: a follower that holds that held everything until now."""
         if self.match_index >= before:
             self.held_tick = tick
 

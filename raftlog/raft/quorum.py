@@ -10,7 +10,7 @@ from raftlog.raft.configuration import Configuration, ReplicaId
 
 
 class VoteOutcome(Enum):
-    """How an election stands."""
+    """State of an election."""
 
     WON = auto()
     LOST = auto()
@@ -18,23 +18,23 @@ class VoteOutcome(Enum):
 
 
 def majority_size(voters: int) -> int:
-    """How many of `voters` make a majority."""
+    """Return the size of a majority of `voters`."""
     return voters // 2 + 1
 
 
 def majority_value(values: Sequence[int]) -> int:
-    """The greatest value that a majority has reached: of [9, 4, 7] it is 7, of [9, 4, 7, 5] it is 5."""
+    """Return the greatest value that a majority has reached: of [9, 4, 7] it is 7, of [9, 4, 7, 5] it is 5."""
     return sorted(values)[(len(values) - 1) // 2]
 
 
 def quorum_value(voters: Sequence[int], outgoing: Sequence[int]) -> int:
-    """The greatest value that a quorum has reached: of the voters and, while joint, of the outgoing ones too."""
+    """Return the greatest value that a quorum has reached: of the voters and, while joint, of the outgoing ones too."""
     value = majority_value(voters)
     return min(value, majority_value(outgoing)) if outgoing else value
 
 
 def has_quorum(configuration: Configuration, agreeing: Container[ReplicaId]) -> bool:
-    """Whether those that agree are a majority of each half."""
+    """Return whether the replicas that agree are a majority of each half."""
     if not configuration.voters:
         return False
     return _has_majority(configuration.voters, agreeing) and (
@@ -43,7 +43,7 @@ def has_quorum(configuration: Configuration, agreeing: Container[ReplicaId]) -> 
 
 
 def vote_outcome(configuration: Configuration, votes: Mapping[ReplicaId, bool]) -> VoteOutcome:
-    """How an election stands after `votes`; votes of others than voters change nothing."""
+    """Return the state of an election after `votes`; votes of replicas that are no voters change nothing."""
     if has_quorum(configuration, {voter for voter, is_granted in votes.items() if is_granted}):
         return VoteOutcome.WON
     refused = {voter for voter, is_granted in votes.items() if not is_granted}

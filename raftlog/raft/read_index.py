@@ -1,15 +1,14 @@
 """Linearizable reads without a log entry: ReadIndex (thesis 6.4).
 
-A leader that has committed in its own term notes its commit, and then must hear from a quorum that it still led: an
-answer to anything sent *after* the note will do. All reads that wait when a turn ends share one round, and those that
-come while it is under way share the next. A round asks as many followers as a quorum needs, and everybody at the next
-tick when that was not enough. Rounds are numbers of the leader's one sequence, so an answer to anything later confirms
-them as well.
+A leader that has committed in its own term notes its commit index, and then must hear from a quorum that it still led:
+an answer to any request sent *after* the note will do. All reads that wait when a turn ends share one round, and those
+that come while it is under way share the next. A round asks as many followers as a quorum needs, and all of them at
+the next tick when that was not enough. Rounds are numbers of the leader's one sequence, so an answer to any later
+request confirms them as well.
 
-    a read's index ≥ every index acknowledged before it was asked;   rounds under way ≤ 1
+    a read's index ≥ every index acknowledged before its request;   rounds under way ≤ 1
 
-No clock and no lease is involved.
-"""
+No clock and no lease is involved."""
 
 from collections import deque
 from collections.abc import Hashable
@@ -21,7 +20,7 @@ from raftlog.types import Index
 
 
 class WaitingRead(NamedTuple):
-    """A read that somebody asked for; `origin` is None for one of our own, `request` names it to whoever asked."""
+    """A requested read; `origin` is the replica that forwarded it, None for a local one, which `request` identifies."""
 
     request: Hashable
     origin: ReplicaId | None
@@ -34,7 +33,7 @@ class _Round(NamedTuple):
 
 
 class LeaderReads:
-    """The reads of one leader, from request to confirmation."""
+    """Reads of one leader, from request to confirmation."""
 
     __slots__ = ("_bound", "_count", "_rounds", "_waiting")
 
@@ -56,7 +55,7 @@ class LeaderReads:
         return bool(self._rounds)
 
     def maybe_add(self, read: WaitingRead) -> bool:
-        """False when there are too many."""
+        """Add a read; return false when there are too many."""
         if self._count >= self._bound:
             return False
         self._count += 1
@@ -64,13 +63,13 @@ class LeaderReads:
         return True
 
     def begin_round(self, sequence: int, committed: Index) -> None:
-        """All reads that wait get the commit as their index; messages numbered `sequence` or later confirm them."""
+        """Assign the commit index to all reads that wait; messages numbered `sequence` or later confirm them."""
         assert not self._rounds or self._rounds[-1].sequence < sequence, f"round {sequence} is not a new one"
         self._rounds.append(_Round(sequence, committed, self._waiting))
         self._waiting = []
 
     def confirm(self, sequence: int) -> list[tuple[WaitingRead, Index]]:
-        """A quorum answered messages numbered up to `sequence`: the reads that are confirmed by that."""
+        """Return the reads that are confirmed by a quorum's answers to messages numbered up to `sequence`."""
         confirmed: list[tuple[WaitingRead, Index]] = []
         while self._rounds and self._rounds[0].sequence <= sequence:
             done = self._rounds.popleft()
@@ -79,7 +78,7 @@ class LeaderReads:
         return confirmed
 
     def drop_all(self) -> list[WaitingRead]:
-        """Leadership is over: nothing here can be confirmed any more."""
+        """Remove and return all reads at the end of leadership: none can be confirmed any more."""
         dropped = [read for done in self._rounds for read in done.reads] + self._waiting
         self._rounds.clear()
         self._waiting = []
@@ -95,7 +94,7 @@ class ForwardedReads:
     def __init__(self, bound: int) -> None:
         self._bound = bound
         self._asked: dict[int, tuple[Hashable, int]] = {}
-        """By sequence, in the order of asking: request and tick."""
+        """Request and tick by sequence, oldest first."""
 
     def __len__(self) -> int:
         return len(self._asked)
@@ -107,12 +106,12 @@ class ForwardedReads:
         return True
 
     def answer(self, sequence: int) -> Hashable | None:
-        """The request that this answer belongs to; None when it was given up."""
+        """Return the request that this answer belongs to; None when it was dropped."""
         request, _ = self._asked.pop(sequence, (None, 0))
         return request
 
     def drop_before(self, tick: int) -> list[Hashable]:
-        """Give up what was asked before `tick`."""
+        """Remove and return requests made before `tick`."""
         old = [sequence for sequence, (_, asked) in self._asked.items() if asked < tick]
         return [self._asked.pop(sequence)[0] for sequence in old]
 
@@ -128,7 +127,7 @@ class ReadsToApply:
         self.failed: list[Hashable] = []
 
     def __len__(self) -> int:
-        """How many wait to be applied."""
+        """Return the number of reads that wait to be applied."""
         return len(self._confirmed)
 
     def confirm(self, read: ReadReady, applied: Index) -> None:
@@ -140,7 +139,7 @@ class ReadsToApply:
             self._confirmed = [read for read in self._confirmed if read.index > applied]
 
     def take(self) -> tuple[tuple[ReadReady, ...], tuple[Hashable, ...]]:
-        """Reads that may be served, and reads that failed, since the last call."""
+        """Return reads that may be served, and reads that failed, since the last call."""
         ready, failed = tuple(self.ready), tuple(self.failed)
         self.ready.clear()
         self.failed.clear()

@@ -1,4 +1,4 @@
-"""What the core wants done (`Ready`), what it starts from (`Restart`), and what it answers to a request.
+"""Output of the core (`Ready`), its start (`Restart`), and its answers to requests.
 
 The driver does the parts of a Ready in this order:
 
@@ -8,9 +8,8 @@ The driver does the parts of a Ready in this order:
     4. when this Ready and all before it are durable:  send `messages_once_durable`, then `advance(durable=number)`
 
 The next Ready may be taken before step 4; then one sync can serve both. The leader's appends are in `messages_now`: it
-replicates while it syncs, and counts itself when it hears that it is durable. Votes, and every message of a term that
-is not durable yet, are in `messages_once_durable`.
-"""
+replicates while it syncs, and counts itself when its own sync is reported. Votes, and every message of a term that is
+not durable yet, are in `messages_once_durable`."""
 
 from collections.abc import Hashable
 from enum import Enum
@@ -23,7 +22,7 @@ from raftlog.types import Index, Term
 
 
 class Role(Enum):
-    """What a replica is. A learner is a follower without a vote."""
+    """Role of a replica. A learner is a follower without a vote."""
 
     FOLLOWER = "follower"
     PRE_CANDIDATE = "pre-candidate"
@@ -32,14 +31,14 @@ class Role(Enum):
 
 
 class HardState(NamedTuple):
-    """What must survive a crash before anybody hears of it. One vote per term; terms never fall."""
+    """State that must be durable before a message of this term or vote is sent. One vote per term; terms never fall."""
 
     term: Term
     vote: ReplicaId | None
 
 
 class RoleState(NamedTuple):
-    """Role, term and known leader, and why they became so (for people)."""
+    """Role, term and known leader, and the reason for the last change (for people)."""
 
     role: Role
     term: Term
@@ -55,56 +54,61 @@ class IndexRange(NamedTuple):
 
 
 class ReadReady(NamedTuple):
-    """A read that may be served from the applied state now; everything acknowledged before it was asked is in there."""
+    """A read that may be served from the applied state now, which has everything acknowledged before the request."""
 
     request: Hashable
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
 
 
 class Ready(NamedTuple):
-    """One turn's work. Nothing in it changes afterwards."""
+    """Work of one turn. It never changes afterwards."""
 
     number: int
-    """Counts Readys from 1; the driver reports durability by it."""
+    """Number of the Ready, from 1; the driver reports durability by it."""
     hard_state: HardState | None
     cut_to: Index | None
-    """The stored log keeps what is at or below; never below what is committed."""
+    """Last index that the stored log keeps; never below the commit index."""
     entries: tuple[Entry, ...]
     must_sync: bool
-    """Hard state, cut or entries are there. A commit alone forces no sync."""
+    """Whether there are hard state, cut or entries. A commit alone forces no sync."""
     messages_now: tuple[Message, ...]
     messages_once_durable: tuple[Message, ...]
     committed_index: Index
-    """A hint worth keeping; at a restart it is at most the log's end. It may get lost, but it must not become durable
-    before the cuts and entries of this Ready and those before: else it vouches for entries that were cut."""
+    """A hint worth storing; at a restart it is at most the log's end.
+
+    It may get lost, but it must not become durable before the cuts and entries of this Ready and those before:
+    otherwise
+    it would vouch for entries that were cut."""
     apply: IndexRange | None
     """Committed entries, durable here, to apply in order; report with `advance(applied=…)`."""
     reads: tuple[ReadReady, ...]
     reads_failed: tuple[Hashable, ...]
-    """Definitely not served; ask again, here or where the leader is now."""
+    """Requests that were definitely not served; repeat them, here or at the current leader."""
     role_state: RoleState | None
-    """When role, term or leader changed."""
+    """Role, term and leader, set when one of them changed."""
     install_offer: InstallOffer | None
-    """What we lack is to be fetched. If the leader's log begins above ours, its beginning first, which takes the place
-    of our log (`install`); then its entries, as the appends that its core supplies."""
+    """Offer to fetch the entries that this log lacks.
+
+    If the leader's log begins above this one, fetch its beginning first, which replaces this log (`install`); then its
+    entries, as the appends that its core supplies."""
 
 
 class Restart(NamedTuple):
-    """What storage knows when a replica starts. The log itself is handed in beside it."""
+    """Stored state from which a replica starts. The log itself is passed beside it."""
 
     hard_state: HardState
     configurations: tuple[Configuration, ...]
-    """Ascending: the one that held at the log's start, and all above it."""
+    """Configurations, ascending: the one that held at the log's start, and all above it."""
     committed_hint: Index = Index(0)
     applied_index: Index = Index(0)
-    """What the state machine has already."""
+    """Last index that the state machine has applied."""
     voting_position: EntryId | None = None
     """Id of the entry that a quarantined replica lost at its log's end."""
     is_quarantined: bool = False
 
 
 class Installed(NamedTuple):
-    """A log that was fetched as files and took the place of the replica's own; all of it is durable."""
+    """A log that was fetched as files and replaced the replica's own; all of it is durable."""
 
     configurations: tuple[Configuration, ...]
     committed_index: Index
@@ -112,8 +116,9 @@ class Installed(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """Appended, in `term`, at these indexes. What became of it is known once an entry, this or another, is applied at
-    its index; a cut of the log leaves it unknown."""
+    """Term and indexes of appended proposals.
+
+    The outcome is known once an entry, this or another, is applied at its index; a cut of the log leaves it unknown."""
 
     term: Term
     first_index: Index
@@ -121,7 +126,7 @@ class Accepted(NamedTuple):
 
 
 class RefusalReason(Enum):
-    """Why nothing was done. Each is definite: it did not and will not happen."""
+    """Reason for a refusal. Each is definite: nothing was done, nor will be."""
 
     NOT_LEADER = "this replica does not lead"
     TRANSFERRING = "leadership is being handed over"
@@ -135,7 +140,7 @@ class RefusalReason(Enum):
 
 
 class RefusedProposal(NamedTuple):
-    """A refusal, and who leads as far as known."""
+    """A refusal, and the leader if one is known."""
 
     why: RefusalReason
     leader: ReplicaId | None
@@ -143,20 +148,20 @@ class RefusedProposal(NamedTuple):
 
 
 class FollowerStatus(NamedTuple):
-    """How far a leader knows a member to be."""
+    """Progress of a member as its leader sees it."""
 
     member: ReplicaId
     state: str
     match_index: Index
     next_index: Index
     is_active: bool
-    """Heard from in this period of CheckQuorum, or in the one before."""
+    """Whether it was heard in this period of CheckQuorum, or in the one before."""
     lag_ticks: int = 0
-    """It holds everything that was committed so many ticks ago, as far as the leader knows; 0: it lacks nothing."""
+    """Number of ticks since it held everything committed, as far as the leader can see; 0: it lacks nothing."""
 
 
 class Status(NamedTuple):
-    """A picture of one replica, for people, metrics and tests."""
+    """Status of one replica, for people, metrics and tests."""
 
     me: ReplicaId
     role: Role
@@ -172,4 +177,4 @@ class Status(NamedTuple):
     is_quarantined: bool
     followers: tuple[FollowerStatus, ...]
     is_handing_over: bool
-    """It leads, and takes nothing because another one is about to lead."""
+    """Whether it leads and refuses proposals because of a leadership transfer."""

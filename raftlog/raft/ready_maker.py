@@ -1,4 +1,4 @@
-"""Makes a `Ready` out of what a replica has gathered since the last one."""
+"""Builder of a `Ready` from the changes of a replica since the last one."""
 
 from raftlog.raft.configuration import ReplicaId
 from raftlog.raft.ready import IndexRange, Ready, Role, RoleState
@@ -8,7 +8,7 @@ from raftlog.types import Index, Term
 
 
 class ReadyMaker:
-    """Remembers what the last Ready told, so that the next one tells only what is new."""
+    """Builder that remembers the last Ready, so that the next one has only changes."""
 
     __slots__ = ("_replica", "_told_commit", "_told_role")
 
@@ -18,7 +18,7 @@ class ReadyMaker:
         self._told_commit = Index(-1)
 
     def has_work(self, role: RoleBehaviour) -> bool:
-        """Whether a Ready would say anything."""
+        """Return whether a Ready would have any content."""
         replica = self._replica
         return bool(
             replica.outbox
@@ -33,7 +33,7 @@ class ReadyMaker:
         )
 
     def take(self, role: RoleBehaviour, why: str) -> Ready:
-        """The Ready; what it holds is not held here any more."""
+        """Return the Ready, and remove its content from the replica."""
         replica = self._replica
         cut_to, entries = replica.log.take()
         hard_state = replica.hard_state if replica.is_hard_state_changed else None
@@ -44,7 +44,7 @@ class ReadyMaker:
             replica.hard_number = number
         messages = tuple(replica.outbox)
         replica.outbox.clear()
-        # A term, and so every message that carries it, is heard of only once it is durable.
+        # A term, and so every message that carries it, is sent only once it is durable.
         now, once_durable = (messages, ()) if replica.is_hard_state_durable else ((), messages)
         self._told_commit = replica.committed
         reads, reads_failed = replica.reads.take()
@@ -66,17 +66,20 @@ class ReadyMaker:
         )
 
     def take_messages(self) -> Ready:
-        """A Ready of nothing but messages, of a replica of which everything else was told: its term is durable, so they
-        are sent now. It brings nothing that must become durable and repeats the last number."""
+        """Return a Ready that has only messages, for a replica without any other change.
+
+        Its term is durable, so the messages are sent now. It brings nothing that must become durable and repeats the
+        last
+        number."""
         replica = self._replica
         messages = tuple(replica.outbox)
         replica.outbox.clear()
         number, committed = replica.durability.number, replica.committed
-        # Without the constructor's call, which costs as much as the rest: this is every heartbeat of every group.
+        # Without the constructor's call, which costs as much as the rest: this runs for every heartbeat of a leader.
         return tuple.__new__(Ready, (number, None, None, (), False, messages, (), committed, None, (), (), None, None))
 
     def _take_apply(self) -> IndexRange | None:
-        """Committed entries that are durable here: what is delivered rests on synced bytes."""
+        """Return the committed entries that are durable here and not delivered yet, or None."""
         replica = self._replica
         last = min(replica.committed, replica.durable_index)
         if last <= replica.delivered:

@@ -1,17 +1,16 @@
-"""Messages that no sound replica sends: what the core raises for them, before log or vote changed.
+"""Errors for messages that no correct replica sends, raised before log or vote changes.
 
-    Contradiction    two leaders in one term, or a leader whose log is not that of the group
+    Contradiction    two leaders in one term, or a leader whose log is not that of the Raft group
     TermRefused      a term from which elections could not go on
 
-The driver decides what follows: a member's contradiction stops the replica, for one of the two has lost what it
-promised; everything else is dropped and counted.
-"""
+The driver decides what follows: the contradiction of a member stops the replica, because one of the two has lost state
+that it had promised; other messages are dropped and counted."""
 
 from raftlog.raft.messages import AppendRequest, Message
 
 
 class RefusedMessage(Exception):
-    """Base of both; `offending` is the message, without its entries."""
+    """Base of both errors; `offending` is the message, without its entries."""
 
     def __init__(self, why: str, offending: Message) -> None:
         super().__init__(why)
@@ -19,7 +18,7 @@ class RefusedMessage(Exception):
 
 
 class Contradiction(RefusedMessage):
-    """`known` is the message by which this replica knew better; None when that is its own state."""
+    """Contradiction to an earlier message, `known`; None when it contradicts this replica's own state."""
 
     def __init__(self, why: str, offending: Message, known: Message | None) -> None:
         super().__init__(why, offending)
@@ -27,9 +26,9 @@ class Contradiction(RefusedMessage):
 
 
 class TermRefused(RefusedMessage):
-    """See the module."""
+    """A term too near to the last one."""
 
 
 def without_entries(message: Message) -> Message:
-    """Return the message without the records that it carries; what is kept must not keep these alive."""
+    """Return the message without its records, so that a stored message does not keep them in memory."""
     return message._replace(entries=()) if isinstance(message, AppendRequest) else message

@@ -1,11 +1,10 @@
-"""What a replica knows whatever its role: term, vote, log, configuration, commit, and what it has to say.
+"""State of a replica in every role: term, vote, log, configuration, commit index, and messages to send.
 
     applied ≤ delivered ≤ min(committed, durable),   committed ≤ last index,   durable ≤ last index
 
-Every one of these is asserted at its single setter here. The term never falls, a term's vote never changes, `committed`
+Each of these is asserted at its single setter here. The term never falls, a term's vote never changes, `committed`
 never moves back, and nothing at or below it is ever cut. Roles (`follower`, `candidate`, `leader`) act on this state;
-only `core` makes one role out of another.
-"""
+only `core` changes the role."""
 
 from random import Random
 
@@ -26,7 +25,7 @@ NEVER = 1 << 62
 
 
 class RaftReplica:
-    """The state that all roles share."""
+    """State that all roles share."""
 
     __slots__ = (
         "applied",
@@ -74,43 +73,45 @@ class RaftReplica:
         self.term: Term = max(restart.hard_state.term, self.log.last_term)
         """Never falls, never exceeds TERM_MAX; moved by `set_hard_state`."""
         self.vote: ReplicaId | None = restart.hard_state.vote if self.term == restart.hard_state.term else None
-        """Who got this replica's vote in `term`; set once per term by `set_hard_state`."""
+        """Candidate that got this replica's vote in `term`; set once per term by `set_hard_state`."""
         self.is_hard_state_changed = self.term != restart.hard_state.term
-        """Changed since the last Ready."""
+        """Whether term or vote changed since the last Ready."""
         self.hard_number = 0
-        """The Ready that took the last change away."""
+        """Number of the Ready that had the last change of term or vote."""
         hint = min(restart.committed_hint, self.log.last_index)
         self.committed: Index = max(hint, self.log.boundary.index)
-        """Moved up by `commit_to`, never beyond the log's end."""
+        """Commit index; moved up by `maybe_commit_to`, never beyond the log's end."""
         self.applied: Index = restart.applied_index
-        """What the state machine reported; ≤ delivered."""
+        """Last index that the state machine reported; ≤ delivered."""
         assert self.applied <= self.log.last_index, f"applied {self.applied} > last index {self.log.last_index}"
         self.committed = max(self.committed, self.applied)
         self.delivered: Index = max(self.applied, self.log.boundary.index)
-        """What was given out to be applied; ≤ committed, ≤ durable."""
+        """Last index handed out to be applied; ≤ committed, ≤ durable."""
         self.history.commit_to(self.committed)
         self.durability = Durability(self.log.last_index)
         self.ticks = 0
         self.next_tick = 0
-        """The tick at which the role has something to do; set by it, NEVER while asleep."""
+        """Tick at which the role has work; the role sets it, NEVER while quiesced."""
         self.sequence = random.getrandbits(32)
-        """Numbers of campaigns and forwarded reads; begins anywhere, so that answers to a former life do not fit."""
+        """Number of the last campaign or forwarded read; starts at random, so that answers to a former process do not
+        match."""
         self.outbox: list[Message] = []
         self.reads = ReadsToApply()
         self.hibernation = Hibernation()
         self.install_offer: InstallOffer | None = None
         self.is_quarantined = restart.is_quarantined
         self.is_reluctant = False
-        """Others would lead better: election timeouts pass by before it campaigns (see `Follower.tick`)."""
+        """Whether the broker is unfit to lead: election timeouts pass before the replica campaigns (see
+        `Follower.tick`)."""
         self.voting_position = restart.voting_position
-        """Id of the last entry that was lost to damage; gone once the durable log is as fresh."""
+        """Id of the last entry that was lost to damage; None once the durable log is as fresh."""
         self.maybe_lift_voting_position()
 
-    # who we are
+    # identity
 
     @property
     def configuration(self) -> Configuration:
-        """The configuration that holds: the latest in the log."""
+        """Configuration that holds: the latest in the log."""
         return self.history.current
 
     @property
@@ -118,7 +119,9 @@ class RaftReplica:
         return self.durability.durable_index
 
     def may_campaign(self) -> bool:
-        """Voters campaign; learners, quarantined and finally removed ones do not, nor anybody at the end of terms."""
+        """Return whether the replica may campaign.
+
+        Learners, quarantined and removed replicas may not, nor any in the last term."""
         return (
             not self.is_quarantined
             and self.voting_position is None
@@ -131,7 +134,7 @@ class RaftReplica:
         return self.sequence
 
     def draw_election_ticks(self) -> int:
-        """A fresh election timeout: the least one and up to as much again (thesis 3.4)."""
+        """Return a fresh election timeout: the least one plus a random share of as much again (thesis 3.4)."""
         least = self.settings.election_ticks_min
         return least + self.random.randrange(least)
 
@@ -141,7 +144,7 @@ class RaftReplica:
     # term and vote
 
     def set_hard_state(self, term: Term, vote: ReplicaId | None) -> None:
-        """The single setter of term and vote."""
+        """Set term and vote; nothing else does."""
         assert self.term <= term <= TERM_MAX, f"term would go from {self.term} to {term}"
         assert term > self.term or self.vote is None or self.vote == vote, (
             f"vote of term {term} would change from {self.vote} to {vote}"
@@ -160,7 +163,7 @@ class RaftReplica:
 
     @property
     def vote_floor(self) -> EntryId:
-        """What a candidate's log must be at least as fresh as."""
+        """Position that a candidate's log must be at least as fresh as."""
         last = self.log.last_id
         lost = self.voting_position
         return last if lost is None or is_as_fresh(last, lost) else lost
@@ -168,7 +171,7 @@ class RaftReplica:
     # the log
 
     def append(self, entries: tuple[Entry, ...]) -> None:
-        """Entries that follow the log's end; configurations among them hold from now on (thesis 4.1)."""
+        """Append entries that follow the log's end; configurations among them hold from now on (thesis 4.1)."""
         self.log.append(entries)
         for entry in entries:
             if entry.kind is EntryKind.CONFIGURATION:
@@ -178,14 +181,14 @@ class RaftReplica:
                 self.history.begin(entry.configuration)
 
     def cut_to(self, index: Index) -> None:
-        """Drop what contradicts the leader; a configuration that falls goes back to the one before."""
+        """Remove entries that conflict with the leader's; the configuration before a removed one holds again."""
         assert index >= self.committed, f"cut to {index} below committed {self.committed}"
         self.log.cut_to(index)
         self.durability.cut_to(index)
         self.history.maybe_roll_back(index)
 
     def replace_log(self, installed: Installed) -> None:
-        """The stored log is another one now, durable, and its beginning committed and applied."""
+        """Continue on a replaced log, which is durable, and whose beginning is committed and applied."""
         self.install_offer = None
         self.log.read_again()
         self.durability.restart_at(self.log.last_index)
@@ -210,7 +213,7 @@ class RaftReplica:
         return True
 
     def maybe_advance(self, durable: int) -> bool:
-        """The driver's report on Readys; true when an index moved."""
+        """Take the driver's report on Readys; return true when an index moved."""
         is_moved = self.durability.maybe_advance(durable)
         assert self.durable_index <= self.log.last_index, f"durable {self.durable_index} > {self.log.last_index}"
         if is_moved and self.voting_position is not None:
@@ -225,14 +228,14 @@ class RaftReplica:
         self.reads.apply_to(index)
 
     def maybe_lift_voting_position(self) -> None:
-        """Called whenever more became durable."""
+        """Clear the voting position when the durable log is as fresh; called whenever more became durable."""
         durable = self.durable_index
         if self.voting_position is not None and is_as_fresh(
             EntryId(durable, self.log.term_at(durable)), self.voting_position
         ):
             self.voting_position = None
 
-    # sleep
+    # quiescence
 
     def fall_asleep(self) -> None:
         assert self.committed == self.log.last_index == self.durable_index, (

@@ -1,9 +1,8 @@
-"""The leader's side of replication: what to send to whom, and what the answers mean.
+"""The leader's side of replication: messages to each follower, and the effect of their answers.
 
-Messages are made once per Ready, from where each follower stands then, so many proposals travel in one append. Answers
-are matched to requests by the leader's one sequence of numbers; a late or doubled one can neither move a follower back
-nor hold it up (thesis 3.5, 10.2.1).
-"""
+Messages are made once per Ready, from the current progress of each follower, so many proposals travel in one append.
+Answers are matched to requests by the leader's one sequence of numbers; a late or duplicated one can neither move a
+follower back nor hold it up (thesis 3.5, 10.2.1)."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -26,7 +25,7 @@ from raftlog.types import Index
 
 
 class _Load(NamedTuple):
-    """What an append carries; followers that stand at the same place share it."""
+    """Content of an append; followers with the same next index share it."""
 
     previous: EntryId
     entries: tuple[Entry, ...]
@@ -50,22 +49,23 @@ class Replication:
     def __init__(self, replica: RaftReplica) -> None:
         self._replica = replica
         self.progress: dict[ReplicaId, FollowerProgress] = {}
-        """Every other member of the configuration that holds, in ascending order."""
+        """Progress of every other member of the configuration that holds, in ascending order."""
         self._voters: list[FollowerProgress | None] = []
-        """The voters' progress, None for the leader's own; and the outgoing voters' while joint."""
+        """Progress of the voters, None for the leader's own; that of the outgoing voters, while joint, is in
+        `_outgoing`."""
         self._outgoing: list[FollowerProgress | None] = []
         self.sequence = 0
-        """Number of the latest request of this term, whoever it went to."""
+        """Number of the latest request of this term, to any follower."""
         self.is_due = False
-        """There may be something to send."""
+        """Whether there may be an append to send."""
         self.match_moved = False
-        """There may be something to commit."""
+        """Whether there may be entries to commit."""
         self.are_notices_due = False
-        """Somebody may not know yet that what it holds is committed."""
+        """Whether a follower may hold committed entries without having got the commit index."""
         self.follow_configuration()
 
     def follow_configuration(self) -> None:
-        """Begin with new members, end with those that are gone."""
+        """Add progress of new members, and remove that of former ones."""
         replica = self._replica
         members = [member for member in replica.configuration.all_members() if member != replica.me]
         next_index = Index(replica.log.last_index + 1)
@@ -81,10 +81,10 @@ class Replication:
         self.sequence += 1
         return self.sequence
 
-    # what a quorum has
+    # state of a quorum
 
     def quorum_durable(self) -> Index:
-        """The last index that a quorum holds durably; the leader counts what it has synced itself."""
+        """Return the last index that a quorum holds durably; the leader counts entries that it has synced itself."""
         own = self._replica.durable_index
         return Index(
             quorum_value(
@@ -94,7 +94,7 @@ class Replication:
         )
 
     def quorum_sequence(self) -> int:
-        """A quorum has answered requests numbered up to here, so it knew no later term then."""
+        """Return the number up to which a quorum has answered requests, so it had no later term then."""
         own = self.sequence
         return quorum_value(
             [own if progress is None else progress.acked_sequence for progress in self._voters],
@@ -102,7 +102,7 @@ class Replication:
         )
 
     def hears_quorum(self) -> bool:
-        """Whether a quorum was heard since the last call of `expect_all`; the leader hears itself."""
+        """Return whether a quorum was heard since the last call of `expect_all`; the leader counts itself."""
         return _hears_majority(self._voters) and (not self._outgoing or _hears_majority(self._outgoing))
 
     def expect_all(self) -> None:
@@ -115,7 +115,7 @@ class Replication:
         return tuple(progress.status(committed, ticks) for progress in self.progress.values())
 
     def note_commit(self, before: Index) -> None:
-        """More is committed than up to `before`."""
+        """Record that the commit index moved up from `before`."""
         ticks = self._replica.ticks
         for progress in self.progress.values():
             progress.note_commit(before, ticks)
@@ -123,7 +123,7 @@ class Replication:
     # sending
 
     def send_appends(self) -> None:
-        """To every follower what it lacks, as far as its window allows."""
+        """Send each follower the entries that it lacks, as far as its window allows."""
         self.is_due = False
         loads: dict[tuple[Index, int, int], _Load] = {}
         for progress in self.progress.values():
@@ -131,7 +131,7 @@ class Replication:
                 pass
 
     def send_commit_notices(self) -> None:
-        """Tell the commit to those who hold more committed entries than they were told."""
+        """Send the commit index to followers that hold more committed entries than the last one they got."""
         replica = self._replica
         self.are_notices_due = False
         for progress in self.progress.values():
@@ -146,12 +146,12 @@ class Replication:
         is_lullaby: bool = False,
         to: Mapping[ReplicaId, FollowerProgress] | None = None,
     ) -> int:
-        """One to each follower, or to some, all with the same number, which is returned."""
+        """Send one to each follower, or to those in `to`, all with the same number; return the number."""
         replica = self._replica
         me, term, committed, outbox = replica.me, replica.term, replica.committed, replica.outbox
         self.sequence = sequence = self.sequence + 1
-        # Most of what a process with thousands of quiet groups does is in this loop, so it spares calls; that of the
-        # constructor takes as long as making the tuple.
+        # A process with thousands of idle Raft groups spends most of its time here, so the loop avoids calls; that of
+        # the constructor takes as long as making the tuple.
         new = tuple.__new__
         for member, progress in (self.progress if to is None else to).items():
             match = progress.match_index
@@ -164,10 +164,9 @@ class Replication:
         return sequence
 
     def send_round(self) -> int:
-        """Heartbeats to as many followers as make a quorum with us, those that answered last; their number.
+        """Send heartbeats to the quorum of followers that answered last; return their number.
 
-        To all while a configuration is joint, or when too few were heard in this period.
-        """
+        All followers get one while a configuration is joint, or when too few were heard in this period."""
         needed = len(self._voters) // 2 + 1 - (None in self._voters)
         heard = [progress for progress in self._voters if progress is not None and progress.is_active]
         if self._outgoing or len(heard) < needed:
@@ -176,7 +175,7 @@ class Replication:
         return self.send_heartbeats(to={progress.member: progress for progress in heard[:needed]})
 
     def _maybe_send(self, progress: FollowerProgress, loads: dict[tuple[Index, int, int], _Load]) -> bool:
-        """One append or offer, if there is one to send; true when there may be another."""
+        """Send one append or offer, if there is one to send; return true when there may be another."""
         replica = self._replica
         log = replica.log
         is_probe = progress.state is not ProgressState.REPLICATE
@@ -222,7 +221,7 @@ class Replication:
         return _Load(previous, entries, sum([entry.size_bytes for entry in entries]))
 
     def _has_to_fetch(self, progress: FollowerProgress) -> bool:
-        """Whether the follower, where the logs agree being known, lacks so much that it should fetch it by itself."""
+        """Return whether the follower, past its probe, lacks so much that it should fetch it."""
         if progress.state is ProgressState.PROBE:
             return False
         lacks_bytes = self._replica.log.view.stored_bytes_from(progress.next_index)
@@ -230,7 +229,7 @@ class Replication:
         return lacks_bytes > (least if progress.state is ProgressState.REPLICATE else least // 4)
 
     def _maybe_offer(self, progress: FollowerProgress) -> None:
-        """The follower is to fetch what it lacks: say so, once per round trip."""
+        """Ask the follower to fetch the entries that it lacks, once per round trip."""
         replica = self._replica
         if progress.state is not ProgressState.CATCH_UP:
             progress.become_catch_up(progress.next_index, self.sequence)
@@ -281,17 +280,17 @@ class Replication:
         next_index = Index(min(message.last_index, log.last_index) + 1)
         if progress.state is not ProgressState.CATCH_UP or next_index <= log.boundary.index:
             return
-        # Its log goes on behind our boundary, so begin at its end, unless there is much more to be fetched.
+        # Its log continues behind the boundary, so begin at its end, unless there is much more to fetch.
         if log.view.stored_bytes_from(next_index) <= self._replica.settings.fetch_bytes_min:
             progress.become_probe(next_index, self.sequence)
             self.is_due = True
 
     def _is_possible(self, durable: Index, written: Index, verified: Index) -> bool:
-        """Whether a follower of this term can be so far: it has nothing that we do not have."""
+        """Return whether these indexes are possible for a follower of this term: none above the leader's last one."""
         return durable <= written <= verified <= self._replica.log.last_index
 
     def _heard(self, sender: ReplicaId, sequence: int) -> FollowerProgress | None:
-        """Who answered; None for strangers and for answers to what was never asked."""
+        """Return the sender's progress; None for replicas that are no members and for answers without a request."""
         progress = self.progress.get(sender)
         if progress is None or sequence > self.sequence:
             return None
@@ -316,14 +315,14 @@ class Replication:
             self.is_due = True
 
     def _refuse(self, progress: FollowerProgress, message: AppendResponse) -> None:
-        """Go back, a term at a time: to our last entry at or below the hint that is not of a later term than it."""
+        """Go back a term at a time: to the leader's last entry at or below the hint and of no later term."""
         hint = message.hint
         if hint is None or message.sequence <= progress.probe_sequence:
             return
         if hint.index < progress.match_index:
             if message.sequence <= progress.match_sequence:
                 return
-            # Asked after it had acknowledged more: it lost what it had. What is committed stays committed.
+            # Sent after it had acknowledged more: it lost acknowledged entries. The commit index stays.
             progress.lose(hint.index)
         log = self._replica.log
         self.is_due = True

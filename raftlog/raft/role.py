@@ -1,7 +1,6 @@
-"""What every role offers to the core, and how it asks for another one.
+"""Interface between the core and its roles, and the request for a change of role.
 
-A role never changes itself: it returns a `Become`, and `core` makes the new role, after asserting where it comes from.
-"""
+A role never changes itself: it returns a `Become`, and `core` makes the new role, after asserting the former one."""
 
 from typing import NamedTuple, Protocol
 
@@ -21,36 +20,36 @@ class Become(NamedTuple):
 class RoleBehaviour(Protocol):
     """One role of one replica, from its beginning to its end.
 
-    The roles do not inherit from it: `isinstance` is asked for every message, and of a Protocol's heirs it is slow.
-    """
+    The roles do not inherit from it: `isinstance` is called for every message, and is slow for subclasses of a
+    Protocol."""
 
     role: Role
 
     @property
     def leader(self) -> ReplicaId | None:
-        """Who leads, as far as this replica knows."""
+        """Leader of the term, if known here."""
         ...
 
     def is_loyal(self) -> bool:
-        """Whether a leader is, or was lately, heard: then nobody else gets a vote (thesis 4.2.3)."""
+        """Return whether a leader is, or was lately, heard: then no candidate gets a vote (thesis 4.2.3)."""
         ...
 
     def step(self, message: Message) -> Become | None:
-        """A message of this term; those that the role does not expect are ignored."""
+        """Take a message of this term; those that the role does not expect are ignored."""
         ...
 
     def tick(self) -> Become | None:
-        """The tick has come that the role set as the replica's `next_tick`."""
+        """Do the work of the tick that the role set as the replica's `next_tick`."""
         ...
 
     def prepare(self) -> Become | None:
-        """A Ready is about to be taken: decide and say what was put off until now."""
+        """Do deferred decisions and messages; called before a Ready is taken."""
         ...
 
     def wake(self) -> None:
-        """The replica was asleep and is not any more."""
+        """Take up work after quiescence."""
         ...
 
     def leave(self) -> None:
-        """The role ends: give up what only it could finish."""
+        """End the role: fail requests that only it could finish."""
         ...

@@ -1,33 +1,39 @@
-"""The settings of one replica's core. Times are ticks; how long a tick lasts is the driver's choice."""
+"""Settings of one replica's core. Times are ticks; the driver chooses the duration of a tick."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class RaftSettings:
-    """Every bound and time of the core. Trade-offs stand with each."""
+    """Bounds and times of the core, each with its trade-off."""
 
     election_ticks_min: int = 10
-    """A follower that hears nothing for this long, plus a random share of as much again, asks for pre-votes. Also the
-    period of CheckQuorum, and how long a leader's message keeps a follower loyal. Shorter finds dead leaders sooner and
-    takes slow ones for dead."""
+    """Ticks without the leader, plus a random share of as many again, after which a follower asks for pre-votes.
+
+    Also the period of CheckQuorum, and the time for which a leader's message keeps a follower loyal. Shorter detects
+    dead
+    leaders sooner and takes slow ones for dead."""
     heartbeat_ticks: int = 3
-    """Between heartbeats of a group that is awake; several must fit into an election timeout."""
+    """Ticks between heartbeats of a Raft group that is awake; several must fit into an election timeout."""
     sleep_after_ticks: int = 0
-    """A leader that had nothing to do for this long proposes sleep; 0: the group never sleeps."""
+    """Idle ticks after which a leader begins to quiesce the Raft group; 0: never."""
     entries_per_message_max: int = 1024
     message_bytes_max: int = 1 << 20
     """Payload of one append; a single larger entry still goes, alone."""
     in_flight_entries_max: int = 8192
     in_flight_bytes_max: int = 8 << 20
-    """What may be on its way to one follower, or written there but not yet durable. More hides longer round trips and
-    costs memory on both sides."""
+    """Bytes on their way to one follower, or written there but not yet durable.
+
+    More hides longer round trips and costs memory on both sides."""
     fetch_bytes_min: int = 8 << 20
-    """A follower that lacks more than this, to be read from files, is told to fetch it by itself; it is sent appends
-    again when less than a quarter of this is left. Less spares the connection of heartbeats more."""
+    """Bytes of missing entries, to be read from files, above which a follower is asked to fetch them.
+
+    It is sent appends again when less than a quarter of this is left. Less keeps more bulk off the connection that
+    carries
+    heartbeats."""
     uncommitted_entries_max: int = 65_536
     uncommitted_bytes_max: int = 64 << 20
-    """What a leader takes beyond its commit before it refuses proposals as overloaded."""
+    """Bytes that a leader accepts beyond its commit index before it refuses proposals as overloaded."""
     pending_reads_max: int = 10_000
 
     def __post_init__(self) -> None:

@@ -1,8 +1,7 @@
-"""What a leader gives a follower that lacks much and fetches it by itself, over whatever way its driver has for bytes.
+"""Appends that a follower fetches because it lacks many entries, over any byte channel of its driver.
 
-The answer is an append like any other, but asked for: the follower decides when it takes the next one, and the leader
-keeps nothing for it. It repeats the number of the offer that said to fetch, so acknowledgements match it.
-"""
+The answer is an append like any other, but requested: the follower decides when it takes the next one, and the leader
+keeps no state for it. It repeats the number of the offer to fetch, so acknowledgements match it."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from raftlog.types import Index, Term
 
 
 class SupplyRequest(NamedTuple):
-    """`member` wants what follows `after`; `term` and `sequence` are those of the offer that it follows."""
+    """Request for the entries after `after`; `term` and `sequence` are those of the offer."""
 
     member: ReplicaId
     term: Term
@@ -23,11 +22,11 @@ class SupplyRequest(NamedTuple):
     after: EntryId
     entries_max: int
     bytes_max: int
-    """At least one entry is given, if there is one."""
+    """Most bytes of the answer; it has at least one entry, if there is one."""
 
 
 class Unsupplied(Enum):
-    """Why there is no answer."""
+    """Reason for a missing answer."""
 
     NOT_LEADING = "it does not lead in that term"
     TRIMMED = "what follows was trimmed away"
@@ -35,10 +34,11 @@ class Unsupplied(Enum):
 
 
 def supply(replica: RaftReplica, wanted: SupplyRequest) -> AppendRequest | Unsupplied:
-    """An append behind `wanted.after`, without entries at the log's end. `replica` leads; its log may be damaged.
+    """Return an append behind `wanted.after`, without entries at the log's end.
 
-    Only what the driver has taken over is given: entries before that are not stamped yet.
-    """
+    `replica` leads; its log may be damaged. The append has only entries that the driver has taken over: earlier they
+    have
+    no timestamp yet."""
     if wanted.term != replica.term or not replica.is_hard_state_durable:
         return Unsupplied.NOT_LEADING
     view, after = replica.log.view, wanted.after

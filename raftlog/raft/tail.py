@@ -1,10 +1,9 @@
-"""The log as the core sees it: the stored log, and behind it what was not yet handed to the driver.
+"""The log as the core sees it: the stored log, and behind it the tail that the driver does not have yet.
 
     committed ≤ handed_index ≤ last_index
 
 Between two `Ready`s the core may cut and append; `take` hands both over, the driver applies them to the stored log at
-once, and from then on the core reads them there. So entries are held twice only for that moment.
-"""
+once, and from then on the core reads them there. So entries are held twice only for that moment."""
 
 from collections.abc import Sequence
 
@@ -23,13 +22,13 @@ class LogTail:
         self._entries: list[Entry] = []
         self._cut_to: Index | None = None
         self._handed_index: Index
-        """Up to here the stored log has what the core means; above it, the tail."""
+        """Index up to which the stored log has the core's entries; the tail follows."""
         self.last_index: Index
         self.last_term: Term
         self.read_again()
 
     def read_again(self) -> None:
-        """The stored log was replaced as a whole; there is no tail now."""
+        """Continue on a stored log that was replaced as a whole, with an empty tail."""
         assert not self._entries, f"{len(self._entries)} entries were not handed over"
         assert self._cut_to is None, f"a cut to {self._cut_to} was not handed over"
         self._handed_index = self.last_index = self.view.last_index
@@ -48,7 +47,7 @@ class LogTail:
         return bool(self._entries) or self._cut_to is not None
 
     def term_at(self, index: Index) -> Term:
-        """Term of an entry in [boundary.index, last_index]."""
+        """Return the term of an entry in [boundary.index, last_index]."""
         if index == self.last_index:
             return self.last_term
         assert index < self.last_index, f"index {index} > last index {self.last_index}"
@@ -57,11 +56,13 @@ class LogTail:
         return self.view.term_at(index)
 
     def has(self, entry: EntryId) -> bool:
-        """Whether the log holds this very entry (or trimmed it away just so)."""
+        """Return whether the log holds this very entry, or it is the boundary."""
         return self.boundary.index <= entry.index <= self.last_index and self.term_at(entry.index) == entry.term
 
     def last_index_of_term(self, highest: Index, term: Term) -> Index:
-        """The last index ≤ `highest` whose term is ≤ `term`, at least the boundary's. Terms never fall along a log."""
+        """Return the last index ≤ `highest` whose term is ≤ `term`, at least the boundary's.
+
+        Terms never fall along a log."""
         low, high = self.boundary.index, highest
         if self.term_at(high) <= term:
             return high
@@ -81,7 +82,7 @@ class LogTail:
         self.last_index, self.last_term = last.index, last.term
 
     def cut_to(self, index: Index) -> None:
-        """Drop everything above `index`; the caller answers for nothing committed being there."""
+        """Remove everything above `index`; the caller ensures that nothing committed is there."""
         assert self.boundary.index <= index < self.last_index, f"cut to {index} of {self.last_index}"
         self.last_term = self.term_at(index)
         self.last_index = index
@@ -90,7 +91,7 @@ class LogTail:
             self._cut_to = self._handed_index = index
 
     def take(self) -> tuple[Index | None, tuple[Entry, ...]]:
-        """What the driver must do to the stored log now: cut to an index, then append entries."""
+        """Return and clear the pending changes of the stored log: cut to an index, then append entries."""
         cut_to, entries = self._cut_to, tuple(self._entries)
         self._cut_to = None
         self._entries.clear()
@@ -98,7 +99,7 @@ class LogTail:
         return cut_to, entries
 
     def entries(self, first: Index, max_entries: int, max_bytes: int) -> tuple[Entry, ...]:
-        """Entries from `first` on, at least one; `first` is in (boundary.index, last_index]."""
+        """Return entries from `first` on, at least one; `first` is in (boundary.index, last_index]."""
         handed = self._handed_index
         if first > handed:
             start = first - handed - 1

@@ -1,8 +1,7 @@
-"""A hand-over of leadership in progress (thesis 3.10): to whom, until when.
+"""Leadership transfer in progress (thesis 3.10): its target and its deadline.
 
-While it lasts the leader takes no proposals, so that the target can reach the log's end; then it asks the target to
-campaign at once. It gives up after an election timeout. No lease exists that would have to be dropped first.
-"""
+While it lasts the leader refuses proposals, so that the target can reach the log's end; then it asks the target to
+campaign at once. It aborts the transfer after an election timeout. There is no lease to drop first."""
 
 from raftlog.raft.configuration import ReplicaId
 from raftlog.raft.messages import TimeoutNow
@@ -12,7 +11,7 @@ from raftlog.raft.replica import NEVER, RaftReplica
 
 
 class Transfer:
-    """Whether the leader is handing over."""
+    """State of a leader's transfer; `target` is None when there is none."""
 
     __slots__ = ("abort_tick", "target")
 
@@ -28,7 +27,7 @@ class Transfer:
         self.target, self.abort_tick = None, NEVER
 
     def maybe_ask(self, replica: RaftReplica, progress: dict[ReplicaId, FollowerProgress]) -> bool:
-        """Ask the target to campaign if it holds all that we do."""
+        """Ask the target to campaign if it holds all of the leader's entries."""
         if self.target is None:
             return False
         target = progress.get(self.target)
@@ -42,7 +41,9 @@ class Transfer:
 
 
 def why_no_target(replica: RaftReplica, target: ReplicaId, progress: FollowerProgress | None) -> RefusalReason | None:
-    """Whether leadership can go to `target`: a voter that holds the configuration and keeps up with appends."""
+    """Return the reason against a transfer to `target`, or None.
+
+    The target must be a voter that holds the configuration and keeps up with appends."""
     configuration = replica.configuration
     if progress is None or target not in configuration.voters:
         return RefusalReason.NO_SUCH_VOTER

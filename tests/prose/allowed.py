@@ -43,7 +43,6 @@ PENDING: Final = (
     "raftlog/cli",
     "raftlog/client",
     "raftlog/loadgen",
-    "raftlog/raft",
     "raftlog/runtime",
     "raftlog/storage",
     "raftlog/testing",
