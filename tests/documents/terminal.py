@@ -64,10 +64,12 @@ def commands(block: str) -> list[tuple[str, str]]:
 class Terminal:
     """Types blocks, in a directory of its own. Use it in a `with` block: the end stops what still runs."""
 
-    def __init__(self, directory: Path, addresses: dict[str, str], environment: dict[str, str]) -> None:
+    def __init__(self, directory: Path, addresses: dict[str, str], environment: dict[str, str], commands: Path) -> None:
         """Set the directory and the replacements of the page's `addresses`; others get free ports.
 
-        A directory `raftlog` as in a clone is there: programs beside it must not import it instead of the package."""
+        A directory `raftlog` as in a clone is there: programs beside it must not import it instead of the package.
+        Programs in `commands` come first in the path of commands that end by themselves.
+        """
         self._directory = directory
         self._addresses = dict(addresses)
         self._stack = ExitStack()
@@ -80,6 +82,7 @@ class Terminal:
         if "JAVA_HOME" in os.environ:
             base["JAVA_HOME"] = os.environ["JAVA_HOME"]
         (directory / "raftlog").mkdir()
+        self._commands = commands
         self._state = directory / ".terminal"
         self._state.write_text("".join(f"export {name}='{value}'\n" for name, value in base.items()))
 
@@ -161,9 +164,9 @@ class Terminal:
         self._starting.clear()
 
     def _run(self, command: str, *, fails: bool = False) -> str:
-        script = (
-            f"source {self._state}\nset -a -o pipefail\n{command}\ncode=$?\nexport -p > {self._state}\nexit $code\n"
-        )
+        begin = f"source {self._state}\nset -a -o pipefail\nPATH={self._commands}:$PATH\n"
+        end = f"code=$?\nPATH=${{PATH#*:}}\nexport -p > {self._state}\nexit $code\n"
+        script = f"{begin}{command}\n{end}"
         done = subprocess.run(
             [*_BASH, "-c", script], cwd=self._directory, env={}, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS_MAX, check=False,

@@ -12,8 +12,10 @@ from typing import NamedTuple
 import pytest
 
 from raftlog.testing.ports import HOST, hold_port
+from tests.documents.forked_command import ForkedCommand
 from tests.documents.pages import ROOT, Block, blocks
 from tests.documents.terminal import Terminal, commands, is_shown
+from tests.forked.client import ForkServer
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
 PAGES += sorted((ROOT / "docs" / "how-to").glob("*.md"))
@@ -77,14 +79,21 @@ def cluster_of(page: list[Block]) -> str:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_the_blocks_of_a_page_run_as_printed(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_the_blocks_of_a_page_run_as_printed(
+    path: Path,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+    fork_server: ForkServer,
+) -> None:
     if path.name in RUN_ELSEWHERE:
         assert path.name in (ROOT / RUN_ELSEWHERE[path.name]).read_text(encoding="utf-8")
         return
     page = list(blocks(path.read_text(encoding="utf-8")))
     with ExitStack() as stack:
         at = request.getfixturevalue("shared_cluster") if cluster_of(page) == "shared" else place(stack)
-        terminal = stack.enter_context(Terminal(tmp_path, *at))
+        forked = stack.enter_context(ForkedCommand(tmp_path_factory.mktemp("bin"), fork_server))
+        terminal = stack.enter_context(Terminal(tmp_path, *at, forked.directory))
         for block in page:
             terminal.type(block)
 

@@ -158,6 +158,14 @@ class ForkServer:
             err.seek(0)
             return subprocess.CompletedProcess(args, code if code >= 0 else 128 - code, out.read(), err.read())
 
+    def begin(
+        self, module: str, args: Sequence[str], env: Mapping[str, str], cwd: str, fds: Sequence[int]
+    ) -> ForkedProcess:
+        """Start `python -m MODULE ARGS…` in that directory, with these three descriptors as its streams."""
+        request = {"env": dict(env), "cwd": cwd, "pass_fds": [], "session": False, "is_hasty": True}
+        command = ["-m", module, *args]
+        return ForkedProcess(command, self._begin(command, request, list(fds)), [None] * 3)
+
     def close(self) -> None:
         if self._channel is not None and self._server is not None:
             self._channel.close()
@@ -167,7 +175,7 @@ class ForkServer:
         """Start a command; return the socket that delivers its process id and its exit code."""
         flag, module, *args = command if command[0] == "-m" else command[1:]
         assert flag == "-m", f"not a module: {command}"
-        message = json.dumps(request | {"module": module, "args": args, "cwd": os.getcwd()}).encode()
+        message = json.dumps({"cwd": os.getcwd(), **request, "module": module, "args": args}).encode()
         ours, theirs = socket.socketpair()
         with self._lock, theirs:
             if self._channel is None:
