@@ -54,7 +54,7 @@ def test_rows_of_a_source_or_an_archive_can_be_written_as_they_are() -> None:
     [
         (StructType().add("value", StringType()).add("extra", StringType()), "column extra cannot be written"),
         (StructType().add("value", LongType()), "column value has the type bigint; it can be string or binary"),
-        (StructType().add("value", StringType()).add("Value", StringType()), "stands there twice"),
+        (StructType().add("value", StringType()).add("Value", StringType()), "occurs twice"),
         (StructType().add("key", StringType()), "no column value"),
         (StructType().add("value", StringType()).add("headers", ArrayType(StringType())), "headers has the type"),
         (StructType().add("value", StringType()).add("timestamp", StringType()), "milliseconds"),
