@@ -1,6 +1,5 @@
-"""Consumer groups: a machine on coordinators (`partitions.coordinator`) of `__consumer_offsets`.
+"""Consumer groups: the group machine on coordinators (`partitions.coordinator`) of `__consumer_offsets`.
 
-Who may come in: the façade of a broker, consumer instances, and what is declared in `results`.
-"""
+Entry points: the broker, consumer instances, and the values in `results`."""
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.groups"

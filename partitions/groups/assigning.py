@@ -1,4 +1,4 @@
-"""The coordinator assigns by itself, in groups whose members leave it to it. Pure; called by `rebalancing`."""
+"""Assignment by the coordinator, in groups whose members cannot lead. Pure; called by `rebalancing`."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,9 @@ PartitionsOf = Callable[[str], int | None]
 
 
 def subscription_of(metadata: bytes) -> Subscription:
-    """What cannot be read subscribes to nothing: only members that lead may say it, and theirs is not ours to judge."""
+    """Return the subscription in member metadata; an empty one when it cannot be decoded.
+
+    Only members that can lead may send other metadata, and their group leader reads it."""
     try:
         return decode_subscription(metadata)
     except InvalidArgument:
@@ -19,7 +21,7 @@ def subscription_of(metadata: bytes) -> Subscription:
 
 
 def partitions_in(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """The same of what a leader gave."""
+    """Return the partitions in an assignment; none when it cannot be decoded."""
     try:
         return decode_assignment(assignment).partitions
     except InvalidArgument:
@@ -27,26 +29,26 @@ def partitions_in(assignment: bytes) -> tuple[TopicPartition, ...]:
 
 
 def subscriptions(group: ConsumerGroup) -> dict[str, Subscription]:
-    """By member id, for the chosen protocol."""
+    """Return the subscriptions of the chosen protocol by member id."""
     return {each.member_id: subscription_of(each.metadata(group.protocol)) for each in group.members.values()}
 
 
 def counts_of_topics(group: ConsumerGroup, partitions_of: PartitionsOf) -> dict[str, int]:
-    """Partitions of the topics that somebody subscribes to and that exist."""
+    """Return the partition counts of the topics that exist and that a member subscribes to."""
     topics = {topic for each in subscriptions(group).values() for topic in each.topics}
     counts = {topic: partitions_of(topic) for topic in topics}
     return {topic: count for topic, count in counts.items() if count is not None}
 
 
 def assign_members(group: ConsumerGroup, partitions_of: PartitionsOf) -> dict[str, bytes]:
-    """By member id: ConsumerProtocolAssignment, by the assignor that the chosen protocol names."""
+    """Return ConsumerProtocolAssignment bytes by member id, made by the assignor of the chosen protocol."""
     members = {member_id: _with_owned(group, each, member_id) for member_id, each in subscriptions(group).items()}
     assigned = ASSIGNORS[group.protocol](members, counts_of_topics(group, partitions_of))
     return {member_id: encode_assignment(partitions) for member_id, partitions in assigned.items()}
 
 
 def _with_owned(group: ConsumerGroup, subscription: Subscription, member_id: str) -> Subscription:
-    """A member that does not say what it owns has what it was assigned last."""
+    """Return the subscription; without owned partitions in it, add those that the member was assigned last."""
     if subscription.owned:
         return subscription
     last = partitions_in(group.members[member_id].assignment)
@@ -54,7 +56,7 @@ def _with_owned(group: ConsumerGroup, subscription: Subscription, member_id: str
 
 
 def assigned_counts(group: ConsumerGroup) -> dict[str, int]:
-    """Partitions of each topic that are assigned to anybody: in a group that this coordinator loaded."""
+    """Return how many partitions of each topic are assigned, in a group that this coordinator loaded."""
     counts: dict[str, int] = {}
     for member in group.members.values():
         for partition in partitions_in(member.assignment):
@@ -63,7 +65,9 @@ def assigned_counts(group: ConsumerGroup) -> dict[str, int]:
 
 
 def subscribes_alike(one: bytes, other: bytes) -> bool:
-    """To the same topics: what else a subscription says (what is owned, generation) differs after every restart."""
+    """Return whether two subscriptions have the same topics and rack.
+
+    The other fields (owned partitions, generation) differ after every restart."""
     try:
         before, now = decode_subscription(one), decode_subscription(other)
     except InvalidArgument:

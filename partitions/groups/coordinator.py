@@ -1,8 +1,7 @@
 """Coordinator of consumer groups: their machine on one partition of `__consumer_offsets`, for one term of its leader.
 
-The machine's effects are done in their order: answers to requests that wait, and records, beside the commits that it
-let pass. Called by `operations`, and in this process by consumer instances, which live at coordinators.
-"""
+It executes the machine's effects in their order: answers to waiting requests, and records, beside the commits that
+the machine allowed. Called by `operations`, and in this process by consumer instances, which run at coordinators."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -43,11 +42,11 @@ from raftlog.partitions.replica import Replica
 _R = TypeVar("_R")
 
 WAITING_MAX: Final = 20_000
-"""Requests that may wait for the machine's answers; more are refused."""
+"""Limit of requests that wait for the machine's answers; more are refused."""
 
 
 class GroupCoordinator(OffsetsPort):
-    """See the module."""
+    """Coordinator of the groups in one partition; see the module."""
 
     def __init__(
         self, replica: Replica, surroundings: GroupSurroundings, failed: Callable[["GroupCoordinator"], None]
@@ -62,7 +61,7 @@ class GroupCoordinator(OffsetsPort):
         self._waiting: dict[Token, asyncio.Future[Any]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    # what every coordinator does
+    # callbacks of every coordinator
 
     def begin(self) -> None:
         now = self._loop.time()
@@ -89,7 +88,7 @@ class GroupCoordinator(OffsetsPort):
         return not (isinstance(key, OffsetKey) and self._around.is_deleted(key.topic_id))
 
     def group_names(self) -> list[str]:
-        """Groups with members or offsets here, sorted."""
+        """Return the names of groups with members or offsets here, sorted."""
         return sorted(self.folded.names().union(self.machine.names()))
 
     # membership
@@ -113,7 +112,7 @@ class GroupCoordinator(OffsetsPort):
             answer: SyncedGeneration = await self._ask(self.machine.sync, sync, deadline)
         except TimeoutError:
             raise Unavailable(
-                f"group {sync.group}: its leader has not assigned generation {sync.generation} yet; sync again"
+                f"group {sync.group}: its group leader has not assigned generation {sync.generation} yet; sync again"
             ) from None
         return answer
 
@@ -123,7 +122,7 @@ class GroupCoordinator(OffsetsPort):
         try:
             await self._ask(self.machine.heartbeat, heartbeat, deadline)
         except TimeoutError:
-            return  # it counted when it came
+            return  # it extended the session when it arrived
 
     async def leave(self, leave: Leave, deadline: Deadline) -> tuple[LeftMember, ...]:
         """See `Groups.leave`."""
@@ -134,17 +133,21 @@ class GroupCoordinator(OffsetsPort):
         return left
 
     async def delete(self, group: str, deadline: Deadline) -> None:
-        """See `Groups.delete`; for a group that has or had members."""
+        """Delete a group that has or had members; see `Groups.delete`."""
         await self.ready(deadline)
         try:
             await self._ask(self.machine.delete, group, deadline)
         except TimeoutError:
-            raise DeadlineExceeded(f"group {group} is being deleted, and that was not stored in time") from None
+            raise DeadlineExceeded(
+                f"the deletion of group {group} was not stored before the deadline; describe the group, then retry"
+            ) from None
 
     async def _ask(self, ask: Callable[[Token, _R, float], None], request: _R, deadline: Deadline) -> Any:
-        """Let the machine answer. Raises what it answers, and `TimeoutError` at the deadline."""
+        """Send a request to the machine and return its answer. Raises its error, and `TimeoutError` at the deadline."""
         if len(self._waiting) >= WAITING_MAX:
-            raise Overloaded(f"{self.replica.name}: {len(self._waiting)} requests of members wait; come again")
+            raise Overloaded(
+                f"{self.replica.name}: {len(self._waiting)} requests of group members wait, the limit; retry later"
+            )
         token, future = next(self._tokens), self._loop.create_future()
         self._waiting[token] = future
         ask(token, request, self._loop.time())
@@ -161,7 +164,9 @@ class GroupCoordinator(OffsetsPort):
                 self._do()
 
     def why_no_commit(self, group: str, member: MemberIdentity) -> RaftlogError | None:
-        """See `Machine.check_commit`; what is written in the same turn lies before whatever it decides later."""
+        """Return the error of `Machine.check_commit`, or None.
+
+        Records written in the same turn of the loop come before those of the machine's later decisions."""
         try:
             self.machine.check_commit(group, *member, self._loop.time())
         except RaftlogError as error:
@@ -170,7 +175,7 @@ class GroupCoordinator(OffsetsPort):
             self._do()
         return None
 
-    # what the machine wants done
+    # effects of the machine
 
     def _do(self) -> None:
         for effect in self.machine.take_effects():
@@ -220,17 +225,16 @@ class GroupCoordinator(OffsetsPort):
         self.machine.tick(self._loop.time())
         self._do()
 
-    # consumer instances, which live here
+    # consumer instances of these groups
 
     @property
     def instances(self) -> Mapping[InstanceKey, InstanceRecord]:
-        """Consumer instances as they were stored, by group and name; what is not committed is not here."""
+        """Consumer instances as they are stored, by group and name; committed records only."""
         return self.folded.instances
 
     async def store_instance(self, group: str, name: str, record: InstanceRecord | None, *, deadline: Deadline) -> None:
-        """Keep an instance's record, or forget it with `None`; committed when this returns.
+        """Store an instance's record, or delete it with `None`; committed when this returns.
 
-        Raises `InvalidArgument` for one that is too large, `NotLeader`, `Overloaded` and what an append raises.
-        """
+        Raises `InvalidArgument` for one that is too large, `NotLeader`, `Overloaded` and the errors of an append."""
         await self.ready(deadline)
         await self.written([LogEntry(InstanceKey(group, name), record)], deadline)

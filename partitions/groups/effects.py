@@ -1,7 +1,6 @@
 """Effects of the machine: answers to requests, by their tokens, and records to store. Values only.
 
-A `Token` is whatever the caller likes; it comes back with the one answer.
-"""
+A `Token` is chosen by the caller; the one answer carries it."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -14,28 +13,27 @@ Ticket: TypeAlias = int
 
 
 class Alive(NamedTuple):
-    """Answer to a heartbeat when there is nothing to do."""
+    """Answer to a heartbeat when the group does not rebalance."""
 
 
 class Deleted(NamedTuple):
-    """The group is gone, durably."""
+    """Answer that the group is deleted, durably."""
 
 
 Result: TypeAlias = JoinedGeneration | MemberIdGiven | SyncedGeneration | Alive | tuple[LeftMember, ...] | Deleted
 
 
 class GroupAnswer(NamedTuple):
-    """To the request of `token`: each token is answered at most once, and exactly once unless it was cancelled."""
+    """Answer to the request of `token`: at most one for each, and exactly one unless it was cancelled."""
 
     token: Token
     outcome: Result | RaftlogError
 
 
 class Store(NamedTuple):
-    """Append this record now, in the order of the effects, and say what became of it with `Machine.stored`.
+    """Record to append now, in the order of the effects; `Machine.stored` receives the outcome.
 
-    `record` None: the group goes, with everything else that is kept for it (append tombstones for its offsets too).
-    """
+    `record` None: delete the group and all its records (append tombstones for its offsets too)."""
 
     group: str
     ticket: Ticket

@@ -1,9 +1,9 @@
-"""Expiry of what groups of a coordinator committed.
+"""Expiry of committed offsets of a coordinator's groups.
 
-    expired    a group without members whose newest commit, and whose last member, lie longer back than the retention
+    expired    a group without members whose newest commit and whose last member are older than the retention
 
-By the clock of the leader: a group that committed by a clock ahead of ours stays. In slices. Owned by a coordinator.
-"""
+Measured by the leader's clock: a group with commits of a clock that was ahead is kept longer. Runs in slices. Owned
+by a coordinator."""
 
 import asyncio
 from typing import Final
@@ -15,19 +15,19 @@ from raftlog.partitions.groups.records import OffsetKey
 from raftlog.partitions.groups.surroundings import GroupSurroundings
 
 _SLICE: Final = 500
-"""Groups looked at in one turn of the loop."""
+"""Groups examined in one turn of the loop."""
 _WRITE_MS: Final = 30_000
 
 
 class GroupExpiry:
-    """Of one coordinator."""
+    """Expiry of the groups of one coordinator."""
 
     def __init__(self, coordinator: OffsetsPort, around: GroupSurroundings) -> None:
         self._coordinator, self._around = coordinator, around
         self._folded, self._machine = coordinator.folded, coordinator.machine
 
     async def run(self) -> None:
-        """Look at every group once."""
+        """Examine every group once."""
         names = sorted(self._folded.names())
         for number, group in enumerate(names, 1):
             keys = self._expired(group)
@@ -48,7 +48,7 @@ class GroupExpiry:
         return list(offsets) if self._is_past(max(newest, self._empty_since(group))) else deleted
 
     def _is_forgotten(self, group: str) -> bool:
-        """Whether a group that had members has neither members nor offsets any more."""
+        """Return whether a group that had members has had neither members nor offsets for the retention time."""
         if self._machine.group(group) is None or self._machine.has_members(group):
             return False
         return not self._folded.latest_offsets(group) and self._is_past(self._empty_since(group))

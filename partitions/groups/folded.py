@@ -1,4 +1,4 @@
-"""What the log of one partition of `__consumer_offsets` says of groups, offsets and consumer instances. Pure."""
+"""Groups, offsets and consumer instances that the log of one partition of `__consumer_offsets` holds. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
@@ -22,20 +22,20 @@ from raftlog.partitions.groups.records import (
 from raftlog.records import NewRecord
 
 Place: TypeAlias = tuple[UUID, int]
-"""A partition by its topic's uuid."""
+"""Partition by its topic's uuid."""
 GroupEntry: TypeAlias = LogEntry[Key, Value]
 
 
 class FoldedGroups(FoldedLog[Key, Value]):
-    """See the module."""
+    """State folded from the log of one partition; see the module."""
 
     def __init__(self, name: str, feature_level: Callable[[], int]) -> None:
         super().__init__(name)
         self._feature_level = feature_level
-        """Of the cluster: records have no fields that it does not allow."""
+        """Feature level of the cluster; records have no fields above it."""
         self.groups: dict[str, GroupRecord] = {}
         self.offsets: dict[str, dict[Place, OffsetRecord]] = {}
-        """By group; never an empty mapping."""
+        """Committed offsets by group; never an empty mapping."""
         self.instances: dict[InstanceKey, InstanceRecord] = {}
 
     def encode(self, entry: GroupEntry) -> NewRecord:
@@ -87,18 +87,18 @@ class FoldedGroups(FoldedLog[Key, Value]):
         yield from self.instances
 
     def latest_offset(self, key: OffsetKey) -> OffsetRecord | None:
-        """The same as `latest`, of an offset."""
+        """Return the same as `latest`, for an offset."""
         record = self.latest(key)
         assert record is None or isinstance(record, OffsetRecord), f"{key} with {record}"
         return record
 
     def latest_offsets(self, group: str) -> dict[OffsetKey, OffsetRecord]:
-        """The same of all partitions that a group committed in, sorted."""
+        """Return the latest offsets of all partitions that a group committed in, sorted."""
         keys = {OffsetKey(group, *place) for place in self.offsets.get(group, ())}
         keys |= {key for key in self._ahead if isinstance(key, OffsetKey) and key.group == group}
         found = {key: self.latest_offset(key) for key in sorted(keys)}
         return {key: record for key, record in found.items() if record is not None}
 
     def names(self) -> set[str]:
-        """Groups of which anything is folded but instances."""
+        """Return the names of groups with a folded group record or offset."""
         return self.groups.keys() | self.offsets.keys()

@@ -1,11 +1,10 @@
-"""Who may join a group, and what that does to it: KIP-394 (ids are given here), KIP-345 (static members).
+"""Joins of a group: admission and effect; KIP-394 (ids are given here), KIP-345 (static members).
 
-    new                      a member more, and a rebalance
-    dynamic, known           in Stable a follower that wants nothing new is answered at once; else it joins the next one
-    static, another process  takes the place over; no rebalance in Stable while it subscribes to the same
+    new                      adds a member, and begins a rebalance
+    dynamic, known           in Stable a follower with an unchanged request is answered at once; else it rejoins
+    static, another process  replaces the member; no rebalance in Stable while its subscription is the same
 
-Called by the machine.
-"""
+Called by the machine."""
 
 from random import Random
 from typing import Final
@@ -35,19 +34,19 @@ _UUID_BITS: Final = 128
 
 
 class Joining:
-    """One for each machine."""
+    """Join requests of one machine."""
 
     def __init__(self, rebalancing: Rebalancing, random: Random) -> None:
         self._rebalancing, self._random = rebalancing, random
         self._settings = rebalancing.settings
 
     def join(self, token: Token, join: Join, now: float) -> None:
-        """Answers, or has the request wait."""
+        """Answer the request, or make it wait."""
         try:
             _check(join, self._settings)
             group = self._rebalancing.groups.get(join.group)
             if group is not None and group.state is ConsumerGroupState.DEAD:
-                raise NotLeader(f"the group {join.group} is being deleted")
+                raise NotLeader(f"the group {join.group} is being deleted; retry")
             if join.member_id:
                 self._join_known(token, join, group, now)
             else:
@@ -136,20 +135,23 @@ class Joining:
             self._rebalancing.prepare(group, now)
 
     def _admit(self, join: Join, group: ConsumerGroup | None, member: Member | None) -> None:
-        """Raises `InconsistentProtocol` and `GroupFull`."""
+        """Raise `InconsistentProtocol` or `GroupFull` unless the member may join."""
         if group is None:
             if len(self._rebalancing.groups) >= self._settings.max_groups:
-                raise GroupFull(f"there are {self._settings.max_groups} groups here, the most that one coordinator has")
+                raise GroupFull(
+                    f"the coordinator of {join.group} has {self._settings.max_groups} groups, its limit; "
+                    "delete unused groups"
+                )
             return
         if any(True for _ in group.others(member)) and (
             group.protocol_type != join.protocol_type or not group.agrees(join.protocols, member)
         ):
             raise InconsistentProtocol(
-                f"the members of {group.name} share {group.protocol_type} protocols of which this one has none"
+                f"the members of {group.name} share {group.protocol_type} protocols; this member supports none of them"
             )
         is_new = member is None and join.member_id not in group.given_ids
         if is_new and len(group.members) + len(group.given_ids) >= self._settings.max_members:
-            raise GroupFull(f"the group {group.name} has {self._settings.max_members} members, the most possible")
+            raise GroupFull(f"the group {group.name} has {self._settings.max_members} members, its limit")
         if group.metadata_bytes(member) + metadata_bytes(join.protocols) > self._settings.max_metadata_bytes:
             raise GroupFull(
                 f"the subscriptions of {group.name} would take more than {self._settings.max_metadata_bytes} bytes"
@@ -164,16 +166,18 @@ class Joining:
 
 
 def member_of(group: ConsumerGroup | None, member_id: str, instance_id: str | None) -> Member:
-    """Who asks; raises `UnknownMember`, and `FencedInstance` when another process is that static member now."""
+    """Return the group member with this id.
+
+    Raises `UnknownMember`, and `FencedInstance` when another process is that static member now."""
     if group is not None and instance_id is not None:
         holder = group.instances.get(instance_id)
         if holder is not None and holder != member_id:
-            raise FencedInstance(f"another process joined the group {group.name} as {instance_id}: this one has to end")
+            raise FencedInstance(f"another process joined the group {group.name} as {instance_id}: stop this one")
         if holder is None:
             raise UnknownMember(f"the group {group.name} has no static member {instance_id}")
     if group is None or member_id not in group.members:
         raise UnknownMember(
-            f"{member_id or 'an empty id'} is no member of the group (any more): join without a member id"
+            f"{member_id or 'an empty id'} is not a member of the group (any more): join without a member id"
         )
     return group.members[member_id]
 
@@ -190,7 +194,7 @@ def _check(join: Join, settings: GroupSettings) -> None:
         )
     names = [each.name for each in join.protocols]
     if not 1 <= len(names) <= PROTOCOLS_MAX or len(set(names)) != len(names):
-        raise InvalidArgument(f"a member names 1 to {PROTOCOLS_MAX} protocols, each once")
+        raise InvalidArgument(f"a join request has {len(names)} protocols; it can have 1 to {PROTOCOLS_MAX}, each once")
     if metadata_bytes(join.protocols) > settings.max_metadata_bytes:
         raise InvalidArgument(f"a subscription has at most {settings.max_metadata_bytes} bytes")
     texts = [join.group, join.protocol_type, *names]
@@ -201,13 +205,13 @@ def _check(join: Join, settings: GroupSettings) -> None:
             f"group, protocol type and protocols have 1 to {TEXT_MAX} characters, as have client and instance ids"
         )
     if join.instance_id == "":
-        raise InvalidArgument("an instance id is not empty")
+        raise InvalidArgument(f"the instance id is empty; it can have 1 to {TEXT_MAX} characters")
     if not join.can_lead:
         _check_left_to_coordinator(join)
 
 
 def _check_left_to_coordinator(join: Join) -> None:
-    """The coordinator has to read what it assigns by."""
+    """Raise `InvalidArgument` unless the coordinator can decode the subscriptions and has the assignors."""
     for protocol in join.protocols:
         if protocol.name not in ASSIGNORS:
             raise InvalidArgument(f"the coordinator assigns by {', '.join(ASSIGNORS)}, not by {protocol.name}")

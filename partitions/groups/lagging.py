@@ -1,8 +1,7 @@
-"""How far groups are behind, and where an operator's reset leads: what is committed beside the bounds of the logs.
+"""Lag of groups, and targets of an operator's reset: committed offsets compared with the bounds of the logs.
 
-Partitions are asked a bounded number at a time; one without a leader says −1 and keeps nobody from the others. Called
-by the service.
-"""
+A bounded number of partitions is read at a time; one without a leader is reported as −1 and does not delay the
+others. Called by the service."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -28,7 +27,7 @@ _UNKNOWN: Final = OffsetRange(Offset(-1), Offset(-1))
 
 
 class GroupLagging:
-    """One for each process."""
+    """Lag and reset targets, computed by one process."""
 
     def __init__(self, finder: Finder, reader: Reader) -> None:
         self._finder, self._reader = finder, reader
@@ -39,7 +38,7 @@ class GroupLagging:
         members: Iterable[MemberDescription],
         deadline: Deadline,
     ) -> list[LagReport]:
-        """Of every partition that is committed or owned and exists, sorted."""
+        """Return the lag of every existing partition that is committed or owned, sorted."""
         owners = {
             TopicPartition(topic, number): member
             for member in members
@@ -55,7 +54,9 @@ class GroupLagging:
         ]
 
     async def _bounds(self, place: TopicPartition, deadline: Deadline) -> OffsetRange | None:
-        """None where it does not exist: a member may own what was deleted since it was assigned."""
+        """Return the log's bounds, or None when the partition does not exist.
+
+        A member may own a partition that was deleted after it was assigned."""
         try:
             return await self._reader.offsets(await self._partition(place, deadline), False, deadline)
         except (UnknownTopic, UnknownPartition):
@@ -69,10 +70,10 @@ class GroupLagging:
     async def targets(
         self, before: Mapping[TopicPartition, int], to: ResetTo, deadline: Deadline
     ) -> dict[TopicPartition, tuple[Offset, bool]]:
-        """Where each partition goes, and whether that was clamped to what it holds. `before`: −1 without a commit.
+        """Return the target of each partition, and whether it was clamped to the log's bounds.
 
-        Raises `UnknownTopic`, `UnknownPartition`, `Unavailable`, `InvalidArgument`.
-        """
+        `before`: −1 without a commit. Raises `UnknownTopic`, `UnknownPartition`, `Unavailable` and
+        `InvalidArgument`."""
         places = sorted(before)
         found = await _all(places, lambda place: self._target(place, before[place], to, deadline))
         return dict(zip(places, found, strict=True))
@@ -90,7 +91,9 @@ class GroupLagging:
                 wanted = bounds.end if at is None else at[0]
             case ResetTo(edge=None, timestamp_ms=None, shift=int(shift), offset=None):
                 if before < 0:
-                    raise InvalidArgument(f"nothing is committed in {place.topic}/{place.partition} to be shifted")
+                    raise InvalidArgument(
+                        f"a shift needs a committed offset, and {place.topic}/{place.partition} has none: name one"
+                    )
                 wanted = before + shift
             case ResetTo(edge=None, timestamp_ms=None, shift=None, offset=int(offset)):
                 wanted = offset
@@ -103,7 +106,7 @@ class GroupLagging:
 def resets(
     before: Mapping[TopicPartition, int], targets: Mapping[TopicPartition, tuple[Offset, bool]]
 ) -> list[OffsetReset]:
-    """Rows, sorted."""
+    """Return one row for each partition, sorted."""
     return [
         OffsetReset(place.topic, place.partition, _known(before.get(place, -1)), after, clamped)
         for place, (after, clamped) in sorted(targets.items())

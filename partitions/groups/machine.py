@@ -1,13 +1,13 @@
-"""The groups of one coordinator partition as a machine without I/O: Kafka's classic protocol.
+"""Groups of one coordinator partition as a machine without I/O: Kafka's classic protocol.
 
-Requests, the time and what became of stored records come in; answers and records to store come out of `take_effects`,
-which the caller asks after *every* call, in the same turn of its loop: the order of the effects, and of the commits
-that `check_commit` let pass between them, is the order of the log. `now` is a monotonic clock in seconds.
+Inputs are requests, the time and the outcomes of stored records; outputs are answers and records to store, which the
+caller takes with `take_effects` after *every* call, in the same turn of its loop: the order of the effects, and of
+the commits that `check_commit` allows between them, is the order of the log. `now` is a monotonic clock in seconds.
 
-A generation is stored before anybody hears of it (Store when the join phase ends; joins are answered once it is
-committed), and its assignments are stored before anybody hears of them. So a number is never given to two generations
-of a group, and a later coordinator that loads the group goes on where the members are. Called by the coordinator only.
-"""
+A generation is stored before it is announced (Store when the join phase ends; joins are answered once it is
+committed), and its assignments are stored before they are announced. So a number is never given to two generations
+of a group, and a later coordinator that loads the group continues at its members' generation. Called by the
+coordinator only."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -35,7 +35,10 @@ from raftlog.partitions.groups.states import ConsumerGroupState, Event
 
 
 class Machine:
-    """`partitions_of` a topic: how many, None when it does not exist. `wall_ms`: the wall clock, for records only."""
+    """State machine of the groups of one partition.
+
+    `partitions_of` returns a topic's partition count, None when it does not exist. `wall_ms`: the wall clock, for
+    records only."""
 
     def __init__(
         self,
@@ -50,13 +53,12 @@ class Machine:
         self._groups = self._rebalancing.groups
         self._timers = self._rebalancing.timers
 
-    # what the log says
+    # state of the log
 
     def load(self, name: str, record: GroupRecord, now: float) -> None:
-        """Take over a group as it was stored last; its members have their session timeouts from now on.
+        """Load a group as it was stored last; session timeouts of its members begin now.
 
-        Ask `topics_changed` once everything is loaded.
-        """
+        Call `topics_changed` once everything is loaded."""
         group = self._groups[name] = ConsumerGroup.loaded(name, record)
         for member in group.members.values():
             self._rebalancing.touch(group, member, now)
@@ -66,27 +68,32 @@ class Machine:
             group.assigned_counts = assigned_counts(group)
 
     def stop(self, error: RaftlogError) -> None:
-        """Everything that waits is answered `error` (take_effects once more); the machine is not used any more."""
+        """Answer all waiting requests with `error`; call `take_effects` once more, and then drop the machine."""
         for token in list(self._rebalancing.waiting):
             self._rebalancing.answer(token, error)
         self._groups.clear()
 
     def stored(self, group: str, ticket: Ticket, error: RaftlogError | None, now: float) -> None:
-        """What became of a Store: None when it is committed. Whatever its error, its generation is never answered;
-        the members are told to look for the coordinator again (`NotLeader`), or the error when it is a definite one."""
+        """Process the outcome of a Store: None when it is committed.
+
+        After an error its generation is never announced; the members receive `NotLeader`, so that they look for the
+        coordinator again, or the error itself when it is a definite one."""
         if group in self._groups:
             self._rebalancing.stored(self._groups[group], ticket, error, now)
 
-    # what members ask; every answer is an effect, errors too
+    # requests of members; every answer is an effect, errors too
 
     def join(self, token: Token, join: Join, now: float) -> None:
-        """Answered `Joined` when the join phase is over and stored, or at once where nothing has to change;
-        `MemberIdGiven`; or InvalidArgument, UnknownMember, FencedInstance, InconsistentProtocol, GroupFull, NotLeader.
-        """
+        """Join a group; the request waits for the end of the join phase unless nothing has to change.
+
+        Answer: `Joined` once the generation is stored, or `MemberIdGiven`; or InvalidArgument, UnknownMember,
+        FencedInstance, InconsistentProtocol, GroupFull, NotLeader."""
         self._joining.join(token, join, now)
 
     def sync(self, token: Token, sync: Sync, now: float) -> None:
-        """Answered `Synced` when the assignments are stored; or UnknownMember, FencedInstance, StaleGeneration,
+        """Wait for the assignments of a generation; the group leader's request contains them.
+
+        Answer: `Synced` when they are stored; or UnknownMember, FencedInstance, StaleGeneration,
         RebalanceInProgress, InconsistentProtocol, RecordTooLarge, NotLeader."""
         try:
             group, member = self._current(sync.group, sync.member_id, sync.instance_id, sync.generation)
@@ -95,10 +102,10 @@ class Machine:
             if group.state is ConsumerGroupState.PREPARING or (
                 group.state is ConsumerGroupState.COMPLETING and Kept.MEMBERS in group.storing.values()
             ):
-                raise RebalanceInProgress(f"the group {group.name} makes a new generation: join again")
+                raise RebalanceInProgress(f"the group {group.name} rebalances: join again")
             if sum(len(assignment) for _, assignment in sync.assignments) > self._settings.max_metadata_bytes:
                 raise RecordTooLarge(
-                    f"all assignments of a group have at most {self._settings.max_metadata_bytes} bytes"
+                    f"the assignments of {group.name} exceed {self._settings.max_metadata_bytes} bytes"
                 )
         except RaftlogError as error:
             self._rebalancing.answer(token, error)
@@ -120,7 +127,7 @@ class Machine:
             return
         self._rebalancing.touch(group, member, now)
         if group.state is ConsumerGroupState.PREPARING:
-            begins = RebalanceInProgress(f"the group {group.name} makes a new generation: join again")
+            begins = RebalanceInProgress(f"the group {group.name} rebalances: join again")
             self._rebalancing.answer(token, begins)
         elif heartbeat.wait_ms <= 0:
             self._rebalancing.answer(token, Alive())
@@ -130,7 +137,7 @@ class Machine:
             self._timers.set((WAIT, group.name, member.member_id), now + wait_ms / 1000)
 
     def leave(self, token: Token, leave: Leave, now: float) -> None:
-        """Answered at once with a `LeftMember` for each member, in their order."""
+        """Remove members at once; the answer is a `LeftMember` for each, in their order."""
         group = self._groups.get(leave.group)
         left = tuple(LeftMember(*each, self._leave(group, each)) for each in leave.members)
         if group is not None:
@@ -158,8 +165,9 @@ class Machine:
         return None
 
     def delete(self, token: Token, group: str, now: float) -> None:
-        """Answered `Deleted` when that is stored; or GroupNotEmpty, NotLeader. A group that is not here may have
-        offsets: whether it exists is the caller's to know."""
+        """Delete a group; answered `Deleted` when that is stored, or GroupNotEmpty, NotLeader.
+
+        A group that is unknown here may have offsets: the caller checks whether it exists."""
         found = self._groups.get(group) or self._groups.setdefault(group, ConsumerGroup(group))
         if found.state is ConsumerGroupState.DEAD:
             self._rebalancing.answer(token, NotLeader(f"the group {group} is being deleted"))
@@ -172,11 +180,10 @@ class Machine:
             self._rebalancing.store(found, Kept.NOTHING)
 
     def cancel(self, token: Token, now: float) -> None:
-        """Nobody waits for this answer any more (deadline, connection lost); no effect names the token later.
+        """Cancel a waiting request (deadline, connection lost); no later effect has its token.
 
-        A member that asked with its id has joined nevertheless, and hears of it when it asks again; one that does not
-        know its id yet is gone, for it would come back as another.
-        """
+        A member that asked with its id has joined nevertheless, and receives its generation with its next request;
+        one without an id is removed, because its next request would join as another member."""
         found = self._rebalancing.waiting.pop(token, None)
         if found is None:
             return
@@ -186,19 +193,20 @@ class Machine:
             return
         self._rebalancing.touch(group, member, now)
         if slot == "join" and not member.is_told and member.instance_id is None:
-            self._rebalancing.drop(group, member, UnknownMember("nobody waits for it"))
+            self._rebalancing.drop(group, member, UnknownMember("the join request was cancelled"))
             self._rebalancing.members_left(group, now)
 
     def check_commit(self, group: str, member_id: str, generation: int, instance_id: str | None, now: float) -> None:
-        """May this member commit now? Raises UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress (it
-        has to sync first). `member_id` "" with generation −1 is a commit without a member, which only a group without
-        members allows (UnknownMember). What passes counts as a heartbeat."""
+        """Raise unless this member may commit now: UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress.
+
+        RebalanceInProgress: it has to sync first. `member_id` "" with generation −1 is a commit without a member,
+        which only a group without members allows (UnknownMember). A member's permitted commit counts as a heartbeat."""
         found = self._groups.get(group)
         if found is not None and found.state is ConsumerGroupState.DEAD:
             raise NotLeader(f"the group {group} is being deleted")
         if not member_id and instance_id is None and generation < 0:
             if found is not None and found.state is not ConsumerGroupState.EMPTY:
-                raise UnknownMember(f"the group {group} has members: only they commit")
+                raise UnknownMember(f"the group {group} has members: only they can commit")
             return
         found, member = self._current(group, member_id, instance_id, generation)
         if found.state is ConsumerGroupState.COMPLETING:
@@ -208,22 +216,26 @@ class Machine:
     def _current(
         self, name: str, member_id: str, instance_id: str | None, generation: int
     ) -> tuple[ConsumerGroup, Member]:
-        """Who asks, in the group's generation; raises UnknownMember, FencedInstance, StaleGeneration."""
+        """Return the group and its member, in the present generation.
+
+        Raises UnknownMember, FencedInstance and StaleGeneration."""
         group = self._groups.get(name)
         member = member_of(group, member_id, instance_id)
         assert group is not None, "it has a member"
         if generation != group.generation:
-            raise StaleGeneration(f"{member_id} speaks of generation {generation} of {name}: join again")
+            raise StaleGeneration(
+                f"{member_id} has generation {generation} of {name}, which is at {group.generation}: join again"
+            )
         return group, member
 
-    # time, and the world
+    # timers and topics
 
     def next_timer(self) -> float | None:
-        """When `tick` wants to be called; None: never."""
+        """Return the time of the next `tick`; None when no timer is set."""
         return self._timers.next()
 
     def tick(self, now: float) -> None:
-        """Do what is due."""
+        """Execute all timers that are due."""
         for key in self._timers.take_due(now):
             self._due(key, now)
 
@@ -243,7 +255,7 @@ class Machine:
         else:
             assert kind == SESSION, f"a timer {key}"
             member = group.members[member_id]
-            self._rebalancing.drop(group, member, UnknownMember(f"{member_id} was not heard of for its session"))
+            self._rebalancing.drop(group, member, UnknownMember(f"the session of {member_id} expired: join again"))
             self._rebalancing.members_left(group, now)
 
     def _forget_given(self, group: ConsumerGroup, member_id: str) -> None:
@@ -251,25 +263,25 @@ class Machine:
         self._timers.clear((GIVEN, group.name, member_id))
 
     def topics_changed(self, now: float) -> None:
-        """Topics or their partition counts changed: groups that the coordinator assigned rebalance where it matters."""
+        """Rebalance groups that the coordinator assigned when their topics or partition counts changed."""
         self._rebalancing.topics_changed(now)
 
     def take_effects(self) -> Sequence[Effect]:
-        """What is to be done now, in this order."""
+        """Return the effects to execute now, in this order."""
         effects, self._rebalancing.effects = self._rebalancing.effects, []
         return effects
 
-    # for whoever looks
+    # reads
 
     def group(self, name: str) -> ConsumerGroup | None:
-        """None for a group that never had members, or whose record is gone."""
+        """Return the group; None when it never had members, or its record was deleted."""
         return self._groups.get(name)
 
     def names(self) -> list[str]:
-        """Groups that are here, sorted."""
+        """Return the names of all groups, sorted."""
         return sorted(self._groups)
 
     def has_members(self, group: str) -> bool:
-        """Whether the group is not empty."""
+        """Return whether the group has members."""
         found = self._groups.get(group)
         return found is not None and bool(found.members)

@@ -1,9 +1,9 @@
-"""What coordinators here have, in numbers, for metrics: looked at in slices when somebody asks, and nothing is kept.
+"""Figures of the coordinators here, for metrics: computed in slices on request, and not kept.
 
-A group's lag is taken from replicas that are here, so it costs no request; it may be behind by what a follower has not
-heard of yet, and is unknown for partitions without a replica here. Their committed offsets are here all the same, and
-Prometheus subtracts them from high watermarks that other brokers report. Called by the broker's measuring.
-"""
+A group's lag is taken from local replicas, so it costs no request; it may be behind by the records that a follower
+has not received yet, and is unknown for partitions without a local replica. Their committed offsets are reported all
+the same, and Prometheus subtracts them from high watermarks that other brokers report. Called by the broker's
+measuring."""
 
 import asyncio
 from collections import Counter
@@ -18,37 +18,37 @@ from raftlog.partitions.groups.states import ConsumerGroupState
 from raftlog.types import Offset
 
 _SLICE: Final = 64
-"""Groups that are looked at in one turn of the loop."""
+"""Groups examined in one turn of the loop."""
 
 
 class GroupLag(NamedTuple):
-    """How many records a group has not committed yet in a partition; None where no replica of it is here."""
+    """Records that a group has not committed yet in a partition; None without a local replica."""
 
     group: str
     topic: str
     partition: int
     records: int | None
     committed: int
-    """The offset that the group goes on from."""
+    """Committed offset, at which the group continues."""
 
 
 class GroupFigures(NamedTuple):
-    """Of the groups that are coordinated here."""
+    """Figures of the groups that are coordinated here."""
 
     by_state: Mapping[str, int]
-    """How many are in each state, by Kafka's names."""
+    """Number of groups in each state, by Kafka's names."""
     members: int
     lags: list[GroupLag]
-    """Of the first `lags_max` partitions that groups committed in, in the order of coordinators and groups' names."""
+    """Lags in the first `lags_max` partitions that groups committed in, ordered by coordinator and group name."""
     lags_left_out: int
 
 
 EndOf = Callable[[Place], tuple[str, Offset | None] | None]
-"""Name of the topic, and the offset after the last committed record that is known here; None for a deleted topic."""
+"""Lookup of the topic's name and the high watermark known here; None for a deleted topic."""
 
 
 async def look_at_groups(coordinators: Iterable[GroupCoordinator], end_of: EndOf, lags_max: int) -> GroupFigures:
-    """Look through all groups; others have the loop meanwhile."""
+    """Return the figures of all groups; other tasks run in between."""
     by_state = Counter({state.value: 0 for state in ConsumerGroupState if state is not ConsumerGroupState.DEAD})
     members = 0
     lags: list[GroupLag] = []

@@ -1,11 +1,10 @@
-"""A group and its members, as the machine holds them: data and what follows from it. Pure.
+"""A consumer group and its members, as the machine holds them: data, and values derived from it. Pure.
 
-    storing ≠ {}      ⇒ nobody hears of the group's generation yet
+    storing ≠ {}      ⇒ the group's generation is not announced yet
     join ≠ None       ⇒ the member waits for the end of the join phase, or for its generation to be stored
     sync ≠ None       ⇒ it waits for its assignment;   beat ≠ None ⇒ for the next rebalance
 
-Only `rebalancing` and `joining` change what is here.
-"""
+Changed by `rebalancing` and `joining` only."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -19,21 +18,21 @@ from raftlog.partitions.groups.states import ConsumerGroupState
 
 
 class Kept(Enum):
-    """What a Store says."""
+    """Content of a Store."""
 
     MEMBERS = "members"
-    """A new generation, not assigned yet."""
+    """New generation, not assigned yet."""
     ASSIGNMENTS = "assignments"
     STATIC_MEMBER = "static member"
-    """The same generation, in which a static member has another id."""
+    """Same generation, in which a static member has another id."""
     EMPTY = "empty"
     NOTHING = "nothing"
-    """It is deleted."""
+    """Deletion of the group."""
 
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One member. The requests of it that wait are the tokens `join`, `sync` and `beat`, at most one of each."""
+    """One group member; its waiting requests are the tokens `join`, `sync` and `beat`, at most one of each."""
 
     member_id: str
     instance_id: str | None
@@ -44,22 +43,22 @@ class Member:
     can_lead: bool
     protocols: tuple[Protocol, ...]
     assignment: bytes = b""
-    """What it was assigned last: in `Stable` in this generation."""
+    """Last assignment; in `Stable`, that of the present generation."""
     join: Token | None = None
     sync: Token | None = None
     beat: Token | None = None
     has_joined: bool = False
-    """In this join phase, or, after it, in this generation."""
+    """Whether it joined in this join phase or, after it, in this generation."""
     has_synced: bool = False
-    """In this generation."""
+    """Whether it synced in this generation."""
     is_told: bool = False
-    """It knows its id, so it can ask again."""
+    """Whether the member received its id, so it can retry with it."""
     replaced: str | None = None
-    """The id of the static member whose place it took, until it was answered."""
+    """Id of the static member that it replaced, until it was answered."""
     can_skip_assignment: bool = False
 
     def takes(self, join: Join) -> None:
-        """What it asks for now."""
+        """Store the fields of a new join request."""
         self.client_id, self.client_host = join.client_id, join.client_host
         self.session_timeout_ms, self.rebalance_timeout_ms = join.session_timeout_ms, join.rebalance_timeout_ms
         self.can_lead, self.can_skip_assignment = join.can_lead, join.can_skip_assignment
@@ -67,15 +66,15 @@ class Member:
 
     @property
     def waits(self) -> bool:
-        """For an answer that is not up to it: its session does not run."""
+        """Whether a request waits for an answer that does not depend on it; its session does not expire meanwhile."""
         return self.join is not None or self.sync is not None
 
     def metadata(self, protocol: str) -> bytes:
-        """Of one protocol; b"" where it has none of that name."""
+        """Return the metadata of one protocol; b"" when it does not have that protocol."""
         return next((each.metadata for each in self.protocols if each.name == protocol), b"")
 
     def record(self) -> MemberRecord:
-        """As it is stored."""
+        """Return the member's row of the group's record."""
         return MemberRecord(
             self.member_id,
             self.instance_id,
@@ -91,7 +90,7 @@ class Member:
 
 @dataclass(slots=True, eq=False)
 class ConsumerGroup:
-    """One group. `generation` 0: it had none yet."""
+    """One consumer group. `generation` 0: it had none yet."""
 
     name: str
     state: ConsumerGroupState = ConsumerGroupState.EMPTY
@@ -99,30 +98,30 @@ class ConsumerGroup:
     generation: int = 0
     protocol: str = ""
     leader: str = ""
-    """"" where the coordinator assigns."""
+    """Member id of the group leader; "" when the coordinator assigns."""
     changed_ms: int = 0
     members: dict[str, Member] = field(default_factory=dict)
-    """In the order in which they came."""
+    """Group members in the order in which they joined."""
     instances: dict[str, str] = field(default_factory=dict)
     """Ids of static members by instance id."""
     given_ids: set[str] = field(default_factory=set)
-    """Given to members that have not joined with them yet (KIP-394)."""
+    """Ids given to members that have not joined with them yet (KIP-394)."""
     storing: dict[Ticket, Kept] = field(default_factory=dict)
     holds: bool = False
-    """The join phase of a group that was empty waits for more members (KIP-134)."""
+    """Whether the join phase of a group that was empty waits for more members (KIP-134)."""
     grew: bool = False
-    """Somebody new came since it began to hold."""
+    """Whether a new member joined since that wait began."""
     is_overdue: bool = False
-    """The join phase took its time, and ends as soon as nothing is being stored."""
+    """Whether the join phase has timed out; it ends as soon as no Store is pending."""
     phase_began: float = 0.0
     assigned_counts: dict[str, int] | None = None
     """Partitions of each topic when the coordinator assigned; None: not known (any more)."""
     deletion: Token | None = None
-    """Who waits for it to be deleted."""
+    """Token of the request that waits for the group's deletion."""
 
     @classmethod
     def loaded(cls, name: str, record: GroupRecord) -> "ConsumerGroup":
-        """As it was stored last."""
+        """Make the group from its stored record."""
         group = cls(name, ConsumerGroupState.EMPTY, *record[:4], record.changed_ms)
         for each in record.members:
             has_joined = not record.is_assigned
@@ -132,7 +131,9 @@ class ConsumerGroup:
         return group
 
     def record(self) -> GroupRecord:
-        """As it is stored. Assigned: in `Stable`, and where the assignments are on their way to the log."""
+        """Return the record to store.
+
+        It is assigned in `Stable`, and while a Store of the assignments is pending."""
         return GroupRecord(
             self.protocol_type,
             self.generation,
@@ -154,7 +155,7 @@ class ConsumerGroup:
             del self.instances[member.instance_id]
 
     def rename(self, member: Member, member_id: str) -> None:
-        """Another process is the static member now; it keeps its place among the members."""
+        """Give a static member the id of another process; it keeps its position among the members."""
         member.replaced, member.member_id = member.member_id, member_id
         members = list(self.members.values())
         self.members = {each.member_id: each for each in members}
@@ -167,22 +168,24 @@ class ConsumerGroup:
         return (each for each in self.members.values() if each is not member)
 
     def rebalance_timeout_ms(self) -> int:
-        """The largest counts."""
+        """Return the largest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def metadata_bytes(self, without: Member | None = None) -> int:
-        """Of all protocols of all members."""
+        """Return the size of all protocols of all members."""
         return sum(metadata_bytes(member.protocols) for member in self.others(without))
 
     def agrees(self, protocols: Collection[Protocol], without: Member | None) -> bool:
-        """Whether somebody with these shares one with all others."""
+        """Return whether one of these protocols is common to all other members."""
         common = {each.name for each in protocols}
         for member in self.others(without):
             common &= {each.name for each in member.protocols}
         return bool(common)
 
     def chosen_protocol(self) -> str:
-        """Each member votes for the first in its list that all have; the first member's list breaks ties."""
+        """Return the protocol with the most votes; the first member's list breaks ties.
+
+        Each member votes for the first in its list that all members have."""
         first, *others = self.members.values()
         names = [each.name for each in first.protocols]
         common = set(names).intersection(*({each.name for each in member.protocols} for member in others))
@@ -192,12 +195,14 @@ class ConsumerGroup:
         return max((name for name in names if name in common), key=lambda name: votes[name])
 
     def chosen_leader(self) -> str:
-        """Who leads already, if it can still; otherwise the first who joined and can; "": the coordinator assigns."""
+        """Return the present group leader if it still can lead, else the first joined member that can.
+
+        "" when no member can lead: the coordinator assigns."""
         able = [each.member_id for each in self.members.values() if each.has_joined and each.can_lead]
         return self.leader if self.leader in able else next(iter(able), "")
 
     def joined(self, member: Member) -> JoinedGeneration:
-        """The answer to a join, in the generation that is."""
+        """Return the answer to a join in the present generation."""
         leads = member.member_id == self.leader
         skips = leads and self.state is ConsumerGroupState.STABLE
         leader = member.replaced if skips and not member.can_skip_assignment and member.replaced else self.leader
@@ -217,5 +222,5 @@ class ConsumerGroup:
 
 
 def metadata_bytes(protocols: Collection[Protocol]) -> int:
-    """What they take in a record, nearly."""
+    """Return the approximate size of the protocols in a record."""
     return sum(len(each.name) + len(each.metadata) for each in protocols)

@@ -1,11 +1,10 @@
-"""What the groups of a coordinator have committed: taking it, reading it, moving it, forgetting it.
+"""Committed offsets of a coordinator's groups: commit, read, reset, delete.
 
-    a member's commit      fenced by its generation, taken in its order, backwards too
+    a member's commit      fenced by its generation, applied in its order, backwards too
     without a member       a watermark that only rises, for groups without members
 
-Both are decided against what is on its way into the log already, and appended in the same turn, so the log has them in
-the order of the decisions. Owned by a coordinator; called by its operations.
-"""
+Both are checked against the appends that are still pending, and appended in the same turn, so the log has them in
+the order of the decisions. Owned by a coordinator; called by its operations."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +22,7 @@ from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit, Plac
 from raftlog.partitions.groups.surroundings import GroupSurroundings
 
 OFFSETS_MAX: Final = 10_000
-"""In one commit or reset."""
+"""Limit of offsets in one commit or reset."""
 _SIMPLE: Final = MemberIdentity("", -1)
 
 
@@ -34,7 +33,7 @@ class OffsetsPort(PartitionCoordinator[FoldedGroups]):
 
     @abstractmethod
     def why_no_commit(self, group: str, member: MemberIdentity) -> RaftlogError | None:
-        """Why the member may not commit now."""
+        """Return the error with which the member's commit is refused; None when it may commit now."""
 
     @abstractmethod
     async def delete(self, group: str, deadline: Deadline) -> None:
@@ -42,7 +41,7 @@ class OffsetsPort(PartitionCoordinator[FoldedGroups]):
 
 
 class Offsets:
-    """Of one coordinator."""
+    """Committed offsets of one coordinator."""
 
     def __init__(self, coordinator: OffsetsPort, around: GroupSurroundings) -> None:
         self._coordinator, self._around = coordinator, around
@@ -57,7 +56,7 @@ class Offsets:
         member: MemberIdentity | None,
         deadline: Deadline,
     ) -> dict[Place, OffsetRecord]:
-        """Commit; all that the group has committed then. Raises as `Groups.commit`."""
+        """Commit offsets; return all committed offsets of the group afterwards. Raises like `Groups.commit`."""
         check_offsets(offsets)
         await self._coordinator.ready(deadline)
         self._check_topics(offsets)
@@ -68,7 +67,7 @@ class Offsets:
             raise refusal
         entries = list(self._to_be_committed(group, offsets, only_rises=member is None))
         if not entries:
-            # Higher ones may be under way: until those are committed, this one is not done and has not failed.
+            # Higher ones may be pending: until those are committed, the outcome of this one is open.
             if not await self._coordinator.settled(deadline):
                 await self._coordinator.current(deadline)
             return self.of(group)
@@ -76,7 +75,7 @@ class Offsets:
         self._around.counters.group_commits += len(entries)
         found = self.of(group)
         for key, record in entries:
-            # A coordinator that is over by now does not fold what it appended last.
+            # A coordinator that has ended meanwhile does not fold its last appends.
             if self._coordinator.is_over or key[1:] not in found:
                 found[key.topic_id, key.partition] = record
         return found
@@ -89,7 +88,7 @@ class Offsets:
     def _check_room(self, group: str) -> None:
         most = self._around.settings.max_groups
         if group not in self._folded.offsets and len(self._folded.offsets) >= most:
-            raise GroupFull(f"{self._coordinator.replica.name} has {most} groups, which is the most it may have")
+            raise GroupFull(f"{self._coordinator.replica.name} has {most} groups, its limit; delete unused groups")
 
     def _to_be_committed(
         self, group: str, offsets: Mapping[Place, OffsetCommit], *, only_rises: bool
@@ -104,18 +103,18 @@ class Offsets:
     # reading
 
     def of(self, group: str) -> dict[Place, OffsetRecord]:
-        """What is committed, as far as it is folded."""
+        """Return the group's committed offsets that are folded so far."""
         return dict(self._folded.offsets.get(group, {}))
 
     async def committed(self, group: str, deadline: Deadline) -> dict[Place, OffsetRecord]:
-        """With everything that was answered before this call."""
+        """Return the group's committed offsets, with every commit that was answered before this call."""
         await self._coordinator.current(deadline)
         return self.of(group)
 
-    # what operators change
+    # changes by operators
 
     async def reset(self, group: str, offsets: Mapping[Place, int], deadline: Deadline) -> dict[Place, int]:
-        """Move what is committed, as said; what it was before. Raises `GroupNotEmpty`."""
+        """Set committed offsets, backwards too; return the earlier ones. Raises `GroupNotEmpty`."""
         moved = {place: OffsetCommit(offset) for place, offset in offsets.items()}  # type: ignore[arg-type]
         check_offsets(moved)
         await self._coordinator.current(deadline)
@@ -137,7 +136,7 @@ class Offsets:
             raise GroupNotEmpty(f"group {group} has members: stop them first, or wait until their sessions are over")
 
     async def delete_group(self, group: str, deadline: Deadline) -> None:
-        """Forget a group with all that it committed. Raises `UnknownGroup` and `GroupNotEmpty`."""
+        """Delete a group with all its offsets. Raises `UnknownGroup` and `GroupNotEmpty`."""
         await self._coordinator.current(deadline)
         self._check_empty(group)
         if self._coordinator.machine.group(group) is not None:
@@ -149,8 +148,9 @@ class Offsets:
         await self._coordinator.written(entries, deadline)
 
     async def delete_topic(self, group: str, topic: str, topic_id: UUID, deadline: Deadline) -> list[int]:
-        """Forget what a group committed in a topic; the partitions. Raises `UnknownGroup`, and `GroupNotEmpty` while a
-        member subscribes to it."""
+        """Delete a group's offsets in a topic; return the partitions.
+
+        Raises `UnknownGroup`, and `GroupNotEmpty` while a member subscribes to it."""
         await self._coordinator.current(deadline)
         self._check_not_subscribed(group, topic)
         found = self._folded.latest_offsets(group)
@@ -168,20 +168,24 @@ class Offsets:
             try:
                 is_wanted = topic in decode_subscription(member.metadata(found.protocol)).topics
             except InvalidArgument:
-                is_wanted = True  # of another protocol: nobody knows what it reads
+                is_wanted = True  # another protocol: its topics are unknown
             if is_wanted:
                 raise GroupNotEmpty(f"member {member.member_id} of group {group} subscribes to topic {topic}")
 
 
 def check_offsets(offsets: Mapping[Place, OffsetCommit]) -> None:
-    """Raises `InvalidArgument` for what cannot be committed."""
+    """Raise `InvalidArgument` for offsets that cannot be committed."""
     if len(offsets) > OFFSETS_MAX:
         raise InvalidArgument(f"{len(offsets)} offsets in one call are too many; {OFFSETS_MAX} are possible")
     for (_, partition), (offset, metadata, epoch) in offsets.items():
         if not 0 <= offset < 1 << 63:
-            raise InvalidArgument(f"offset {offset} of partition {partition} cannot be committed: it is no offset")
+            raise InvalidArgument(
+                f"offset {offset} of partition {partition} cannot be committed: offsets are 0 to 2^63 - 1"
+            )
         if not -1 <= epoch < 1 << 31:
-            raise InvalidArgument(f"leader epoch {epoch} of partition {partition} is none; −1 says nothing")
+            raise InvalidArgument(
+                f"leader epoch {epoch} of partition {partition} is invalid; use −1 for an unknown one"
+            )
         if not _is_metadata(metadata):
             raise InvalidArgument(f"the metadata of an offset has at most {METADATA_BYTES_MAX} bytes of UTF-8")
 

@@ -1,7 +1,6 @@
-"""Operations of a group's coordinator: the registry, one line each, and what looks through whole coordinators.
+"""Operations of a group's coordinator: the registry, one line each, and reads across whole coordinators.
 
-docs/REPLICATION.md names them. Called through `coordinator.router`, here or for another broker.
-"""
+docs/REPLICATION.md names them. Called through `coordinator.router`, here or for another broker."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -34,7 +33,7 @@ from raftlog.partitions.groups.results import (
 from raftlog.partitions.groups.states import ConsumerGroupState
 
 _SLICE: Final = 64
-"""Groups that are looked at in one turn of the loop."""
+"""Groups examined in one turn of the loop."""
 _NOT_KNOWN: Final = -1
 
 
@@ -49,7 +48,7 @@ async def _describe(coordinator: GroupCoordinator, group: str, deadline: Deadlin
 
 
 def describe_group(group: ConsumerGroup) -> GroupDetails:
-    """Describe a group that has or had members; the asking broker sets the coordinator's node id."""
+    """Describe a group that has or had members; the broker that asked adds the coordinator's node id."""
     members = [
         MemberDescription(
             each.member_id, each.instance_id, each.client_id, each.client_host, _assigned(group, each.assignment)
@@ -63,13 +62,13 @@ def describe_group(group: ConsumerGroup) -> GroupDetails:
 
 
 def _assigned(group: ConsumerGroup, assignment: bytes) -> Mapping[str, Sequence[int]]:
-    """What a member may read, as far as it can be read."""
+    """Return the partitions in a member's assignment, by topic; none when it cannot be decoded."""
     found: dict[str, list[int]] = {}
     try:
         is_assigned = assignment and group.state is ConsumerGroupState.STABLE
         partitions = decode_assignment(assignment).partitions if is_assigned else ()
     except InvalidArgument:
-        return {}  # of another protocol than consumers'
+        return {}  # of another protocol than the consumer protocol
     for topic, number in sorted(partitions):
         found.setdefault(topic, []).append(number)
     return found

@@ -1,7 +1,6 @@
-"""Partitions by name, as callers say them, and by the uuid of their topic, as they are kept.
+"""Partitions by topic name, as callers name them, and by topic uuid, as they are stored.
 
-A topic that was deleted is another one than a later topic of its name. Called by the service and by coordinators.
-"""
+A topic created later under the name of a deleted one has another uuid. Called by the service and by coordinators."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -17,27 +16,27 @@ _T = TypeVar("_T")
 
 
 class TopicPlaces:
-    """One for each process."""
+    """Conversion between names and uuids, by the topics that this broker has."""
 
     def __init__(self, finder: Finder, topics: Topics) -> None:
         self._finder, self._topics = finder, topics
 
     async def find(self, offsets: Mapping[TopicPartition, _T], deadline: Deadline) -> dict[Place, _T]:
-        """The same by place. Raises `UnknownTopic` and `UnknownPartition`."""
+        """Return the mapping with places as keys. Raises `UnknownTopic` and `UnknownPartition`."""
         return {await self.of(key, deadline): value for key, value in offsets.items()}
 
     async def of(self, key: TopicPartition, deadline: Deadline) -> Place:
-        """Raises `UnknownTopic` and `UnknownPartition`."""
+        """Return the place of a partition. Raises `UnknownTopic` and `UnknownPartition`."""
         topic = await self._finder.topic(key.topic, deadline)
         topic.partition(key.partition)
         return topic.row.topic_id, key.partition
 
     def name(self, place: Place) -> TopicPartition | None:
-        """None where the topic is not there, or not any more."""
+        """Return the partition's name; None when the topic does not exist, or was deleted."""
         topic = self._topics.by_id(place[0])
         return None if topic is None else TopicPartition(topic.name, place[1])
 
     def committed(self, offsets: Mapping[Place, OffsetRecord]) -> dict[TopicPartition, OffsetRecord]:
-        """By name, in the topics that exist."""
+        """Return the offsets by name, of the topics that exist."""
         named = ((self.name(place), record) for place, record in offsets.items())
         return {name: record for name, record in named if name is not None}

@@ -1,11 +1,10 @@
-"""How a group comes from one generation to the next: the two phases of Kafka's rebalance, and what they store.
+"""Rebalance of a group from one generation to the next: Kafka's two phases, and the records they store.
 
-    prepare → everybody joins again, or time is up → complete → stored → leader syncs → assign → stored → Stable
+    prepare → all members rejoin, or time is up → complete → stored → leader syncs → assign → stored → Stable
 
-At most one answer goes to each waiting request. A join phase ends only when nothing of the group is being stored, so
-members that come while a generation is on its way to the log wait for the next one together. The requests are read by
-`machine` and `joining`; nothing else calls this.
-"""
+Each waiting request gets at most one answer. A join phase ends only when no Store of the group is pending, so
+members that join while a generation is being stored wait for the next one together. The requests are read by
+`machine` and `joining`, the only callers."""
 
 from collections.abc import Callable, Iterable
 from itertools import count
@@ -27,11 +26,11 @@ PHASE: Final = "phase"
 GIVEN: Final = "given"
 WAIT: Final = "wait"
 TimerKey = tuple[str, str, str]
-"""Which of these, group, and member id where it is one member's."""
+"""Kind of the timer, group, and member id for a member's timer."""
 
 
 class Rebalancing:
-    """Groups by name, the requests that wait, timers, effects."""
+    """Groups by name, waiting requests, timers and effects."""
 
     def __init__(
         self, settings: GroupSettings, partitions_of: Callable[[str], int | None], wall_ms: Callable[[], int]
@@ -42,7 +41,7 @@ class Rebalancing:
         self.timers: Timers[TimerKey] = Timers()
         self.effects: list[Effect] = []
         self.waiting: dict[Token, tuple[ConsumerGroup, Member | None, Slot]] = {}
-        """Whose it is: a member's `join`, `sync` or `beat`, or the group's `deletion`."""
+        """Owner of each waiting request: a member's `join`, `sync` or `beat`, or the group's `deletion`."""
         self._tickets = count(1)
 
     # requests that wait
@@ -52,8 +51,12 @@ class Rebalancing:
         self.effects.append(GroupAnswer(token, outcome))
 
     def park(self, group: ConsumerGroup, member: Member, slot: Slot, token: Token) -> None:
-        """Until `release`; an earlier request of the same kind is not waited for by anybody any more."""
-        superseded = Alive() if slot == "beat" else RebalanceInProgress(f"{member.member_id} asked once more")
+        """Make a request wait until `release`; an earlier one of the same kind is answered as superseded."""
+        superseded = (
+            Alive()
+            if slot == "beat"
+            else RebalanceInProgress(f"a newer request of {member.member_id} replaced this one")
+        )
         self.release(member, slot, superseded)
         setattr(member, slot, token)
         self.waiting[token] = (group, member, slot)
@@ -61,14 +64,14 @@ class Rebalancing:
             self.timers.clear((SESSION, group.name, member.member_id))
 
     def release(self, member: Member, slot: Slot, outcome: Result | RaftlogError) -> None:
-        """Answer the member's request that waits, if there is one."""
+        """Answer the member's waiting request, if there is one."""
         token: Token | None = getattr(member, slot)
         if token is not None:
             setattr(member, slot, None)
             self.answer(token, outcome)
 
     def touch(self, group: ConsumerGroup, member: Member, now: float) -> None:
-        """It is alive: its session begins anew, unless it waits for us."""
+        """Restart the member's session timeout, unless one of its requests waits for an answer."""
         if not member.waits:
             self.timers.set((SESSION, group.name, member.member_id), now + member.session_timeout_ms / 1000)
 
@@ -85,7 +88,7 @@ class Rebalancing:
         self.effects.append(Store(group.name, ticket, record))
 
     def prepare(self, group: ConsumerGroup, now: float) -> None:
-        """Begin a rebalance: whoever is there has to join again. In the join phase already, see whether it is over."""
+        """Begin a rebalance, in which all members have to rejoin; during a join phase, check whether it is over."""
         if group.state is ConsumerGroupState.PREPARING:
             self.maybe_complete(group, now)
             return
@@ -93,7 +96,7 @@ class Rebalancing:
         self.become(group, Event.REBALANCE)
         group.phase_began, group.is_overdue, group.assigned_counts = now, False, None
         for member in group.members.values():
-            begins = RebalanceInProgress(f"the group {group.name} makes a new generation: join again")
+            begins = RebalanceInProgress(f"the group {group.name} rebalances: join again")
             self.release(member, "beat", begins)
             if member.sync is not None:
                 self.release(member, "sync", begins)
@@ -105,7 +108,7 @@ class Rebalancing:
         self.maybe_complete(group, now)
 
     def maybe_complete(self, group: ConsumerGroup, now: float) -> None:
-        """End the join phase, if all have joined or its time is up, and nothing is being stored."""
+        """End the join phase if all have joined or its time is up, and no Store is pending."""
         if group.state is not ConsumerGroupState.PREPARING or group.storing or group.holds:
             return
         if not group.members:
@@ -117,7 +120,7 @@ class Rebalancing:
         return group.phase_began + group.rebalance_timeout_ms() / 1000
 
     def phase_over(self, group: ConsumerGroup, now: float) -> None:
-        """The timer of a phase: of holding, of joining, of syncing."""
+        """Process the timer of a phase: of the initial delay, of joining, of syncing."""
         if group.state is ConsumerGroupState.PREPARING and group.holds:
             self._hold_on(group, now)
         elif group.state is ConsumerGroupState.PREPARING:
@@ -127,7 +130,7 @@ class Rebalancing:
             self._syncs_over(group, now)
 
     def _hold_on(self, group: ConsumerGroup, now: float) -> None:
-        """KIP-134: once more the delay, while members keep coming and the rebalance timeout allows it."""
+        """Extend the initial delay (KIP-134) while members keep joining and the rebalance timeout allows it."""
         until = min(now + self.settings.initial_rebalance_delay_ms / 1000, self._phase_end(group))
         group.holds = group.grew and until > now
         group.grew = False
@@ -135,9 +138,13 @@ class Rebalancing:
         self.maybe_complete(group, now)
 
     def _complete(self, group: ConsumerGroup, now: float) -> None:
-        """The members of the next generation are known: those that joined, and static ones (KIP-345)."""
+        """Begin the next generation with the members that joined, and the static ones (KIP-345)."""
         for member in [each for each in group.members.values() if not each.has_joined and each.instance_id is None]:
-            self.drop(group, member, UnknownMember(f"{member.member_id} did not join the group {group.name} again"))
+            self.drop(
+                group,
+                member,
+                UnknownMember(f"{member.member_id} did not rejoin the group {group.name} within the rebalance timeout"),
+            )
         if not group.members:
             self.empty(group)
         elif not any(member.has_joined for member in group.members.values()):
@@ -159,18 +166,18 @@ class Rebalancing:
         self.store(group, Kept.ASSIGNMENTS)
 
     def assign(self, group: ConsumerGroup, assignments: Iterable[tuple[str, bytes]]) -> None:
-        """By the leader: for others than members ignored, for members that are missing empty."""
+        """Apply the group leader's assignments; those of unknown ids are ignored, missing ones are empty."""
         given = dict(assignments)
         for member in group.members.values():
             member.assignment = given.get(member.member_id, b"")
         self.store(group, Kept.ASSIGNMENTS)
 
-    # what became of it
+    # outcomes of stores
 
     def stored(self, group: ConsumerGroup, ticket: Ticket, error: RaftlogError | None, now: float) -> None:
         kept = group.storing.pop(ticket, None)
         if kept is None:
-            return  # of a group of the same name that was deleted meanwhile
+            return  # a Store of a group that was deleted meanwhile
         if kept is Kept.NOTHING:
             self._deletion_stored(group, error)
         elif error is not None:
@@ -186,7 +193,7 @@ class Rebalancing:
             self.settle(group, now)
 
     def settle(self, group: ConsumerGroup, now: float) -> None:
-        """Answer whoever needs not wait any more."""
+        """Answer the requests that need not wait any longer."""
         if group.state is ConsumerGroupState.PREPARING:
             self.maybe_complete(group, now)
         elif not group.storing:
@@ -204,7 +211,7 @@ class Rebalancing:
         return SyncedGeneration(member.assignment, group.generation, group.protocol, group.protocol_type)
 
     def _not_stored(self, group: ConsumerGroup, kept: Kept, error: RaftlogError, now: float) -> None:
-        """Nobody hears of that generation; its number is not used again here."""
+        """Fail the waiting requests of a generation that was not stored; its number is not used again here."""
         told = error if error.outcome == "failed" else NotLeader(f"the group {group.name} could not be stored: {error}")
         if group.state in (ConsumerGroupState.COMPLETING, ConsumerGroupState.STABLE) and kept is not Kept.EMPTY:
             for member in list(group.members.values()):
@@ -227,24 +234,24 @@ class Rebalancing:
         if token is not None:
             self.answer(token, Deleted() if error is None else error)
 
-    # members that go
+    # removal of members
 
     def drop(self, group: ConsumerGroup, member: Member, why: RaftlogError) -> None:
-        """It is no member any more; `members_left` has to follow."""
+        """Remove a member; the caller has to call `members_left` afterwards."""
         group.remove(member)
         self._forget_id(group, member.member_id)
         for slot in ("join", "sync", "beat"):
             self.release(member, slot, why)
 
     def members_left(self, group: ConsumerGroup, now: float) -> None:
-        """What follows for those who are still there."""
+        """Rebalance the remaining members after a removal, or end the generation without any."""
         if group.members:
             self.prepare(group, now)
         elif group.state is not ConsumerGroupState.EMPTY:
             self.empty(group)
 
     def empty(self, group: ConsumerGroup) -> None:
-        """The last member is gone; the generation ends with it, and a group that never had one is nothing to keep."""
+        """End the generation of a group without members; a group that never had a generation is not stored."""
         self.timers.clear((PHASE, group.name, ""))
         self.become(group, Event.EMPTIED)
         group.leader, group.protocol, group.holds, group.assigned_counts = "", "", False, None
@@ -254,7 +261,7 @@ class Rebalancing:
         self.forget_unused(group)
 
     def forget_unused(self, group: ConsumerGroup) -> None:
-        """A group without generation, members and given ids is nothing."""
+        """Delete a group without generation, members and given ids."""
         if (
             group.state is ConsumerGroupState.EMPTY
             and group.generation == 0
@@ -264,7 +271,7 @@ class Rebalancing:
             self.groups.pop(group.name, None)
 
     def replace(self, group: ConsumerGroup, member: Member, member_id: str) -> None:
-        """Another process takes over a static member: the older one is fenced (KIP-345)."""
+        """Replace the process of a static member; the earlier one is fenced (KIP-345)."""
         self._forget_id(group, member.member_id)
         fenced = FencedInstance(f"another process joined the group {group.name} as {member.instance_id}")
         for slot in ("join", "sync", "beat"):
@@ -276,7 +283,7 @@ class Rebalancing:
         self.timers.clear((WAIT, group.name, member_id))
 
     def _syncs_over(self, group: ConsumerGroup, now: float) -> None:
-        """Whoever joined and did not sync in time is gone, the leader too."""
+        """Remove members that joined and did not sync in time, the group leader too."""
         if group.storing:
             self.timers.set((PHASE, group.name, ""), now + group.rebalance_timeout_ms() / 1000)
             return
@@ -284,7 +291,11 @@ class Rebalancing:
             each for each in group.members.values() if each.has_joined and not each.has_synced and each.sync is None
         ]
         for member in late:
-            self.drop(group, member, UnknownMember(f"{member.member_id} did not sync in time"))
+            self.drop(
+                group,
+                member,
+                UnknownMember(f"{member.member_id} did not sync within the rebalance timeout: join again"),
+            )
         if late:
             self.members_left(group, now)
 

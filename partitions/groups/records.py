@@ -1,8 +1,7 @@
 """Keys and values of the log `__consumer_offsets`; docs/FORMATS.md section 11 has the bytes.
 
-A key names a kind and what it is about; a record without value (tombstone) ends what its key said. Nothing read is
-trusted for its length. Written and folded by the coordinator.
-"""
+A key has a kind and the identity of an object; a record without value (tombstone) deletes that object. Lengths that
+are read are checked against limits. Written and folded by the coordinator."""
 
 from collections.abc import Mapping
 from struct import Struct
@@ -16,10 +15,10 @@ from raftlog.types import FEATURE_LEVEL_FIRST, Offset
 
 Row = TypeVar("Row", bound=NamedTuple)
 VERSION: Final = 1
-"""Of values; a key has none, for two versions of a key would be two keys."""
+"""Version of values; keys have none, because two versions of a key would be two keys."""
 KEY_BYTES_MAX: Final = 4096
 METADATA_BYTES_MAX: Final = 4096
-"""What a commit may say about itself."""
+"""Limit of the metadata of a commit."""
 OFFSET_BYTES_MAX: Final = METADATA_BYTES_MAX + 64
 GROUP_BYTES_MAX: Final = 2_000_000
 INSTANCE_BYTES_MAX: Final = 65_536
@@ -35,7 +34,7 @@ class GroupKey(NamedTuple):
 
 
 class OffsetKey(NamedTuple):
-    """By the uuid of the topic: a later topic of the same name is another."""
+    """Key by the uuid of the topic: a topic created later under the same name has other keys."""
 
     group: str
     topic_id: UUID
@@ -43,7 +42,7 @@ class OffsetKey(NamedTuple):
 
 
 class InstanceKey(NamedTuple):
-    """A consumer instance of the REST face."""
+    """Key of a consumer instance of the REST API."""
 
     group: str
     instance: str
@@ -53,7 +52,7 @@ Key: TypeAlias = GroupKey | OffsetKey | InstanceKey
 
 
 class Protocol(NamedTuple):
-    """An assignor that a member can take part in, and what it tells it (ConsumerProtocolSubscription)."""
+    """Assignor that a member supports, and the metadata for it (ConsumerProtocolSubscription)."""
 
     name: str
     metadata: bytes
@@ -72,37 +71,37 @@ class MemberRecord(NamedTuple):
 
 
 class GroupRecord(NamedTuple):
-    """A generation: once when its members are known, and again when they are assigned."""
+    """Generation of a group: stored once when its members are known, and again when they are assigned."""
 
     protocol_type: str
     generation: int
     protocol: str
     leader: str
-    """"" while the group is empty, and where the coordinator assigns."""
+    """Group leader; "" while the group is empty, and when the coordinator assigns."""
     is_assigned: bool
     changed_ms: int
-    """Wall clock."""
+    """Time of the last change, by the wall clock."""
     members: tuple[MemberRecord, ...]
 
 
 class OffsetRecord(NamedTuple):
-    """A committed offset of a partition."""
+    """Committed offset of a partition."""
 
     offset: Offset
     leader_epoch: int
-    """−1: unknown."""
+    """Leader epoch of the commit; −1: unknown."""
     metadata: str
     committed_ms: int
 
 
 InstanceRecord: TypeAlias = Mapping[str, Any]
-"""What a consumer instance is, opaque here: what JSON can say, and bytes; at most INSTANCE_BYTES_MAX."""
+"""Record of a consumer instance, opaque here: JSON values and bytes; at most INSTANCE_BYTES_MAX."""
 
 Value: TypeAlias = GroupRecord | OffsetRecord | InstanceRecord
 
 
 def encode_key(key: Key) -> bytes:
-    """The same bytes for the same key, always."""
+    """Encode a key; equal keys have equal bytes."""
     match key:
         case GroupKey(group):
             return _keyed(_GROUP, [group])
@@ -113,7 +112,7 @@ def encode_key(key: Key) -> bytes:
 
 
 def decode_key(data: bytes) -> Key:
-    """Raises `FormatError` for a kind that this version does not know, or bytes that are no key."""
+    """Decode a key. Raises `FormatError` for a kind that this version does not have, and for other bytes."""
     if len(data) < _KIND.size:
         raise _wrong("a key", data)
     kind = int(_KIND.unpack_from(data)[0])
@@ -128,12 +127,13 @@ def decode_key(data: bytes) -> Key:
 
 
 LATER_FIELDS: Final[dict[tuple[type[Any], str], int]] = {}
-"""Fields that were added to a record, which have defaults there: the feature level from which on they may have another
-value, for example `(OffsetRecord, "principal"): 2`."""
+"""Feature level of each field that was added to a record later, below which it must have its default.
+
+Example: `(OffsetRecord, "principal"): 2`."""
 
 
 def encode_value(value: Value, level: int = FEATURE_LEVEL_FIRST) -> bytes:
-    """Return the value as the log has it at a feature level; raise `InvalidArgument` for what does not fit in there."""
+    """Encode a value for the log at a feature level. Raises `InvalidArgument` when it does not fit."""
     match value:
         case GroupRecord():
             members = [_fields(each, level, protocols=list(map(list, each.protocols))) for each in value.members]
@@ -145,7 +145,7 @@ def encode_value(value: Value, level: int = FEATURE_LEVEL_FIRST) -> bytes:
 
 
 def _fields(record: Any, level: int, **packed: list[Any]) -> list[Any]:
-    """The fields of a record, some of them packed, without those at the end that have their defaults."""
+    """Return the fields of a record, some of them packed, without trailing ones that have their defaults."""
     defaults = record._field_defaults
     names = list(record._fields)
     while names[-1] in defaults and getattr(record, names[-1]) == defaults[names[-1]]:
@@ -159,10 +159,12 @@ def _fields(record: Any, level: int, **packed: list[Any]) -> list[Any]:
 
 
 def decode_value(key: Key, data: bytes) -> Value:
-    """The value that belongs to a key of this kind; raises `FormatError`. Tombstones (no value) are the caller's."""
+    """Decode the value of a key of this kind. Raises `FormatError`. The caller handles tombstones (no value)."""
     match key, _unpacked(data, GROUP_BYTES_MAX):
         case _, [int(version), *_] if version != VERSION:
-            raise FormatError(f"a record of groups in version {version}; this program knows version {VERSION}")
+            raise FormatError(
+                f"a record of consumer groups has version {version}; this release reads {VERSION}: run a newer release"
+            )
         case GroupKey(), [_, *fields]:
             group = _record(GroupRecord, (str, int, str, str, bool, int, list), fields)
             return group._replace(members=tuple(map(_member, group.members)))
@@ -180,17 +182,17 @@ def _member(raw: Any) -> MemberRecord:
 
 
 def _record(make: type[Row], kinds: tuple[Any, ...], raw: Any) -> Row:
-    """Make a record; fields that miss at the end get their defaults, and an unknown one is refused."""
+    """Make a record; missing fields at the end get their defaults, and an additional one is refused."""
     if type(raw) is list and len(raw) > len(kinds):
         raise FormatError(
-            f"a {make.__name__} with {len(raw)} fields, of which this release knows {len(kinds)}: run a newer release"
+            f"a {make.__name__} has {len(raw)} fields; this release reads {len(kinds)}: run a newer release"
         )
     try:
         if all(isinstance(field, kind) for field, kind in zip(raw, kinds, strict=False)):
             return make(*raw)
-    except TypeError:  # a field without default is missing, or it is no list
+    except TypeError:  # a field without a default is missing, or the value is not a list
         pass
-    raise FormatError(f"a {make.__name__} that cannot be read")
+    raise FormatError(f"a {make.__name__} cannot be read")
 
 
 def _keyed(kind: int, fields: list[Any]) -> bytes:
@@ -201,20 +203,20 @@ def _packed(fields: list[Any], bytes_max: int) -> bytes:
     try:
         packed: bytes = msgpack.packb(fields)
     except (ValueError, TypeError, OverflowError) as error:
-        raise InvalidArgument(f"a record of groups cannot be written: {error}") from None
+        raise InvalidArgument(f"a record of consumer groups cannot be written: {error}") from None
     if len(packed) > bytes_max:
-        raise InvalidArgument(f"a record of groups of {len(packed)} bytes cannot be written; it can have {bytes_max}")
+        raise InvalidArgument(f"a record of consumer groups has {len(packed)} bytes; the limit is {bytes_max}")
     return packed
 
 
 def _unpacked(data: bytes, bytes_max: int) -> Any:
     if len(data) > bytes_max:
-        raise FormatError(f"{len(data)} bytes in a record of groups, where {bytes_max} is the most")
+        raise FormatError(f"a record of consumer groups has {len(data)} bytes; the limit is {bytes_max}")
     try:
         return msgpack.unpackb(data, max_array_len=_ITEMS_MAX, max_map_len=_ITEMS_MAX, max_ext_len=0)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise FormatError(f"a record of groups that cannot be read: {type(error).__name__}") from None
+        raise FormatError(f"a record of consumer groups cannot be read: {type(error).__name__}") from None
 
 
 def _wrong(what: str, data: bytes) -> FormatError:
-    return FormatError(f"{what} that cannot be read, in {len(data)} bytes of the log of groups")
+    return FormatError(f"{what} of {len(data)} bytes in __consumer_offsets cannot be read")

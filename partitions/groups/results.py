@@ -1,8 +1,7 @@
-"""Requests and answers of consumer groups, each declared once: for faces, between brokers and for the machine.
+"""Requests and answers of consumer groups, each declared once: for the APIs, between brokers and for the machine.
 
-Answers that HTTP shows too are compact forms of its values. Requests have just these fields; answers may have more
-where a later release made them. Times are milliseconds.
-"""
+Answers that HTTP returns too are compact forms of its values. Requests have exactly these fields; answers of a later
+release may have more. Times are milliseconds."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
@@ -16,23 +15,23 @@ from raftlog.types import Offset, TopicPartition
 from raftlog.values.groups import GroupMember, Joined, Synced
 
 Place: TypeAlias = tuple[UUID, int]
-"""A partition by its topic's uuid."""
+"""Partition by its topic's uuid."""
 
 
 class GroupResult(msgspec.Struct, frozen=True, array_like=True):
-    """An answer."""
+    """Base class of answers."""
 
 
 # membership (Kafka's classic protocol)
 
 
 class Join(NamedTuple):
-    """JoinGroup. `member_id` "" asks for one (then `instance_id` may name a static member, KIP-345)."""
+    """JoinGroup request. `member_id` "" asks for one (then `instance_id` may name a static member, KIP-345)."""
 
     group: str
     member_id: str
     protocols: tuple[Protocol, ...]
-    """In the order of preference."""
+    """Supported protocols in the order of preference."""
     protocol_type: str = "consumer"
     instance_id: str | None = None
     client_id: str = ""
@@ -40,34 +39,36 @@ class Join(NamedTuple):
     session_timeout_ms: int = 10_000
     rebalance_timeout_ms: int = 60_000
     can_lead: bool = True
-    """False (`assigned_by` "broker"): it never leads; its protocols must be assignors that the coordinator has."""
+    """Whether the member may be group leader.
+
+    False (`assigned_by` "broker"): its protocols must be assignors of the coordinator."""
     requires_known_id: bool = False
-    """KIP-394, JoinGroup from v4 on: a dynamic member without id is only given one, and joins with it."""
+    """KIP-394, JoinGroup from v4 on: a dynamic member without id only receives one, and joins with it."""
     can_skip_assignment: bool = False
-    """KIP-814, JoinGroup from v9 on: understands `JoinedGeneration.skip_assignment`."""
+    """KIP-814, JoinGroup from v9 on: the client supports `JoinedGeneration.skip_assignment`."""
 
 
 class JoinedMember(GroupMember, frozen=True, array_like=True):
-    """`metadata` is that of the chosen protocol."""
+    """Group member in the answer to its leader; `metadata` is that of the chosen protocol."""
 
 
 class JoinedGeneration(Joined, frozen=True, array_like=True, tag="Joined"):
-    """The join phase is over, and its generation is stored."""
+    """Answer to a join: the join phase is over, and its generation is stored."""
 
     members: tuple[JoinedMember, ...]
     protocol_type: str = "consumer"
     skip_assignment: bool = False
-    """To a static leader that came back: the assignment stands; it leads, but assigns nothing now (KIP-814)."""
+    """Whether a static group leader that rejoined keeps the stored assignment and assigns nothing now (KIP-814)."""
 
 
 class MemberIdGiven(GroupResult, frozen=True, tag=True):
-    """Kafka's MEMBER_ID_REQUIRED: join again with this id before the session timeout."""
+    """Answer to a first join, Kafka's MEMBER_ID_REQUIRED: join again with this id before the session timeout."""
 
     member_id: str
 
 
 class Sync(NamedTuple):
-    """SyncGroup. `assignments` by member id, from the leader; the others' is ignored."""
+    """SyncGroup request. `assignments` by member id, from the group leader; those of other members are ignored."""
 
     group: str
     member_id: str
@@ -76,17 +77,19 @@ class Sync(NamedTuple):
     assignments: tuple[tuple[str, bytes], ...] = ()
     protocol_type: str | None = None
     protocol: str | None = None
-    """Checked when given (SyncGroup from v5 on)."""
+    """Protocol; checked when given (SyncGroup from v5 on)."""
 
 
 class SyncedGeneration(Synced, frozen=True, array_like=True):
-    """The generation's assignments are stored."""
+    """Answer to a sync: the generation's assignments are stored."""
 
     protocol_type: str = "consumer"
 
 
 class GroupHeartbeat(NamedTuple):
-    """With `wait_ms`, answered when the group begins to rebalance, or after `wait_ms` or half the session timeout."""
+    """Heartbeat request.
+
+    With `wait_ms` it is answered when the group begins to rebalance, or after `wait_ms` or half the session timeout."""
 
     group: str
     member_id: str
@@ -96,7 +99,7 @@ class GroupHeartbeat(NamedTuple):
 
 
 class MemberToLeave(NamedTuple):
-    """A static member can be named by its instance id alone (`member_id` "")."""
+    """Member to remove; a static one can be named by its instance id alone (`member_id` "")."""
 
     member_id: str
     instance_id: str | None = None
@@ -108,7 +111,7 @@ class Leave(NamedTuple):
 
 
 class LeftMember(GroupResult, frozen=True):
-    """Result of one member that leaves; `error` is None once it is out (`UnknownMember`, `FencedInstance`)."""
+    """Result of one removal; `error` is None on success, else `UnknownMember` or `FencedInstance`."""
 
     member_id: str
     instance_id: str | None
@@ -119,7 +122,7 @@ class LeftMember(GroupResult, frozen=True):
 
 
 class OffsetCommit(NamedTuple):
-    """What is to be committed for one partition. `leader_epoch` −1: not said; `metadata`: at most 4 KiB of UTF-8."""
+    """Commit of one partition. `leader_epoch` −1: not given; `metadata`: at most 4 KiB of UTF-8."""
 
     offset: Offset
     metadata: str = ""
@@ -127,7 +130,7 @@ class OffsetCommit(NamedTuple):
 
 
 class MemberIdentity(NamedTuple):
-    """Who commits, when a member does; `instance_id` of static members (KIP-345)."""
+    """Identity of a group member that commits; `instance_id` of static members (KIP-345)."""
 
     member_id: str
     generation: int
@@ -135,7 +138,7 @@ class MemberIdentity(NamedTuple):
 
 
 class CommitOffsets(NamedTuple):
-    """Offsets of a group that a coordinator commits; `member`: None without one."""
+    """Request to commit a group's offsets; `member`: None without one."""
 
     group: str
     offsets: dict[Place, OffsetCommit]
@@ -143,25 +146,25 @@ class CommitOffsets(NamedTuple):
 
 
 class OffsetMove(NamedTuple):
-    """Offsets of a group without members that are moved, backwards too."""
+    """Request to set the offsets of a group without members, backwards too."""
 
     group: str
     offsets: dict[Place, int]
 
 
 class TopicOffsets(NamedTuple):
-    """What a group committed in one topic."""
+    """Request for a group's offsets in one topic."""
 
     group: str
     topic: str
     topic_id: UUID
 
 
-# looking at groups
+# reads
 
 
 class MemberDescription(GroupResult, frozen=True):
-    """One member. `assignment`: what it may read, by topic, sorted; empty while the group rebalances."""
+    """Description of one member. `assignment`: its partitions by topic, sorted; empty while the group rebalances."""
 
     member_id: str
     instance_id: str | None
@@ -171,10 +174,9 @@ class MemberDescription(GroupResult, frozen=True):
 
 
 class GroupListing(GroupResult, frozen=True, order=True):
-    """One row of the list of groups. `state` as Kafka names it: Empty, PreparingRebalance, CompletingRebalance, Stable.
+    """Row of the list of groups. `state` as Kafka names it: Empty, PreparingRebalance, CompletingRebalance, Stable.
 
-    `protocol_type`: `consumer`, or empty for a group that only ever committed offsets.
-    """
+    `protocol_type`: `consumer`, or empty for a group that only ever committed offsets."""
 
     group: str
     state: str
@@ -183,11 +185,11 @@ class GroupListing(GroupResult, frozen=True, order=True):
     generation: int
     members: int
     coordinator: int
-    """Node id of the broker that coordinates it; −1: not known."""
+    """Node id of the coordinator; −1: not known."""
 
 
 class GroupDetails(GroupResult, frozen=True):
-    """One group. `protocol`: the assignor that was chosen, such as `range`; empty without members."""
+    """Description of one group. `protocol`: the chosen assignor, such as `range`; empty without members."""
 
     group: str
     state: str
@@ -198,15 +200,14 @@ class GroupDetails(GroupResult, frozen=True):
     members: Sequence[MemberDescription]
     coordinator: int
     is_simple: bool
-    """It has no members and never had any: only offsets were committed."""
+    """Whether the group has no members and never had any: only offsets were committed."""
 
 
 class LagReport(NamedTuple):
-    """How far a group is behind in one partition.
+    """Lag of a group in one partition.
 
-    `current_offset` −1: nothing committed; the lag is then the whole partition. `lag` never lies below 0, but is −1, as
-    the log's bounds are, while nobody leads the partition. `member` owns the partition, if anybody does.
-    """
+    `current_offset` −1: nothing committed; the lag is then the whole partition. `lag` is never negative, except that
+    it and the log's bounds are −1 while the partition has no leader. `member`: the owner of the partition, or None."""
 
     topic: str
     partition: int
@@ -218,18 +219,17 @@ class LagReport(NamedTuple):
 
 
 class ResetTo(NamedTuple):
-    """Where an operator moves a group: exactly one of these is set.
+    """Target of an operator's reset: exactly one of these is set.
 
-    `earliest` and `latest` are the partition's bounds; `timestamp_ms`: the first record at least that new, or the end;
-    `shift` is added to what is committed; `offset` is taken as it is. Whatever comes out is clamped to the bounds.
-    """
+    `earliest` and `latest` are the partition's bounds; `timestamp_ms`: the first record at least that new, or the
+    end; `shift` is added to the committed offset; `offset` is used unchanged. The result is clamped to the bounds."""
 
     edge: str | None = None
-    """`earliest` or `latest`."""
+    """Bound of the log, `earliest` or `latest`."""
     timestamp_ms: int | None = None
     shift: int | None = None
     offset: int | None = None
 
 
 Committed = Mapping[TopicPartition, OffsetRecord]
-"""By topic and partition, topics that exist only."""
+"""Committed offsets by topic and partition, of topics that exist only."""

@@ -1,12 +1,12 @@
-"""Groups of consumers, from any node: membership, committed offsets, what operators look at and change.
+"""Consumer groups from any broker: membership, committed offsets, reads and changes by operators.
 
-    a group's coordinator is the leader of partition murmur2(group) mod n of `__consumer_offsets`;   every broker takes
-    every call and asks it there, by one hop
+    a group's coordinator is the leader of partition murmur2(group) mod n of `__consumer_offsets`;   every broker
+accepts
+    every call and forwards it there, by one hop
 
-Every call has a deadline (`partitions.deadline`) and raises from `raftlog.errors`: one that may have happened all the
-same raises `OutcomeUnknown`. That a coordinator changes, or still loads, is waited for until the deadline and then
-`NoLeader` or `CoordinatorLoading`. `broker.groups` is the one instance of a process. Called by every face.
-"""
+All calls have a deadline (`partitions.deadline`) and raise from `raftlog.errors`: one that may have taken effect
+raises `OutcomeUnknown`. A changing or loading coordinator is waited for until the deadline, then `NoLeader` or
+`CoordinatorLoading` is raised. `broker.groups` is the one object of a process. Called by every API."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -60,30 +60,31 @@ OFFSETS_CONFIG: Final[Mapping[str, str]] = {
     "max.message.bytes": str(8 << 20),
 }
 HEARTBEATS_MAX: Final = 1_000
-"""So many may wait at coordinators for rebalances, whose brokers serve a bounded number of requests of another one;
-those of more members are answered soon."""
+"""Limit of heartbeats that wait at coordinators for rebalances; those of more members are answered soon.
+
+A broker serves a bounded number of requests of another one."""
 _BEAT_AGAIN_MS: Final = 300
-"""Less than half of any session."""
+"""Pause before such an answer; less than half of any session."""
 
 
 class Groups:
-    """One for each process."""
+    """Consumer groups of the cluster, as one process reaches them."""
 
     def __init__(self, parts: ClusterParts, reader: Reader, around: GroupSurroundings, offsets_partitions: int) -> None:
         self._node, self._metadata, self._topics, self._finder = parts[:4]
         self._check_ready, self._around = parts.check_ready, around
         self._topics_digest = b""
         self._heartbeats = 0
-        """That wait for their answers."""
+        """Heartbeats that wait for their answers."""
         self._lagging = GroupLagging(parts.finder, reader)
         self.coordinators = Coordinators(parts.node, lambda replica, failed: GroupCoordinator(replica, around, failed))
         topic = InternalTopic(OFFSETS_TOPIC, offsets_partitions, OFFSETS_CONFIG, check_group, _unknown)
         self.router = CoordinatorRouter(parts, topic, self.coordinators)
-        """To the coordinators, where consumer instances live as well."""
+        """Router to the coordinators, which serve consumer instances as well."""
         self.router.register(operations_of(operations))
 
     def state_changed(self) -> None:
-        """The controller's state is another one, and `topics` has followed it."""
+        """Update the coordinators after the controller's state and `topics` changed."""
         self.coordinators.watch(self.router.partitions())
         digest = self._metadata.state.topics.digest
         if digest != self._topics_digest:
@@ -91,10 +92,10 @@ class Groups:
             self.coordinators.topics_changed()
 
     def close(self) -> None:
-        """The broker stops: whoever waits here asks another one."""
+        """Stop the coordinators, because the broker stops; waiting clients retry at other brokers."""
         self.coordinators.close()
 
-    # ---- membership (Kafka's classic protocol; `requests` has what is asked and answered)
+    # ---- membership (Kafka's classic protocol; requests and answers stand in `results`)
 
     async def join(self, join: Join, *, deadline: Deadline) -> JoinedGeneration | MemberIdGiven:
         """Become or stay a member; answered when the join phase is over.
@@ -107,13 +108,16 @@ class Groups:
         return await self.router.call(operations.JOIN, join.group, join, deadline, is_repeatable=again, creates=True)
 
     async def sync(self, sync: Sync, *, deadline: Deadline) -> SyncedGeneration:
-        """A member's assignment, once the leader of the group has given it and it is stored. Raises `UnknownMember`,
-        `StaleGeneration`, `FencedInstance`, `RebalanceInProgress`; at the deadline `Unavailable`: sync again."""
+        """Return a member's assignment, once the group leader has sent it and it is stored.
+
+        Raises `UnknownMember`, `StaleGeneration`, `FencedInstance`, `RebalanceInProgress`; at the deadline
+        `Unavailable`: sync again."""
         return await self.router.call(operations.SYNC, sync.group, sync, deadline)
 
     async def heartbeat(self, heartbeat: GroupHeartbeat, *, deadline: Deadline) -> None:
-        """A member is alive. With `wait_ms` answered after that time, or at once when the group begins to rebalance.
-        Raises as `sync` does."""
+        """Keep a member's session alive. Raises like `sync`.
+
+        With `wait_ms` it returns after that time, or at once when the group begins to rebalance."""
         is_too_much = self._heartbeats >= HEARTBEATS_MAX
         asked = heartbeat._replace(wait_ms=0) if is_too_much else heartbeat
         self._heartbeats += 1
@@ -125,7 +129,7 @@ class Groups:
             self._heartbeats -= 1
 
     async def leave(self, leave: Leave, *, deadline: Deadline) -> tuple[LeftMember, ...]:
-        """Take members out of the group; the result of each, in their order."""
+        """Remove members from the group; return the result of each, in their order."""
         return await self.router.call(operations.LEAVE, leave.group, leave, deadline)
 
     # ---- offsets
@@ -138,12 +142,11 @@ class Groups:
         member: MemberIdentity | None = None,
         deadline: Deadline,
     ) -> dict[TopicPartition, OffsetRecord]:
-        """CommitOffsets durably; all that the group has committed then.
+        """Commit offsets durably; return all committed offsets of the group afterwards.
 
-        Of a member: in its order, backwards too, fenced by its generation. Without one: watermarks that only rise, and
-        only while the group has no members. Raises `UnknownTopic`, `UnknownPartition`, `UnknownMember`,
-        `StaleGeneration`, `FencedInstance`, `RebalanceInProgress`, `InvalidArgument`: nothing was committed.
-        """
+        With a member: in its order, backwards too, fenced by its generation. Without one: watermarks that only rise,
+        and only while the group has no members. Raises `UnknownTopic`, `UnknownPartition`, `UnknownMember`,
+        `StaleGeneration`, `FencedInstance`, `RebalanceInProgress`, `InvalidArgument`: nothing was committed."""
         await self.router.partition_for(group, deadline)
         by_place = await self._around.places.find(offsets, deadline)
         check_offsets(by_place)
@@ -154,21 +157,21 @@ class Groups:
         return self._around.places.committed(committed)
 
     async def committed(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, OffsetRecord]:
-        """With everything that was answered before this call (linearizable); empty for a group that nobody knows."""
+        """Return the group's committed offsets (linearizable); none for an unknown group."""
         check_group(group)
         if not await self.router.has_topic(deadline):
             return {}
         committed = await self.router.call(operations.OFFSETS, group, group, deadline)
         return self._around.places.committed(committed)
 
-    # ---- looking at groups
+    # ---- reads
 
     async def names(self, *, deadline: Deadline) -> list[str]:
-        """All groups, sorted."""
+        """Return the names of all groups, sorted."""
         return [listing.group for listing in await self.listings(deadline=deadline)]
 
     async def listings(self, *, deadline: Deadline) -> list[GroupListing]:
-        """The same with their states."""
+        """Return all groups with their states, sorted."""
         if not await self.router.has_topic(deadline):
             return []
         parts = await asyncio.gather(*(self._listed(partition, deadline) for partition in self.router.partitions()))
@@ -180,7 +183,7 @@ class Groups:
         return [msgspec.structs.replace(row, coordinator=coordinator) for row in rows]
 
     async def describe(self, group: str, *, deadline: Deadline) -> GroupDetails:
-        """Raises `UnknownGroup`."""
+        """Describe a group. Raises `UnknownGroup`."""
         found = await self.router.call(operations.DESCRIBE, group, group, deadline)
         if found is None:
             raise _unknown(group)
@@ -188,13 +191,15 @@ class Groups:
         return msgspec.structs.replace(found, coordinator=coordinator)
 
     async def lag(self, group: str, *, deadline: Deadline) -> list[LagReport]:
-        """Of every partition that the group committed in or that a member owns, sorted. Raises `UnknownGroup`."""
+        """Return the lag in every partition that the group committed in or that a member owns, sorted.
+
+        Raises `UnknownGroup`."""
         described = await self.describe(group, deadline=deadline)
         committed = await self.committed(group, deadline=deadline)
         return await self._lagging.lag(committed, described.members, deadline)
 
     async def look(self, lags_max: int) -> GroupFigures:
-        """The groups that are coordinated here, in numbers."""
+        """Return the figures of the groups that are coordinated here."""
         return await look_at_groups(self.coordinators, self._end_of, lags_max)
 
     def _end_of(self, place: Place) -> tuple[str, Offset | None] | None:
@@ -204,16 +209,17 @@ class Groups:
         replica = topic.partitions[place[1]].replica
         return topic.name, None if replica is None else replica.group.high_watermark
 
-    # ---- what operators change
+    # ---- changes by operators
 
     async def delete(self, group: str, *, deadline: Deadline) -> None:
-        """With its offsets. Raises `UnknownGroup` and `GroupNotEmpty`."""
-        self._check_ready()  # a disk that is new or was lost knows no topics before
+        """Delete a group with its offsets. Raises `UnknownGroup` and `GroupNotEmpty`."""
+        self._check_ready()  # a new or replaced disk has no topics before
         await self.router.call(operations.DELETE, group, group, deadline)
 
     async def delete_offsets(self, group: str, topic: str, *, deadline: Deadline) -> list[int]:
-        """Forget what is committed in a topic; the partitions, sorted. Raises `UnknownGroup`, `UnknownTopic`, and
-        `GroupNotEmpty` while a member subscribes to the topic."""
+        """Delete a group's offsets in a topic; return the partitions, sorted.
+
+        Raises `UnknownGroup`, `UnknownTopic`, and `GroupNotEmpty` while a member subscribes to the topic."""
         self._check_ready()
         topic_id = (await self._finder.topic(topic, deadline)).row.topic_id
         asked = TopicOffsets(group, topic, topic_id)
@@ -229,11 +235,10 @@ class Groups:
         dry_run: bool = False,
         deadline: Deadline,
     ) -> list[OffsetReset]:
-        """Move what is committed, backwards too: in these topics and partitions, or wherever something is committed.
+        """Set committed offsets, backwards too: in these topics and partitions, or wherever the group committed.
 
-        Sorted by topic and partition. Raises `GroupNotEmpty`, `UnknownTopic`, `UnknownPartition`, and `InvalidArgument`
-        where nothing is committed and nothing is named.
-        """
+        Sorted by topic and partition. Raises `GroupNotEmpty`, `UnknownTopic`, `UnknownPartition`, and
+        `InvalidArgument` when the group committed nothing and no partition is named."""
         self._check_ready()
         committed = await self.committed(group, deadline=deadline)
         before = {place: int(offset.offset) for place, offset in committed.items()}
@@ -242,7 +247,7 @@ class Groups:
             found = await self._finder.topic(topic, deadline)
             places |= {TopicPartition(topic, number) for number in range(len(found.partitions))}
         if not places:
-            raise InvalidArgument(f"group {group} has committed nothing: say which topics or partitions are meant")
+            raise InvalidArgument(f"group {group} has committed nothing: name the topics or partitions to reset")
         targets = await self._lagging.targets({place: before.get(place, -1) for place in places}, to, deadline)
         if dry_run:
             await self._check_empty(group, deadline)
@@ -258,7 +263,7 @@ class Groups:
         return self.router.leader_of(group)
 
     async def _check_empty(self, group: str, deadline: Deadline) -> None:
-        """Raises what the coordinator would."""
+        """Raise the coordinator's error unless the group is empty."""
         if await self.router.has_topic(deadline):
             await self.router.call(operations.RESET, group, OffsetMove(group, {}), deadline, is_repeatable=True)
 

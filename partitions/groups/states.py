@@ -1,13 +1,12 @@
-"""The life of a group as one table, which tests walk and docs/GROUPS.md shows. Pure; called by the machine.
+"""States of a group as one table, which tests walk and docs/GROUPS.md shows. Pure; called by the machine.
 
 States and their names are Kafka's (classic protocol):
 
     Empty                no members; a record with its last generation may be stored
-    PreparingRebalance   the join phase: it waits for members to join (again), at most the rebalance timeout
+    PreparingRebalance   the join phase: it waits for members to (re)join, at most the rebalance timeout
     CompletingRebalance  the generation's members are known; it waits for the assignments of the leader
     Stable               assigned: members read, heartbeat, commit
-    Dead                 it is being deleted
-"""
+    Dead                 it is being deleted"""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -15,7 +14,7 @@ from typing import Final
 
 
 class ConsumerGroupState(Enum):
-    """By Kafka's names, as clients see them."""
+    """States by Kafka's names, as clients see them."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -25,20 +24,20 @@ class ConsumerGroupState(Enum):
 
 
 class Event(Enum):
-    """What happens to a group as a whole."""
+    """Event of a group as a whole."""
 
     REBALANCE = "rebalance"
-    """Members or what they want changed: whoever is there has to join again."""
+    """Change of the members or their subscriptions: all members have to rejoin."""
     JOINED = "joined"
-    """The join phase is over, with members."""
+    """End of the join phase, with members."""
     ASSIGNED = "assigned"
-    """The assignments are stored."""
+    """Assignments stored."""
     EMPTIED = "emptied"
-    """The last member is gone."""
+    """Removal of the last member."""
     DELETED = "deleted"
-    """Asked for by an operator, or expired."""
+    """Deletion by an operator, or expiry."""
     KEPT = "kept"
-    """The deletion could not be stored."""
+    """Failure to store the deletion."""
 
 
 _E, _P, _C, _S, _D = ConsumerGroupState
@@ -50,10 +49,10 @@ TRANSITIONS: Final[Mapping[ConsumerGroupState, Mapping[Event, ConsumerGroupState
     _S: {Event.REBALANCE: _P, Event.EMPTIED: _E},
     _D: {Event.KEPT: _E},
 }
-"""What is not here cannot happen: the machine asserts it."""
+"""All possible transitions; the machine asserts that no other occurs."""
 
 
 def after(state: ConsumerGroupState, event: Event) -> ConsumerGroupState:
-    """The next state."""
+    """Return the next state."""
     assert event in TRANSITIONS[state], f"{event} cannot happen to a group in {state}"
     return TRANSITIONS[state][event]

@@ -1,4 +1,4 @@
-"""What coordinators of groups are given of the broker around them."""
+"""Environment of group coordinators: the parts of the broker that they use."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from raftlog.partitions.groups.places import TopicPlaces
 
 @dataclass(frozen=True, slots=True)
 class GroupSurroundings:
-    """`partitions_of` a topic: how many, None when there is none of that name."""
+    """Environment of a coordinator. `partitions_of` returns a topic's partition count, None when it does not exist."""
 
     settings: GroupSettings
     random: Random
@@ -24,4 +24,4 @@ class GroupSurroundings:
     """Whether the topic of this uuid was deleted, as far as known here."""
     offsets_retention_ms: int
     feature_level: Callable[[], int]
-    """Of the cluster, as far as known here."""
+    """Feature level of the cluster, as far as known here."""

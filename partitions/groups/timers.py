@@ -1,10 +1,9 @@
-"""When what is due: one heap, in which a timer that is set later again and again stands once. Pure.
+"""Timers in one heap, which holds one entry of a timer that is set later again and again. Pure.
 
-A timer that moves away (a heartbeat moves its member's session) costs nothing: its place in the heap stays, and it is
-put where it belongs when that comes up. Called by the machine of groups.
+Moving a timer to a later time (a heartbeat extends its member's session) costs nothing: its entry in the heap stays,
+and is moved to its time when it comes up. Called by the machine of groups.
 
-    place in the heap ≤ when it is due
-"""
+    time of the entry in the heap ≤ time when it is due"""
 
 from collections.abc import Hashable, Iterator
 from heapq import heappop, heappush
@@ -15,33 +14,33 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Timers(Generic[K]):
-    """By keys; times in seconds."""
+    """Timers by key; times in seconds."""
 
     def __init__(self) -> None:
         self._due: dict[K, float] = {}
-        """When each is really due."""
+        """Time when each timer is due."""
         self._placed: dict[K, float] = {}
-        """Its nearest place in the heap, which is never later than when it is due."""
+        """Earliest entry of each in the heap, never later than when it is due."""
         self._heap: list[tuple[float, int, K]] = []
         self._sequence = count()
 
     def set(self, key: K, when: float) -> None:
-        """Due then, whatever it was before."""
+        """Set a timer to a time, in place of its earlier one."""
         self._due[key] = when
         if self._placed.get(key, when + 1) > when:
             self._place(key, when)
 
     def clear(self, key: K) -> None:
-        """Not due any more; nothing where it was not."""
+        """Clear a timer, if it is set."""
         self._due.pop(key, None)
 
     def next(self) -> float | None:
-        """The earliest, None when there is none."""
+        """Return the time of the earliest timer; None without timers."""
         self._settle()
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now: float) -> Iterator[K]:
-        """Those that are due, earliest first, each cleared when it is given; those that are set meanwhile too."""
+        """Yield the timers that are due, earliest first, also those that are set meanwhile; each is cleared."""
         while (when := self.next()) is not None and when <= now:
             key = heappop(self._heap)[2]
             del self._placed[key], self._due[key]
@@ -55,7 +54,7 @@ class Timers(Generic[K]):
         heappush(self._heap, (when, next(self._sequence), key))
 
     def _settle(self) -> None:
-        """Until what comes first is really due first."""
+        """Move entries until the first in the heap is due at its time."""
         while self._heap:
             when, _, key = self._heap[0]
             due = self._due.get(key)

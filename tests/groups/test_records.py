@@ -177,8 +177,8 @@ def test_fields_that_miss_get_their_defaults() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        (OffsetKey("g", TOPIC_ID, 1), [1, 7, 2, "", 1_000, "bob"], r"OffsetRecord with 5 fields.*knows 4: run a newer"),
-        (GroupKey("g"), [1, "consumer", 1, "", "", True, 0, [], 9], r"GroupRecord with 8 fields.*knows 7: run a newer"),
+        (OffsetKey("g", TOPIC_ID, 1), [1, 7, 2, "", 1_000, "bob"], r"OffsetRecord has 5 fields.*reads 4: run a newer"),
+        (GroupKey("g"), [1, "consumer", 1, "", "", True, 0, [], 9], r"GroupRecord has 8 fields.*reads 7: run a newer"),
     ],
 )
 def test_an_unknown_field_is_refused(key: Key, value: object, words: str) -> None:

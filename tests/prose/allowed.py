@@ -9,7 +9,6 @@ PENDING: Final = (
     "partitions/controller",
     "partitions/coordinator",
     "partitions/gossip",
-    "partitions/groups",
     "partitions/node",
     "partitions/operations",
     "partitions/placement",
