@@ -18,7 +18,7 @@ __version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> object:
-    """`Log` is imported when it is first used (PEP 562): the command and its clients start without the log's code."""
+    """Import `Log` at its first use (PEP 562), so that the command and its clients start without the log's code."""
     if name != "Log":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: object = import_module("raftlog.log").Log

@@ -1,11 +1,11 @@
-"""The secret that the brokers of a cluster share: its file, and the keys that are derived from it.
+"""Secret shared by the brokers of a cluster: its file, and the keys derived from it.
 
     {file}   one key a line, in hex or base64, at least 32 bytes; a line that begins with # is a comment
 
 The first key signs, every key is accepted. To replace a key without a pause, add the new one at the end of every
 broker's file, move it to the front everywhere, then remove the old one everywhere; after each step, restart the brokers
 one by one. Connections between brokers and gossip use different keys, derived from each line with HMAC-SHA256 as RFC
-5869 expands a uniform key. Called by the composition root, and by whatever starts clusters.
+5869 expands a uniform key. Called by the composition root and by programs that start clusters.
 """
 
 import base64
@@ -26,7 +26,7 @@ _CREATE: Final = "`raftlog cluster secret create FILE` makes one"
 
 
 class ClusterSecret(NamedTuple):
-    """The keys of a file, the signing one first. Its representation shows none of them."""
+    """Keys of a file, the signing one first. `repr` shows none of them."""
 
     keys: tuple[bytes, ...]
 
@@ -39,7 +39,7 @@ class ClusterSecret(NamedTuple):
 
 
 class SecretFile(NamedTuple):
-    """Contents of a file; `warning` says what is wrong with its protection, and is empty when nothing is."""
+    """Contents of a file; `warning` is the problem with its permissions, or empty."""
 
     secret: ClusterSecret
     warning: str
@@ -106,7 +106,7 @@ def _key_of(line: bytes, where: str) -> bytes:
 
 
 def _decoded(line: bytes) -> bytes | None:
-    """Decode a key. Text that is valid as hex and as base64 is hex, as every key made by this module is."""
+    """Decode a key. Text that is valid as hex and as base64 is read as hex, the form that `create_secret` writes."""
     try:
         return bytes.fromhex(line.decode("ascii"))
     except ValueError:

@@ -1,6 +1,6 @@
 """Settings of logs and topics, under Kafka's names.
 
-A setting has one owner: `LogConfig` is what one log on disk needs, `TopicConfig` adds what only a topic has.
+A setting has one owner: `LogConfig` holds the settings of a log on disk, `TopicConfig` adds those of topics.
 `None` stands for "no bound" and is written `-1` in text, as Kafka does.
 """
 
@@ -21,11 +21,11 @@ CLEANUP_POLICIES = (DELETE, COMPACT, "compact,delete", "delete,compact")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """What one log needs. Sizes in bytes, times in milliseconds.
+    """Settings of one log; sizes in bytes, times in milliseconds.
 
-    An embedded log keeps everything unless it is told otherwise: `retention_ms` and `retention_bytes` default to
-    `None`. Topics default to seven days (`TopicConfig`).
-    """
+    An embedded log keeps everything by default: `retention_ms` and `retention_bytes` are `None`. Topics default to
+    seven
+    days (`TopicConfig`)."""
 
     segment_bytes: int = GIB
     """A segment rolls before it would exceed this."""
@@ -40,7 +40,7 @@ class LogConfig:
     max_message_bytes: int = 8 * MIB
     """The largest batch that is accepted."""
     flush_messages: int = 1
-    """Records after which a sync is forced; 1 means that an append is answered only when it is durable."""
+    """Records after which a sync is forced; with 1 an append is answered only when it is durable."""
     flush_ms: int | None = None
     """Milliseconds after which unsynced records are synced, when `flush_messages` is above 1."""
 
@@ -64,7 +64,7 @@ class LogConfig:
         return cls().updated(settings)
 
     def updated(self, settings: Mapping[str, str]) -> Self:
-        """These settings with some of them replaced, given and checked as text."""
+        """Return a copy with the given settings replaced; values are text and are checked."""
         known = {kafka_name(field.name): field.name for field in fields(self)}
         changes: dict[str, Any] = {}
         for name, text in settings.items():
@@ -74,30 +74,32 @@ class LogConfig:
         return replace(self, **changes)
 
     def as_strings(self) -> dict[str, str]:
-        """All settings as text, under Kafka's names."""
+        """Return all settings as text, under Kafka's names."""
         return {kafka_name(field.name): _print(getattr(self, field.name)) for field in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig(LogConfig):
-    """What a topic can be told; the log of each of its partitions gets it as it is."""
+    """Settings of a topic; the log of each of its partitions uses them unchanged."""
 
     retention_ms: int | None = 7 * DAY_MS
     cleanup_policy: str = DELETE
-    """`delete`: old segments go by age and size. `compact`: of records with the same key only the newest stays. Both:
-    `compact,delete`."""
+    """`delete`: old segments are deleted by age and size. `compact`: the newest record of each key stays.
+
+    Both: `compact,delete`.
+    """
     min_insync_replicas: int = 1
     """Copies that an `acks=all` answer waits for, when that is more than a majority."""
     min_compaction_lag_ms: int = 0
-    """A record is not compacted away before it is this old."""
+    """Age before which a record is never removed by compaction."""
     max_compaction_lag_ms: int | None = None
-    """A record that is this old is compacted, however little there is to gain."""
+    """Age at which a record becomes due for compaction, even if little space is gained."""
     min_cleanable_dirty_ratio: float = 0.5
-    """Compaction runs when this part of the closed segments was not compacted yet."""
+    """Share of the closed segments not compacted yet at which compaction runs."""
     delete_retention_ms: int = DAY_MS
-    """A record that deletes its key (its value is null) stays this long after it was compacted for the first time."""
+    """Time that a tombstone (a record without value) is kept after it was first compacted."""
     producer_id_expiration_ms: int = DAY_MS
-    """An idempotent producer that was silent for this long is forgotten."""
+    """Idle time after which the state of an idempotent producer is removed."""
 
     def __post_init__(self) -> None:
         LogConfig.__post_init__(self)
@@ -114,14 +116,14 @@ class TopicConfig(LogConfig):
 
     @property
     def segment_ms_max(self) -> int:
-        """When a segment rolls: only closed ones are compacted, and `max_compaction_lag_ms` is to be kept."""
+        """Age at which a segment rolls: only closed segments are compacted, and `max_compaction_lag_ms` is a bound."""
         if self.is_compacted and self.max_compaction_lag_ms is not None:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms
 
     @property
     def is_deleted(self) -> bool:
-        """Whether old segments go by age and size."""
+        """Whether old segments are deleted by age and size."""
         return DELETE in self.cleanup_policy
 
 
@@ -146,7 +148,7 @@ TOPIC_BOUNDS: tuple[tuple[str, float, float], ...] = (
 
 
 def kafka_name(field_name: str) -> str:
-    """`retention_ms` → `retention.ms`."""
+    """Return Kafka's name of a field: `retention_ms` → `retention.ms`."""
     return field_name.replace("_", ".")
 
 

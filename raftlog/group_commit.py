@@ -1,13 +1,12 @@
-"""Threads that append to one log share its syncs, and the work around them.
+"""Group commit: threads that append to one log share its syncs, and the work around them.
 
-An appender enters a queue with its batches, or with a few plain records. If nobody leads, it leads: it appends all that
-is queued to the log, plain records of several threads as one batch, starts one flush, runs the sync in its own thread,
-and answers all whom it covered. Whoever comes meanwhile is served by the next leader, which is one of those who wait;
-it is woken before the answers go out, so that the disk never rests while a crowd wakes up. A lone appender leads every
-time, never changes threads, and finds its records in a batch of their own.
+An appender enters a queue with its batches, or with a few plain records. If there is no leader, it leads: it appends
+the whole queue to the log, plain records of several threads as one batch, starts one flush, runs the sync in its own
+thread, and answers all waiters that the sync covered. Appends that arrive meanwhile are served by the next leader, one
+of the waiters; it is woken before the answers go out, so that the disk never idles while many threads wake up. A lone
+appender leads every time, never changes threads, and its records get a batch of their own.
 
-    queue → appended → answered, in the order of arrival; one leader at a time
-"""
+    queue → appended → answered, in the order of arrival; one leader at a time"""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -19,18 +18,18 @@ from raftlog.storage.lone_log import LoneLog
 from raftlog.types import Index, Offset
 
 PENDING_BYTES_MAX = 64 << 20
-"""Bytes that may be queued or wait for a sync; above, appenders flush first."""
+"""Bound on bytes queued or waiting for a sync; above it, appenders flush first."""
 
 COALESCED_BYTES_MAX = 1 << 20
-"""Small appends of different threads share a batch up to this, or up to `max.message.bytes`."""
+"""Size up to which small appends of different threads share a batch; `max.message.bytes` bounds it as well."""
 SMALL_RECORDS_MAX = 16
 SMALL_BYTES_MAX = 16 * 1024
-"""An append of more records or bytes makes a batch of its own, in its own thread."""
+"""Bounds of a small append; one of more records or bytes makes a batch of its own, in its own thread."""
 _RECORD_OVERHEAD_MAX = 32
 
 
 def small_size(records: Sequence[NewRecord | bytes]) -> int:
-    """Bytes that a few plain values take at most in a batch; 0 when they are too many, too large or not plain."""
+    """Return the most bytes that plain values take in a batch; 0 if they are too many, too large or not plain."""
     if len(records) > SMALL_RECORDS_MAX:
         return 0
     size = 0
@@ -42,12 +41,12 @@ def small_size(records: Sequence[NewRecord | bytes]) -> int:
 
 
 class Waiter:
-    """A thread that waits until its append is answered, or until it is asked to lead.
+    """Thread that waits until its append is answered, or until it is made leader.
 
-    Others move it under the mutex and then release `wake`; it looks at itself without the mutex, so that a crowd that
-    is woken does not queue up again. `is_promoted` goes back to false only by its own hand. Whoever answers or promotes
-    may be interrupted at once before or behind that, and others do it again.
-    """
+    Other threads change it under the mutex and then release `wake`; it reads its own state without the mutex, so that
+    woken threads do not queue up again. Only the waiter itself sets `is_promoted` back to false. A thread that
+    answers or
+    promotes may be interrupted directly before or after doing so; another thread then repeats it."""
 
     __slots__ = (
         "base_offset",
@@ -76,13 +75,13 @@ class Waiter:
         self.size = size
         self.wants_durable = wants_durable
         self.index = Index(0)
-        """The index that answers it; set, with its offsets, when it is appended."""
+        """Index at which the waiter is answered; set, with its offsets, when it is appended."""
         self.base_offset = self.next_offset = Offset(0)
         self.is_done = False
         self.is_promoted = False
         self.error: RaftlogError | None = None
         self.taken: list[Waiter] = []
-        """As a leader: what it took from the queue and has not appended yet."""
+        """Waiters that this leader took from the queue and has not appended yet."""
         self.wake = threading.Lock()
         self.wake.acquire()
 
@@ -98,18 +97,17 @@ class Waiter:
             self.wake.release()
 
 
-class Whole:
-    """What changes a log ends as a whole, or ends the log (the mutex is held).
+class ChangeGuard:
+    """Guard of a change to the log: the change completes, or the log stops (the mutex is held).
 
-    An interruption (Ctrl-C, `SystemExit`) can come between any two steps; then the files and what is known of them may
-    differ. They are left as a kill would leave them, which the next opening mends.
-    """
+    An interruption (Ctrl-C, `SystemExit`) can come between any two steps; then the files and the state in memory may
+    differ. The files stay as a kill would leave them, and the next opening repairs them."""
 
     def __init__(self, commit: "GroupCommit") -> None:
         self._commit = commit
 
     def __enter__(self) -> None:
-        """Nothing has changed yet."""
+        """Do nothing: no file has changed yet."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -119,47 +117,47 @@ class Whole:
 
 
 class GroupCommit:
-    """`jobs` are the syncs that the log's disk was asked for and that no thread runs yet.
+    """Queue of appends to one log, and its leader.
 
-    The log reports through `progressed` and `refused`, which are called with the mutex held.
-    """
+    `jobs` are the syncs that the log has requested and that no thread has run yet. The log reports through `progressed`
+    and `refused`, which are called with the mutex held."""
 
     def __init__(self, mutex: threading.Lock, jobs: list[Callable[[], None]]) -> None:
         self.log: LoneLog
         self.news = threading.Condition(mutex)
-        """Notified when the high watermark moves, the leader rests, or the log ends; followers wait for it."""
+        """Notified when the high watermark moves, the leader has no work left, or the log ends."""
         self._mutex = mutex
-        """Guards the log; held while files are written, which lets other threads run."""
-        self.whole = Whole(self)
+        """Guard of the log; held while files are written, which releases the GIL."""
+        self.change_guard = ChangeGuard(self)
         self._gate = threading.Lock()
-        """Guards queue and leader, for moments only; taken after the mutex, or alone."""
+        """Guard of queue and leader, held briefly; taken after the mutex, or alone."""
         self._jobs = jobs
         self._queue: list[Waiter] = []
         self._queued_bytes = 0
         self._leader: Waiter | None = None
         self._is_closing = False
         self._waiting: list[Waiter] = []
-        """Appended and not answered, oldest first; guarded by the mutex."""
+        """Waiters appended and not answered, oldest first; guarded by the mutex."""
 
     def append(self, batches: Sequence[bytearray]) -> tuple[Offset, Offset]:
-        """Append and wait for the answer that the flush policy promises: the first offset and the one after the last.
+        """Append, wait as the flush policy demands, and return the first offset and the one after the last.
 
-        Raises what `LoneLog.append` raises.
+        Raises the errors of `LoneLog.append`.
         """
         waiter = self._run(Waiter(batches, size=sum(map(len, batches))))
         return waiter.base_offset, waiter.next_offset
 
     def append_small(self, records: Sequence[NewRecord | bytes], size: int) -> tuple[Offset, Offset]:
-        """The same for records of a `small_size`: they may share a batch with those of other threads."""
+        """Append records of a `small_size`, which may share a batch with other threads; return as `append`."""
         waiter = self._run(Waiter(records=records, size=size))
         return waiter.base_offset, waiter.next_offset
 
     def flush(self) -> None:
-        """Wait until everything appended so far is durable; raises what ended the log."""
+        """Wait until everything appended so far is durable; raises the error that stopped the log."""
         self._run(Waiter(wants_durable=True))
 
     def refuse(self) -> None:
-        """Take no more appends, and wait until those that came before are answered (the mutex is held)."""
+        """Refuse new appends, and wait until the earlier ones are answered (the mutex is held)."""
         with self._gate:
             self._is_closing = True
         while self._leader is not None and not isinstance(self.log.failure, LogClosed):
@@ -179,7 +177,7 @@ class GroupCommit:
                     self._leader = waiter
             self._wait(waiter, leads)
         except BaseException:
-            self._leave_whatever_comes(waiter)
+            self._withdraw_despite_interrupts(waiter)
             raise
         if waiter.error:
             raise waiter.error
@@ -197,19 +195,19 @@ class GroupCommit:
             waiter.wake.acquire()
             leads, waiter.is_promoted = waiter.is_promoted, False
 
-    def _leave_whatever_comes(self, waiter: Waiter) -> None:
-        """The thread was interrupted (Ctrl-C), and may be again."""
+    def _withdraw_despite_interrupts(self, waiter: Waiter) -> None:
+        """Withdraw the waiter of an interrupted thread (Ctrl-C), however often it is interrupted again."""
         while True:
             try:
-                self._leave(waiter)
+                self._withdraw(waiter)
             except (KeyboardInterrupt, SystemExit):
                 continue
             return
 
-    def _leave(self, waiter: Waiter) -> None:
-        """It answers nobody any more, and leads nobody; whom it has taken from the queue is there again."""
-        with self._mutex, self.whole:
-            waiter.is_done = True  # nobody appends for it or makes it the leader, in whose hands it may be just now
+    def _withdraw(self, waiter: Waiter) -> None:
+        """Withdraw a waiter: put the waiters that it took back into the queue, and pass its leadership on."""
+        with self._mutex, self.change_guard:
+            waiter.is_done = True  # the thread that appends or promotes it at this moment then skips it
             with self._gate:
                 for line in (self._queue, self._waiting):
                     if waiter in line:
@@ -217,7 +215,7 @@ class GroupCommit:
                 again = [each for each in waiter.taken if not each.is_done and each not in self._waiting]
                 waiter.taken, self._queue = [], again + self._queue
                 self._queued_bytes = sum(each.size for each in self._queue)
-            self._answer(*self._covered())  # it may have been about to; whoever leads goes on
+            self._answer(*self._covered())  # it may have been interrupted before doing so; the leader continues
             with self._gate:
                 if self._leader is waiter or self._leader is None:
                     self._promote(next(iter(self._waiting or self._queue), None))
@@ -225,11 +223,11 @@ class GroupCommit:
     # leading
 
     def _lead(self, waiter: Waiter) -> None:
-        """Append what is queued and run syncs, until another thread was made leader or nothing is left to do.
+        """Append the queue and run syncs, until another thread is made leader or no work is left.
 
-        Another one may be made leader while this one has taken what it is to append; then both go on, one after the
-        other, and this one sees to it that somebody runs the sync.
-        """
+        Another thread may be made leader while this one still has appends to make; then both go on, one after the
+        other, and
+        this one makes sure that the sync is run."""
         while True:
             with self._gate:
                 if self._leader is None and self._jobs:
@@ -244,7 +242,7 @@ class GroupCommit:
                     self._leader = None
                     break
             if waiter.taken:
-                with self._mutex, self.whole:
+                with self._mutex, self.change_guard:
                     self._append_all([each for each in waiter.taken if not each.is_done])
                     waiter.taken = []
             else:
@@ -254,13 +252,13 @@ class GroupCommit:
 
     def _run_job(self) -> None:
         if not self._jobs:
-            return  # another one was made leader meanwhile
+            return  # another thread was made leader meanwhile
         job = self._jobs[0]
-        del self._jobs[0]  # no call, behind which an interruption would lose it
+        del self._jobs[0]  # not `pop()`: an interruption after a call would lose the job
         try:
             job()
         except BaseException:
-            self._jobs.insert(0, job)  # whoever leads next makes this sync
+            self._jobs.insert(0, job)  # the next leader runs this sync
             raise
 
     def _append_all(self, queue: list[Waiter]) -> None:
@@ -278,7 +276,7 @@ class GroupCommit:
         self.progressed()
 
     def _append_in_order(self, queue: list[Waiter]) -> bool:
-        """Append everything; whether somebody waits for more than the flush policy does."""
+        """Append everything; return whether a waiter needs a sync beyond the flush policy."""
         wants_durable = False
         small: list[Waiter] = []
         room = bound = min(COALESCED_BYTES_MAX, self.log.config.max_message_bytes - HEADER_SIZE)
@@ -327,20 +325,20 @@ class GroupCommit:
             self._waiting.append(waiter)
 
     def _hand_over(self, waiting: Sequence[Waiter]) -> None:
-        """Make the oldest who waits the leader; nobody, when nobody does (the mutex is held)."""
+        """Make the oldest waiter the leader, or none if the queue is empty (the mutex is held)."""
         with self._gate:
             self._promote(next(iter(waiting or self._queue), None))
 
     def _promote(self, waiter: Waiter | None) -> None:
-        """It is woken first: nobody leads who may sleep on (the gate is held)."""
+        """Wake the waiter, then make it the leader, so that no leader is left sleeping (the gate is held)."""
         if waiter is not None:
             waiter.promote()
         self._leader = waiter
 
-    # what the log tells
+    # callbacks of the log
 
     def progressed(self) -> None:
-        """The log moved on: wake whoever leads next, then answer whom it concerns."""
+        """Wake the next leader, then answer the waiters that the log's progress covers."""
         answered, waiting = self._covered()
         leader = self._leader
         if leader and (waiting or self._queue) and (leader.is_done or any(waiter is leader for waiter, _ in answered)):
@@ -348,7 +346,7 @@ class GroupCommit:
         self._answer(answered, waiting)
 
     def _covered(self) -> tuple[list[tuple[Waiter, RaftlogError | None]], list[Waiter]]:
-        """Those that wait for no more than the log has come to, and those that wait on."""
+        """Return the waiters to answer, each with its error, and those that go on waiting."""
         acknowledged, durable, failure = self.log.acknowledged_index, self.log.durable_index, self.log.failure
         answered: list[tuple[Waiter, RaftlogError | None]] = []
         waiting: list[Waiter] = []
@@ -370,7 +368,7 @@ class GroupCommit:
         self.news.notify_all()
 
     def refused(self, index: Index, error: RaftlogError) -> None:
-        """Appends from `index` on could not be written: they definitely failed."""
+        """Fail the appends from `index` on: they were definitely not written."""
         for waiter in [waiter for waiter in self._waiting if waiter.index >= index]:
             waiter.finish(error)
             self._waiting.remove(waiter)

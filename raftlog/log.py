@@ -42,7 +42,7 @@ RETENTION_INTERVAL_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class LogStats:
-    """Where a log stands; sizes in bytes."""
+    """Offsets and sizes of a log; sizes in bytes."""
 
     log_start_offset: Offset
     high_watermark: Offset
@@ -57,10 +57,11 @@ _logger = logging.getLogger(__name__)
 
 
 class Log(ClosedAtExit):
-    """An open log; make one with `Log.open`. Leaving its `with` block flushes and closes it.
+    """Open log, created with `Log.open`. Leaving its `with` block flushes and closes it.
 
-    Ctrl-C, or whatever else is no `Exception`, that comes amid a change stops it with `SyncFailed`: open it again.
-    """
+    Ctrl-C, or any other exception that is no `Exception`, in the middle of a change stops the log with `SyncFailed`:
+    open
+    it again."""
 
     def __init__(self, path: str, config: LogConfig, *, create: bool) -> None:
         self._mutex = threading.Lock()
@@ -88,15 +89,15 @@ class Log(ClosedAtExit):
         *,
         create: bool = True,
     ) -> Self:
-        """Open the log in directory `path`, making it when missing and `create`, and recover it.
+        """Open the log in directory `path` and recover it; create it if missing and `create` is true.
 
-        `config` defaults to `LogConfig()`: every append synced, nothing deleted. Raises `FormatError` for what is no
-        log, `DirectoryLocked` when another process has it open, and `OSError`. A damaged log opens for reading, see
-        `damage`.
-        """
+        `config` defaults to `LogConfig()`: every append synced, nothing deleted. Raises `FormatError` for a
+        directory that is
+        no log, `DirectoryLocked` when another process has it open, and `OSError`. A damaged log opens for reading, see
+        `damage`."""
         return cls(abspath(fspath(path)), config or LogConfig(), create=create)
 
-    # what it is
+    # properties
 
     @property
     def path(self) -> str:
@@ -104,12 +105,12 @@ class Log(ClosedAtExit):
 
     @property
     def damage(self) -> CorruptBatch | None:
-        """Damage that was found; while there is some, appends raise `LogDamaged`."""
+        """Damage found in the log, or None; a damaged log refuses appends with `LogDamaged`."""
         return self._log.damage
 
     @property
     def report(self) -> RecoveryReport:
-        """What opening the log found and did."""
+        """Findings and repairs of the recovery when the log was opened."""
         return self._log.report
 
     @property
@@ -123,7 +124,7 @@ class Log(ClosedAtExit):
         return self._log.high_watermark
 
     def stats(self) -> LogStats:
-        """Offsets and sizes, taken together."""
+        """Return offsets and sizes of the same moment."""
         with self._mutex:
             log = self._log
             return LogStats(
@@ -139,12 +140,11 @@ class Log(ClosedAtExit):
     # appending
 
     def append(self, records: Iterable[NewRecord | bytes], *, compression: Compression = Compression.NONE) -> Offset:
-        """Append records one after another and return the offset of the first; they are durable by the flush policy.
+        """Append records in order and return the offset of the first; they are durable by the flush policy.
 
-        They make one batch, which a few plain values may share with what other threads append at the same moment.
-        Raises `InvalidArgument` and `RecordTooLarge` for what cannot be stored, `StorageFull` (definitely not kept),
-        `SyncFailed` (unknown), `LogDamaged`, `LogClosed`.
-        """
+        They make one batch, which a few plain values may share with appends of other threads at the same moment. Raises
+        `InvalidArgument` and `RecordTooLarge` for records that cannot be stored, `StorageFull` (definitely not kept),
+        `SyncFailed` (unknown), `LogDamaged`, `LogClosed`."""
         if isinstance(records, str | bytes | bytearray | memoryview):
             raise InvalidArgument(f"records is {type(records).__name__}; append() takes a list of records, [value]")
         given = list(records)
@@ -153,10 +153,9 @@ class Log(ClosedAtExit):
         return self._commit.append([build_batch(given, compression, _now_ms())])[0]
 
     def append_batches(self, batches: Buffer) -> tuple[Offset, Offset]:
-        """Append ready-made batches that stand one after another; returns the first offset and the one after the last.
+        """Append encoded batches that follow one another; return the first offset and the one after the last.
 
-        They are checked (length, CRC, counts), not opened. Raises `InvalidBatch` too.
-        """
+        They are checked (length, CRC, counts), not decoded. Raises `InvalidBatch` and the errors of `append`."""
         checked = validate_client_batches(batches, self._log.config.max_message_bytes)
         return self._commit.append([bytearray(batch) for _, batch in checked])
 
@@ -165,7 +164,7 @@ class Log(ClosedAtExit):
         self._commit.flush()
 
     def _complete(self, completion: Callable[[], None]) -> None:
-        with self._mutex, self._commit.whole:
+        with self._mutex, self._commit.change_guard:
             completion()
 
     # reading
@@ -173,10 +172,10 @@ class Log(ClosedAtExit):
     def offset_at(
         self, *, from_start: int | None = None, from_end: int | None = None, timestamp: int | None = None
     ) -> Offset:
-        """The offset `from_start` records behind the start, `from_end` before the end, or the first at `timestamp` ms.
+        """Return the offset of a position in the log, given in one of three ways.
 
-        Clamped to the log; a timestamp behind every record gives the end.
-        """
+        `from_start`: that many records after the start. `from_end`: that many before the end. `timestamp` (ms): the
+        first record at or after it. Clamped to the log; a timestamp after every record gives the end."""
         start, end = self.start_offset, self.end_offset
         if [from_start, from_end, timestamp].count(None) != 2:
             raise InvalidArgument("give exactly one of from_start, from_end and timestamp")
@@ -187,9 +186,9 @@ class Log(ClosedAtExit):
         return Offset(min(max(wanted, start), end))
 
     def read(self, offset: int | None = None, *, end: int | None = None) -> Iterator[Record]:
-        """Iterate over the records from `offset` (default: the start) up to `end` (default: the end as it is now).
+        """Iterate over the records from `offset` (default: the start) up to `end` (default: the present end).
 
-        Raises `OffsetOutOfRange` and, where stored bytes are damaged, `CorruptBatch`.
+        Raises `OffsetOutOfRange`, and `CorruptBatch` at damaged bytes.
         """
         stop = min(self.end_offset, end) if end is not None else self.end_offset
         position = self.start_offset if offset is None else offset
@@ -199,7 +198,7 @@ class Log(ClosedAtExit):
                     yield record
 
     def read_batches(self, offset: int | None = None, *, end: int | None = None) -> Iterator[memoryview]:
-        """Stored batches as they are, from the one that holds `offset`, checked but not decoded."""
+        """Iterate over stored batches from the one that holds `offset`; they are checked but not decoded."""
         stop = Offset(min(self.end_offset, end) if end is not None else self.end_offset)
         position: int = self.start_offset if offset is None else offset
         while batches := self._log.read(position, READ_BYTES, end_offset=stop):
@@ -207,14 +206,14 @@ class Log(ClosedAtExit):
             position = read_header(batches[-1]).next_offset
 
     def follow(self, offset: int | None = None, *, idle_timeout_s: float | None = None) -> Iterator[Record]:
-        """Like `read`, and then wait for more; ends when the log is closed or nothing came for `idle_timeout_s`."""
+        """Iterate like `read`, then wait for more; end when the log is closed or idle for `idle_timeout_s`."""
         position: int = self.end_offset if offset is None else offset
         while True:
             end = self.end_offset
             for record in self.read(position, end=end):
                 yield record
                 position = record.offset + 1
-            position = max(position, end)  # what `log recover` gave up has no records
+            position = max(position, end)  # a gap left by `log recover` has no records
             if not self._await_beyond(position, idle_timeout_s):
                 return
 
@@ -225,29 +224,29 @@ class Log(ClosedAtExit):
             )
             return self._log.high_watermark > offset and self._log.failure is None
 
-    # keeping
+    # maintenance
 
     def truncate(self, offset: int) -> None:
-        """Drop every record from `offset` on, durably. Raises `NotAtBatchBorder` (with the borders around it)."""
-        with self._mutex, self._commit.whole:
+        """Drop every record from `offset` on, durably. Raises `NotAtBatchBorder` with the batch borders around it."""
+        with self._mutex, self._commit.change_guard:
             self._log.cut(offset)
 
     def trim(self, offset: int) -> Offset:
-        """Give up the records below `offset`; whole segments below are deleted. Returns the new start."""
-        with self._mutex, self._commit.whole:
+        """Remove the records below `offset`; whole segments below are deleted. Returns the new start."""
+        with self._mutex, self._commit.change_guard:
             return self._log.trim(offset)
 
     def clean(self) -> int:
-        """Apply retention now; returns the bytes deleted."""
-        with self._mutex, self._commit.whole:
+        """Apply retention now; return the number of bytes deleted."""
+        with self._mutex, self._commit.change_guard:
             return self._log.clean()
 
     def verify(self) -> LogCheck:
-        """Read everything that is durable and check it: CRCs, index rows, the chain of offset and index."""
+        """Read and check all durable data: CRCs, index rows, the chain of offset and index."""
         return verify_log(self._disk, self._log.path)
 
     def _keep(self) -> None:
-        """Start a thread for what has to happen by the clock, if anything has to."""
+        """Start a thread for retention and timed flushes, if the settings need one."""
         config = self._log.config
         intervals = []
         if config.retention_ms is not None or config.retention_bytes is not None:
@@ -269,15 +268,15 @@ class Log(ClosedAtExit):
                     clean_at = time.monotonic() + RETENTION_INTERVAL_S
                     self.clean()
             except OSError as error:
-                _logger.warning("%s: retention could not delete what it should: %s", self.path, error)
+                _logger.warning("%s: retention failed to delete segments: %s", self.path, error)
             except RaftlogError:
                 if self._log.failure:
                     return  # the next append raises it
 
-    # ending
+    # closing
 
     def close(self) -> None:
-        """Flush, checkpoint and release the directory; nothing the second time."""
+        """Flush, checkpoint and release the directory; a second call does nothing."""
         self._closing.set()
         if self._keeper and self._keeper is not threading.current_thread():
             self._keeper.join()

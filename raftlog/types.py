@@ -1,8 +1,7 @@
-"""The numbers of a log, kept apart by type.
+"""Number types of a log, distinct for the type checker.
 
 `Index` counts entries (Raft), `Offset` counts records (Kafka), `Position` counts bytes in a file. An entry is a
-record batch, so one index covers `lastOffsetDelta + 1` offsets; control batches take an index but no offset.
-"""
+record batch, so one index covers `lastOffsetDelta + 1` offsets; control batches take an index but no offset."""
 
 from functools import lru_cache
 from typing import Final, NamedTuple, NewType, TypeAlias
@@ -27,8 +26,11 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 @lru_cache(maxsize=16_384)
 def interned_uuid(packed: bytes) -> UUID:
-    """The UUID of 16 bytes. Ids of disks and groups come in every message; equal ones are normally one object here, and
-    tuples and dictionaries find an object equal to itself without a call of `UUID.__eq__`."""
+    """Return the UUID of 16 bytes; equal ids are normally one object.
+
+    Ids of disks and Raft groups come in every message, and tuples and dictionaries find an identical object without
+    a call
+    of `UUID.__eq__`."""
     return UUID(bytes=packed)
 
 
