@@ -4,10 +4,9 @@
         client = MyClient(cluster.addresses)
         cluster.nodes[cluster.leader("orders", 0)].kill()
 
-Who may come in: tests of programs that use raftlog, this project's own tests and tools, and the commands `dev` and
-`demo`. It reaches the brokers through their command line, their HTTP API and the handshake between them alone. The
-pytest plugin (`raftlog.testing.plugin`) is found by pytest itself; nothing else here needs pytest.
-"""
+Used by tests of programs that use raftlog, by this project's own tests and tools, and by the commands `dev` and `demo`.
+It reaches the brokers only through their command line, their HTTP API and the handshake between them. pytest finds the
+plugin (`raftlog.testing.plugin`) by its entry point; no other module here needs pytest."""
 
 from raftlog.testing.cluster import Cluster
 from raftlog.testing.errors import BrokerFailed, BrokerNotReady

@@ -1,14 +1,13 @@
-"""A cluster of real brokers on loopback, for as long as a `with` block lasts.
+"""Cluster of real brokers on loopback that lives as long as a `with` block.
 
     with Cluster(3) as cluster:
         cluster.nodes[1].kill()
         cluster.cut([1], [2, 3])
         cluster.heal()
 
-All calls block, and may be made from any one thread at a time. Whatever was started ends with the block, also when the
-program that runs it is killed. A cut is between brokers: clients reach every broker that runs, but for those of a
-cluster with `client_cuts` that `cut_clients` keeps away.
-"""
+All calls block, and may be made from any one thread at a time. All processes end with the block, also when the program
+that runs it is killed. A cut is between brokers: clients reach every running broker, except those that `cut_clients`
+disconnects in a cluster with `client_cuts`."""
 
 import contextlib
 import shutil
@@ -29,14 +28,14 @@ from raftlog.testing.node import ClusterNode
 from raftlog.testing.process import PROGRAM, READY_SECONDS_MAX, wait_ready
 
 POLL_SECONDS: Final = 0.02
-"""Between two questions where a broker cannot be waited for."""
+"""Pause between two requests when a state has to be polled for."""
 LEADER_SECONDS_MAX: Final = 15.0
 ASK_SECONDS_MAX: Final = 2.0
-"""How long one of those questions may take; a broker in trouble must not keep the others from being asked."""
+"""Timeout of one such request, so that a broker in trouble does not delay the requests to the others."""
 
 
 class Cluster(NetworkFaults, ClosedAtExit):
-    """`nodes` brokers with node ids from 1, each on a host of its own as far as placement is concerned."""
+    """Cluster of `nodes` brokers with node ids from 1; placement treats each as a host of its own."""
 
     def __init__(
         self,
@@ -52,14 +51,16 @@ class Cluster(NetworkFaults, ClosedAtExit):
         environment: Callable[[int], Mapping[str, str]] | None = None,
         program: Sequence[str] = PROGRAM,
     ) -> None:
-        """`data_dir` is kept; without one a temporary directory is used. `serve_flags` go to every `raftlog serve`.
+        """Prepare a cluster; `start` or the `with` block starts it.
 
+        `data_dir` is kept; without one a temporary directory is used. `serve_flags` go to every `raftlog serve`.
         `with_cuts=False` leaves the proxy out, for measurements. A cluster of one is a single broker without any
-        cluster flag: it has no RPC address, and nobody can join it. `python` is the interpreter that runs them, with
-        the raftlog that is installed there, and `program` what it is given before `serve`. `with_gossip=False` switches
-        gossip off. `environment(node_id)` is asked at each start of a node for what is added to its environment.
-        `client_cuts=True` gives the nodes public addresses, whose ways can be cut as well.
-        """
+        cluster flag:
+        it has no RPC address, and no broker can join it. `python` is the interpreter that runs the brokers, with the
+        raftlog
+        installed there, and `program` its arguments before `serve`. `with_gossip=False` switches gossip off.
+        `environment(node_id)` is called at each start of a node and returns variables to add to its environment.
+        `client_cuts=True` gives the nodes public addresses, so that clients can be cut off as well."""
         super().__init__(with_cuts and nodes > 1, client_cuts)
         assert nodes >= 1, f"a cluster of {nodes} nodes"
         self.nodes: dict[int, ClusterNode] = {}
@@ -73,7 +74,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
         self._program = tuple(program)
         self._seeds: list[str] = []
         self.directory: Path
-        """Data of node *n* is in `n/`, its log in `n.log`. Known from the start on."""
+        """Directory of the cluster, set by `start`; the data of node *n* is in `n/`, its log in `n.log`."""
 
     def __enter__(self) -> Self:
         try:
@@ -83,17 +84,17 @@ class Cluster(NetworkFaults, ClosedAtExit):
             raise
         return self
 
-    # life
+    # start and end
 
     def start(self) -> None:
-        """Start all nodes and wait until they serve. Raises `BrokerNotReady` with the log of the one that does not."""
+        """Start all nodes and wait until they serve; raise `BrokerNotReady` with the log of a node that does not."""
         self.prepare()
         for node in self.nodes.values():
             node.launch()
         wait_ready(list(self.nodes.values()), self._ready_timeout_s)
 
     def prepare(self) -> None:
-        """Everything but the nodes' processes: ports, directories, the proxy. `start` does it too; once."""
+        """Create ports, directories and the proxy; `start` does it as well. Called once."""
         assert not self.nodes, "the cluster has been started before"
         self.directory = self._given_dir or Path(tempfile.mkdtemp(prefix="raftlog-cluster-"))
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -107,11 +108,11 @@ class Cluster(NetworkFaults, ClosedAtExit):
             self._configure(node, ())
 
     def close(self) -> None:
-        """Kill everything, and remove the directory unless it was given."""
+        """Kill all processes, and remove the directory unless `data_dir` was given."""
         for node in self.nodes.values():
             node.close()
         if self._network is not None:
-            with contextlib.suppress(BrokerFailed):  # it is gone already, and so nothing is left to be told
+            with contextlib.suppress(BrokerFailed):  # the proxy has ended already
                 self._network.guard([])
             self._network.close()
             self._network = None
@@ -119,9 +120,11 @@ class Cluster(NetworkFaults, ClosedAtExit):
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def add_node(self, *, start: bool = True, flags: Sequence[str] = ()) -> ClusterNode:
-        """One more node, which joins through the seeds; it has the next node id."""
+        """Add a node, which has the next node id and joins through the seeds."""
         if not self._seeds:
-            raise BrokerFailed("nobody can join a broker that was started alone: begin with two nodes or more")
+            raise BrokerFailed(
+                "no node can join a broker that was started alone: start the cluster with two nodes or more"
+            )
         number = max(self.nodes) + 1
         node = self.nodes[number] = self._new_node(number)
         self._configure(node, flags)
@@ -155,45 +158,45 @@ class Cluster(NetworkFaults, ClosedAtExit):
         if self._network is not None:
             self._network.guard(node.pid for node in self.nodes.values() if node.is_running)
 
-    # what clients and tests need to know
+    # addresses and state
 
     @property
     def secret_path(self) -> str:
-        """File of the secret that the nodes share, for `--cluster-secret-file`; made when they start."""
+        """File of the secret that the nodes share, for `--cluster-secret-file`; created when they start."""
         return str(self.directory / "cluster.secret")
 
     @property
     def addresses(self) -> list[str]:
-        """HTTP addresses of all nodes, for clients to begin with; with `client_cuts` the public ones."""
+        """HTTP addresses of all nodes, for clients to bootstrap from; with `client_cuts` the public ones."""
         return [node.http_public for node in self.nodes.values()]
 
     @property
     def bootstrap(self) -> str:
-        """The same as one text, for `--bootstrap`."""
+        """Addresses of all nodes as one text, for `--bootstrap`."""
         return ",".join(self.addresses)
 
     def logs(self) -> dict[int, str]:
-        """What every node wrote to its stderr."""
+        """Return the stderr of every node, by node id."""
         return {number: node.log_text() for number, node in self.nodes.items()}
 
     def wait_ready(self, timeout_s: float = READY_SECONDS_MAX) -> None:
-        """Until every node that runs, and is not paused, answers that it serves."""
+        """Wait until every node that runs, and is not paused, serves requests."""
         until = time.monotonic() + timeout_s
         for node in self._awake():
             while not self._is_ready(node):
                 if not node.is_running:
                     raise BrokerFailed(f"node {node.node_id} ended{node.last_words()}")
-                _pause(until, f"node {node.node_id} does not serve after {timeout_s:g} s{node.last_words()}")
+                _pause(until, f"node {node.node_id} is not ready after {timeout_s:g} s{node.last_words()}")
 
     def wait_healthy(self, timeout_s: float = READY_SECONDS_MAX) -> None:
-        """Until every node that runs, and is not paused, says that the cluster is healthy and no replica lags."""
+        """Wait until every node that runs, and is not paused, reports a healthy cluster without lagging replicas."""
         until = time.monotonic() + timeout_s
         for node in self._awake():
             while not (overview := self._health(node)).get("is_healthy") or overview["lagging_count"]:
-                _pause(until, f"not healthy after {timeout_s:g} s, as node {node.node_id} sees it: {overview}")
+                _pause(until, f"not healthy after {timeout_s:g} s, as node {node.node_id} reports: {overview}")
 
     def wait_unhealthy(self, reason: str, timeout_s: float = READY_SECONDS_MAX) -> list[str]:
-        """Until a node that runs, and is not paused, names a reason that contains this text; all its reasons."""
+        """Wait until a running node reports a reason that contains this text; return all reasons of that node."""
         until = time.monotonic() + timeout_s
         while True:
             named = [list(map(str, self._health(node).get("unhealthy_reasons", []))) for node in self._awake()]
@@ -210,11 +213,11 @@ class Cluster(NetworkFaults, ClosedAtExit):
         other_than: Collection[int] = (),
         timeout_s: float = LEADER_SECONDS_MAX,
     ) -> int:
-        """The node id of a partition's leader: one that runs and that most nodes which can be asked agree on.
+        """Return the node id of a partition's leader: a running node that a majority of the reachable nodes names.
 
-        A leader that was cut off goes on calling itself one for a while, and the others may not have noticed yet;
-        `other_than` waits for its successor.
-        """
+        A leader that was cut off still calls itself leader for a while, and the others may not have noticed yet;
+        `other_than`
+        waits for its successor."""
         until = time.monotonic() + timeout_s
         while True:
             awake = self._awake()
@@ -248,7 +251,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
 
 
 def _pause(until: float, problem: str) -> None:
-    """Wait before the next question. Raises `BrokerFailed` when the time is over."""
+    """Wait before the next request; raise `BrokerFailed` after the deadline."""
     if time.monotonic() >= until:
         raise BrokerFailed(problem)
     time.sleep(POLL_SECONDS)

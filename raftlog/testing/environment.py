@@ -1,8 +1,7 @@
-"""The environment of a broker's process: that of this program, and what was asked for beside it.
+"""Environment of a broker's process: that of this program, and additions.
 
-Variables of raftlog do not come from this program, whose settings are not the broker's. Libraries that are to be loaded
-first (`LD_PRELOAD`) add up; of every other variable the last word counts.
-"""
+Variables of raftlog are not inherited, since the settings of this program are not the broker's. Libraries to preload
+(`LD_PRELOAD`) add up; of every other variable the last value counts."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,7 +11,7 @@ _OWN_PREFIX: Final = "RAFTLOG_"
 
 
 def joined(*given: Mapping[str, str]) -> dict[str, str]:
-    """All of them in one."""
+    """Merge environments; later ones win, and values of `LD_PRELOAD` add up."""
     one: dict[str, str] = {}
     for each in given:
         libraries = [one[PRELOAD]] if one.get(PRELOAD) else []
@@ -25,5 +24,5 @@ def joined(*given: Mapping[str, str]) -> dict[str, str]:
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a broker takes over."""
+    """Return the variables that a broker inherits: all but those of raftlog."""
     return {name: value for name, value in environment.items() if not name.startswith(_OWN_PREFIX)}

@@ -1,11 +1,11 @@
-"""What can go wrong with processes that were started for a test."""
+"""Errors of processes that a test started."""
 
 from raftlog.errors import Unavailable
 
 
 class BrokerFailed(Unavailable):
-    """A broker, or the cluster as a whole, is not in the state that was waited for."""
+    """Broker, or cluster as a whole, that did not reach the expected state."""
 
 
 class BrokerNotReady(BrokerFailed):
-    """A broker ended, or took too long, before it served; the message ends with what it said."""
+    """Broker that ended, or took too long, before it served; the message ends with the end of its log."""

@@ -1,8 +1,7 @@
-"""What can be done to the ways between the nodes of a cluster, and between its clients and its nodes.
+"""Network faults between the nodes of a cluster, and between its clients and its nodes.
 
-Cuts add up and weather replaces weather, until `heal`. The proxy is told everything each time, and has done it when a
-call returns.
-"""
+Cuts add up, and a direction's weather replaces the one before, until `heal`. Each call sends the full state to the
+proxy, and returns when the proxy has applied it."""
 
 import itertools
 from collections.abc import Iterable
@@ -12,11 +11,11 @@ from raftlog.testing.errors import BrokerFailed
 from raftlog.testing.network import Faults, Network, Way
 from raftlog.testing.weather import CLIENTS, WaySeen, Weather
 
-_NO_CUTS: Final = "nothing can be cut here: the cluster was started with one node, or without cuts"
+_NO_CUTS: Final = "no network fault is possible: the cluster was started with one node, or with `with_cuts=False`"
 
 
 class NetworkFaults:
-    """A part of `Cluster`."""
+    """Part of `Cluster` that injects network faults."""
 
     def __init__(self, with_cuts: bool, client_cuts: bool) -> None:
         self._with_cuts, self._client_cuts = with_cuts, client_cuts
@@ -28,29 +27,29 @@ class NetworkFaults:
         self._gossip_loss = 0.0
 
     def cut(self, some: Iterable[int], others: Iterable[int], *, one_way: bool = False) -> None:
-        """What `some` send to `others` is lost from now on, and unless `one_way` what these send back; gossip is a part
-        of it. Cuts add up."""
+        """Lose all traffic from `some` to `others`, and unless `one_way` the opposite direction; gossip included.
+
+        Cuts add up."""
         some, others = list(some), list(others)
         self.cut_rpc(some, others, one_way=one_way)
         self.cut_gossip(some, others, one_way=one_way)
 
     def cut_rpc(self, some: Iterable[int], others: Iterable[int], *, one_way: bool = False) -> None:
-        """The same for everything but gossip."""
+        """Cut as `cut` does, but leave gossip alone."""
         ways = _ways(some, others, one_way)
         self._check(ways)
         self._cut |= ways
         self._apply()
 
     def cut_gossip(self, some: Iterable[int], others: Iterable[int], *, one_way: bool = False) -> None:
-        """The same for gossip alone."""
+        """Cut as `cut` does, but gossip alone."""
         ways = _ways(some, others, one_way)
         self._check(ways)
         self._gossip_cut |= ways
         self._apply()
 
     def set_cuts(self, rpc: Iterable[Way], gossip: Iterable[Way]) -> None:
-        """Exactly these ways between nodes are cut from now on, for gossip and for everything else; clients stay cut
-        off as they are."""
+        """Cut exactly these ways between nodes, for gossip and for everything else; client cuts stay."""
         rpc, gossip = set(rpc), set(gossip)
         self._check(rpc | gossip)
         self._cut = {way for way in self._cut if CLIENTS in way} | rpc
@@ -58,13 +57,14 @@ class NetworkFaults:
         self._apply()
 
     def heal_clients(self) -> None:
-        """Clients are cut off from nobody any more."""
+        """Remove all cuts between clients and nodes."""
         self._cut = {way for way in self._cut if CLIENTS not in way}
         self._apply()
 
     def cut_clients(self, nodes: Iterable[int], *, answers_only: bool = False) -> None:
-        """What these nodes answer to clients is lost from now on, and unless `answers_only` what they are asked too; of
-        clients that use the public addresses."""
+        """Lose the answers of these nodes to clients, and unless `answers_only` the requests too.
+
+        Only clients that use the public addresses are cut off."""
         nodes = list(nodes)
         self._check([(CLIENTS, node) for node in nodes])
         self._cut |= {(node, CLIENTS) for node in nodes}
@@ -73,15 +73,18 @@ class NetworkFaults:
         self._apply()
 
     def lose_gossip(self, share: float) -> None:
-        """That share of all datagrams of gossip is lost from now on, wherever they go."""
+        """Lose that share of all gossip datagrams, between all nodes."""
         self._gossip_loss = share
         self._apply()
 
     def set_weather(
         self, ways: Iterable[Way], weather: Weather | None, *, gossip: bool = True, rpc: bool = True
     ) -> None:
-        """That is the weather of these ways from now on, each from a sender to a receiver, in the place of any other;
-        None is fair. Node `CLIENTS` stands for the clients. What was held on them arrives at once."""
+        """Set the weather of these ways, each from a sender to a receiver; None is fair weather.
+
+        Replaces the earlier weather of each way, and delivers at once the bytes held on it. Node `CLIENTS` stands
+        for the
+        clients."""
         weather = weather or Weather()
         weather.check()
         ways = list(ways)
@@ -95,21 +98,22 @@ class NetworkFaults:
         self._apply()
 
     def reset_connections(self, ways: Iterable[Way]) -> int:
-        """Break the connections over these ways, as a box in the middle does that has forgotten them: both sides get a
-        reset, and what was on its way is lost. How many there were; they may be made anew at once."""
+        """Reset all connections over these ways, as a middlebox that lost its state does; return their number.
+
+        Both sides get a reset, and bytes in flight are lost. The nodes may reconnect at once."""
         ways = set(ways)
         self._check(ways)
         return self._needed().reset(ways)
 
     def heal(self) -> None:
-        """No way is cut any more, nothing is lost, and the weather is fair."""
+        """Remove all cuts, losses and weather."""
         for kept in (self._cut, self._gossip_cut, self._weather, self._gossip_weather):
             kept.clear()
         self._gossip_loss = 0.0
         self._apply()
 
     def seen(self) -> dict[Way, WaySeen]:
-        """What became of what was sent since the cluster began, by way: the proof of what was done to it."""
+        """Return counts by way of the traffic since the cluster began, which prove that faults took effect."""
         return self._needed().seen()
 
     def _apply(self) -> None:
@@ -123,16 +127,16 @@ class NetworkFaults:
         return self._network
 
     def _check(self, ways: Iterable[Way]) -> None:
-        """Raises `BrokerFailed` where the proxy is not in between."""
+        """Raise `BrokerFailed` unless the proxy is in between."""
         for way in ways:
             if CLIENTS in way and not self._client_cuts:
-                raise BrokerFailed("clients have no way of their own here: the cluster was started without client_cuts")
+                raise BrokerFailed("clients cannot be cut off: the cluster was started without `client_cuts=True`")
             if CLIENTS not in way and not self._with_cuts:
                 raise BrokerFailed(_NO_CUTS)
 
 
 def _ways(some: Iterable[int], others: Iterable[int], one_way: bool) -> set[Way]:
-    """From sender to receiver."""
+    """Return the ways from each of `some` to each of `others`, and unless `one_way` the opposite ones."""
     forth = set(itertools.product(some, others))
     assert all(one != other for one, other in forth), "a node cannot be cut off from itself"
     return forth if one_way else forth | {(other, one) for one, other in forth}

@@ -1,9 +1,8 @@
-"""Datagrams of gossip through the proxy, except where a way is cut or a datagram is lost, and as the weather is.
+"""Forwarding of gossip datagrams through the proxy, with cuts, losses and weather.
 
-Every broker advertises a port of the proxy. A datagram that comes to it is passed on from the port of its sender, so
-that whoever gets it sees the address that the sender advertises, and answers there. Who sent it is known from the port
-that the broker is bound to; a stream, which is a link like others, says so in the header of its first frame.
-"""
+Every broker advertises a port of the proxy. A datagram to it is forwarded from the port of its sender, so that the
+receiver sees the address that the sender advertises, and answers there. The sender is identified by the port that the
+broker is bound to; a stream, which is a link like others, names its sender in the header of its first frame."""
 
 import asyncio
 import socket
@@ -16,12 +15,12 @@ from raftlog.testing.stream import TICK_S
 
 _LENGTH: Final = struct.Struct(">I")
 _NODE_AT: Final = slice(20, 24)
-"""Where a sealed frame has its sender's node id (`raftlog.membership.authentication`)."""
+"""Position of the sender's node id in a sealed frame (`raftlog.membership.authentication`)."""
 _HEAD_BYTES: Final = _LENGTH.size + _NODE_AT.stop
 
 
 class GossipIntroduction:
-    """Who is on the other side of a stream of gossip."""
+    """Reader of the caller's node id from the first bytes of a gossip stream."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -36,7 +35,7 @@ class GossipIntroduction:
 
 
 class GossipWays:
-    """All of a cluster. `loss`: the share of datagrams that disappear wherever they go."""
+    """Datagram forwarding of one cluster. `loss` is the share of datagrams that is lost between all nodes."""
 
     def __init__(self, lanes: Lanes, random: Random) -> None:
         self._lanes, self._random = lanes, random
@@ -45,13 +44,13 @@ class GossipWays:
         self._nodes: dict[tuple[str, int], int] = {}
 
     async def add(self, node: int, target: tuple[str, int], udp: socket.socket) -> None:
-        """Pass on what comes to this socket to the broker, which is bound to the target."""
+        """Forward the datagrams that arrive at this socket to the broker, which is bound to `target`."""
         self._nodes[target] = node
         end = self._ends[node] = _End(self, node, target)
         await asyncio.get_running_loop().create_datagram_endpoint(lambda: end, sock=udp)
 
     def pass_on(self, data: bytes, source: tuple[str, int], receiver: "_End") -> None:
-        """A datagram for one broker, from another one or from a stranger."""
+        """Forward a datagram to one broker, from another one or from an unknown sender."""
         sender = self._nodes.get(source)
         if sender == receiver.node:
             return
@@ -89,7 +88,7 @@ class GossipWays:
 
 
 class _End(asyncio.DatagramProtocol):
-    """The port that stands for one broker."""
+    """Port of the proxy that stands for one broker."""
 
     def __init__(self, ways: GossipWays, node: int, target: tuple[str, int]) -> None:
         self.node, self.target = node, target

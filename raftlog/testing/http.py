@@ -1,4 +1,4 @@
-"""Questions to a broker over HTTP, one connection each: for tests, which ask little and want no event loop."""
+"""HTTP requests to a broker, one connection each, for tests that send few and need no event loop."""
 
 import http.client
 from typing import Any, Final
@@ -13,7 +13,7 @@ ANSWER_SECONDS_MAX: Final = 10.0
 def ask(
     address: str, path: str, *, method: str = "GET", body: object = None, timeout_s: float = ANSWER_SECONDS_MAX
 ) -> tuple[int, Any]:
-    """Status and JSON of an answer (None without a body). Raises `BrokerFailed` when there is none."""
+    """Send a request; return the status and the JSON body (None if empty). Raises `BrokerFailed` without an answer."""
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=timeout_s)
     try:

@@ -1,4 +1,4 @@
-"""Who is on the other side of a connection between brokers: read from its first frame, without answering it."""
+"""Node id of the caller of a connection between brokers, read from its first frame without answering it."""
 
 from typing import Final
 
@@ -11,14 +11,14 @@ _BOUNDS: Final[dict[int, FrameBound]] = {FrameKind.HELLO: FrameBound(_HELLO_BYTE
 
 
 class Introduction:
-    """Is fed the first bytes of a connection. Its layout is the same for all versions."""
+    """Reader of the caller's node id from the first bytes of a connection, whose layout is the same in all versions."""
 
     def __init__(self) -> None:
         self._reader = FrameReader(_BOUNDS, _HELLO_BYTES_MAX)
         self.node: int | None = None
-        """The node that speaks; None as long as it is not known, and for good with a stranger."""
+        """Node id of the caller; None until it is read, and for good if the caller sends none."""
         self.is_over = False
-        """Whether it is known who speaks, or that it is nobody who introduces himself."""
+        """Whether the caller is identified, or has sent something other than an introduction."""
 
     def feed(self, data: bytes) -> None:
         room = self._reader.get_buffer()
@@ -35,11 +35,11 @@ class Introduction:
 
 
 class KnownCaller:
-    """Whoever calls at that port is the same, and need not say so."""
+    """Introduction of a caller that is identified by the port and so sends none."""
 
     def __init__(self, node: int) -> None:
         self.node: int | None = node
         self.is_over = True
 
     def feed(self, data: bytes) -> None:
-        raise AssertionError(f"{len(data)} bytes to find out who calls, although it is known")
+        raise AssertionError(f"{len(data)} bytes for an introduction, but the caller is identified by its port")

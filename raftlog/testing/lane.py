@@ -1,10 +1,9 @@
-"""One way from node to node in the proxy: whether it is cut, its weather, and the count of what happened on it.
+"""State of one way from node to node in the proxy: whether it is cut, its weather, and its counts.
 
-    start = when the way is free (rate) → + delay ± jitter → + time-outs of lost segments = when it arrives
+    start = when the way is free (rate) → + delay ± jitter → + time-outs of lost segments = arrival
 
-All connections over a way share its lane, and so its rate and what may be held: `held_bytes` ≤ `limit`, but for the
-last piece of each connection; then those who send over it are not read from until half of it has gone.
-"""
+All connections over a way share its lane, and so its rate and its bound on held bytes: `held_bytes` ≤ `limit`, plus
+the last piece of each connection; above that the proxy stops reading from the senders until half of it is released."""
 
 from collections.abc import Callable, Iterable
 from random import Random
@@ -15,13 +14,13 @@ from raftlog.testing.weather import LaneSeen, Weather
 HELD_BYTES_MAX: Final = 8 << 20
 HELD_BYTES_MIN: Final = 64 << 10
 RATE_S: Final = 1.0
-"""With a rate, what goes in so much time may be held; more would be a delay that nobody asked for."""
+"""Seconds of traffic at the set rate that may be held; more would add a delay that was not asked for."""
 SEGMENT_BYTES: Final = 1448
 RETRANSMISSION_S: Final = 0.2
 """TCP's shortest time-out; it doubles with each further loss of the same segment."""
 RETRANSMISSIONS_MAX: Final = 5
 HOLD_BACK_S: Final = 0.1
-"""A datagram that is to be overtaken is held back for up to so much longer."""
+"""Longest extra delay of a datagram that later ones are to overtake."""
 PIECES_PER_S: Final = 20
 LANES_MAX: Final = 4096
 
@@ -29,13 +28,13 @@ Way = tuple[int, int]
 
 
 class NetworkLane:
-    """Times are those of the event loop, in seconds."""
+    """State and counts of one way. Times are those of the event loop, in seconds."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
         self.is_cut = False
         self.weather: Weather | None = None
-        """None is fair, and costs nothing."""
+        """None is fair weather, and costs nothing."""
         self.seen = LaneSeen()
         self.held_bytes = 0
         self._free_at = 0.0
@@ -43,7 +42,7 @@ class NetworkLane:
         self._sent = self._last_arrived = 0
 
     def change(self, weather: Weather | None) -> bool:
-        """Whether that is another one."""
+        """Set the weather; return whether it differs from the one before."""
         if weather == self.weather:
             return False
         self.weather, self._free_at = weather, 0.0
@@ -53,12 +52,12 @@ class NetworkLane:
 
     @property
     def piece_bytes(self) -> int:
-        """The most that arrives at once."""
+        """Bound on the bytes that arrive at once."""
         rate = self.weather.rate_bytes_s if self.weather is not None else 0.0
         return max(SEGMENT_BYTES, int(rate / PIECES_PER_S)) if rate else HELD_BYTES_MAX
 
     def arrival(self, now: float, size: int) -> float:
-        """Of bytes of a stream that are sent now."""
+        """Return the arrival time of bytes of a stream that are sent now."""
         weather = self.weather
         if weather is None:
             return now
@@ -74,11 +73,11 @@ class NetworkLane:
         return self.held_bytes >= self.limit
 
     def wait(self, resume: Callable[[], None]) -> None:
-        """Call that once there is room again."""
+        """Call `resume` once there is room again."""
         self._waiting.append(resume)
 
     def release(self, size: int) -> None:
-        """So much is not held any more."""
+        """Subtract from the held bytes, and resume the waiting senders if there is room."""
         self.held_bytes -= size
         if self._waiting and 2 * self.held_bytes <= self.limit:
             waiting, self._waiting = self._waiting, []
@@ -88,7 +87,7 @@ class NetworkLane:
     # datagrams
 
     def arrivals(self, now: float, size: int) -> tuple[float, ...]:
-        """When a datagram that is sent now arrives; none when it is lost, two when it comes twice."""
+        """Return the arrival times of a datagram that is sent now: none if it is lost, two if it is duplicated."""
         weather = self.weather
         if weather is None:
             return (now,)
@@ -104,7 +103,7 @@ class NetworkLane:
         return tuple(times)
 
     def number(self) -> int:
-        """Of the next datagram that is sent."""
+        """Return the sequence number of the next datagram."""
         self._sent += 1
         return self._sent
 
@@ -126,7 +125,9 @@ class NetworkLane:
         return max(0.0, weather.delay_ms + jitter) / 1000
 
     def _stall(self, weather: Weather, size: int) -> float:
-        """Of all segments that are lost at the same time, only the time-outs of the unluckiest count."""
+        """Return the delay by retransmissions, in seconds.
+
+        Of the segments lost at the same time only the one with the most time-outs counts."""
         if not weather.loss:
             return 0.0
         segments = -(-size // SEGMENT_BYTES)
@@ -140,14 +141,14 @@ class NetworkLane:
 
 
 class Lanes:
-    """All lanes of a kind, by sender and receiver."""
+    """Lanes of one kind of traffic, by sender and receiver."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
         self._lanes: dict[Way, NetworkLane] = {}
 
     def lane(self, sender: int | None, receiver: int | None) -> NetworkLane:
-        """Nothing ever happens on that of a stranger, nor on that of one too many."""
+        """Return the lane of a way; an unknown node, or a way above the bound, gets one without faults."""
         if sender is None or receiver is None:
             return NetworkLane(self._random)
         way = (sender, receiver)
@@ -156,7 +157,7 @@ class Lanes:
         return self._lanes.setdefault(way, NetworkLane(self._random))
 
     def change(self, cut: Iterable[Way], weather: dict[Way, Weather]) -> set[NetworkLane]:
-        """Exactly these ways are cut, and exactly these have weather; the lanes whose weather has changed."""
+        """Cut exactly these ways and set exactly this weather; return the lanes whose weather changed."""
         cut = frozenset(cut)
         for way in [*cut, *weather]:
             self.lane(*way)

@@ -1,11 +1,10 @@
-"""One connection through the proxy: bytes both ways, except where the way is cut, and as its weather is.
+"""Connection through the proxy: bytes in both directions, subject to cuts and weather.
 
     caller --forth--> node        caller <--back-- node
 
-A cut way swallows what it is given, the end of the connection included. Bytes that are lost leave a hole in a stream,
-so a connection that lost some ends when its way is open again, as a real one would that was silent for too long; both
-sides then connect anew. Nobody is connected over a way that is cut: the caller's bytes go nowhere.
-"""
+A cut way discards all bytes, and the end of the connection too. Lost bytes leave a hole in a stream, so a connection
+that lost some is closed when its way is open again, as a real one would be after a long silence; both sides then
+reconnect. No connection is made over a way that is cut: the caller's bytes are discarded."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,22 +15,22 @@ from raftlog.testing.side import Side
 from raftlog.testing.stream import END, ForwardedStream
 
 INTRODUCTION_SECONDS_MAX: Final = 5.0
-"""A caller that says nothing for so long is let go, as the broker behind would do."""
+"""Time after which a silent caller is disconnected, as by the broker behind the proxy."""
 
 
 class Introducing(Protocol):
-    """Finds out who calls. Is fed the first bytes of a connection."""
+    """Identification of the caller, which is fed the first bytes of a connection."""
 
     node: int | None
-    """The node that speaks; None as long as it is not known, and for good with a stranger."""
+    """Node id of the caller; None until it is read, and for good if the caller sends none."""
     is_over: bool
-    """Whether it is known who speaks, or that it is nobody who introduces himself."""
+    """Whether the caller is identified, or has sent something other than an introduction."""
 
     def feed(self, data: bytes) -> None: ...
 
 
 class Link:
-    """`front` is the socket of whoever called, `back` the one to the node behind."""
+    """Proxied connection: `front` is the socket to the caller, `back` the one to the node behind."""
 
     def __init__(
         self,
@@ -46,7 +45,7 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._connecting: asyncio.Task[None] | None = None
         self._head: list[bytes] = []
-        """What came before the way to the node stood."""
+        """Bytes that arrived before the connection to the node was open."""
         self._timer = self._loop.call_later(INTRODUCTION_SECONDS_MAX, self._too_late)
         self.front = Side(self._from_caller, self._caller_ended, self._called)
         self.back = Side(self._from_node, self._node_ended)
@@ -59,7 +58,7 @@ class Link:
             _couple(sender, receiver, stream)
 
     def renew(self, changed: set[NetworkLane]) -> None:
-        """The cuts have changed, and the weather of some."""
+        """Apply changed cuts and weather: flush changed lanes, and close the connection if it lost bytes."""
         for stream in (self._forth, self._back):
             if stream.lane in changed:
                 stream.flush()
@@ -69,7 +68,7 @@ class Link:
             self._go()
 
     def reset(self, ways: set[Way]) -> bool:
-        """As a box in the middle does it that has forgotten the connection; whether it is over one of these ways."""
+        """Reset the connection if it uses one of these ways, as a middlebox does; return whether it did."""
         caller = self._introduction.node
         if caller is None or not {(caller, self._node), (self._node, caller)} & ways:
             return False
@@ -99,10 +98,10 @@ class Link:
         self._forth.lane = self._lanes.lane(caller, self._node)
         self._back.lane = self._lanes.lane(self._node, caller)
         if self._forth.lane.is_cut:
-            self._forth.feed(b"".join(self._head))  # it has lost something, were it only the call itself
+            self._forth.feed(b"".join(self._head))  # counts as lost, even if it is only the connection attempt
             return
         self.front.hold_up("connecting")
-        self._connecting = self._loop.create_task(self._reach_node(), name=f"the way to node {self._node}")
+        self._connecting = self._loop.create_task(self._reach_node(), name=f"connect to node {self._node}")
 
     def _to_node(self, data: bytes) -> None:
         if self._connecting is not None:
@@ -117,7 +116,7 @@ class Link:
         try:
             await self._loop.create_connection(lambda: self.back, *self._target)
         except OSError:
-            self.front.abort()  # nobody listens there: the nearest thing to a refused connection
+            self.front.abort()  # the node does not listen: the nearest equivalent of a refused connection
             return
         finally:
             self._connecting = None
@@ -130,7 +129,7 @@ class Link:
         self.front.let_go("connecting")
 
     def _caller_ended(self) -> None:
-        """It has closed, or its process is gone."""
+        """Forward the end of the caller's side: it closed the connection, or its process ended."""
         self._timer.cancel()
         self._ended(self._forth)
 
@@ -152,7 +151,7 @@ class Link:
 
 
 def _couple(sender: Side, receiver: Side, stream: ForwardedStream) -> None:
-    """A receiver that takes no more holds up its sender, until what has arrived meanwhile was taken too."""
+    """Make a receiver that is full hold up its sender until the backlog has been written."""
 
     def drained() -> None:
         stream.release()

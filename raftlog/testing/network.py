@@ -1,4 +1,4 @@
-"""The test's side of the proxy: starts it, tells it what is to happen to which way, and ends it."""
+"""The test's side of the proxy: starts it, sends it the faults to inject, and ends it."""
 
 import socket
 import subprocess
@@ -19,12 +19,13 @@ _END_SECONDS_MAX: Final = 5.0
 _ANSWER_BYTES_MAX: Final = 1 << 17
 
 Way = tuple[int, int]
-"""From sender to receiver."""
+"""Pair of sender and receiver."""
 
 
 class Faults(NamedTuple):
-    """All that is wrong with the ways between nodes: which are cut, which have weather; the same for gossip, and the
-    share of its datagrams that is lost wherever they go."""
+    """Faults of all ways between nodes, for RPC and for gossip.
+
+    `gossip_loss` is the share of gossip datagrams that is lost between all nodes."""
 
     cut: Iterable[Way] = ()
     gossip_cut: Iterable[Way] = ()
@@ -34,7 +35,7 @@ class Faults(NamedTuple):
 
 
 class Network:
-    """Ways between brokers that can be cut. Connections wait in the sockets until the process behind has started."""
+    """Proxy between brokers. Connections wait in the listening sockets until its process has started."""
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -49,26 +50,26 @@ class Network:
             )
 
     def add(self, node: int, port: int) -> str:
-        """A new address that leads to the node, which listens on a port of loopback."""
+        """Return a new address that forwards to a node, which listens on a port of loopback."""
         with listen() as listening:
             self._tell({"listen": node, "target": [HOST, port]}, listening)
             return address_of(listening)
 
     def add_gossip(self, node: int, port: int) -> str:
-        """A new address that leads to the gossip of the node, which is bound to a port of loopback."""
+        """Return a new address that forwards to a node's gossip, which is bound to a port of loopback."""
         with hold_gossip_port() as held:
             held.tcp.listen()
             self._tell({"gossip": node, "target": [HOST, port]}, held.udp, held.tcp)
             return held.address
 
     def add_clients(self, node: int, port: int) -> str:
-        """A new address for clients, which leads to the node, which serves on a port of loopback."""
+        """Return a new address for clients that forwards to a node, which serves on a port of loopback."""
         with listen() as listening:
             self._tell({"clients": node, "target": [HOST, port]}, listening)
             return address_of(listening)
 
     def set_faults(self, faults: Faults) -> None:
-        """Exactly that is wrong when this returns."""
+        """Replace all faults; they are in effect on return."""
         self._order(
             {
                 "cut": sorted(faults.cut),
@@ -80,15 +81,15 @@ class Network:
         )
 
     def cut(self, pairs: Iterable[Way]) -> None:
-        """Exactly these ways are cut when this returns, and nothing else is wrong."""
+        """Cut exactly these ways, and remove all other faults; in effect on return."""
         self.set_faults(Faults(cut=pairs))
 
     def reset(self, ways: Iterable[Way]) -> int:
-        """Reset all connections over these ways; how many those were."""
+        """Reset all connections over these ways; return their number."""
         return int(self._order({"reset": sorted(ways)})["reset"])
 
     def seen(self) -> dict[Way, WaySeen]:
-        """What became of what was sent, of each way over which something was."""
+        """Return the counts of each way with traffic."""
         told = self._order({"seen": True})
         rpc, gossip = (
             {(sender, receiver): LaneSeen(**seen) for sender, receiver, seen in told[kind]}
@@ -97,7 +98,7 @@ class Network:
         return {way: WaySeen(rpc.get(way, LaneSeen()), gossip.get(way, LaneSeen())) for way in sorted({*rpc, *gossip})}
 
     def _order(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Tell it, and wait until it was done; what it answers."""
+        """Send an order, wait until it is done, and return the answer."""
         with self._lock:
             self._tell(order)
             try:
@@ -110,11 +111,11 @@ class Network:
             return told
 
     def guard(self, pids: Iterable[int]) -> None:
-        """Exactly these processes, with their groups, are killed should this one end without `close`."""
+        """Kill exactly these processes, with their process groups, if this one ends without `close`."""
         self._tell({"guard": sorted(pids)})
 
     def close(self) -> None:
-        """End the proxy and every connection through it."""
+        """End the proxy and all connections through it."""
         self._control.close()
         try:
             self._process.wait(_END_SECONDS_MAX)
@@ -126,7 +127,7 @@ class Network:
         try:
             socket.send_fds(self._control, [orjson.dumps(order)], [each.fileno() for each in sockets])
         except OSError as error:
-            raise BrokerFailed(f"the proxy between the brokers is gone: {error}") from error
+            raise BrokerFailed(f"the proxy between the brokers has ended: {error}") from error
 
 
 def _by_weather(ways: Mapping[Way, Weather]) -> list[tuple[tuple[float, ...], list[Way]]]:

@@ -1,4 +1,4 @@
-"""One broker of a cluster: a process, the address at which others reach it, and its directory."""
+"""Broker of a test cluster: a process, its addresses, and its directory."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from raftlog.testing.process import PROGRAM, READY_SECONDS_MAX, BrokerProcess, w
 
 
 class ClusterNode(BrokerProcess):
-    """Made by a `Cluster`. Its ports and its directory stay the same from start to start."""
+    """Broker created by a `Cluster`. Its ports and its directory stay the same from start to start."""
 
     def __init__(
         self,
@@ -25,20 +25,23 @@ class ClusterNode(BrokerProcess):
         between: Network | None,
         clients: Network | None,
     ) -> None:
-        """`between` gives the addresses at which other brokers reach it, `clients` those for clients; None: where it
-        listens."""
+        """Reserve the ports of a node.
+
+        `between` gives the addresses for other brokers, `clients` those for clients; with None the node advertises
+        the address
+        that it listens on."""
         self.node_id = node_id
         self.rpc: str | None = None
-        """The RPC address that it advertises and that seeds name; None for a broker that is alone."""
+        """RPC address that it advertises and that seeds name; None for a broker that is alone."""
         self.rpc_bound: str | None = None
-        """The RPC address that it listens on, which no cut is in front of."""
+        """RPC address that it listens on, which bypasses the proxy."""
         self.is_paused = False
         self._launched = launched
         self._held = [hold_port()]
         self.http = address_of(self._held[0])
-        """Where it listens for clients, which no cut is in front of."""
+        """HTTP address that it listens on, which bypasses the proxy."""
         self.http_public = self.http
-        """Where clients are told to find it."""
+        """HTTP address that it advertises to clients."""
         log_path, name = directory / f"{node_id}.log", f"node {node_id}"
         super().__init__(directory / str(node_id), http=self.http, log_path=log_path, name=name)
         if clients is not None:
@@ -50,14 +53,14 @@ class ClusterNode(BrokerProcess):
             if between is not None:
                 self.rpc = between.add(node_id, held.getsockname()[1])
         self.gossip: str | None = None
-        """The gossip address that it advertises; None when it does not gossip."""
+        """Gossip address that it advertises; None without gossip."""
         self.gossip_bound: str | None = None
-        """The one that it listens on, which no cut is in front of."""
+        """Gossip address that it listens on, which bypasses the proxy."""
         if is_clustered and gossips:
             self._hold_gossip(between)
 
     def _hold_gossip(self, between: Network | None) -> None:
-        """By environment variables, which a release that knows no gossip leaves alone."""
+        """Set the gossip addresses by environment variables, which releases without gossip ignore."""
         held = hold_gossip_port()
         held.udp.close()
         self._held.append(held.tcp)
@@ -75,8 +78,9 @@ class ClusterNode(BrokerProcess):
         program: Sequence[str] = PROGRAM,
         at_launch: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """What it is started with; called once, before the first start. `at_launch`: what is added to its environment
-        at each start."""
+        """Set command line and environment. Called once, before the first start.
+
+        `at_launch` is called at each start and returns variables to add to the environment."""
         cluster_flags = (*self._cluster_flags(seeds, secret_path), *self._http_flags())
         self._flags = ("--node-id", str(self.node_id), *cluster_flags, *flags)
         self.python, self._program, self._at_launch = python, tuple(program), at_launch
@@ -86,7 +90,7 @@ class ClusterNode(BrokerProcess):
             return ()
         listening = ("--rpc", self.rpc_bound, "--advertise-rpc", self.rpc)
         cluster = ("--seeds", ",".join(seeds), "--cluster-secret-file", secret_path)
-        # Replicas of a partition never share a host, and here each broker stands for one.
+        # Replicas of a partition never share a host; each broker counts as a host of its own.
         return (*listening, *cluster, "--host-label", f"host-{self.node_id}")
 
     def _http_flags(self) -> tuple[str, ...]:
@@ -96,43 +100,46 @@ class ClusterNode(BrokerProcess):
         return f"<node {self.node_id} http {self.http} {'running' if self.is_running else 'down'}>"
 
     def start(self, timeout_s: float = READY_SECONDS_MAX) -> dict[str, Any]:
-        """Start it and wait until it serves; its ready line. Raises `BrokerNotReady` with the end of its log."""
+        """Start the node, wait until it serves, and return its ready line.
+
+        Raises `BrokerNotReady` with the end of its log.
+        """
         self.launch()
         return self.wait_ready(timeout_s)
 
     def launch(self) -> None:
-        """Start it without waiting, as is needed where it cannot serve before others have started."""
+        """Start the process without waiting, for nodes that cannot serve before others have started."""
         super().launch()
         self.is_paused = False
         self._launched()
 
     def wait_ready(self, timeout_s: float = READY_SECONDS_MAX) -> dict[str, Any]:
-        """Until it has said that it serves, once after each launch; its ready line."""
+        """Wait until the node serves, once after each launch; return its ready line."""
         if not self.ready:
             wait_ready([self], timeout_s)
         return self.ready
 
     def restart(self, timeout_s: float = READY_SECONDS_MAX) -> dict[str, Any]:
-        """Stop it in an orderly way, and start it again."""
+        """Stop the node gracefully, and start it again."""
         self.stop()
         return self.start(timeout_s)
 
     def pause(self) -> None:
-        """SIGSTOP: it stands still while its connections stay."""
+        """Stop the process with SIGSTOP; its connections stay open."""
         super().pause()
         self.is_paused = True
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Resume the process with SIGCONT."""
         super().resume()
         self.is_paused = False
 
     def get(self, path: str, timeout_s: float = 10.0) -> Any:
-        """The JSON that it answers, whatever the status. Raises `BrokerFailed` when it does not answer."""
+        """Return the JSON answer to a GET request, whatever its status. Raises `BrokerFailed` without an answer."""
         return ask(self.http, path, timeout_s=timeout_s)[1]
 
     def close(self) -> None:
-        """Kill it and give its ports back. Called by the cluster at its end."""
+        """Kill the process and free its ports. Called when the cluster is closed."""
         super().close()
         for held in self._held:
             held.close()

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures that give a test clusters of its own. pytest finds it by the package's entry point.
+"""pytest plugin: fixtures that give a test its own clusters. pytest finds it by the package's entry point.
 
     def test_something(raftlog_cluster):
         client = MyClient(raftlog_cluster.addresses)
@@ -7,8 +7,7 @@
     def test_more(raftlog_cluster_factory):
         cluster = raftlog_cluster_factory(5, serve_flags=["--topic-config", "segment.bytes=65536"])
 
-When a test fails, what its brokers logged is added to its report.
-"""
+The report of a test that fails contains the logs of its brokers."""
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
@@ -19,15 +18,16 @@ import pytest
 from raftlog.testing.cluster import Cluster
 
 LOG_SHOWN_CHARACTERS: Final = 20_000
-"""Of each node's log, the end."""
+"""Bound on each node's log in a report; its end is shown."""
 
 _started: Final = pytest.StashKey[list[Cluster]]()
 
 
 @pytest.fixture
 def raftlog_cluster_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..., Cluster]]:
-    """`raftlog_cluster_factory(nodes, **options)` starts a cluster, with the arguments of `raftlog.testing.Cluster`;
-    all end with the test."""
+    """Return a function `(nodes, **options)` that starts a cluster, with the arguments of `raftlog.testing.Cluster`.
+
+    All clusters are closed at the end of the test."""
     clusters = request.node.stash.setdefault(_started, [])
     with ExitStack() as stack:
 
@@ -41,7 +41,7 @@ def raftlog_cluster_factory(request: pytest.FixtureRequest) -> Iterator[Callable
 
 @pytest.fixture
 def raftlog_cluster(raftlog_cluster_factory: Callable[..., Cluster]) -> Cluster:
-    """Three brokers that serve."""
+    """Return a cluster of three running brokers."""
     return raftlog_cluster_factory(3)
 
 
@@ -59,6 +59,6 @@ def pytest_runtest_makereport(
 
 
 def _clusters_of(item: pytest.Item) -> list[Cluster]:
-    """Those that it started, and those that fixtures of the test's own gave it."""
+    """Return the clusters that the test started, and those that its fixtures returned."""
     given = [value for value in getattr(item, "funcargs", {}).values() if isinstance(value, Cluster)]
     return list(dict.fromkeys([*item.stash.get(_started, []), *given]))

@@ -1,9 +1,8 @@
-"""Ports of loopback that stay ours, also while nobody listens on them.
+"""Ports of loopback that stay reserved, also while no broker listens on them.
 
-A port that was free a moment ago may be somebody else's when a broker binds it, and again between its death and its
-next start. So the port stays bound here, without listening, for as long as the cluster lives: Linux lets a broker bind
-it as well (both sockets have SO_REUSEADDR and only one listens) and gives it to nobody who asks for any free port.
-"""
+Another process may take a port that was free a moment ago before a broker binds it, or between a broker's end and its
+next start. So the port stays bound here, without listening, as long as the cluster lives: Linux lets a broker bind it
+as well (both sockets have SO_REUSEADDR and only one listens) and does not choose it for a bind to port 0."""
 
 import socket
 from types import TracebackType
@@ -16,7 +15,7 @@ _ATTEMPTS = 50
 
 
 def hold_port() -> socket.socket:
-    """A socket that keeps a free port; closing it gives the port back."""
+    """Return a socket that reserves a free port until it is closed."""
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     held.bind((HOST, 0))
@@ -24,18 +23,18 @@ def hold_port() -> socket.socket:
 
 
 def listen() -> socket.socket:
-    """A socket that listens on a free port."""
+    """Return a socket that listens on a free port."""
     return socket.create_server((HOST, 0), backlog=128)
 
 
 def address_of(bound: socket.socket) -> str:
-    """`HOST:PORT`."""
+    """Return the address of a socket as `HOST:PORT`."""
     host, port = bound.getsockname()[:2]
     return f"{host}:{port}"
 
 
 class GossipPort(NamedTuple):
-    """A port that is ours for datagrams and for streams, in a `with` block or until `close`."""
+    """Port reserved for UDP and TCP, in a `with` block or until `close`."""
 
     udp: socket.socket
     tcp: socket.socket
@@ -58,7 +57,9 @@ class GossipPort(NamedTuple):
 
 
 def hold_gossip_port() -> GossipPort:
-    """A port that is free for both. A broker can bind it once `udp` is closed: datagrams go to one socket only."""
+    """Reserve a port that is free for UDP and TCP.
+
+    A broker can bind it once `udp` is closed: datagrams go to one socket only."""
     for _ in range(_ATTEMPTS):
         tcp = hold_port()
         udp = socket.socket(type=socket.SOCK_DGRAM)

@@ -1,10 +1,9 @@
-"""`raftlog serve` in a process of its own: started, stopped, killed, paused and started again.
+"""`raftlog serve` in a process of its own: started, stopped, killed, paused and restarted.
 
     launch → (ready line on stdout) → runs → stop | kill | ends by itself
 
-The process is the leader of its own session, so a signal to it reaches the worker processes that it started, and
-Ctrl-C in the terminal is for the program that started it. Its stderr goes to a file that is kept over restarts.
-"""
+The process leads its own session, so a signal to its group reaches the worker processes that it started, and Ctrl-C in
+the terminal goes only to the program that started it. Its stderr goes to a file that is kept over restarts."""
 
 import contextlib
 import os
@@ -26,15 +25,15 @@ from raftlog.testing.environment import inherited, joined
 from raftlog.testing.errors import BrokerFailed, BrokerNotReady
 
 PROGRAM: Final = ("-P", "-m", "raftlog.cli")
-"""What is in the working directory is not meant, be it called raftlog or not."""
+"""`-P` keeps the working directory off the import path, where a directory may be called raftlog."""
 READY_SECONDS_MAX: Final = 30.0
 STOP_SECONDS_MAX: Final = 15.0
 LOG_SHOWN_BYTES: Final = 4096
-"""How much of a broker's last words goes into an error."""
+"""Bytes from the end of a broker's log that an error shows."""
 
 
 class BrokerProcess(ClosedAtExit):
-    """`raftlog serve --data-dir DIR --http ADDRESS FLAGS…`. Port 0 becomes a free port at the first start."""
+    """`raftlog serve --data-dir DIR --http ADDRESS FLAGS…`; port 0 becomes a free port at the first start."""
 
     def __init__(
         self,
@@ -48,35 +47,39 @@ class BrokerProcess(ClosedAtExit):
         at_launch: Callable[[], Mapping[str, str]] = dict,
         program: Sequence[str] = PROGRAM,
     ) -> None:
-        """`environment` is added to that of this process, of which `RAFTLOG_…` is left out, and so is what `at_launch`
-        says at each start. `log_path` gets the stderr of all its lives; without one it goes to a temporary file.
-        `program`: what stands between the interpreter and `serve`."""
+        """Prepare a process; `start` or `launch` runs it.
+
+        The broker inherits this process's environment without `RAFTLOG_…`; `environment` is added to it, and at each
+        start the
+        result of `at_launch`. `log_path` gets the stderr of all runs; without one it goes to a temporary file.
+        `program`: the
+        interpreter's arguments before `serve`."""
         self.name = name
         self.python = python
-        """The interpreter of its next start, which brings the raftlog that is installed there."""
+        """Interpreter of the next start, which runs the raftlog that is installed there."""
         self.data_dir = Path(data_dir)
         self.address = http
-        """Where it serves HTTP; of a port 0 from the first ready line on the address that it said."""
+        """HTTP address; port 0 is replaced by the port in the first ready line."""
         self.ready: dict[str, Any] = {}
-        """The ready line of its last start."""
+        """Ready line of the last start."""
         self._flags = flags
-        # Where gossip would be by itself is a port that nobody has made sure of.
+        # The default gossip port is not reserved, so another process may have it.
         self._environment = {"RAFTLOG_GOSSIP": "off", **(environment or {})}
         self._at_launch = at_launch
         self._program = tuple(program)
         self._process: starting.Started | None = None
         self._words = open(log_path, "a+b") if log_path is not None else tempfile.TemporaryFile()  # noqa: SIM115
         self._life_began_at = 0
-        """Where in the log its last start begins."""
+        """Position in the log at which the last run begins."""
 
     def close(self) -> None:
-        """Kill it, and give up its log. Nothing may be called afterwards."""
+        """Kill the process, and close its log. The object cannot be used afterwards."""
         self.kill()
         self._words.close()
 
     @property
     def command(self) -> list[str]:
-        """What starts it, once more or by hand."""
+        """Command line that starts the broker, again or by hand."""
         return [
             self.python,
             *self._program,
@@ -92,28 +95,30 @@ class BrokerProcess(ClosedAtExit):
 
     @property
     def pid(self) -> int:
-        """Of its last start."""
+        """Process id of the last start."""
         assert self._process is not None, f"{self.name} has not been started"
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there, paused ones included."""
+        """Whether the process exists, paused ones included."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def exit_code(self) -> int | None:
-        """Of its last life, negative for a signal; None while it runs."""
+        """Exit code of the last run, negative for a signal; None while it runs."""
         return None if self._process is None else self._process.poll()
 
     def start(self, timeout_s: float = READY_SECONDS_MAX) -> dict[str, Any]:
-        """Start it and wait until it serves; its ready line. Raises `BrokerNotReady`, and then it is dead."""
+        """Start the process and wait until it serves; return its ready line.
+
+        Raises `BrokerNotReady` after killing a process that does not get ready."""
         self.launch()
         wait_ready([self], timeout_s)
         return self.ready
 
     def launch(self) -> None:
-        """Start it, and do not wait; `wait_ready` does."""
+        """Start the process without waiting; `wait_ready` waits."""
         assert not self.is_running, f"{self.name} runs already"
         self._close_pipe()
         self.ready = {}
@@ -128,16 +133,16 @@ class BrokerProcess(ClosedAtExit):
         )
 
     def kill(self) -> None:
-        """SIGKILL, which leaves what a crash of the process leaves; nothing when it does not run."""
+        """Kill the process with SIGKILL, as a crash would end it; do nothing if it does not run."""
         self._signal(signal.SIGKILL)
         self._reap(STOP_SECONDS_MAX)
 
     def ask_to_end(self) -> None:
-        """SIGTERM, and do not wait."""
+        """Send SIGTERM without waiting."""
         self._signal(signal.SIGTERM)
 
     def stop(self, timeout_s: float = STOP_SECONDS_MAX) -> int:
-        """SIGTERM, and wait; the exit code. Raises `BrokerFailed` when it had to be killed."""
+        """Send SIGTERM and wait; return the exit code. Raises `BrokerFailed` if the process had to be killed."""
         self._signal(signal.SIGTERM)
         self.resume()
         code = self._reap(timeout_s)
@@ -147,28 +152,28 @@ class BrokerProcess(ClosedAtExit):
         return code
 
     def wait(self, timeout_s: float = STOP_SECONDS_MAX) -> int:
-        """Until it ends by itself; the exit code. Raises `BrokerFailed` when it does not."""
+        """Wait until the process ends by itself; return the exit code. Raises `BrokerFailed` after the timeout."""
         code = self._reap(timeout_s)
         if code is None:
             raise BrokerFailed(f"{self.name} still runs after {timeout_s:g} s")
         return code
 
     def pause(self) -> None:
-        """SIGSTOP: it stands still, and its connections stay."""
+        """Stop the process with SIGSTOP; its connections stay open."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT; nothing when it was not paused."""
+        """Resume the process with SIGCONT; do nothing if it was not paused."""
         self._signal(signal.SIGCONT)
 
     def log_text(self) -> str:
-        """What it wrote to its stderr, in all of its lives."""
+        """Return the stderr of all runs."""
         return self._read_log(0)
 
     def last_words(self) -> str:
-        """The end of what its last life said, to be put behind an error message."""
+        """Return the end of the last run's log, to be appended to an error message."""
         text = self._read_log(self._life_began_at).strip()
-        return f"; it said:\n{text[-LOG_SHOWN_BYTES:]}" if text else "; it said nothing"
+        return f"; its log ends:\n{text[-LOG_SHOWN_BYTES:]}" if text else "; its log is empty"
 
     def _read_log(self, start: int) -> str:
         size = os.fstat(self._words.fileno()).st_size
@@ -176,12 +181,12 @@ class BrokerProcess(ClosedAtExit):
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
-            # It may have ended since; then nobody is there to be signalled.
+            # It may have ended since `poll`.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
     def _reap(self, timeout_s: float) -> int | None:
-        """The exit code; None when it still runs."""
+        """Wait for the exit code; return None if the process still runs."""
         if self._process is None:
             return 0
         try:
@@ -206,8 +211,9 @@ class BrokerProcess(ClosedAtExit):
 
 
 def wait_ready(processes: Sequence[BrokerProcess], timeout_s: float = READY_SECONDS_MAX) -> None:
-    """Until all that were launched serve. The first that ends instead, or the end of the time, raises
-    `BrokerNotReady`; the others then go on."""
+    """Wait until all launched processes serve.
+
+    Raises `BrokerNotReady` for the first that ends instead, or after the timeout; the others keep running."""
     until = time.monotonic() + timeout_s
     lines: dict[int, bytes] = {}
     with selectors.DefaultSelector() as selector:

@@ -1,21 +1,20 @@
-"""The process between the brokers of a cluster: `python -m raftlog.testing.proxy DESCRIPTOR`.
+"""Proxy process between the brokers of a cluster: `python -m raftlog.testing.proxy DESCRIPTOR`.
 
-Every broker advertises an address of this process, which passes bytes on to it, unless the way is cut. It is a process
-of its own so that the test, which holds Python's lock much of the time, does not slow the brokers down, and neither the
-other way round. The descriptor is a Unix socket with one JSON object a message; ways are [sender, receiver]:
+Every broker advertises an address of this process, which forwards bytes to the broker, unless the way is cut. It is a
+separate process so that the test, which holds the GIL much of the time, does not slow down the brokers, nor they the
+test. The descriptor is a Unix socket with one JSON object a message; ways are [sender, receiver]:
 
-    {"listen": node, "target": [host, port]}   with a listening socket   connections to it go to that node
-    {"clients": node, "target": [host, port]}  the same for those of clients
+    {"listen": node, "target": [host, port]}   with a listening socket   forward its connections to that node
+    {"clients": node, "target": [host, port]}  the same for connections of clients
     {"gossip": node, "target": [host, port]}   with a UDP and a listening socket: the same for gossip
-    {"cut": ways, "gossip_cut": ways,          exactly these ways are cut, exactly these have weather (the fields of
-     "weather": [[fields, ways], …],           `Weather` in their order), and that share of gossip's datagrams is lost
+    {"cut": ways, "gossip_cut": ways,          cut exactly these ways, set exactly this weather (the fields of
+     "weather": [[fields, ways], …],           `Weather` in their order), and lose that share of gossip's datagrams
      "gossip_weather": …, "gossip_loss": share}
-    {"reset": ways}                            connections over these ways are reset
-    {"seen": true}                             what happened on each way
-    {"guard": [pid, …]}                        these processes are killed, each with its group, when the test is gone
+    {"reset": ways}                            reset the connections over these ways
+    {"seen": true}                             report the counts of each way
+    {"guard": [pid, …]}                        kill these processes, each with its group, when the test has ended
 
-All but those that hand a socket over, and the last, are answered with an object once they are done.
-"""
+All messages except the last and those that carry a socket are answered with an object once they are done."""
 
 import asyncio
 import contextlib
@@ -41,7 +40,7 @@ MESSAGE_BYTES_MAX: Final = 1 << 17
 
 
 class Proxy:
-    """All links of a cluster, and what happens to them."""
+    """Links of a cluster, and the faults injected into them."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -54,7 +53,7 @@ class Proxy:
         self._orders: asyncio.Queue[tuple[dict[str, Any], list[int]]] = asyncio.Queue()
 
     async def run(self) -> None:
-        """Until the other end of the control socket is closed."""
+        """Run until the other end of the control socket is closed."""
         self._control.setblocking(False)
         asyncio.get_running_loop().add_reader(self._control, self._read)
         while True:
@@ -134,7 +133,7 @@ def _weather(given: list[list[Any]]) -> dict[Way, Weather]:
 
 
 async def _main(descriptor: int) -> None:
-    # Ctrl-C is for the test, which then closes the control socket.
+    # The test handles Ctrl-C, and then closes the control socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     await Proxy(socket.socket(fileno=descriptor)).run()
 

@@ -1,4 +1,4 @@
-"""One of the two sockets of a connection through the proxy."""
+"""Socket of a connection through the proxy: the caller's or the node's."""
 
 import asyncio
 import socket
@@ -7,12 +7,15 @@ from collections.abc import Callable
 from typing import Final, cast
 
 BUFFER_BYTES_MAX: Final = 1 << 20
-"""What may wait in a socket's transport; then whoever sends to it waits."""
+"""Bytes that may wait in a socket's transport; above it the sender is held up."""
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 
 class Side(asyncio.Protocol):
-    """`received` gets what comes in, `ended` is called once it is closed or lost, `drained` when it is full no more."""
+    """Protocol of one socket, with callbacks.
+
+    `received` gets the bytes that arrive, `ended` is called when the socket is closed or lost, `drained` when its write
+    buffer has room again."""
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class Side(asyncio.Protocol):
         self.drained()
 
     def hold_up(self, reason: str) -> None:
-        """Read nothing from it until it was let go for every reason."""
+        """Stop reading until every reason to hold up is removed by `let_go`."""
         if self.transport is not None and not self._held_up:
             self.transport.pause_reading()
         self._held_up.add(reason)
@@ -64,7 +67,7 @@ class Side(asyncio.Protocol):
             self.transport.write(data)
 
     def close(self) -> None:
-        """After what waits was written."""
+        """Close the socket after the write buffer is sent."""
         if self.transport is not None:
             self.transport.close()
 
@@ -73,7 +76,7 @@ class Side(asyncio.Protocol):
             self.transport.abort()
 
     def reset(self) -> None:
-        """Whoever is there is told that the connection is broken (RST), and gets nothing of what was on its way."""
+        """Reset the connection (RST) and discard the bytes in flight."""
         if self.transport is not None:
             connected: socket.socket = self.transport.get_extra_info("socket")
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)

@@ -1,7 +1,6 @@
-"""How the processes of a cluster come to be: an interpreter of its own for each.
+"""Start of a cluster's processes: by default a new interpreter for each.
 
-A program that starts very many may know a cheaper way, and puts it here; it has to be like `subprocess.Popen`.
-"""
+A program that starts very many processes can set a cheaper function; it must behave like `subprocess.Popen`."""
 
 import subprocess
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from typing import IO, Protocol
 
 
 class Started(Protocol):
-    """What is used of a `subprocess.Popen`."""
+    """Part of `subprocess.Popen` that is used here."""
 
     pid: int
 
@@ -24,4 +23,4 @@ class Started(Protocol):
 
 
 start: Callable[..., Started] = subprocess.Popen
-"""Takes what `subprocess.Popen` takes."""
+"""Starter of processes, with the arguments of `subprocess.Popen`."""

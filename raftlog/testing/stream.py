@@ -1,9 +1,8 @@
-"""One direction of a connection through the proxy: bytes in their order, then its end, each when it arrives.
+"""One direction of a connection through the proxy: bytes in order, then the end, each at its arrival time.
 
-Bytes go straight on while the weather is fair. Otherwise they wait here, and behind them everything that comes after:
-arrivals never decrease. What meets a cut, at its beginning or on its way, is lost, the end too; then `has_lost` is set
-for good, because the rest of a stream with a hole in it is worth nothing.
-"""
+In fair weather bytes are forwarded at once. Otherwise they wait here, and all later bytes wait behind them: arrival
+times never decrease. Bytes that meet a cut, at its beginning or in flight, are lost, and so is the end; then `has_lost`
+is set for good, because a stream with a hole in it is useless."""
 
 import asyncio
 from collections import deque
@@ -13,11 +12,11 @@ from raftlog.testing.lane import NetworkLane
 
 END: Final = b""
 TICK_S: Final = 0.001
-"""The event loop's clock does not know less."""
+"""Resolution of the event loop's clock."""
 
 
 class Backpressured(Protocol):
-    """Who can be made to wait, for several reasons at once."""
+    """Sender that can be held up, for several reasons at once."""
 
     def hold_up(self, reason: str) -> None: ...
     def let_go(self, reason: str) -> None: ...
@@ -31,7 +30,7 @@ class Receiver(Protocol):
 
 
 class ForwardedStream:
-    """From a sender's socket to a receiver's."""
+    """Bytes from a sender's socket to a receiver's."""
 
     def __init__(self, lane: NetworkLane, sender: Backpressured, receiver: Receiver) -> None:
         self.lane = lane
@@ -39,13 +38,13 @@ class ForwardedStream:
         self._sender, self._receiver = sender, receiver
         self._loop = asyncio.get_running_loop()
         self._held: deque[tuple[float, float, bytes]] = deque()
-        """When it arrives, when it was sent, what."""
+        """Pieces in flight: arrival time, time sent, bytes."""
         self._timer: asyncio.TimerHandle | None = None
         self._waits = False
-        """For room in the lane."""
+        """Whether the stream waits for room in the lane."""
 
     def feed(self, data: bytes) -> None:
-        """The sender has sent that; `END`: it has closed."""
+        """Take bytes from the sender; `END` means that it closed the connection."""
         if self.lane.is_cut:
             self._swallow(data)
         elif self.lane.weather is None and not self._held:
@@ -54,19 +53,19 @@ class ForwardedStream:
             self._hold(data)
 
     def flush(self) -> None:
-        """The weather has changed: whatever is on its way arrives now."""
+        """Deliver all bytes in flight now, because the weather has changed."""
         now = self._loop.time()
         self._held = deque((min(due, now), sent, data) for due, sent, data in self._held)
         self.release()
 
     def drop(self) -> None:
-        """The connection is gone, and with it what is on its way."""
+        """Discard the bytes in flight of a closed connection."""
         self._cancel()
         self.lane.release(sum(len(data) for _, _, data in self._held))
         self._held.clear()
 
     def release(self) -> None:
-        """Hand over what has arrived, as far as the receiver takes it."""
+        """Deliver the bytes that are due, as far as the receiver takes them."""
         self._cancel()
         now = self._loop.time()
         while self._held and self._held[0][0] <= now + TICK_S and not self._receiver.is_full:

@@ -1,37 +1,36 @@
-"""What a way between two nodes does to what is sent over it, and what was seen of that.
+"""Network conditions of one way between two nodes (delay, loss, rate …), and counts of their effects.
 
-On a stream a lost segment is what it is to TCP: silence until it was sent again, and everything behind it waits.
-Duplicates and the wrong order are for datagrams alone, which know neither.
-"""
+A lost segment of a stream has the effect that it has in TCP: no data until it is retransmitted, and all later data
+waits. Duplicates and reordering are for datagrams alone; streams do not show them."""
 
 from dataclasses import dataclass, fields
 from typing import NamedTuple, Self
 
 CLIENTS = 0
-"""Stands for all clients where a way is from one node to another."""
+"""Node id that stands for all clients in a way."""
 
 
 class Weather(NamedTuple):
-    """Of one way; shares are from 0 up to, not including, 1. The way back has its own."""
+    """Network conditions of one way; the opposite way has its own. Shares are from 0 up to, not including, 1."""
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0
-    """Each delay is `delay_ms` give or take up to so much, and never less than nothing."""
+    """Largest deviation of a delay from `delay_ms`; delays are never negative."""
     loss: float = 0.0
-    """The share of segments and datagrams that is lost."""
+    """Share of segments and datagrams that is lost."""
     duplicate: float = 0.0
-    """The share of datagrams that comes twice."""
+    """Share of datagrams that is duplicated."""
     reorder: float = 0.0
-    """The share of datagrams that is held back so that later ones may overtake it."""
+    """Share of datagrams that is held back, so that later ones may overtake them."""
     rate_bytes_s: float = 0.0
-    """0 is as fast as it goes."""
+    """Bandwidth in bytes per second; 0 is unlimited."""
 
     def check(self) -> None:
-        """Raises `ValueError`."""
+        """Raise `ValueError` if a value is out of range."""
         if any(value < 0 for value in self):
-            raise ValueError(f"nothing of the weather is negative: {self}")
+            raise ValueError(f"the values of the weather cannot be negative: {self}")
         if any(share >= 1 for share in (self.loss, self.duplicate, self.reorder)):
-            raise ValueError(f"shares are less than 1 (cut the way instead): {self}")
+            raise ValueError(f"shares must be below 1 (cut the way instead): {self}")
 
     def __str__(self) -> str:
         said = []
@@ -47,29 +46,31 @@ class Weather(NamedTuple):
 
 @dataclass(slots=True)
 class LaneSeen:
-    """What became of what was sent over one way since the cluster began, of gossip or of everything else."""
+    """Counts of the traffic over one way since the cluster began, of gossip or of everything else."""
 
     passed_bytes: int = 0
-    """Of streams, as are all bytes here."""
+    """Bytes of streams, as are all bytes here."""
     passed_datagrams: int = 0
     swallowed_bytes: int = 0
-    """By cuts."""
+    """Bytes discarded by cuts."""
     swallowed_datagrams: int = 0
     delayed_bytes: int = 0
     delayed_datagrams: int = 0
     longest_ms: int = 0
-    """The longest that anything was held."""
+    """Longest time that bytes or a datagram were held."""
     lost_segments: int = 0
-    """Each was sent again after a time-out, in which its stream stood still."""
+    """Segments that were sent again after a time-out, during which their stream stalled."""
     lost_datagrams: int = 0
     duplicated_datagrams: int = 0
     overtaken_datagrams: int = 0
-    """A later one was there first."""
+    """Datagrams that arrived after a later one."""
     resets: int = 0
     """Connections that were reset."""
 
     def since(self, earlier: Self) -> "LaneSeen":
-        """What came after that; the longest is that of all time, unless nothing was held since."""
+        """Return the counts since an earlier reading.
+
+        `longest_ms` is that of all time, or 0 if nothing was held since."""
         more = LaneSeen(*(getattr(self, each.name) - getattr(earlier, each.name) for each in fields(self)))
         more.longest_ms = self.longest_ms if more.delayed_bytes or more.delayed_datagrams else 0
         return more
@@ -92,10 +93,10 @@ class LaneSeen:
 
 
 class WaySeen(NamedTuple):
-    """The same of one way, by what went over it."""
+    """Counts of one way, by kind of traffic."""
 
     rpc: LaneSeen
-    """Between brokers everything but gossip; of clients HTTP."""
+    """Traffic between brokers other than gossip; of clients, HTTP."""
     gossip: LaneSeen
 
     def since(self, earlier: "WaySeen") -> "WaySeen":

@@ -652,7 +652,7 @@ def test_the_leading_thread_continues_when_another_is_interrupted(
     while not log._commit._queue and time.monotonic() < until:
         time.sleep(0.001)
     leader = log._commit._leader
-    log._commit._leave(Waiter())
+    log._commit._withdraw(Waiter())
     assert log._commit._leader is leader
     gate.open()
     assert (leading.outcome(), following.outcome()[0]) == (1, 2)

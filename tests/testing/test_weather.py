@@ -185,7 +185,7 @@ def test_public_addresses_of_a_cluster_of_one() -> None:
         node.restart()
         cluster.wait_ready()
         cluster.heal()
-        with pytest.raises(BrokerFailed, match="nothing can be cut"):
+        with pytest.raises(BrokerFailed, match="no network fault is possible"):
             cluster.cut([1], [2])
     with Cluster(1) as cluster, pytest.raises(BrokerFailed, match="without client_cuts"):
         cluster.cut_clients([1])
@@ -233,7 +233,7 @@ def test_datagrams_are_lost_doubled_and_overtaken() -> None:
 
 def test_network_faults_have_to_be_possible() -> None:
     for impossible in (Weather(loss=1.0), Weather(delay_ms=-1.0)):
-        with pytest.raises(ValueError, match=r"shares are less|negative"):
+        with pytest.raises(ValueError, match=r"shares must be below|negative"):
             impossible.check()
 
 
