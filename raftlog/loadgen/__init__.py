@@ -1,12 +1,11 @@
-"""Load on a running cluster, offered at a fixed rate or as fast as it is taken, and what came of it.
+"""Load generator for a running cluster: offers operations at a fixed rate or as fast as they complete.
 
-    plan → Run(plan, wire, work) → Result        `wire` carries requests and has the clock, `work` says what they are
+    plan → Run(plan, wire, work) → Result        `wire` carries requests and has the clock, `work` makes the requests
 
-It reaches brokers only over HTTP, as any client does. One thread on plain sockets: it shares a machine's cores with the
-brokers more often than not, and must not be what is measured. Who may come in: `raftlog bench`, and `bench/`.
-"""
+It reaches brokers only over HTTP, as any client does. It is one thread on plain sockets, since it often shares a
+machine's cores with the brokers and must not become the bottleneck. Used by `raftlog bench` and `bench/`."""
 
-from raftlog.loadgen.between import Between, scrape
+from raftlog.loadgen.broker_traffic import BrokerTraffic, scrape
 from raftlog.loadgen.mix import KINDS, Mix
 from raftlog.loadgen.plan import LoadMode, LoadPlan, Targeting
 from raftlog.loadgen.preparing import LoadTarget, prepare
@@ -18,7 +17,7 @@ from raftlog.loadgen.work import Work
 
 __all__ = [
     "KINDS",
-    "Between",
+    "BrokerTraffic",
     "LoadMode",
     "LoadPlan",
     "LoadProgress",

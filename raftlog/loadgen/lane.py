@@ -1,8 +1,8 @@
-"""One connection to a broker with one request in flight at most: HTTP/1.1 with keep-alive and whole answers.
+"""Connection to a broker with at most one request in flight: HTTP/1.1 with keep-alive.
 
     CONNECTING → IDLE ⇄ BUSY → closed
 
-Only what brokers answer is understood: a status line, headers, `Content-Length`. Whatever else comes ends the lane.
+It parses only the form that brokers send: a status line, headers, `Content-Length`. Any other answer breaks the lane.
 """
 
 import socket
@@ -17,11 +17,11 @@ _LINE_END: Final = b"\r\n"
 
 
 class LaneBroken(Exception):
-    """The connection is of no use any more; says why."""
+    """Error of a connection that cannot be used further; the message has the reason."""
 
 
 class RequestLane:
-    """Made for an address, connects by itself; `token` names the request that is under way."""
+    """Connection to one address, which connects by itself; `token` names the request in flight."""
 
     def __init__(self, address: str, key: tuple[int, str]) -> None:
         host, _, port = address.rpartition(":")
@@ -34,7 +34,7 @@ class RequestLane:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.is_connected = False
         self.is_sent = False
-        """Whether any byte of the request went out."""
+        """Whether any byte of the request was sent."""
         self.deadline = 0.0
         self._to_send = memoryview(b"")
         self._received = b""
@@ -54,7 +54,7 @@ class RequestLane:
             self._write()
 
     def writable(self) -> None:
-        """It is connected, or takes more; raises `LaneBroken`."""
+        """Continue after the socket became writable: finish the connect, send more; raises `LaneBroken`."""
         if not self.is_connected:
             error = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if error:
@@ -74,7 +74,7 @@ class RequestLane:
             raise LaneBroken(str(error)) from None
 
     def readable(self) -> tuple[int, bytes, str] | None:
-        """Status, body and leader of an answer that is complete; raises `LaneBroken`."""
+        """Read; return status, body and leader of a complete answer, or None. Raises `LaneBroken`."""
         try:
             part = self.socket.recv(_READ_BYTES)
         except BlockingIOError:
@@ -91,12 +91,12 @@ class RequestLane:
         try:
             status, length = int(head[_STATUS_AT]), int(_field(head, _LENGTH) or 0)
         except ValueError:
-            raise LaneBroken(f"an answer that is no HTTP: {received[:40]!r}") from None
+            raise LaneBroken(f"the answer is not HTTP: {received[:40]!r}") from None
         body = received[end + len(_HEAD_END) :]
         if len(body) < length:
             return None
         if len(body) > length or self.token < 0:
-            raise LaneBroken("an answer that nobody asked for")
+            raise LaneBroken("the broker sent an answer without a request")
         self._received, self.token = b"", -1
         return status, body, _field(head, _LEADER).decode()
 
@@ -105,6 +105,6 @@ class RequestLane:
 
 
 def _field(head: bytes, name: bytes) -> bytes:
-    """The value of a header; empty without one."""
+    """Return the value of a header, or empty bytes."""
     _, found, rest = head.partition(name)
     return rest[: rest.index(_LINE_END)].strip() if found else b""

@@ -1,10 +1,9 @@
-"""Which operations, and how many of each: weights, read from `send=1,poll=1,commit=1,list=1`.
+"""Mix of operations: their kinds and weights, parsed from `send=1,poll=1,commit=1,list=1`.
 
-send     one request with one record or more to a partition
-poll     a fetch from the client's own position, which moves on; it does not wait for records
-commit   the client's position as its group's offset
-list     the group's committed offsets
-"""
+send     a request with one or more records to a partition
+poll     a fetch from the client's own position, which advances; it does not wait for records
+commit   a commit of the client's position as its group's offset
+list     a read of the group's committed offsets"""
 
 from random import Random
 from typing import Final, Self
@@ -12,11 +11,11 @@ from typing import Final, Self
 from raftlog.errors import InvalidArgument
 
 KINDS: Final = ("send", "poll", "commit", "list")
-"""The operations of Maelstrom's `kafka` workload."""
+"""Operations of Maelstrom's `kafka` workload."""
 
 
 class Mix:
-    """Draws kinds by their weights."""
+    """Random choice of kinds by their weights."""
 
     def __init__(self, weights: dict[str, float]) -> None:
         self.weights = {kind: weights[kind] for kind in KINDS if weights.get(kind, 0) > 0}
@@ -29,7 +28,7 @@ class Mix:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises `InvalidArgument`. A kind alone weighs one: `send`."""
+        """Parse a mix; a kind without a number has weight 1. Raises `InvalidArgument`."""
         weights: dict[str, float] = {}
         for part in text.split(","):
             kind, equals, number = part.strip().partition("=")
@@ -39,7 +38,7 @@ class Mix:
                 weight = -1.0
             if kind not in KINDS or not 0 <= weight < float("inf"):
                 raise InvalidArgument(
-                    f"{part.strip()!r} is no part of a mix; one is {KINDS[0]}=1, of {', '.join(KINDS)}"
+                    f"{part.strip()!r} is not KIND=WEIGHT, such as {KINDS[0]}=1; the kinds are {', '.join(KINDS)}"
                 )
             weights[kind] = weight
         if not any(weights.values()):

@@ -1,7 +1,6 @@
-"""The latencies of a run by percentile, drawn: a line for each kind of operation, as SVG.
+"""Plot of a run's latencies by percentile as SVG, a line for each kind of operation.
 
-pygal draws it, which the extra `bench` installs; nothing else needs it, so it is imported when somebody plots.
-"""
+pygal draws it. Only the extra `bench` installs pygal, so it is imported at the first plot."""
 
 import importlib
 from pathlib import Path
@@ -13,7 +12,7 @@ from raftlog.loadgen.tally import CURVE
 
 
 def write_plot(result: Result, path: Path) -> None:
-    """Write the file. Raises `InvalidArgument` when pygal is missing, and `OSError`."""
+    """Write the file. Raises `InvalidArgument` if pygal is missing, and `OSError`."""
     chart: Any = _pygal().Line(
         logarithmic=True,
         show_dots=False,
@@ -30,7 +29,7 @@ def write_plot(result: Result, path: Path) -> None:
 
 
 def check_can_plot() -> None:
-    """Before a run whose plot could not be drawn. Raises `InvalidArgument`."""
+    """Check before a run that its plot can be drawn; raise `InvalidArgument` otherwise."""
     _pygal()
 
 

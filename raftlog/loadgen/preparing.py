@@ -1,4 +1,4 @@
-"""Where the load goes: the brokers of a cluster, a topic, who leads it, and where it ends."""
+"""Target of the load: the brokers of a cluster, a topic, its leaders and its end offsets."""
 
 import asyncio
 import logging
@@ -14,25 +14,25 @@ _logger = logging.getLogger(__name__)
 
 
 class LoadTarget(NamedTuple):
-    """Addresses are `HOST:PORT`."""
+    """Brokers and topic of a run; addresses are `HOST:PORT`."""
 
     addresses: Sequence[str]
     topic: str
     leaders: Mapping[int, str]
-    """By partition, as far as they are known."""
+    """Leader addresses by partition, as far as known."""
     ends: Mapping[int, int]
-    """The next offset of each partition: polls begin there."""
+    """Next offset of each partition, at which polls begin."""
 
 
 @contextmanager
 def prepare(
     bootstrap: Sequence[str], topic: str | None, partitions: int, replication_factor: int | None
 ) -> Iterator[LoadTarget]:
-    """A topic that is there already, or one that is made now and deleted at the end of the block; blocks.
+    """Return an existing topic, or create one that is deleted at the end of the block; blocks.
 
-    Raises what `BrokerClient` raises, and `Unavailable` for a cluster whose brokers have no address. No event loop runs
-    inside the block: the load has the thread for itself, and Ctrl-C ends it at once.
-    """
+    Raises the errors of `BrokerClient`, and `Unavailable` for a cluster whose brokers have no address. No event loop
+    runs
+    inside the block: the load has the thread for itself, and Ctrl-C ends it at once."""
     if topic is not None:
         yield asyncio.run(_found(bootstrap, topic))
         return
@@ -43,8 +43,8 @@ def prepare(
     finally:
         try:
             asyncio.run(_delete(bootstrap, name))
-        except RaftlogError as error:  # what was found is worth more than a clean end
-            _logger.warning("the topic %s stays, delete it later: %s", name, error)
+        except RaftlogError as error:  # the result of the run is worth more than the clean-up
+            _logger.warning("the topic %s was not deleted, delete it later: %s", name, error)
 
 
 async def _create(bootstrap: Sequence[str], topic: str, partitions: int, replication_factor: int | None) -> None:
@@ -61,7 +61,7 @@ async def _found(bootstrap: Sequence[str], topic: str) -> LoadTarget:
     async with BrokerClient(bootstrap) as client:
         by_node = {broker.node_id: broker.http for broker in await client.brokers() if broker.is_alive and broker.http}
         if not by_node:
-            raise Unavailable("no broker of the cluster says where it can be reached over HTTP")
+            raise Unavailable("no broker of the cluster advertises an HTTP address")
         described = await client.describe_topic(topic)
         leaders = {each.partition: by_node[each.leader] for each in described.replicas if each.leader in by_node}
         ends = {each.partition: int((await client.offsets(topic, each.partition)).end) for each in described.replicas}

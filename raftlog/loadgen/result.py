@@ -1,16 +1,16 @@
-"""What a run found, as JSON and as rows of a table."""
+"""Result of a run, as JSON and as rows of a table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from raftlog.loadgen.between import Between
+from raftlog.loadgen.broker_traffic import BrokerTraffic
 from raftlog.loadgen.plan import LoadMode, LoadPlan
 from raftlog.loadgen.tally import CURVE, Latencies, Tally
 
 
 class Second(NamedTuple):
-    """What succeeded in one second of a run, by when it was known."""
+    """Successful operations of one second of a run, by the time of their answers."""
 
     succeeded: int
     slowest_ms: float
@@ -18,20 +18,22 @@ class Second(NamedTuple):
 
 @dataclass(slots=True)
 class Result:
-    """Of one run. `seconds` is how long it took, to the last answer; `between` what it cost the brokers, if known."""
+    """Result of one run.
+
+    `seconds` is its duration up to the last answer; `between` is the traffic between brokers, if known."""
 
     plan: LoadPlan
     seconds: float
     tallies: Mapping[str, Tally]
     reasons: Mapping[str, int]
-    """Why operations did not succeed, with their numbers."""
+    """Number of operations without success by reason."""
     longest_gap_s: float
     timeline: list[Second]
     unsent: int = 0
-    """Operations that were offered, and never began: the cluster was too slow, and the time was over."""
-    between: Between | None = None
+    """Operations that were offered and not begun before the end of the run, because the cluster was too slow."""
+    between: BrokerTraffic | None = None
     client_cores: float = 0.0
-    """CPU that the load itself took: a share near 1 means that the client was the bound."""
+    """CPU cores used by the load generator itself; near 1, the client was the bottleneck."""
 
     @property
     def offered(self) -> int:
@@ -43,17 +45,17 @@ class Result:
 
     @property
     def availability_percent(self) -> float:
-        """The share of what was offered that succeeded."""
+        """Share of the offered operations that succeeded."""
         return 100.0 * self.succeeded / self.offered if self.offered else 0.0
 
     @property
     def operations_per_s(self) -> float:
-        """What succeeded, by the time that it took."""
+        """Successful operations divided by the duration."""
         return self.succeeded / self.seconds
 
     @property
     def messages_per_operation(self) -> float | None:
-        """Logical messages between brokers for each operation that ended; None when nobody counted."""
+        """Logical messages between brokers for each operation that ended; None if they were not counted."""
         return None if self.between is None else self.between.messages / max(1, self.ended)
 
     @property
@@ -61,14 +63,14 @@ class Result:
         return sum(tally.succeeded + tally.failed + tally.unknown for tally in self.tallies.values())
 
     def latencies(self) -> Latencies:
-        """Of all kinds together."""
+        """Return the latencies of all kinds together."""
         together = Latencies()
         for tally in self.tallies.values():
             together.merge(tally.latencies)
         return together
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, ready for JSON; latencies in milliseconds."""
+        """Return the whole result for JSON; latencies in milliseconds."""
         plan = self.plan
         return {
             "mode": plan.mode.value,

@@ -1,14 +1,13 @@
-"""One run: operations begin when the plan says so, and end as the wire says.
+"""Run of a plan: operations begin when the plan schedules them, and end when the wire reports it.
 
-    open loop      operation n is due at begin + n ÷ rate, whatever became of those before it
-                   latency = its end − that moment, also for what could not be sent before
-    closed loop    each client keeps `in_flight` operations under way; latency = end − send
+    open loop      operation n is due at begin + n ÷ rate, independent of earlier ones
+                   latency = its end − that time, also for operations that could not be sent then
+    closed loop    each client keeps `in_flight` operations in flight; latency = end − send
 
-So a broker that stands still for a second has, in the open loop, a second's worth of late answers, and not one (no
-coordinated omission). Nothing is retried: every operation that was offered counts, once. What could not begin until an
-operation's timeout after the end of the plan never does, and has failed: a cluster that takes less than is offered must
-not keep a run from ending.
-"""
+So a broker that stalls for a second causes, in the open loop, a second's worth of late answers instead of one (no
+coordinated omission). Nothing is retried: every offered operation counts once. Operations that have not begun one
+timeout after the end of the plan count as failed and never begin, so that an overloaded cluster cannot keep a run from
+ending."""
 
 from collections import deque
 from collections.abc import Callable
@@ -21,14 +20,14 @@ from raftlog.loadgen.wire import Arrival, HttpWire
 from raftlog.loadgen.work import Operation, Work
 
 LEAD_S: Final = 0.02
-"""From the start of a run to its first operation."""
+"""Time from the start of a run to its first operation."""
 _PAUSE_S: Final = 0.05
-"""A client of a closed loop waits so long after what did not succeed: brokers that are away must not make it spin."""
+"""Pause of a closed loop's client after a failed operation, so that it does not spin while brokers are down."""
 _PROGRESS_S: Final = 0.2
 
 
 class LoadProgress(NamedTuple):
-    """How far a run is, in seconds of its planned time, and what it did so far."""
+    """Progress of a run: elapsed seconds of its planned time, and counts so far."""
 
     seconds: float
     succeeded: int
@@ -38,11 +37,11 @@ class LoadProgress(NamedTuple):
 class _UnderWay(NamedTuple):
     operation: Operation
     since: float
-    """From when its latency counts."""
+    """Time from which its latency counts."""
 
 
 class LoadRun:
-    """Made for one run; `run` does it."""
+    """Single run of a plan, done by `run`."""
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class LoadRun:
         on_progress: Callable[[LoadProgress], None] = lambda _: None,
         on_success: Callable[[float, float], None] = lambda _since, _at: None,
     ) -> None:
-        """`on_success` is told from when a latency counts and when it ended, by the wire's clock."""
+        """Prepare a run. `on_success(start, end)` gets the bounds of each latency, by the wire's clock."""
         self._plan, self._wire, self._work = plan, wire, work
         self._on_progress, self._on_success = on_progress, on_success
         self._begin = wire.now() + LEAD_S
@@ -62,9 +61,9 @@ class LoadRun:
         self._ended = 0
         self._under_way: dict[int, _UnderWay] = {}
         self._free = deque(client for _ in range(plan.in_flight) for client in range(plan.clients))
-        """Clients that could begin with one more; each as often as it could."""
+        """Clients that can begin another operation, once for each that they can."""
         self._resting: deque[tuple[float, int]] = deque()
-        """Clients of a closed loop that wait a little, and until when."""
+        """Clients of a closed loop that pause, and until when."""
         self._tallies = {kind: Tally() for kind in plan.mix.weights}
         self._reasons = Reasons()
         self._gap = SuccessGap(self._begin)
@@ -73,22 +72,22 @@ class LoadRun:
         self._total = plan.offered
 
     def end(self) -> None:
-        """Offer nothing more, although the plan would; what is under way still ends. For `on_progress` to call."""
+        """End the run early: offer no more, and wait for the operations in flight. Called by `on_progress`."""
         self._until = min(self._until, self._wire.now())
         self._total = None if self._total is None else self._issued
 
     def run(self) -> Result:
-        """Until everything that was offered has ended, answered or not."""
+        """Run until every offered operation has ended, answered or not."""
         wire = self._wire
         while True:
             due = self._issue()
             if due is None and not self._under_way:
                 break
-            # Without a moment at which something is due the wire's own deadlines end the wait.
+            # If no operation is due, the wire's own deadlines end the wait.
             until = self._progress_at if due is None else min(due, self._progress_at)
             for arrival in wire.wait(until):
                 self._finish(arrival)
-            self._tell()
+            self._report_progress()
         end = max(self._until, wire.now())
         self._gap.note(self._until)
         unsent = max(0, (self._total or 0) - self._issued)
@@ -104,10 +103,12 @@ class LoadRun:
             unsent,
         )
 
-    # beginning
+    # begin of operations
 
     def _issue(self) -> float | None:
-        """Begin with what is due. When the next is; None when nothing more comes, or only an end can let it."""
+        """Begin the operations that are due.
+
+        Returns the time of the next one; None if no more follow, or only the end of another makes room for it."""
         return self._issue_open() if self._plan.mode is LoadMode.OPEN else self._issue_closed()
 
     def _issue_open(self) -> float | None:
@@ -144,7 +145,7 @@ class LoadRun:
         self._under_way[token] = _UnderWay(operation, since)
         self._wire.send(token, operation.client, operation.address, operation.request)
 
-    # ending
+    # end of operations
 
     def _finish(self, arrival: Arrival) -> None:
         operation, since = self._under_way.pop(arrival.token)
@@ -173,7 +174,7 @@ class LoadRun:
         before = self._seconds[number]
         self._seconds[number] = Second(before.succeeded + 1, max(before.slowest_ms, latency_s * 1000))
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         now = self._wire.now()
         if now >= self._progress_at:
             self._progress_at = now + _PROGRESS_S

@@ -1,11 +1,11 @@
-"""A whole run against a cluster: prepare, warm up, run, and ask the brokers what it cost them."""
+"""Complete session against a cluster: prepare, warm up, run, and read the brokers' counters."""
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from raftlog.errors import Unavailable
-from raftlog.loadgen.between import Between, scrape
+from raftlog.loadgen.broker_traffic import BrokerTraffic, scrape
 from raftlog.loadgen.plan import LoadPlan
 from raftlog.loadgen.preparing import LoadTarget, prepare
 from raftlog.loadgen.result import Result
@@ -15,7 +15,7 @@ from raftlog.loadgen.work import Work
 
 WARM_S = 1.0
 _GRACE_S = 1.0
-"""So much longer than the broker's own deadline an answer is waited for."""
+"""Time that an answer may take beyond the broker's own deadline."""
 
 
 def run_session(
@@ -28,17 +28,17 @@ def run_session(
     warm_s: float = WARM_S,
     on_progress: Callable[[LoadProgress], None] = lambda _: None,
 ) -> Result:
-    """Run on a topic that is there, or on one of its own; blocks. Raises what the cluster says while it is prepared.
+    """Run on an existing topic or on a temporary one; blocks. Raises the errors of the preparation.
 
-    The load of `warm_s` seconds before the run is not part of the result: groups are made, connections opened and
-    leaders found meanwhile.
-    """
+    The load of `warm_s` seconds before the run is not part of the result: consumer groups are created, connections
+    opened
+    and leaders found meanwhile."""
     with prepare(bootstrap, topic, partitions, replication_factor) as place:
         return run_at(plan, place, warm_s, on_progress)
 
 
 def run_at(plan: LoadPlan, place: LoadTarget, warm_s: float, on_progress: Callable[[LoadProgress], None]) -> Result:
-    """The same where everything has been prepared."""
+    """Run against a prepared target."""
     work = Work(plan, place)
     with SocketWire(plan.timeout_ms / 1000 + _GRACE_S) as wire:
         if warm_s > 0:
@@ -50,13 +50,13 @@ def run_at(plan: LoadPlan, place: LoadTarget, warm_s: float, on_progress: Callab
         after = _counted(place)
     if before is not None and after is not None:
         between = after.since(before)
-        if all(count >= 0 for count in between.by_kind.values()):  # a broker that was started anew counts from 0
+        if all(count >= 0 for count in between.by_kind.values()):  # a restarted broker counts from 0
             result.between = between
     return result
 
 
-def _counted(place: LoadTarget) -> Between | None:
-    """What the brokers counted so far; None when one of them is away, for then there is no total."""
+def _counted(place: LoadTarget) -> BrokerTraffic | None:
+    """Return the brokers' counters; None if a broker does not answer, since there is no total then."""
     try:
         return scrape(place.addresses)
     except Unavailable:

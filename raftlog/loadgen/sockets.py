@@ -1,10 +1,9 @@
-"""Requests over real connections, in real time: lanes by client and broker, made when they are needed.
+"""Requests over real connections in real time: lanes by client and broker, opened on demand.
 
-    lanes of a client to a broker ≤ its requests in flight;   every request ends: answered, broken, or after its time
+    lanes of a client to a broker ≤ its requests in flight;   every request ends: answered, broken, or timed out
 
-Time is told to the microsecond: `select` on the selector's own descriptor sleeps as exactly as that, where the
-timeouts of epoll are whole milliseconds.
-"""
+Waits are exact to the microsecond: `select` on the selector's own descriptor has that resolution, where the timeouts
+of epoll are whole milliseconds."""
 
 import select
 import selectors
@@ -19,14 +18,14 @@ _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class SocketWire(ClosedAtExit):
-    """Closes its connections with its `with` block."""
+    """`HttpWire` over sockets; its `with` block closes the connections."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._selector = selectors.DefaultSelector()
         self._idle: defaultdict[tuple[int, str], list[RequestLane]] = defaultdict(list)
         self._busy: dict[int, RequestLane] = {}
-        """By token, in the order of their deadlines."""
+        """Lanes by token, in the order of their deadlines."""
         self._ended: list[Arrival] = []
 
     def close(self) -> None:
@@ -38,7 +37,7 @@ class SocketWire(ClosedAtExit):
         return time.perf_counter()
 
     def send(self, token: int, client: int, address: str, request: bytes) -> None:
-        """See `Wire`."""
+        """Implement `HttpWire`."""
         idle = self._idle[client, address]
         try:
             lane = idle.pop() if idle else self._connect(client, address)
@@ -53,7 +52,7 @@ class SocketWire(ClosedAtExit):
             self._drop(lane)
 
     def wait(self, until: float) -> list[Arrival]:
-        """See `Wire`."""
+        """Implement `HttpWire`."""
         self._expire()
         if not self._ended:
             oldest = next(iter(self._busy.values()), None)
@@ -97,7 +96,7 @@ class SocketWire(ClosedAtExit):
             self._ended.append(Arrival(token, *answer, self.now()))
 
     def _drop(self, lane: RequestLane) -> None:
-        """It broke, or was too slow; a request on it ends."""
+        """Close a lane that broke or timed out, and end the request on it."""
         self._selector.unregister(lane.socket)
         lane.close()
         if lane.token >= 0:

@@ -1,9 +1,8 @@
-"""What came of the operations: counts, latencies, and the longest time without a success.
+"""Counts and latencies of operations, and the longest time without a success.
 
-    succeeded + failed + unknown = ended ≤ offered;   latencies are those of what succeeded
+    succeeded + failed + unknown = ended ≤ offered;   latencies are those of successful operations
 
-Percentiles come from HDR histograms: three digits from a microsecond to an hour, whatever the number of samples.
-"""
+Percentiles come from HDR histograms: three digits from a microsecond to an hour, for any number of samples."""
 
 from collections import Counter
 from typing import Any, Final
@@ -16,11 +15,11 @@ _DIGITS: Final = 3
 _REASONS_MAX: Final = 32
 PERCENTILES: Final = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
 CURVE: Final = (0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.9, 99.95, 99.99, 100.0)
-"""Percentiles of the plots."""
+"""Percentiles in plots."""
 
 
 class Latencies:
-    """Of one kind of operation, or of all."""
+    """Latency histogram of one kind of operation, or of all."""
 
     def __init__(self) -> None:
         self._histogram = HdrHistogram(1, int(_SECONDS_MAX / _UNIT_S), _DIGITS)
@@ -29,18 +28,18 @@ class Latencies:
         return int(self._histogram.get_total_count())
 
     def add(self, seconds: float) -> None:
-        """One sample; what is too long for the histogram counts as an hour."""
+        """Add a sample; one above the histogram's bound counts as an hour."""
         self._histogram.record_value(max(1, min(round(seconds / _UNIT_S), int(_SECONDS_MAX / _UNIT_S))))
 
     def merge(self, other: "Latencies") -> None:
         self._histogram.add(other._histogram)
 
     def at_ms(self, percent: float) -> float:
-        """The latency that so many percent of the samples do not exceed; 0 without samples."""
+        """Return a percentile in milliseconds; 0 without samples."""
         return float(self._histogram.get_value_at_percentile(percent)) * _UNIT_S * 1000 if len(self) else 0.0
 
     def as_json(self) -> dict[str, float]:
-        """Milliseconds."""
+        """Return percentiles, maximum and mean in milliseconds; empty without samples."""
         if not len(self):
             return {}
         found = {name: self.at_ms(percent) for name, percent in PERCENTILES.items()}
@@ -49,7 +48,7 @@ class Latencies:
 
 
 class Tally:
-    """Of one kind of operation."""
+    """Counts and latencies of one kind of operation."""
 
     def __init__(self) -> None:
         self.offered = self.succeeded = self.failed = self.unknown = 0
@@ -66,20 +65,20 @@ class Tally:
 
 
 class SuccessGap:
-    """The longest time without a success, beginning and end of the run included."""
+    """Longest time without a success, with the beginning and the end of the run as bounds."""
 
     def __init__(self, begin: float) -> None:
         self._last = begin
         self.longest_s = 0.0
 
     def note(self, at: float) -> None:
-        """A success was known, or the run ended."""
+        """Record the time of a success, or of the end of the run."""
         self.longest_s = max(self.longest_s, at - self._last)
         self._last = at
 
 
 class Reasons:
-    """Why operations did not succeed, counted; past a bound of different ones the rest is one."""
+    """Counts of operations without success by reason; above a bound on different reasons the rest is `others`."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()

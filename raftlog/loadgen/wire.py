@@ -1,15 +1,15 @@
-"""What a run needs of the world: a clock and a way for requests. Sockets and real time, or scripts and virtual time."""
+"""Environment of a run: a clock and a transport for requests. Real sockets and time, or scripts and virtual time."""
 
 from typing import Final, NamedTuple, Protocol
 
 LOST: Final = 0
-"""In place of a status: the connection broke after the request was sent, or no answer came in time."""
+"""Value in place of a status: the connection broke after the request was sent, or no answer came in time."""
 NEVER_SENT: Final = -1
-"""No connection could be made."""
+"""Value in place of a status: no connection could be opened."""
 
 
 class Arrival(NamedTuple):
-    """The end of a request. `at` is by the wire's clock; `leader` is whom the answer named, empty when nobody."""
+    """End of a request. `at` is by the wire's clock; `leader` is the address that the answer named, or empty."""
 
     token: int
     status: int
@@ -19,16 +19,16 @@ class Arrival(NamedTuple):
 
 
 class HttpWire(Protocol):
-    """Nothing blocks but `wait`."""
+    """Clock and transport; only `wait` blocks."""
 
     def now(self) -> float:
-        """Seconds."""
+        """Return the time in seconds."""
         ...
 
     def send(self, token: int, client: int, address: str, request: bytes) -> None:
-        """A client's request, over a connection of its own; `token` comes back with its end, which always comes."""
+        """Send a client's request over a connection of its own; its end is an `Arrival` with this `token`."""
         ...
 
     def wait(self, until: float) -> list[Arrival]:
-        """What ended, as soon as something did, and at `until` at the latest."""
+        """Return the requests that ended, once there are any, and at `until` at the latest."""
         ...

@@ -1,8 +1,7 @@
-"""The operations themselves: requests as bytes, answers as outcomes, and what clients remember from one to the next.
+"""Operations of a run: requests as bytes, answers as outcomes, and the state of the clients.
 
-A client has a group of its own and a position in each partition, and takes the partitions in turn. With a smart client
-requests go to the broker that leads, as answers have named it (`X-Raftlog-Leader`); a hint, as everywhere.
-"""
+A client has a consumer group of its own and a position in each partition, and uses the partitions in turn. Requests of
+a smart client go to the leading broker named in earlier answers (`X-Raftlog-Leader`), which is a hint."""
 
 from collections.abc import Sequence
 from itertools import count, cycle
@@ -21,15 +20,15 @@ from raftlog.types import TopicPartition
 
 _POLL_BYTES: Final = 1 << 16
 _BATCHES: Final = 32
-"""Different batches of a run; each is sent again and again."""
+"""Number of different batches of a run; each is sent repeatedly."""
 _GROUP: Final = -1
-"""In place of a partition's number: the leader is that of a group's offsets."""
+"""Value in place of a partition's number: the leader is that of a group's offsets."""
 _JSON: Final = "application/vnd.kafka.json.v2+json"
 _BATCHES_TYPE: Final = "application/vnd.raftlog.batches"
 
 
 class Operation(NamedTuple):
-    """One that is ready to be sent. `subject` is whose leader it goes to."""
+    """Operation that is ready to be sent. `subject` names the partition or group whose leader it goes to."""
 
     kind: str
     client: int
@@ -40,7 +39,7 @@ class Operation(NamedTuple):
 
 
 class RequestOutcome(NamedTuple):
-    """How it ended: `reason` is empty when it succeeded."""
+    """Outcome of an operation: `reason` is empty on success."""
 
     reason: str
     is_unknown: bool = False
@@ -50,11 +49,11 @@ _SUCCESS: Final = RequestOutcome("")
 
 
 class Work:
-    """Of all clients of one run."""
+    """Operations of all clients of one run."""
 
     def __init__(self, plan: LoadPlan, place: LoadTarget) -> None:
         self._plan, self._place = plan, place
-        self._random = Random(plan.seed)  # noqa: S311 - which operation comes next is no secret
+        self._random = Random(plan.seed)  # noqa: S311 - not used for security
         self._leaders = LeaderCache()
         for partition, address in place.leaders.items():
             self._leaders.learn(TopicPartition(place.topic, partition), address)
@@ -66,11 +65,11 @@ class Work:
         self._batches = cycle(self._build_batches() if plan.records > 1 else [b""])
 
     def group(self, client: int) -> str:
-        """Its name."""
+        """Return the name of a client's consumer group."""
         return f"{self._place.topic}-{client}"
 
     def draw(self, client: int) -> Operation:
-        """The next operation of a client."""
+        """Return the next operation of a client."""
         kind = self._plan.mix.draw(self._random)
         partition = next(self._partitions[client])
         is_grouped = kind in ("commit", "list")
@@ -123,7 +122,7 @@ class Work:
     # answers
 
     def finish(self, operation: Operation, arrival: Arrival) -> RequestOutcome:
-        """What an answer means, and what the client knows from it."""
+        """Return the outcome of an answer, and update leaders and positions from it."""
         if self._plan.targeting is Targeting.SMART:
             self._learn(operation, arrival)
         status, body = arrival.status, arrival.body
@@ -150,18 +149,18 @@ class Work:
         if arrival.leader:
             self._leaders.learn(operation.subject, arrival.leader)
         elif arrival.status == 200:
-            self._leaders.learn(operation.subject, operation.address)  # it would have named another one
+            self._leaders.learn(operation.subject, operation.address)  # it would have named another leader
         else:
             self._leaders.forget(operation.subject, operation.address)
 
     def _advance(self, operation: Operation, after: int) -> None:
-        """Answers of one client can overtake each other."""
+        """Advance a client's position, never backwards: answers of one client can overtake each other."""
         positions = self._positions[operation.client]
         positions[operation.partition] = max(positions[operation.partition], after)
 
 
 def _rotated(partitions: Sequence[int], by: int) -> list[int]:
-    """So that clients do not all begin with the same one."""
+    """Rotate the partitions, so that clients do not all begin with the same one."""
     at = by % len(partitions)
     return [*partitions[at:], *partitions[:at]]
 
@@ -176,7 +175,7 @@ def _get(address: str, path: str) -> bytes:
 
 
 def _refusal(kind: str, status: int, fields: Any) -> RequestOutcome:
-    """Status and error code, without what differs from one answer to the next."""
+    """Return the outcome by status and error code, without the parts that differ from answer to answer."""
     if not isinstance(fields, dict):
         return RequestOutcome(f"{kind}: HTTP {status}", is_unknown=status >= 500)
     code = fields.get("error_code")
@@ -185,7 +184,7 @@ def _refusal(kind: str, status: int, fields: Any) -> RequestOutcome:
 
 
 def _parsed(body: bytes) -> Any:
-    """None for what is no JSON."""
+    """Parse JSON; return None if it is none."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:

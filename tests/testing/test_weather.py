@@ -187,7 +187,7 @@ def test_public_addresses_of_a_cluster_of_one() -> None:
         cluster.heal()
         with pytest.raises(BrokerFailed, match="no network fault is possible"):
             cluster.cut([1], [2])
-    with Cluster(1) as cluster, pytest.raises(BrokerFailed, match="without client_cuts"):
+    with Cluster(1) as cluster, pytest.raises(BrokerFailed, match="without `client_cuts=True`"):
         cluster.cut_clients([1])
 
 

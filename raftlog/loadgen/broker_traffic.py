@@ -1,8 +1,7 @@
-"""What operations cost the brokers among themselves, from their own counters in `/metrics`.
+"""Cost of operations in messages between brokers, from the brokers' counters in `/metrics`.
 
-Each message counts once, where it was sent. What brokers say to each other anyway (beats, heartbeats of groups that are
-awake) is in it, as long as the run takes.
-"""
+Each message counts once, at its sender. Messages that brokers send anyway (beats, heartbeats of active Raft groups) are
+included for the duration of the run."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,11 +18,11 @@ _WRITES: Final = "raftlog_rpc_writes_total"
 _ANSWER_S_MAX: Final = 5.0
 
 
-class Between(NamedTuple):
-    """Totals of all brokers together."""
+class BrokerTraffic(NamedTuple):
+    """Totals over all brokers."""
 
     by_kind: Mapping[str, int]
-    """Logical messages."""
+    """Number of logical messages by kind."""
     bytes: int
     writes: int
 
@@ -32,7 +31,7 @@ class Between(NamedTuple):
         return sum(self.by_kind.values())
 
     def since(self, before: Self) -> Self:
-        """What came after `before`."""
+        """Return the difference to an earlier reading."""
         kinds = {kind: count - before.by_kind.get(kind, 0) for kind, count in self.by_kind.items()}
         return type(self)(
             {kind: count for kind, count in kinds.items() if count},
@@ -41,7 +40,7 @@ class Between(NamedTuple):
         )
 
     def as_json(self, operations: int) -> dict[str, Any]:
-        """By operation."""
+        """Return the totals divided by the number of operations."""
         share = 1 / max(1, operations)
         return {
             "messages_per_operation": round(self.messages * share, 3),
@@ -53,8 +52,8 @@ class Between(NamedTuple):
         }
 
 
-def scrape(addresses: Sequence[str]) -> Between:
-    """Ask these brokers; raises `Unavailable` when one does not answer."""
+def scrape(addresses: Sequence[str]) -> BrokerTraffic:
+    """Read the counters of these brokers; raise `Unavailable` if one does not answer."""
     by_kind: Counter[str] = Counter()
     size = writes = 0
     for address in addresses:
@@ -66,7 +65,7 @@ def scrape(addresses: Sequence[str]) -> Between:
                     size += int(sample.value)
                 elif sample.name == _WRITES:
                     writes += int(sample.value)
-    return Between(by_kind, size, writes)
+    return BrokerTraffic(by_kind, size, writes)
 
 
 def _metrics_of(address: str) -> str:
@@ -76,9 +75,9 @@ def _metrics_of(address: str) -> str:
         with connection.getresponse() as response:
             text = response.read().decode()
     except (OSError, HTTPException) as error:
-        raise Unavailable(f"{address} does not show its metrics: {error}") from None
+        raise Unavailable(f"{address}: reading /metrics failed: {error}") from None
     finally:
         connection.close()
     if response.status != 200:
-        raise Unavailable(f"{address} does not show its metrics: HTTP {response.status}")
+        raise Unavailable(f"{address}: reading /metrics failed: HTTP {response.status}")
     return text
