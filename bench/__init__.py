@@ -1,6 +1,5 @@
-"""The project's own figures: what raftlog costs, measured on the machine it runs on.
+"""Benchmarks of raftlog, measured on the machine that they run on.
 
-`python -m bench` runs every measure three times and reports the median next to what is required. It is a program, not
-part of the installed package: it starts real broker processes, talks to them over HTTP, loads them with `wrk`, and
-checks afterwards on disk that what was counted is there. `bench/README.md` explains every figure.
-"""
+`python -m bench` runs every measure three times and reports the median next to its requirement. It is a program, not
+part of the installed package: it starts real broker processes, sends requests over HTTP, loads them with `wrk`, and
+checks afterwards on disk that all counted records are there. `bench/README.md` explains every figure."""

@@ -1,4 +1,4 @@
-"""Rows of Artemis's table, once, with what the messages were for: `python -m bench.artemis_table --row smart`."""
+"""Rows of Artemis's table, once, with the purpose of the messages: `python -m bench.artemis_table --row smart`."""
 
 import json
 from collections.abc import Mapping

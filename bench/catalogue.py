@@ -5,19 +5,16 @@ from bench import (
     catch_up,
     clients,
     cluster_http,
-    cluster_life,
     compaction,
     elasticity,
     facade,
     footprint,
     gossip,
-    gossip_deaths,
     group_commit,
     groups,
     http_batches,
     http_fetch,
     http_produce,
-    jepsen_checking,
     journal,
     library_append,
     library_read,
@@ -31,6 +28,9 @@ from bench import (
     scrape,
     slow_disk,
 )
+from bench import cluster_events as cluster_life
+from bench import gossip_detection as gossip_deaths
+from bench import history_checks as jepsen_checking
 from bench.measure import Measure
 
 MEASURES: tuple[Measure, ...] = (

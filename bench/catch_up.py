@@ -19,16 +19,16 @@ from bench.child import run_in_child
 from bench.cluster_http import PATH, TOPIC, cluster_of_three, create_topic, port_of
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
 from bench.open_loop import offer
+from bench.read_back import BATCHES_TYPE
 from bench.samples import batches, percentile
 from bench.service import HOST, REQUEST_S_MAX
-from bench.stored import BATCHES_TYPE
 from raftlog.testing import Cluster
 
 MIB_BEHIND = 2_048
 OFFERED_PER_S = 500
 QUIET_S = 15.0
 _SLOWEST_MB_PER_S = 40.0
-"""The offered load goes on for as long as a catch-up at this rate would take."""
+"""Catch-up rate that determines the duration of the offered load."""
 _AFTER_S = 5.0
 _CAUGHT_UP_S_MAX = 300.0
 _BATCHES_A_REQUEST = 8
@@ -52,8 +52,8 @@ def fill(port: int, size_bytes: int) -> dict[str, int]:
             path = f"/topics/{TOPIC}/partitions/0"
             connection.request("POST", path, b"".join(some), {"Content-Type": BATCHES_TYPE})
             answer = connection.getresponse()
-            said = answer.read()
-            require(answer.status == 200, f"a batch was not taken: {answer.status} {said[:300]!r}")
+            answered = answer.read()
+            require(answer.status == 200, f"a batch was not taken: {answer.status} {answered[:300]!r}")
         connection.close()
 
     with ThreadPoolExecutor(_FILLERS) as writers:
@@ -105,7 +105,7 @@ def _catch_up(cluster: Cluster, leader: int, follower: int, workspace: Workspace
         require(time.perf_counter() < until, f"{target - now} of {target} bytes are missing after {until - begin:g} s")
         time.sleep(_POLL_S)
         now = _log_bytes(cluster, follower)
-        workspace.say(f"{(now - had) // _MIB:,} of {(target - had) // _MIB:,} MiB caught up")
+        workspace.show_stage(f"{(now - had) // _MIB:,} of {(target - had) // _MIB:,} MiB caught up")
     end = time.perf_counter()
     return {
         "begin": begin,
@@ -145,25 +145,25 @@ def run(workspace: Workspace) -> Values:
         leader = cluster.leader(TOPIC)
         port = port_of(cluster, leader)
         load: dict[str, Any] = {"ports": [port], "topic": TOPIC, "per_s": OFFERED_PER_S}
-        workspace.say("quiet")
+        workspace.show_stage("quiet")
         quiet = run_in_child(offer, **load, seconds=QUIET_S)
         follower = next(node for node in cluster.nodes if node != leader)
         cluster.nodes[follower].kill()
-        workspace.say("writing what the follower shall lack")
+        workspace.show_stage("writing what the follower shall lack")
         run_in_child(fill, port=port, size_bytes=size_bytes)
         offered_s = size_bytes / 1e6 / _SLOWEST_MB_PER_S + _AFTER_S
         watch = Watch([node.pid for number, node in cluster.nodes.items() if number != follower])
         with ThreadPoolExecutor(1) as pool:
             offered = pool.submit(run_in_child, offer, **load, seconds=offered_s, with_samples=True)
             caught_up = _catch_up(cluster, leader, follower, workspace)
-            workspace.say("waiting for the end of the load")
+            workspace.show_stage("waiting for the end of the load")
             samples = offered.result()
         grown_mib = watch.end()
         if samples["succeeded"] < samples["offered"]:
             raise MeasureFailed(f"{samples['offered'] - samples['succeeded']} writes failed")
         require(cluster.leader(TOPIC) == leader, "the leader changed")
         during = _during(samples.pop("samples"), caught_up["begin"], caught_up["end"])
-        workspace.say("comparing the files")
+        workspace.show_stage("comparing the files")
         _require_same_files(cluster)
     return {
         "mb_per_s": caught_up["mb_per_s"],

@@ -14,7 +14,7 @@ from typing import Any
 from bench.measure import MeasureFailed
 
 TIMEOUT_S = 300.0
-_SAID_LINES = 6
+_ERROR_LINES = 6
 
 
 def command_for(function: Callable[..., Any]) -> list[str]:
@@ -36,8 +36,8 @@ def run_in_child(function: Callable[..., dict[str, Any]], **arguments: Any) -> d
     except subprocess.TimeoutExpired:
         raise MeasureFailed(f"{function.__qualname__} did not end within {TIMEOUT_S:g} s") from None
     if done.returncode:
-        said = "\n".join(done.stderr.strip().splitlines()[-_SAID_LINES:])
-        raise MeasureFailed(f"{function.__qualname__} ended with exit code {done.returncode}: {said}")
+        printed = "\n".join(done.stderr.strip().splitlines()[-_ERROR_LINES:])
+        raise MeasureFailed(f"{function.__qualname__} ended with exit code {done.returncode}: {printed}")
     values: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return values
 

@@ -7,8 +7,8 @@ from typing import Any
 from bench.child import run_in_child
 from bench.cluster_http import TOPIC, cluster_of_three, cpu_of, create_topic, port_of, restarted
 from bench.measure import Figure, Measure, Values, Workspace, require
+from bench.read_back import require_read_back
 from bench.samples import RECORDS_PER_BATCH, VALUE_BYTES, batches, percentile
-from bench.stored import require_read_back
 from raftlog.client import BrokerClient, Consumer, Delivery, Producer
 
 PARTITIONS = 3

@@ -38,24 +38,24 @@ class NodeProcess:
         self._process.stdin.write(json.dumps([name, arguments]) + "\n")
         self._process.stdin.flush()
         while True:
-            said = self._said()
-            if "answer" in said:
-                return dict(said["answer"])
+            received = self._read_line()
+            if "answer" in received:
+                return dict(received["answer"])
 
     def first_ack(self) -> float:
         """Wait until it acknowledges a write as a new leader; when that was."""
         while not self.first_acks:
-            self._said()
+            self._read_line()
         return self.first_acks.pop(0)
 
-    def _said(self) -> dict[str, Any]:
+    def _read_line(self) -> dict[str, Any]:
         assert self._process.stdout is not None, "a child without stdout"
         line = self._process.stdout.readline()
         require(bool(line), f"node {self.number} ended: {self._process.poll()}")
-        said: dict[str, Any] = json.loads(line)
-        if "first_ack_at" in said:
-            self.first_acks.append(said["first_ack_at"])
-        return said
+        received: dict[str, Any] = json.loads(line)
+        if "first_ack_at" in received:
+            self.first_acks.append(received["first_ack_at"])
+        return received
 
     def kill(self) -> float:
         """SIGKILL; when that was."""

@@ -12,8 +12,8 @@ from bench.http_produce import echo
 from bench.load import CONNECTIONS, SECONDS, Load
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace
 from bench.open_loop import offer
+from bench.read_back import require_read_back
 from bench.service import HOST
-from bench.stored import require_read_back
 from raftlog.testing import BrokerFailed, Cluster
 from raftlog.testing.http import ask
 
@@ -40,7 +40,7 @@ def create_topic(cluster: Cluster, partitions: int = 1) -> float:
     """Create a topic with three replicas of each partition; return the seconds until the answer."""
     body = {"topic_name": TOPIC, "partitions_count": partitions, "replication_factor": NODES}
     begin = time.perf_counter()
-    status, said = ask(
+    status, answered = ask(
         cluster.nodes[1].http,
         "/v3/clusters/-/topics",
         method="POST",
@@ -48,7 +48,7 @@ def create_topic(cluster: Cluster, partitions: int = 1) -> float:
         timeout_s=TOPIC_S_MAX,
     )
     if status // 100 != 2:
-        raise MeasureFailed(f"the topic was not created: {status} {said}")
+        raise MeasureFailed(f"the topic was not created: {status} {answered}")
     return time.perf_counter() - begin
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from bench.measure import require
-from bench.node_commands import Stalls, own_costs, run, say
+from bench.node_commands import Stalls, own_costs, print_answer, run
 from bench.node_load import KEY_BYTES, Load
 from bench.samples import VALUE_BYTES
 from bench.shared_secret import SECRET
@@ -34,7 +34,7 @@ _POLL_S = 0.02
 
 
 class Accumulator:
-    """Puts the values of one turn of the loop into one batch."""
+    """Accumulator of the values of one turn of the loop into one batch."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -148,7 +148,7 @@ class Commands:
         return await load.run(lambda _, value: group.propose([build_batch([value])]), batch_bytes)
 
     async def verify(self) -> dict[str, int]:
-        """Read everything back; how many records there are, and how many different ones."""
+        """Read all records back and return their number and the number of different ones."""
         group = self._group()
         offset, records, seen = int(group.log_start_offset), 0, set()
         while offset < group.high_watermark:
@@ -166,7 +166,7 @@ class Commands:
         self._writer = asyncio.get_running_loop().create_task(self._write())
 
     async def _write(self) -> None:
-        told = 0
+        reported_term = 0
         while True:
             known = self.node.leader_of(GROUP)
             if known is None or not known.is_here:
@@ -176,9 +176,9 @@ class Commands:
                 done = await self._group().propose([build_batch([NewRecord(os.urandom(VALUE_BYTES))])])
             except RaftlogError:
                 continue
-            if done.term != told:
-                told = done.term
-                say({"first_ack_at": time.monotonic(), "term": told})
+            if done.term != reported_term:
+                reported_term = done.term
+                print_answer({"first_ack_at": time.monotonic(), "term": reported_term})
 
     async def write_everywhere(self) -> None:
         """Write one record to every Raft group that is led here, one after another; `written` reports them."""
@@ -188,11 +188,11 @@ class Commands:
         """Return the time of the first acknowledged write since `write_everywhere`, by Raft group as a number."""
         return {str(uuid.UUID(bytes=key).int): at for key, at in self._everywhere.acked.items()}
 
-    async def settled(self, groups: int, asleep: bool) -> dict[str, float]:
+    async def settled(self, groups: int, quiesced: bool) -> dict[str, float]:
         """Wait until every Raft group has a leader, or until all are quiesced."""
         begin = time.perf_counter()
         cores = self._cores()
-        while len(cores) < groups or any(core.leader is None or (asleep and not core.is_asleep) for core in cores):
+        while len(cores) < groups or any(core.leader is None or (quiesced and not core.is_asleep) for core in cores):
             await asyncio.sleep(_POLL_S)
             cores = self._cores()
         return {"seconds": time.perf_counter() - begin, "led": sum(core.role is Role.LEADER for core in cores)}
@@ -204,7 +204,7 @@ class Commands:
         return {**own_costs(), "stall_ms": self._stalls.take_longest_s() * 1000}
 
     async def stop_watching(self) -> None:
-        """Stalls are looked for from `create` to here: the timer costs more than an idle node does."""
+        """Stop the stall timer, which started in `create` and costs more than an idle node."""
         self._stalls.stop()
 
     async def stop(self) -> dict[str, float]:

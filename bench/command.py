@@ -1,4 +1,4 @@
-"""The command line of a bench (`bench`, `bench.pipeline`): run its measures, print the table, keep the report.
+"""Command line of a benchmark (`bench`, `bench.pipeline`): run its measures, print the table, write the report.
 
 Exit codes: 0 when everything was measured, whether or not it reaches its requirement (the table shows that); 1 when a
 measure failed, that is when its observations are inconsistent; 2 for wrong arguments."""
@@ -21,7 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from bench import probes
 from bench.measure import Measure, Workspace
 from bench.paired.command import run_paired
-from bench.paired.comparing import PairedMeasure
+from bench.paired.rounds import PairedMeasure
 from bench.report import Report, print_comparison, print_report, read_report, report_of, write_report
 from bench.runner import Outcome, run_all
 
@@ -45,12 +45,12 @@ def main(measures: Sequence[Measure], paired: Sequence[PairedMeasure] = ()) -> N
 @click.command(context_settings={"show_default": True})
 @click.option("--only", multiple=True, metavar="NAME", help="Measures to run, by name or its beginning; repeatable.")
 @click.option("--runs", type=click.IntRange(1, 100), default=3, help="Times that each measure is run.")
-@click.option("--list", "lists", is_flag=True, help="Say what is measured and how, and end.")
+@click.option("--list", "lists", is_flag=True, help="Describe the measures and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON in place of the table.")
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, writable=True, path_type=Path),
-    help="Where the logs are written. [default: a temporary directory below bench/results]",
+    help="Directory for the logs. [default: a temporary directory below bench/results]",
 )
 @click.option(
     "--mib",

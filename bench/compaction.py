@@ -1,10 +1,9 @@
-"""A partition whose keys were written again and again is compacted while clients go on writing: how long, who waits.
+"""Compaction of a partition whose keys were overwritten many times, while clients write: duration and latencies.
 
-    seconds = from the moment at which its topic becomes a compacted one until the last replica says "log_compacted"
+    seconds = from the change of its topic to a compacted one until the last replica logs "log_compacted"
 
-That holds the pause until its leader looks at it, a minute at most, a checkpoint, and the work at the rate that
-compaction is given.
-"""
+It includes the pause until the leader checks the partition, a minute at most, a checkpoint, and the work at the rate
+limit of compaction."""
 
 import http.client
 import itertools
@@ -20,9 +19,9 @@ from bench.child import run_in_child
 from bench.cluster_http import NODES, PATH, TOPIC, port_of
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
 from bench.open_loop import offer
+from bench.read_back import BATCHES_TYPE
 from bench.samples import RECORDS_PER_BATCH, percentile, values
 from bench.service import HOST, REQUEST_S_MAX
-from bench.stored import BATCHES_TYPE
 from raftlog.records import NewRecord, build_batch, read_header, read_records
 from raftlog.testing import BrokerFailed, Cluster
 from raftlog.testing.http import ask
@@ -62,8 +61,8 @@ def fill(port: int, size_bytes: int) -> dict[str, int]:
             some = [pool[(number * _BATCHES_A_REQUEST + at) % len(pool)] for at in range(_BATCHES_A_REQUEST)]
             connection.request("POST", f"{PATH}/partitions/0", b"".join(some), {"Content-Type": BATCHES_TYPE})
             answer = connection.getresponse()
-            said = answer.read()
-            require(answer.status == 200, f"a batch was not taken: {answer.status} {said[:300]!r}")
+            answered = answer.read()
+            require(answer.status == 200, f"a batch was not taken: {answer.status} {answered[:300]!r}")
         connection.close()
 
     with ThreadPoolExecutor(_FILLERS) as writers:
@@ -108,15 +107,15 @@ def _logging_cluster(directory: Path) -> Iterator[Cluster]:
 def _alter(cluster: Cluster, name: str, value: str) -> None:
     body = {"data": [{"name": name, "value": value}]}
     path = f"/v3/clusters/-/topics/{TOPIC}/configs:alter"
-    status, said = ask(cluster.nodes[1].http, path, method="POST", body=body)
-    require(status // 100 == 2, f"{name} was not altered: {status} {said}")
+    status, answered = ask(cluster.nodes[1].http, path, method="POST", body=body)
+    require(status // 100 == 2, f"{name} was not altered: {status} {answered}")
 
 
 def _create(cluster: Cluster) -> None:
     configs = [{"name": "segment.bytes", "value": str(_SEGMENT_BYTES)}]
     body = {"topic_name": TOPIC, "partitions_count": 1, "replication_factor": 3, "configs": configs}
-    status, said = ask(cluster.nodes[1].http, "/v3/clusters/-/topics", method="POST", body=body)
-    require(status // 100 == 2, f"the topic was not created: {status} {said}")
+    status, answered = ask(cluster.nodes[1].http, "/v3/clusters/-/topics", method="POST", body=body)
+    require(status // 100 == 2, f"the topic was not created: {status} {answered}")
 
 
 def _are_compacted(cluster: Cluster) -> bool:
@@ -139,15 +138,15 @@ def run(workspace: Workspace) -> Values:
     size_bytes = workspace.bulk_mib(MIB) << 20
     with workspace.directory() as directory, _logging_cluster(directory) as cluster:
         _create(cluster)
-        workspace.say("filling the partition")
+        workspace.show_stage("filling the partition")
         filled = run_in_child(fill, port=port_of(cluster, cluster.leader(TOPIC)), size_bytes=size_bytes)
         cluster.wait_healthy()
         before = _bytes_on_disk(cluster)
         ports = [port_of(cluster, number) for number in cluster.nodes]
         load: dict[str, Any] = {"ports": ports, "topic": TOPIC, "per_s": OFFERED_PER_S, "keys": OFFERED_KEYS}
-        workspace.say("quiet")
+        workspace.show_stage("quiet")
         quiet = run_in_child(offer, **load, seconds=QUIET_S)
-        workspace.say("compaction")
+        workspace.show_stage("compaction")
         samples: list[list[float]] = []
         failed, is_done = 0, False
         begin = time.perf_counter()

@@ -1,7 +1,6 @@
-"""The baseline of the HTTP figures: aiohttp and nothing behind it.
+"""Baseline of the HTTP figures: aiohttp without a log.
 
-It parses the JSON of a produce and answers in the shape of a produce, on uvloop, access log off, as the broker does.
-"""
+It parses the JSON of a produce and answers in the shape of a produce, on uvloop, access log off, as the broker does."""
 
 import asyncio
 import sys

@@ -16,8 +16,8 @@ from typing import Any, Final
 from bench.child import command_for
 from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of
 from bench.measure import Figure, Measure, Values, Workspace, require
+from bench.read_back import require_read_back
 from bench.samples import VALUE_BYTES, percentile
-from bench.stored import require_read_back
 from raftlog.client import BrokerClient
 from raftlog.loadgen import LoadMode, LoadPlan, LoadRun, LoadTarget, Mix, SocketWire, Targeting, Work
 from raftlog.testing import Cluster
@@ -85,14 +85,14 @@ class _Load:
             command_for(offer_until), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         self._pool = ThreadPoolExecutor(1)
-        self._said: Future[tuple[str, str]] = self._pool.submit(self._child.communicate, json.dumps(arguments))
+        self._output: Future[tuple[str, str]] = self._pool.submit(self._child.communicate, json.dumps(arguments))
 
     def end(self) -> dict[str, Any]:
-        """Let it end; what came of it."""
+        """End the load and return its result."""
         self._end_file.touch()
-        said, words = self._said.result(timeout=2 * _ANSWER_S_MAX)
-        require(self._child.returncode == 0, f"the load ended with {self._child.returncode}: {words[-500:]}")
-        return dict(json.loads(said.splitlines()[-1]))
+        printed, errors = self._output.result(timeout=2 * _ANSWER_S_MAX)
+        require(self._child.returncode == 0, f"the load ended with {self._child.returncode}: {errors[-500:]}")
+        return dict(json.loads(printed.splitlines()[-1]))
 
     def __enter__(self) -> "_Load":
         return self
@@ -139,7 +139,7 @@ def _wait_until_even(cluster: Cluster, asked: int, nodes: set[int], workspace: W
             return picture
         state = f"replicas {dict(sorted(picture.replicas.items()))}, leaders {dict(picture.led)}"
         require(time.perf_counter() < until, f"not even after {_SECONDS_MAX:g} s: {state}")
-        workspace.say(f"{what}: {state}")
+        workspace.show_stage(f"{what}: {state}")
         time.sleep(_POLL_S)
 
 
@@ -158,12 +158,12 @@ def _wait_until_removed(cluster: Cluster, asked: int, node: int) -> None:
 
 
 def run(workspace: Workspace) -> Values:
-    """Quiet, a broker joins, another one goes, and everything that was acknowledged is read back."""
+    """Measure a quiet cluster, then the joining and leaving of a broker; read all acknowledged records back."""
     with workspace.directory() as directory, cluster_of_three(directory / "cluster") as cluster:
         create_topic(cluster, PARTITIONS)
         cluster.wait_healthy()
         with _Load(cluster, [2, 3], directory) as load:
-            workspace.say("quiet")
+            workspace.show_stage("quiet")
             time.sleep(_WARM_S)
             quiet_at = time.perf_counter()
             time.sleep(QUIET_S)
@@ -204,7 +204,7 @@ MEASURES = (
         f"three brokers, {PARTITIONS} partitions, {OFFERED_PER_S} writes/s: a fourth joins, then one is decommissioned",
         f"`raftlog serve` three times on loopback and one disk, a topic with {PARTITIONS} partitions and three "
         f"replicas of each. {OFFERED_PER_S} single records of {VALUE_BYTES} bytes are offered a second, in turn to all "
-        "partitions, each to the broker that leads it as far as answers have said; nothing is retried by the client. "
+        "partitions, each to its leader by the latest answer; nothing is retried by the client. "
         f"After {QUIET_S:g} quiet seconds a fourth broker is started. Once replicas are even and leaders within "
         f"{_EVEN:.0%} of even, the first broker is decommissioned, until it is removed and the other three are even. "
         "Seconds count from the start of the fourth process. At the end every acknowledged record has to be read back, "
@@ -213,9 +213,9 @@ MEASURES = (
             Figure("failed", "writes that failed", "", at_most=0),
             Figure("p99_ratio", "p99 of the writes meanwhile ÷ quiet", "×", at_most=3),
             Figure("seconds", "from the start of the fourth to the end", "s", at_most=60),
-            Figure("uneven_percent", "leaders, farthest from even", "%", at_most=10),
+            Figure("uneven_percent", "leaders, largest deviation", "%", at_most=10),
             Figure("join_s", "of these, until the fourth had its share", "s"),
-            Figure("leave_s", "of these, until the first was gone", "s"),
+            Figure("leave_s", "of these, until the first was removed", "s"),
             Figure("quiet_p99_ms", "p99 of quiet writes", "ms"),
             Figure("p99_ms", "p99 of the writes meanwhile", "ms"),
             Figure("max_ms", "slowest of them", "ms"),

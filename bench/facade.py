@@ -64,7 +64,7 @@ class Brokers:
 
     def load(self, in_flight: int, seconds: float, batch_bytes: int = 0) -> dict[str, float]:
         """Load every node that leads, with its share of what is in flight, at the same time."""
-        self._find_led()  # leaders move to where they shall be
+        self._find_led()  # leadership moves to preferred leaders
         leading = [node for node in self.nodes.values() if self.led[node.number]]
         before = self._each(lambda node: node.do("costs"))
         begin = time.perf_counter()
@@ -101,7 +101,7 @@ class Brokers:
         }
 
     def require_read_back(self, operations: float) -> None:
-        """Raise `MeasureFailed` unless the leaders give out every acknowledged value, and no other."""
+        """Raise `MeasureFailed` unless the leaders return every acknowledged value, and no other."""
         found = self._each(lambda node: node.do("verify", partitions=self.led[node.number]))
         for key in ("records", "different"):
             stored = sum(each[key] for each in found.values())

@@ -1,10 +1,10 @@
-"""Counting what reaches the device: its flush commands, as the kernel counts them in /proc/diskstats.
+"""Count of the device's flush commands, as the kernel counts them in /proc/diskstats.
 
 With one request in flight on each connection, one sync answers at most as many requests as there are connections. So
-a load of N requests that were all answered durably makes at least N ÷ connections flushes, whatever the server says.
-The count is the device's, other programs' syncs are in it: the bound can be too kind on a busy machine, never too
-strict. Not every device counts (partitions, mappers, disks without a write cache), so it is tried out first.
-"""
+a load of N requests that were all answered durably makes at least N ÷ connections flushes, independently of the
+server's own count. The count is the device's and includes syncs of other programs: the bound can be too low on a busy
+machine, never too high. Not every device counts (partitions, mappers, disks without a write cache), so a trial run
+checks it first."""
 
 import os
 import tempfile

@@ -11,8 +11,8 @@ from bench import probes, service
 from bench.child import run_in_child
 from bench.flushes import counted_flushes
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
+from bench.read_back import BATCHES_TYPE
 from bench.samples import RECORDS_PER_BATCH, batches
-from bench.stored import BATCHES_TYPE
 
 _TOPIC = "bench"
 _STARTS = 5

@@ -1,8 +1,8 @@
 """Long histories of a correct log under faults, as the clients of `jepsen` would record them, without a log.
 
-The frequencies are taken from real runs with kills, pauses and cuts: of 100 operations 59 are sends of one to
-five values (a quarter of them refused, a seventh unknown), 33 are polls that return 40 records each, the rest lists,
-commits and reads of committed offsets. At the end three readers read everything. One seed gives one history."""
+The frequencies are taken from real runs with kills, pauses and network partitions: of 100 operations 59 are sends of
+one to five values (a quarter of them refused, a seventh unknown), 33 are polls that return 40 records each, the rest
+lists, commits and reads of committed offsets. At the end three readers read everything. One seed gives one history."""
 
 import heapq
 from bisect import bisect_left
@@ -31,7 +31,7 @@ _KINDS: tuple[tuple[Kind, int], ...] = ((SEND, 590), (POLL, 330), (LIST, 50), (C
 
 
 class _Log:
-    """One partition: what stands in it, and where each batch begins with the leader's epoch."""
+    """Partition with its records, and the leader epoch of each batch's first offset."""
 
     def __init__(self, place: TopicPartition) -> None:
         self.place = place

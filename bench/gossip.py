@@ -1,9 +1,4 @@
-"""Gossip among many: what it costs when nothing happens, and what becomes of a hundred when datagrams are lost.
-
-The machines of `raftlog.membership` on a virtual clock (`jepsen.simulation.gossip`): so these are counts, which this
-machine's speed does not change. Bytes are those of payload, seal, UDP and IP headers, sent by each member; it receives
-as many.
-"""
+"""Traffic of idle gossip, and failure detection of a hundred members that lose datagrams."""
 
 from bench.child import run_in_child
 from bench.measure import Figure, Measure, Values, Workspace, require
@@ -51,7 +46,7 @@ def lossy(seed: int) -> dict[str, float]:
 
 def run_lossy(_workspace: Workspace) -> Values:
     runs = [run_in_child(lossy, seed=seed) for seed in SEEDS]
-    require(sum(each["deaths"] for each in runs) > 0, "no member died")
+    require(sum(each["deaths"] for each in runs) > 0, "no member crashed")
     return {
         "false_deaths": sum(each["false_deaths"] for each in runs),
         "slowest_periods": max(each["slowest_s"] for each in runs),
@@ -63,7 +58,7 @@ def run_lossy(_workspace: Workspace) -> Values:
 MEASURES = (
     Measure(
         "gossip-cost",
-        f"gossip of {MEMBERS} and of {MANY} members when nothing happens (simulated)",
+        f"gossip of {MEMBERS} and of {MANY} members when idle (simulated)",
         f"All members know each other; after {FOUNDING_S:g} virtual seconds all bytes are counted for {IDLE_S:g}: "
         "payload, seal, UDP and IP headers of datagrams, and exchanges of digests with the headers of their segments.",
         (
@@ -75,12 +70,12 @@ MEASURES = (
     Measure(
         "gossip-loss",
         f"{MEMBERS} members that lose {LOSS:.0%} of all datagrams for {CONTRACT_S / 60:g} virtual minutes (simulated)",
-        f"{len(SEEDS)} seeds; every 45 s on the average a member dies, leaves, comes back or describes itself anew. "
+        f"{len(SEEDS)} seeds; every 45 s on the average a member crashes, leaves, returns or changes its description. "
         "Counted are runs in which a live member is declared dead, and runs in which ten periods after an "
         "event a member has not learned of it; and the longest time from a death until the last one has declared it.",
         (
             Figure("false_deaths", "runs with a healthy member declared dead", "", at_most=0),
-            Figure("slowest_periods", "a death known to all, the slowest", "periods", at_most=10),
+            Figure("slowest_periods", "a crash detected by all, the slowest", "periods", at_most=10),
             Figure("unknown_deaths", "runs in which a member did not learn in time", "", at_most=0),
         ),
         run_lossy,

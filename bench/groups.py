@@ -12,9 +12,9 @@ from bench import probes
 from bench.child import run_in_child
 from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of, restarted
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
+from bench.read_back import BATCHES_TYPE
 from bench.samples import percentile
 from bench.service import HOST
-from bench.stored import BATCHES_TYPE
 from raftlog.assignors import ASSIGNORS, Subscription, decode_subscription, encode_assignment, encode_subscription
 from raftlog.client import BrokerClient
 from raftlog.client.group_answers import Membership
@@ -92,8 +92,8 @@ def run_commits(workspace: Workspace) -> Values:
         last = done.pop("last")
         restarted(cluster)
         for number, offset in enumerate(last):
-            said = cluster.nodes[1 + number % 3].get(f"/groups/group-{number}/offsets", _ANSWER_S_MAX)
-            found = [each["offset"] for each in said["offsets"]]
+            answered = cluster.nodes[1 + number % 3].get(f"/groups/group-{number}/offsets", _ANSWER_S_MAX)
+            found = [each["offset"] for each in answered["offsets"]]
             require(found == [offset], f"group-{number} committed {offset}, and {found} is there after a restart")
     return {**done, "read_back": len(last)}
 
@@ -142,7 +142,7 @@ class _Member:
 
 
 def rebalance(addresses: list[str]) -> dict[str, Any]:
-    """Let one join and one die, again and again; in a child."""
+    """Let one member join and one crash, repeatedly; in a child."""
     return asyncio.run(_rebalance(addresses))
 
 
@@ -242,8 +242,8 @@ def run_memory(workspace: Workspace) -> Values:
         before = _largest_mib(cluster)
         done = run_in_child(remember, ports=ports, groups=GROUPS, producers=PRODUCERS)
         after = _largest_mib(cluster)
-        status, said = ask(cluster.nodes[1].http, "/groups", timeout_s=_ANSWER_S_MAX)
-        require(status == 200 and len(said["groups"]) == GROUPS, f"there are {len(said['groups'])} groups")
+        status, answered = ask(cluster.nodes[1].http, "/groups", timeout_s=_ANSWER_S_MAX)
+        require(status == 200 and len(answered["groups"]) == GROUPS, f"there are {len(answered['groups'])} groups")
     return {"more_mib": max(after[node] - before[node] for node in after), "after_mib": max(after.values()), **done}
 
 
@@ -265,12 +265,12 @@ MEASURES = (
         "group-rebalance",
         f"three brokers over HTTP: rebalances of a group of {MEMBERS}",
         f"Members share {PARTITIONS} partitions by `range`, which their leader computes; their heartbeats wait for "
-        f"rebalances. One more joins; then one ends without a word, with a session of {SESSION_MS // 1000} s; {TURNS} "
+        f"rebalances. One more joins; then one crashes, with a session of {SESSION_MS // 1000} s; {TURNS} "
         "times. Counted is until every member that is left has its assignment of one new generation.",
         (
             Figure("join_s", f"one joins, median of {TURNS}", "s", at_most=1),
             Figure("longest_join_s", "… longest", "s"),
-            Figure("kill_s", f"one dies, median of {TURNS}", "s", at_most=12),
+            Figure("kill_s", f"one crashes, median of {TURNS}", "s", at_most=12),
             Figure("longest_kill_s", "… longest", "s"),
         ),
         run_rebalance,

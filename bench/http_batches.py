@@ -4,8 +4,8 @@ from bench import load, probes, service
 from bench.flushes import counted_flushes
 from bench.load import CONNECTIONS, SECONDS
 from bench.measure import Figure, Measure, Values, Workspace
+from bench.read_back import BATCHES_TYPE, require_stored
 from bench.samples import RECORDS_PER_BATCH, VALUE_BYTES, batches
-from bench.stored import BATCHES_TYPE, require_stored
 
 _TOPIC = "bench"
 _DIFFERENT_BATCHES = 200

@@ -11,8 +11,8 @@ from pathlib import Path
 from bench import load, probes, service
 from bench.load import CONNECTIONS, SECONDS
 from bench.measure import Figure, Measure, Values, Workspace, require
+from bench.read_back import BATCHES_TYPE
 from bench.samples import RECORDS_PER_BATCH, VALUE_BYTES
-from bench.stored import BATCHES_TYPE
 from raftlog.records import build_batch, read_records, split_batches
 
 _TOPIC = "bench"

@@ -6,7 +6,7 @@ from bench import load, probes, service
 from bench.flushes import counted_flushes
 from bench.load import CONNECTIONS, SECONDS, Load
 from bench.measure import Figure, Measure, Values, Workspace
-from bench.stored import require_stored
+from bench.read_back import require_stored
 
 _TOPIC = "bench"
 _PATH = f"/topics/{_TOPIC}"

@@ -1,4 +1,4 @@
-"""The journal of a process with many groups: what more busy groups cost, and how long a large journal takes to read."""
+"""Journal of a process with many Raft groups: cost of more busy groups, and the time to read a large journal."""
 
 import os
 import time

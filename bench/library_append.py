@@ -1,4 +1,4 @@
-"""The library with one writer: batches built from records and appended, each synced before its append returns."""
+"""Library with one writer: batches built from records and appended, each synced before its append returns."""
 
 import time
 

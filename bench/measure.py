@@ -63,7 +63,7 @@ class Workspace:
     def __init__(self, root: Path, bulk_mib: int | None = None) -> None:
         self.root = root
         self._bulk_mib = bulk_mib
-        self.say: Callable[[str], None] = lambda stage: None
+        self.show_stage: Callable[[str], None] = lambda stage: None
         """Callback for the present stage of a measure, while it runs."""
 
     def bulk_mib(self, usual: int) -> int:

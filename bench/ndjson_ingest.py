@@ -10,8 +10,8 @@ from bench import probes
 from bench.child import run_in_child
 from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of, restarted
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
+from bench.read_back import require_read_back
 from bench.service import HOST
-from bench.stored import require_read_back
 
 _USUAL_MIB = 1024
 _SHORT_LINES_MIB = 128
@@ -48,8 +48,8 @@ def send(port: int, total_bytes: int, line_bytes: int, query: str) -> dict[str, 
     status, _, body = answer.partition(b"\r\n")
     if b" 200 " not in status:
         raise MeasureFailed(f"POST {path}: {answer[-600:]!r}")
-    said = json.loads(body.partition(b"\r\n\r\n")[2])
-    require(said["records"] == lines, f"{lines} lines were sent, and {said['records']} records stored")
+    answered = json.loads(body.partition(b"\r\n\r\n")[2])
+    require(answered["records"] == lines, f"{lines} lines were sent, and {answered['records']} records stored")
     return {"bytes": sent, "lines": lines, "seconds": seconds}
 
 

@@ -42,7 +42,7 @@ class Stalls:
         self._timer = loop.call_later(_STALL_POLL_S, self._look, loop, now)
 
     def take_longest_s(self) -> float:
-        """Since the last call."""
+        """Return the longest stall since the last call."""
         longest, self._longest_s = self._longest_s, 0.0
         return longest
 
@@ -58,7 +58,7 @@ def own_costs() -> dict[str, float]:
     }
 
 
-def say(answer: dict[str, Any]) -> None:
+def print_answer(answer: dict[str, Any]) -> None:
     print(json.dumps(answer), flush=True)
 
 
@@ -70,7 +70,7 @@ async def _serve(make: Callable[[SyncCount], Any]) -> None:
         commands = make(syncs)
         while line := await reader.readline():
             name, arguments = json.loads(line)
-            say({"answer": await getattr(commands, name)(**arguments) or {}})
+            print_answer({"answer": await getattr(commands, name)(**arguments) or {}})
 
 
 def run(make: Callable[[SyncCount], Any]) -> None:

@@ -1,4 +1,4 @@
-"""The same work on raftlog and on others, in one run on one machine: single records to one replicated log.
+"""Comparison of raftlog and other programs, in one run on one machine: single records to one replicated log.
 
 Three processes, everything on disk as each ships it, 64 operations in flight at the leader. A further peer is one
 more row of `PEERS`: a name, its guarantee, and a function that runs the load in an empty directory."""

@@ -91,8 +91,8 @@ def filesystem(path: Path) -> str:
 def commit() -> dict[str, Any]:
     """Return the commit that is checked out and whether tracked files differ from it; empty without git."""
     try:
-        head = _said("git", "rev-parse", "HEAD")
-        changed = bool(_said("git", "status", "--porcelain"))
+        head = _output_of("git", "rev-parse", "HEAD")
+        changed = bool(_output_of("git", "status", "--porcelain"))
     except (OSError, subprocess.CalledProcessError):
         return {}
     return {"commit": head, "has_changes": changed}
@@ -138,5 +138,5 @@ def _wrk_version() -> str:
     return (done.stdout + done.stderr).split("Copyright")[0].strip()
 
 
-def _said(*command: str) -> str:
+def _output_of(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

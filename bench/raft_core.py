@@ -1,9 +1,7 @@
-"""The Raft core by itself: three replicas of each group in one process, logs in memory, messages passed by reference.
+"""Raft core in isolation: three replicas of each group in one process, logs in memory, messages passed by reference.
 
-Nothing is written and nothing travels: a Ready's entries are durable as soon as they are handed over. So the figures
-are what the protocol costs in Python, and a bound on what anything built upon it can reach. Times are CPU times of the
-process.
-"""
+Nothing is written or sent: a Ready's entries are durable as soon as they are handed over. So the figures are the cost
+of the protocol in Python, and a bound for everything built upon it. Times are CPU times of the process."""
 
 import gc
 import statistics
@@ -22,8 +20,8 @@ MEMBERS = tuple(ReplicaId(NodeId(number), UUID(int=number)) for number in (1, 2,
 HERE = MEMBERS[0]
 TICK_MS = 50
 """The driver's default."""
-GROUPS_AWAKE = 5_000
-GROUPS_ASLEEP = 1_000
+GROUPS_ACTIVE = 5_000
+GROUPS_QUIESCED = 1_000
 PROPOSALS_PER_READY = 64
 PAYLOAD = bytes(100)
 _ROUNDS = 3_000
@@ -31,7 +29,7 @@ _TICKS = 40
 
 
 class Group:
-    """Three replicas, driven as plainly as can be."""
+    """Raft group of three replicas with the simplest driver."""
 
     def __init__(self, seed: int, settings: RaftSettings) -> None:
         restart = Restart(HardState(Term(0), None), (Configuration(Index(0), MEMBERS),))
@@ -73,8 +71,8 @@ class Group:
         require(core.role is Role.LEADER, f"{me} was not elected: {core.status()}")
         return core
 
-    def fall_asleep(self) -> None:
-        """Let the processes see each other, and time pass."""
+    def quiesce(self) -> None:
+        """Mark all processes as alive, and tick until all replicas have quiesced."""
         for me, core in self.cores.items():
             for other in MEMBERS:
                 if other != me:
@@ -119,9 +117,9 @@ def tick(groups: int, led_here: bool) -> dict[str, float]:
     times, heartbeats = [], 0
     for _ in range(_TICKS):
         begin = process_time()
-        said = [(group, ready) for group, core in pairs if core.tick() and (ready := core.ready())]
+        readys = [(group, ready) for group, core in pairs if core.tick() and (ready := core.ready())]
         times.append((process_time() - begin) * 1000)
-        for group, ready in said:
+        for group, ready in readys:
             heartbeats += len(ready.messages_now)
             group.do(HERE, ready)
         for group in everyone:
@@ -133,11 +131,11 @@ def tick(groups: int, led_here: bool) -> dict[str, float]:
 
 
 def wake(groups: int) -> dict[str, float]:
-    """Sleeping groups whose leader's process dies, until each has a leader with a commit of its term; in a child."""
+    """Crash the process that leads quiesced Raft groups; wait for a leader with a commit in each; in a child."""
     everyone = [Group(number, RaftSettings(sleep_after_ticks=2)) for number in range(groups)]
     for group in everyone:
         group.elect(HERE)
-        group.fall_asleep()
+        group.quiesce()
     gc.collect()
     ticks, begin = 0, process_time()
     for group in everyone:
@@ -164,17 +162,17 @@ def run_commit(workspace: Workspace) -> Values:
 
 
 def run_tick(workspace: Workspace) -> Values:
-    leaders = run_in_child(tick, groups=GROUPS_AWAKE, led_here=True)
-    followers = run_in_child(tick, groups=GROUPS_AWAKE, led_here=False)
-    require(leaders["led"] == GROUPS_AWAKE, f"{leaders['led']} of {GROUPS_AWAKE} groups are led here")
+    leaders = run_in_child(tick, groups=GROUPS_ACTIVE, led_here=True)
+    followers = run_in_child(tick, groups=GROUPS_ACTIVE, led_here=False)
+    require(leaders["led"] == GROUPS_ACTIVE, f"{leaders['led']} of {GROUPS_ACTIVE} groups are led here")
     require(followers["led"] == 0, f"{followers['led']} groups are led here")
-    expected = 2 * GROUPS_AWAKE * _TICKS // RaftSettings().heartbeat_ticks
+    expected = 2 * GROUPS_ACTIVE * _TICKS // RaftSettings().heartbeat_ticks
     require(leaders["messages"] >= expected * 0.9, f"{leaders['messages']} heartbeats, expected about {expected}")
     return {**leaders, "followers_ms": followers["median_ms"]}
 
 
 def run_wake(workspace: Workspace) -> Values:
-    return run_in_child(wake, groups=GROUPS_ASLEEP)
+    return run_in_child(wake, groups=GROUPS_QUIESCED)
 
 
 MEASURES = (
@@ -193,7 +191,7 @@ MEASURES = (
     ),
     Measure(
         "raft-tick",
-        f"Raft core: one tick of {GROUPS_AWAKE:,} awake groups",
+        f"Raft core: one tick of {GROUPS_ACTIVE:,} active groups",
         f"The replicas of one process, each the leader of a group of three; the median of {_TICKS} ticks, each with "
         "the Readys that follow from it (a third of the groups send their heartbeats). The other replicas run outside "
         "of the time, and the heartbeats are counted.",
@@ -206,8 +204,9 @@ MEASURES = (
     ),
     Measure(
         "raft-wake",
-        f"Raft core: {GROUPS_ASLEEP:,} sleeping groups lose their leader",
-        "All groups of three sleep; the process that leads all of them dies, and the two others notice at once. "
+        f"Raft core: {GROUPS_QUIESCED:,} quiesced Raft groups lose their leader",
+        "All groups of three are quiesced; the process that leads all of them crashes, and the two others detect it at "
+        "once. "
         f"Counted are the ticks of {TICK_MS} ms until the last group has a leader that committed in its own term, and "
         "the CPU time of both processes for it.",
         (

@@ -1,8 +1,7 @@
-"""Opening a log again after its writer was killed, and what the scrub finds below the last checkpoint.
+"""Reopening of a log after a crash of its writer, and the findings of the scrub below the last checkpoint.
 
 The worst case is measured: the writer is killed when it has acknowledged nearly as much since the last checkpoint as
-one checkpoint spans, so recovery has the most to read that it can have.
-"""
+one checkpoint spans, so recovery has the most to read."""
 
 import itertools
 import json

@@ -1,9 +1,9 @@
-"""One byte of a large partition rots at its leader while clients write: how long until that replica is whole again.
+"""Repair of one corrupt byte in a large partition at its leader while clients write: time until the replica is sound.
 
-    found (its log line "replica_quarantined") → whole (its log line "replica_repaired"), by the broker's own clock
+    found (its log line "replica_quarantined") → sound (its log line "replica_repaired"), by the broker's own clock
 
-A reader finds it, so the damaged replica leads: it hands over, gets the batch from another one, and reads all the rest.
-"""
+A reader finds it, so the damaged replica leads: it transfers leadership, gets the batch from another one, and reads all
+the rest."""
 
 import http.client
 import json
@@ -19,9 +19,9 @@ from bench.child import run_in_child
 from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
 from bench.open_loop import offer
+from bench.read_back import BATCHES_TYPE
 from bench.samples import percentile
 from bench.service import HOST, REQUEST_S_MAX
-from bench.stored import BATCHES_TYPE
 from raftlog.records import HEADER_SIZE, read_header
 from raftlog.testing import Cluster, ClusterNode
 
@@ -91,18 +91,18 @@ def run(workspace: Workspace) -> Values:
     size_bytes = workspace.bulk_mib(MIB) << 20
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster)
-        workspace.say("filling the partition")
+        workspace.show_stage("filling the partition")
         run_in_child(fill, port=port_of(cluster, cluster.leader(TOPIC)), size_bytes=size_bytes)
         cluster.wait_healthy()
         ports = [port_of(cluster, number) for number in cluster.nodes]
         load: dict[str, Any] = {"ports": ports, "topic": TOPIC, "per_s": OFFERED_PER_S}
-        workspace.say("quiet")
+        workspace.show_stage("quiet")
         quiet = run_in_child(offer, **load, seconds=QUIET_S)
         rots = []
         samples: list[list[float]] = []
         failed = 0
         for turn in range(FLIPS):
-            workspace.say(f"flip {turn + 1} of {FLIPS}")
+            workspace.show_stage(f"flip {turn + 1} of {FLIPS}")
             with ThreadPoolExecutor(1) as pool:
                 offered = pool.submit(run_in_child, offer, **load, seconds=QUIET_S, with_samples=True)
                 time.sleep(_AROUND_S)

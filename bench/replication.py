@@ -79,16 +79,16 @@ def run_kills(workspace: Workspace) -> Values:
 
 
 def run_groups(workspace: Workspace) -> Values:
-    """Many groups: made, idle, and what they cost each process."""
+    """Measure creation, idle cost and memory of many Raft groups."""
     with workspace.directory() as directory, cluster(directory) as nodes:
         begin = time.perf_counter()
         made_s = nodes.create(GROUPS)
-        led = nodes.all("settled", groups=GROUPS, asleep=False)
+        led = nodes.all("settled", groups=GROUPS, quiesced=False)
         created_s = time.perf_counter() - begin
         require(sum(each["led"] for each in led) >= GROUPS, f"{led} groups are led")
         making = nodes.all("costs")
         nodes.all("stop_watching")
-        nodes.all("settled", groups=GROUPS, asleep=True)
+        nodes.all("settled", groups=GROUPS, quiesced=True)
         before = nodes.all("costs")
         time.sleep(IDLE_S)
         after = nodes.all("costs")
@@ -108,9 +108,9 @@ def run_partitions(workspace: Workspace) -> Values:
     gaps, opened, killed, files = [], [], [], 0.0
     with workspace.directory() as directory, cluster(directory) as nodes:
         nodes.create(GROUPS)
-        nodes.all("settled", groups=GROUPS, asleep=False)
+        nodes.all("settled", groups=GROUPS, quiesced=False)
         for _ in range(KILLS):
-            settled = nodes.all("settled", groups=GROUPS, asleep=True)
+            settled = nodes.all("settled", groups=GROUPS, quiesced=True)
             led = {number: each["led"] for number, each in zip(nodes.nodes, settled, strict=True)}
             victim = max(led, key=lambda number: led[number])
             killed.append(led[victim])
@@ -120,7 +120,7 @@ def run_partitions(workspace: Workspace) -> Values:
             files = max(files, *(each["files"] for each in nodes.all("costs")))
             nodes.start(victim)
             opened.append(nodes.opened_s[victim])
-            nodes.all("settled", groups=GROUPS, asleep=False)
+            nodes.all("settled", groups=GROUPS, quiesced=False)
     return {
         "seconds": median(gaps),
         "longest_s": max(gaps),
@@ -135,7 +135,7 @@ def run_stop(workspace: Workspace) -> Values:
     """Stop one of three processes with many Raft groups in an orderly way, and start it again."""
     with workspace.directory() as directory, cluster(directory) as nodes:
         created_s = nodes.create(GROUPS_STOPPED)
-        nodes.all("settled", groups=GROUPS_STOPPED, asleep=False)
+        nodes.all("settled", groups=GROUPS_STOPPED, quiesced=False)
         stopped_s = nodes.nodes[1].do("stop")["seconds"]
         nodes.nodes.pop(1).kill()
         nodes.start(1)
@@ -200,10 +200,10 @@ MEASURES = (
     ),
     Measure(
         "replication-partitions",
-        f"three nodes: SIGKILL of the one that leads most of {GROUPS:,} sleeping groups",
-        f"The process that leads most groups is killed while all sleep, {KILLS} times, and started again. Both others "
-        "write one record to each group as soon as they lead it; counted is the time from the kill until every group "
-        "took a write.",
+        f"three nodes: SIGKILL of the one that leads most of {GROUPS:,} quiesced Raft groups",
+        f"The process that leads most groups is killed while all are quiesced, {KILLS} times, and started again. Both "
+        "others write one record to each group as soon as they lead it; counted is the time from the kill until every "
+        "group accepted a write.",
         (
             Figure("seconds", f"until all take writes, median of {KILLS}", "s", at_most=3),
             Figure("longest_s", "… longest", "s"),

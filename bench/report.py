@@ -1,4 +1,4 @@
-"""The results as a table, as a file, and beside those of an earlier run."""
+"""Results as a table, as a file, and next to those of an earlier run."""
 
 import json
 from datetime import UTC, datetime

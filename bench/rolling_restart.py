@@ -7,10 +7,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bench.cluster_life import dev_process
+from bench.cluster_events import dev_process
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
-from bench.steady import SteadyLoad, SteadyReport
-from bench.stored import require_read_back
+from bench.read_back import require_read_back
+from bench.steady_load import SteadyLoad, SteadyReport
 from raftlog.client import BrokerClient
 from raftlog.types import TopicPartition
 
@@ -53,13 +53,13 @@ async def _roll(directory: Path) -> list[dict[str, Any]]:
     )
     try:
         async with asyncio.timeout(ROLLING_S_MAX):
-            said, words = await process.communicate()
+            printed, errors = await process.communicate()
     except TimeoutError:
         process.kill()
         await process.wait()
         raise MeasureFailed(f"the rolling restart took more than {ROLLING_S_MAX:g} s") from None
-    require(process.returncode == 0, f"the rolling restart failed: {words.decode(errors='replace').strip()}")
-    return [json.loads(line) for line in said.splitlines()]
+    require(process.returncode == 0, f"the rolling restart failed: {errors.decode(errors='replace').strip()}")
+    return [json.loads(line) for line in printed.splitlines()]
 
 
 def run(workspace: Workspace) -> Values:

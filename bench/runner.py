@@ -1,4 +1,4 @@
-"""Running measures several times within a bound of time, and what comes out of it."""
+"""Runner of measures, several times within a time limit, and their outcomes."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from bench.measure import Figure, Measure, MeasureFailed, NotMeasured, Values, Workspace
-from bench.others import OtherPrograms
+from bench.other_processes import OtherPrograms
 
 SECONDS_MAX = 1_800.0
 """No run starts later than this after the first one; the longest takes about two minutes."""
@@ -69,19 +69,19 @@ class Outcome:
         }
 
 
-def _say(said: Callable[[str], None], run: str, stage: str) -> None:
-    said(f"{run}: {stage}")
+def _show_stage(show: Callable[[str], None], run: str, stage: str) -> None:
+    show(f"{run}: {stage}")
 
 
-def run_all(measures: list[Measure], runs: int, workspace: Workspace, said: Callable[[str], None]) -> Iterator[Outcome]:
-    """Run each measure `runs` times; yield its outcome when it is done. `said` is called before each run."""
+def run_all(measures: list[Measure], runs: int, workspace: Workspace, show: Callable[[str], None]) -> Iterator[Outcome]:
+    """Run each measure `runs` times; yield its outcome when it is done. `show` is called before each run."""
     until = time.monotonic() + SECONDS_MAX
     for measure in measures:
         outcome = Outcome(measure)
         for number in range(1, runs + 1):
             run = f"{measure.name} {number}/{runs}"
-            said(run)
-            workspace.say = partial(_say, said, run)
+            show(run)
+            workspace.show_stage = partial(_show_stage, show, run)
             if time.monotonic() > until:
                 outcome.failures.append(f"run {number} was left out: the whole run may take {SECONDS_MAX:g} s")
                 break

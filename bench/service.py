@@ -1,4 +1,4 @@
-"""Servers under measurement, each a real process, and a plain way to talk to them over HTTP."""
+"""Servers under measurement, each a real process, with a simple HTTP client."""
 
 import http.client
 import json
@@ -38,13 +38,13 @@ class Service:
         self.port = port
         self._environment = os.environ if environment is None else environment
         self._place = place
-        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - it is the server's as long as it may be started again
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - it is the server's as long as it may be started again
         self.start()
 
     def start(self) -> None:
         """Start it, for the first time or again, and wait until it is ready."""
         environment = {name: value for name, value in self._environment.items() if not name.startswith("RAFTLOG_")}
-        began_at = self._words.seek(0, os.SEEK_END)
+        began_at = self._output.seek(0, os.SEEK_END)
         begin = time.perf_counter()
         self.process = subprocess.Popen(
             self._command,
@@ -52,22 +52,22 @@ class Service:
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=self._words,
+            stderr=self._output,
         )
         while not _is_ready(self.port):
             waited = time.perf_counter() - begin
             if self.process.poll() is not None or waited > START_S_MAX:
-                self._words.seek(began_at)
-                said = self._words.read().decode(errors="replace").strip()
+                self._output.seek(began_at)
+                printed = self._output.read().decode(errors="replace").strip()
                 self.close()
-                raise MeasureFailed(f"the server was not ready after {waited:.1f} s: {said[-600:]}")
+                raise MeasureFailed(f"the server was not ready after {waited:.1f} s: {printed[-600:]}")
             time.sleep(POLL_S)
         self.ready_s = time.perf_counter() - begin
 
     def close(self) -> None:
         """SIGKILL, unless it has ended; it cannot be started again."""
         self.kill()
-        self._words.close()
+        self._output.close()
 
     @property
     def pid(self) -> int:

@@ -1,4 +1,4 @@
-"""The secret that the processes of one measurement share; they listen on loopback only, for as long as it lasts."""
+"""Secret that the processes of one measurement share; they listen on loopback only, for as long as it lasts."""
 
 from raftlog.cluster_secret import ClusterSecret
 

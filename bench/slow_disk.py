@@ -1,11 +1,11 @@
-"""Three brokers, one of which has a disk that became slow: time without successful writes."""
+"""Effect of one slow disk on three brokers: time without successful writes."""
 
 import time
 
+from bench.cluster_events import WRITERS, Clients
 from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of
-from bench.cluster_life import WRITERS, Clients
 from bench.measure import Figure, Measure, NotMeasured, Values, Workspace, require
-from bench.stored import require_read_back
+from bench.read_back import require_read_back
 from jepsen.system_calls import injected, slow_syncs, why_not
 from raftlog.testing import Cluster
 

@@ -1,4 +1,4 @@
-"""Counting this process's syncs, so that a figure for durable work can show that the work was durable."""
+"""Count of this process's syncs, so that a figure for durable work can show that the work was durable."""
 
 import os
 import threading

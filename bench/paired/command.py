@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import probes
 from bench.measure import MeasureFailed, Workspace
-from bench.paired.comparing import PairedMeasure, PairedOutcome, compare
 from bench.paired.report import is_acceptable, paired_report, print_paired, tolerance
+from bench.paired.rounds import PairedMeasure, PairedOutcome, compare
 from bench.paired.trees import Tree
 from bench.report import write_report
 

@@ -6,10 +6,10 @@ from bench import load, probes
 from bench.load import CONNECTIONS
 from bench.measure import Values, Workspace
 from bench.paired.brokers import one_broker, three_brokers
-from bench.paired.comparing import PairedFigure, PairedMeasure
+from bench.paired.rounds import PairedFigure, PairedMeasure
 from bench.paired.trees import Tree
+from bench.read_back import BATCHES_TYPE, require_read_back
 from bench.samples import RECORDS_PER_BATCH, batches
-from bench.stored import BATCHES_TYPE, require_read_back
 
 _IMPORTS = 9
 _STARTS = 5

@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.paired.comparing import PairedFigure, PairedOutcome
 from bench.paired.ratios import FIRST, SECOND, SLOWDOWN_MAX
+from bench.paired.rounds import PairedFigure, PairedOutcome
 from bench.paired.trees import Tree
 from bench.report import FORMAT, number
 

@@ -1,18 +1,18 @@
-"""`python -m bench.pipeline`: measure what runs on Spark."""
+"""`python -m bench.pipeline`: run the measures of Spark jobs."""
 
-import bench.pipeline.archiving
-import bench.pipeline.growth
-import bench.pipeline.reading
-import bench.pipeline.verifying
-import bench.pipeline.writing
+import bench.pipeline.archive
+import bench.pipeline.batch_read
+import bench.pipeline.scaling
+import bench.pipeline.sink
+import bench.pipeline.verification
 from bench.command import main
 
 MEASURES = (
-    *bench.pipeline.reading.MEASURES,
-    *bench.pipeline.archiving.MEASURES,
-    *bench.pipeline.writing.MEASURES,
-    *bench.pipeline.verifying.MEASURES,
-    *bench.pipeline.growth.MEASURES,
+    *bench.pipeline.batch_read.MEASURES,
+    *bench.pipeline.archive.MEASURES,
+    *bench.pipeline.sink.MEASURES,
+    *bench.pipeline.verification.MEASURES,
+    *bench.pipeline.scaling.MEASURES,
 )
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def filled_cluster(
     require_java()
     with cluster_of_three(directory) as cluster:
         create_topic(cluster, partitions)
-        workspace.say("filling the topic")
+        workspace.show_stage("filling the topic")
         amounts = {"partitions": partitions, "records": records, "batch_records": batch_records}
         run_in_child(fill, addresses=cluster.addresses, **amounts)
         cluster.wait_healthy()

@@ -7,9 +7,9 @@ import pytest
 
 from bench.measure import MeasureFailed, NotMeasured, Values, Workspace
 from bench.paired import MEASURES
-from bench.paired.comparing import PairedFigure, PairedMeasure, compare
 from bench.paired.ratios import SLOWDOWN_MAX, Comparison, round_ratio
 from bench.paired.report import is_acceptable
+from bench.paired.rounds import PairedFigure, PairedMeasure, compare
 from bench.paired.trees import Tree
 
 TOP = Path(__file__).resolve().parents[2]

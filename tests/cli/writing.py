@@ -5,7 +5,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from bench.steady import SteadyLoad, SteadyReport
+from bench.steady_load import SteadyLoad, SteadyReport
 from raftlog.testing import Cluster
 from raftlog.types import TopicPartition
 from tests.integration.cluster_load import stored

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bench.measure import MeasureFailed
-from bench.stored import require_read_back
+from bench.read_back import require_read_back
 from raftlog.records import build_batch, stamp
 from tests.bench.answering import answering
 

@@ -1,11 +1,11 @@
-"""A topic to Parquet, from the files of stopped brokers."""
+"""Archive of a topic as Parquet, from the files of stopped brokers."""
 
 from typing import Any
 
 from bench.child import run_in_child
 from bench.cluster_http import TOPIC
 from bench.measure import Figure, Measure, Values, Workspace
-from bench.pipeline.reading import look_at
+from bench.pipeline.batch_read import look_at
 from bench.pipeline.stage import (
     PARTITIONS,
     RECORDS,
@@ -35,7 +35,7 @@ def run(workspace: Workspace) -> Values:
     records = records_for(workspace)
     with workspace.directory() as directory, filled_cluster(workspace, directory, records) as cluster:
         paths = stop(cluster)
-        workspace.say("archiving")
+        workspace.show_stage("archiving")
         done = run_in_child(
             write,
             scratch=str(directory),

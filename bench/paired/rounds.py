@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from bench.measure import MeasureFailed, NotMeasured, Values, Workspace
-from bench.others import OtherPrograms
+from bench.other_processes import OtherPrograms
 from bench.paired.ratios import FIRST, ORDER, Comparison, round_ratio
 from bench.paired.trees import Tree
 
@@ -95,7 +95,7 @@ class PairedOutcome:
 
 
 def compare(
-    measure: PairedMeasure, trees: Sequence[Tree], rounds: int, workspace: Workspace, said: Callable[[str], None]
+    measure: PairedMeasure, trees: Sequence[Tree], rounds: int, workspace: Workspace, show: Callable[[str], None]
 ) -> PairedOutcome:
     """Run rounds of A B B A and of A A A A in turn. A failed run ends the measure: half a round has no ratio."""
     outcome = PairedOutcome(measure)
@@ -110,7 +110,7 @@ def compare(
                 runs = []
                 for turn, tree in enumerate(sides, 1):
                     kind = "against itself" if kept is outcome.control else "paired"
-                    said(f"{measure.name} {number}/{rounds}, {kind} {turn}/{len(sides)}: {tree.label}")
+                    show(f"{measure.name} {number}/{rounds}, {kind} {turn}/{len(sides)}: {tree.label}")
                     runs.append(measure.run(tree, workspace))
                 kept.append(runs)
             outcome.other_programs = max(outcome.other_programs, others.share())

@@ -1,4 +1,4 @@
-"""The same jobs in 1, 2 and 4 splits: what more splits save, and whether the driver needs more for them."""
+"""Scaling of the same jobs in 1, 2 and 4 splits: saved time, and memory of the driver."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from bench.child import run_in_child
 from bench.cluster_http import TOPIC
 from bench.measure import Figure, Measure, Values, Workspace
-from bench.pipeline.reading import look_at, source
+from bench.pipeline.batch_read import look_at, source
 from bench.pipeline.stage import driver_memory, filled_cluster, records_for, session, start_workers, stop, timed
 from raftlog.pipeline import Segments, archive, verify
 
@@ -55,7 +55,7 @@ def run(workspace: Workspace) -> Values:
             if job == "segments":
                 place = stop(cluster)[0]
             for splits in SPLITS:
-                workspace.say(f"{JOBS[job]}, {splits} splits")
+                workspace.show_stage(f"{JOBS[job]}, {splits} splits")
                 done = run_in_child(
                     run_once,
                     job=job,

@@ -11,7 +11,7 @@ _FIELDS = 8
 
 
 class OtherPrograms:
-    """Counts from when it is made. Every process that the measure started has to be waited for before the reading."""
+    """Counter that starts when it is created. All processes of the measure must be waited for before the reading."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()
@@ -19,7 +19,7 @@ class OtherPrograms:
         self._own_s = _own_seconds()
 
     def share(self) -> float:
-        """CPU time of others (steal by the host included) over that of all cores, 0 … 1."""
+        """Return CPU time of others (steal by the host included) over that of all cores, 0 … 1."""
         elapsed = (time.monotonic() - self._begin) * (os.cpu_count() or 1)
         others = _busy_seconds() - self._busy_s - (_own_seconds() - self._own_s)
         return min(1.0, max(0.0, others / elapsed))

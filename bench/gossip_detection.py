@@ -42,12 +42,12 @@ def _wait(cluster: Cluster, at: list[int], of: int | None, states: tuple[str, ..
     until = time.monotonic() + _WAIT_S_MAX
     left = list(at)
     while left:
-        told = cluster.nodes[left[0]].get("/v1/cluster/members")["members"]
-        wanted = [each["state"] in states for each in told if of in (None, each["node_id"])]
-        if all(wanted) and len(told) == len(cluster.nodes):
+        members = cluster.nodes[left[0]].get("/v1/cluster/members")["members"]
+        wanted = [each["state"] in states for each in members if of in (None, each["node_id"])]
+        if all(wanted) and len(members) == len(cluster.nodes):
             left.pop(0)
         elif time.monotonic() > until:
-            raise MeasureFailed(f"node {left[0]} has {told} after {_WAIT_S_MAX:g} s")
+            raise MeasureFailed(f"node {left[0]} has {members} after {_WAIT_S_MAX:g} s")
         else:
             time.sleep(_POLL_S)
     return time.monotonic()
@@ -56,10 +56,10 @@ def _wait(cluster: Cluster, at: list[int], of: int | None, states: tuple[str, ..
 MEASURES = (
     Measure(
         "gossip-deaths",
-        "three brokers, default settings: SIGKILL until gossip says so everywhere",
+        "three brokers, default settings: SIGKILL until gossip reports it everywhere",
         f"The brokers are killed in turn, {KILLS} times, at different moments of gossip's period, and started again. "
-        "Both others are asked over HTTP, again and again, how they see the one that was killed; counted is the time "
-        "until the last of them says `suspect`, and `dead`.",
+        "Both others are asked over HTTP, repeatedly, for the state of the killed one; counted is the time "
+        "until the last of them reports `suspect`, and `dead`.",
         (
             Figure("suspect_s", f"SIGKILL to `suspect` everywhere, longest of {KILLS}", "s", at_most=2),
             Figure("dead_s", "SIGKILL to `dead` everywhere, longest", "s", at_most=6),

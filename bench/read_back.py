@@ -1,8 +1,7 @@
-"""Whether what was acknowledged over HTTP is there: the brokers are killed, started again, and everything is read back.
+"""Read-back of records that were acknowledged over HTTP, after the brokers were killed and restarted.
 
-What they recovered from their disks is fetched as stored batches and looked at here, in a child: every CRC, every
-offset, and no value twice.
-"""
+The recovered records are fetched as stored batches and checked here, in a child: every CRC, every offset, and no value
+twice."""
 
 import http.client
 import json
@@ -78,10 +77,13 @@ def require_stored(
 
     Requests that were in flight when the load ended may be stored too: at most one for each connection.
     """
-    said = service.end_offset(topic)
+    acknowledged_end = service.end_offset(topic)
     service.kill()
     service.start()
     now = service.end_offset(topic)
-    require(now >= said, f"the broker said that its end offset is {said}; after its restart it is {now}")
+    require(
+        now >= acknowledged_end,
+        f"the end offset was {acknowledged_end}; after the restart of the broker it is {now}",
+    )
     acknowledged, sent = requests * records_per_request, (requests + CONNECTIONS) * records_per_request
     return require_read_back(service.port, topic, acknowledged, sent, all_differ=all_differ)

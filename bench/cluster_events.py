@@ -19,9 +19,9 @@ from typing import Any
 from bench import probes
 from bench.cluster_http import PATH, TOPIC, cluster_of_three, create_topic, port_of
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
+from bench.read_back import require_read_back
 from bench.samples import VALUE_BYTES
 from bench.service import HOST, free_port
-from bench.stored import require_read_back
 from raftlog.testing import Cluster
 
 KILLS = 5
@@ -63,14 +63,14 @@ class Clients:
             with self._lock:
                 number, self._sent = self._sent, self._sent + 1
             try:
-                why_not = _post(connection, [(0, number)])[0]
+                error = _post(connection, [(0, number)])[0]
             except (OSError, HTTPException):
                 connection.close()
                 turn += 1
                 connection = self._connection(turn)
                 self._ends.wait(_POLL_S)
                 continue
-            if not why_not:
+            if not error:
                 self.acks.append(time.monotonic())
         connection.close()
 
@@ -188,7 +188,7 @@ def _wait_settled(cluster: Cluster) -> None:
     cluster.wait_healthy(_SETTLED_S_MAX)
     until = time.monotonic() + _SETTLED_S_MAX
     while any(each["leader"] != each["replicas"][0]["broker"] for each in _partitions(cluster)):
-        require(time.monotonic() < until, f"leaders are not where they shall be after {_SETTLED_S_MAX:g} s")
+        require(time.monotonic() < until, f"leaders are not at their preferred replicas after {_SETTLED_S_MAX:g} s")
         time.sleep(1.0)
     time.sleep(_QUIESCENCE_S)
 
@@ -245,18 +245,18 @@ def run_dev(workspace: Workspace) -> Values:
         begin = time.monotonic()
         with dev_process(directory / "dev") as process:
             assert process.stdout is not None, "a child without stdout"
-            said = process.stdout.readline()
+            printed = process.stdout.readline()
             ready_s = time.monotonic() - begin
-            require(bool(said), "raftlog dev ended")
-            nodes: list[dict[str, Any]] = json.loads(said)["nodes"]
+            require(bool(printed), "raftlog dev ended")
+            nodes: list[dict[str, Any]] = json.loads(printed)["nodes"]
             connection = HTTPConnection(nodes[0]["http"], timeout=_ANSWER_S_MAX)
             topic = {"topic_name": TOPIC, "partitions_count": 1, "replication_factor": len(nodes)}
             connection.request("POST", "/v3/clusters/-/topics", json.dumps(topic), {"Content-Type": "application/json"})
             answer = connection.getresponse()
             require(answer.status // 100 == 2, f"the topic was not created: {answer.status} {answer.read()!r}")
             answer.read()
-            why_not = _post(connection, [(0, 0)])[0]
-            require(not why_not, f"the first write was not acknowledged: {why_not}")
+            error = _post(connection, [(0, 0)])[0]
+            require(not error, f"the first write was not acknowledged: {error}")
             written_s = time.monotonic() - begin
             connection.close()
     return {"ready_s": ready_s, "written_s": written_s}
@@ -279,11 +279,11 @@ MEASURES = (
     Measure(
         "cluster-partitions",
         f"three brokers: one topic of {PARTITIONS:,} partitions, three replicas each",
-        "The topic is created over HTTP; the answer comes when its partitions are led, or after a short wait for that; "
-        "created they are when each took a write. "
-        f"Once every leader is where it shall be, and {_QUIESCENCE_S:g} s later, the brokers are watched for "
-        f"{IDLE_S:g} s while nothing is asked. Then the broker "
-        f"that leads most is killed, and each partition is written through the others until it takes it; {KILLS} "
+        "The topic is created over HTTP; the answer arrives when its partitions have leaders, or after a short wait "
+        "for that; the creation ends when each partition accepted a write. "
+        f"Once every leader is the preferred one, and {_QUIESCENCE_S:g} s later, the brokers are measured for "
+        f"{IDLE_S:g} s without requests. Then the broker "
+        f"that leads most is killed, and each partition is written through the others until it accepts; {KILLS} "
         "times.",
         (
             Figure("created_s", "created, and each took a write", "s", at_most=20),
@@ -299,8 +299,8 @@ MEASURES = (
     Measure(
         "dev",
         "`raftlog dev`: three nodes from nothing",
-        "From the fork of `raftlog dev --json` on an empty directory to its line, which says that the cluster can be "
-        "written to; and until a topic with three replicas is created and took a write. Ctrl-C then has to end it "
+        "From the fork of `raftlog dev --json` on an empty directory to its line, which reports that the cluster is "
+        "writable; and until a topic with three replicas is created and accepted a write. Ctrl-C then has to end it "
         "with exit code 0.",
         (
             Figure("ready_s", "from nothing to writable", "s", at_most=3),

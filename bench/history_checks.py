@@ -14,7 +14,7 @@ _KIB = 1 << 10
 _MIB = 1 << 20
 
 
-def tell(path: str, operations: int) -> dict[str, float]:
+def generate(path: str, operations: int) -> dict[str, float]:
     """Write the history; in a child."""
     generate_history(Path(path), operations)
     return {"mib": Path(path).stat().st_size / _MIB}
@@ -38,19 +38,19 @@ def check(path: str) -> dict[str, float]:
 def run(workspace: Workspace) -> Values:
     with workspace.directory() as directory:
         path = str(directory / "history.jsonl")
-        workspace.say("generating the history")
-        told = run_in_child(tell, path=path, operations=OPERATIONS)
-        workspace.say("judging it")
+        workspace.show_stage("generating the history")
+        generated = run_in_child(generate, path=path, operations=OPERATIONS)
+        workspace.show_stage("checking it")
         values = run_in_child(check, path=path)
     require(values["operations"] >= OPERATIONS, f"{values['operations']} operations were checked")
     require(not values["found"], f"{values['found']} anomalies were found in a sound history")
-    return {**values, "history_mib": told["mib"]}
+    return {**values, "history_mib": generated["mib"]}
 
 
 MEASURES = (
     Measure(
         "jepsen-checking",
-        "jepsen: the verdict on a million operations",
+        "jepsen: checks of a million operations",
         "A generated history with the mix of a real run (sends, polls, lists, commits; a quarter of the sends "
         "refused, a seventh unknown; everything is read by twelve readers, and by three more at the end) is checked "
         "as at the end of every test, with all checkers, from the file to the findings, in a fresh process.",

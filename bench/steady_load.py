@@ -1,9 +1,8 @@
-"""Clients that have to get every record in: a write is tried again until its deadline, whatever its attempts end with.
+"""Clients that write every record: a write is retried until its deadline, after every error.
 
-Each partition has writers of its own at a steady pace, so that a gap between its acknowledgements is the partition's
-and not the pace's. A record whose attempt has an unknown outcome is sent again and may be there twice; how often that
-was is counted. Used by measurements and tests of what clients notice of restarts.
-"""
+Each partition has writers of its own at a steady pace, so that a gap between its acknowledgements comes from the
+partition and not from the pace. A record whose attempt has an unknown outcome is sent again and may be stored twice;
+such attempts are counted. Used by measurements and tests of the effects of restarts on clients."""
 
 import asyncio
 import itertools
@@ -18,9 +17,9 @@ from raftlog.records import build_batch
 from raftlog.types import Offset, TopicPartition
 
 PAUSE_S: Final = 0.02
-"""Between two attempts."""
+"""Pause between two attempts."""
 REASONS_MAX: Final = 20
-"""Different words of errors that are kept."""
+"""Limit of different error messages that are kept."""
 
 
 class SteadyReport(NamedTuple):
@@ -40,7 +39,7 @@ class SteadyReport(NamedTuple):
     reasons: dict[str, int]
     """Number of attempts by their answer."""
     acknowledged: dict[tuple[TopicPartition, Offset], int]
-    """The number that stands there as the record's value."""
+    """Value of each acknowledged record, a number, by place and offset."""
 
     @property
     def longest_gap_s(self) -> float:
@@ -147,9 +146,9 @@ class SteadyLoad:
         self._failed += 1
 
     def _note(self, error: RaftlogError) -> None:
-        said = f"{type(error).__name__}: {error}"
-        if said in self._reasons or len(self._reasons) < REASONS_MAX:
-            self._reasons[said] += 1
+        reason = f"{type(error).__name__}: {error}"
+        if reason in self._reasons or len(self._reasons) < REASONS_MAX:
+            self._reasons[reason] += 1
 
     def _acknowledge(self, place: TopicPartition, offset: Offset, number: int) -> None:
         known = self._acknowledged.setdefault((place, offset), number)

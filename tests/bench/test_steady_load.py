@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import pytest
 
-from bench import steady
-from bench.steady import SteadyLoad
+from bench import steady_load as steady
+from bench.steady_load import SteadyLoad
 from raftlog.client import Produced
 from raftlog.errors import OutcomeUnknown, Unavailable
 from raftlog.types import Offset, TopicPartition

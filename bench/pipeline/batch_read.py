@@ -61,10 +61,10 @@ def run(workspace: Workspace) -> Values:
     records = records_for(workspace)
     with workspace.directory() as directory, filled_cluster(workspace, directory, records) as cluster:
         common = {"scratch": str(directory), "records": records}
-        workspace.say("through brokers")
+        workspace.show_stage("through brokers")
         options = {"bootstrap": cluster.bootstrap, "minPartitions": str(SPLITS)}
         brokers = run_in_child(read, **common, options=options)
-        workspace.say("from segment files")
+        workspace.show_stage("from segment files")
         options = {"path": ",".join(stop(cluster)), "minPartitions": str(SPLITS)}
         segments = run_in_child(read, **common, options=options)
     return {

@@ -1,4 +1,4 @@
-"""The sink, exactly once: micro-batches of a stream, and a batch write under a name."""
+"""Sink with exactly-once writes: micro-batches of a stream, and a batch write under a name."""
 
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,8 @@ from bench.child import run_in_child
 from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of
 from bench.measure import Figure, Measure, Values, Workspace, require
 from bench.pipeline.stage import PARTITIONS, driver_memory, records_for, require_java, session, timed
+from bench.read_back import require_read_back
 from bench.samples import VALUE_BYTES
-from bench.stored import require_read_back
 
 RECORDS = 2_000_000
 _FILES = 8
@@ -61,7 +61,7 @@ def _written(workspace: Workspace, records: int, *, streams: bool) -> dict[str, 
     require_java()
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster, PARTITIONS)
-        workspace.say("a stream" if streams else "a batch")
+        workspace.show_stage("a stream" if streams else "a batch")
         done = run_in_child(
             write,
             scratch=str(directory / "scratch"),

@@ -39,7 +39,7 @@ def run(workspace: Workspace) -> Values:
             filled_cluster(workspace, directory, records, batch_records=batch_bytes // RECORD_BYTES) as cluster,
         ):
             paths = stop(cluster)
-            workspace.say(f"verifying, {name} batches")
+            workspace.show_stage(f"verifying, {name} batches")
             done = run_in_child(check, scratch=str(directory / "scratch"), paths=paths)
             values |= {f"{name}_{key}": value for key, value in done.items()}
     return values
