@@ -9,8 +9,8 @@ from typing import Any
 
 from bench.child import run_in_child
 from bench.measure import Figure, Measure, Values, Workspace, require
-from raftlog.api.http.metrics.measured import HttpMeasured
 from raftlog.api.http.metrics.metrics import Metrics
+from raftlog.api.http.metrics.requests import RequestMetrics
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.settings import BrokerSettings
@@ -33,7 +33,7 @@ async def _scrape(data_dir: str) -> dict[str, Any]:
     await broker.start("127.0.0.1:1")
     for number in range(_TOPICS):
         await broker.create_topic(f"t{number:03d}", _PARTITIONS, deadline=deadline_in(_CREATION_MS))
-    metrics = Metrics(broker, HttpMeasured(), _SHOWN)
+    metrics = Metrics(broker, RequestMetrics(), _SHOWN)
     await metrics.render()
     gc.collect()
     gc.disable()

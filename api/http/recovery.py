@@ -3,11 +3,11 @@
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST
-from raftlog.api.http.admin.reading import place_of
+from raftlog.api.http.admin.parameters import place_of
 from raftlog.api.http.requests import RecoveryBody
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.bodies import BodyReader
-from raftlog.api.http.server.ends import caller_of
+from raftlog.api.http.server.connections import caller_of
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.placement.recovery import Absent, Recovered, ReplicaStanding

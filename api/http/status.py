@@ -49,11 +49,11 @@ class StatusHandlers:
         picture = await self._broker.cluster_view()
         tag = f'"{picture.tag}"'
         headers = {"ETag": tag, "Cache-Control": "no-cache"}
-        if _has(header(request, "If-None-Match") or "", tag):
+        if _matches(header(request, "If-None-Match") or "", tag):
             return web.Response(status=304, headers=headers)
         return answer_with(picture.body, JSON_TYPE, headers)
 
 
-def _has(known: str, tag: str) -> bool:
+def _matches(known: str, tag: str) -> bool:
     """Return whether the `ETag` of the caller is the present one."""
     return any(each.strip().removeprefix("W/") in (tag, "*") for each in known.split(","))

@@ -97,7 +97,7 @@ class Keyspace:
     ) -> None:
         error = committed.exception()
         if error is None:
-            committed.result().add_done_callback(partial(_tell, batch))
+            committed.result().add_done_callback(partial(_set_outcomes, batch))
             return
         for _, waiting in batch:
             if not waiting.done():
@@ -125,7 +125,7 @@ class Keyspace:
         return [apply((each.key or b"").decode(errors="replace"), each.value or b"") for each in records]
 
 
-def _tell(batch: Sequence[_Waiting], applied: "asyncio.Future[list[CommandOutcome]]") -> None:
+def _set_outcomes(batch: Sequence[_Waiting], applied: "asyncio.Future[list[CommandOutcome]]") -> None:
     outcomes = iter(applied.result())
     for commands, waiting in batch:
         own = [next(outcomes) for _ in commands]

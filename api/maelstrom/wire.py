@@ -39,7 +39,7 @@ _BOUNDS: Final = {**bounds_of_callers(RPC, Channel.RAFT), **bounds_of_answers(RP
 _logger = logging.getLogger(__name__)
 
 
-class _Way:
+class _SendQueue:
     """Queue of frames to one node."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class MaelstromTransport(Transport):
         self.on_beat: Callable[[NodeId, ProcessBeat], None]
         self.serve: Callable[[NodeId, object], Awaitable[object]]
         self._decoder = TurnDecoder()
-        self._ways = {node: _Way() for node in names}
+        self._queues = {node: _SendQueue() for node in names}
         self._servings: dict[NodeId, Serving] = {}
         self._waiting: dict[tuple[NodeId, int], asyncio.Future[Answer]] = {}
         """Requests without an answer, at most `calls_outstanding_max`."""
@@ -81,7 +81,7 @@ class MaelstromTransport(Transport):
     def open(self) -> None:
         """Accept requests for the services from now on."""
         for node in self._names:
-            posts = _Posts(self, node)
+            posts = _AnswerSender(self, node)
             self._servings[node] = Serving(self._endpoint, node, posts, partial(self.serve, node))
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class MaelstromTransport(Transport):
     # out
 
     def send(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
-        if node not in self._ways:
+        if node not in self._queues:
             return
         turn: list[Envelope] = []
         size = 0
@@ -107,12 +107,12 @@ class MaelstromTransport(Transport):
         self.post_frame(node, encode_turn(turn))
 
     def beat(self, node: NodeId, beat: ProcessBeat) -> None:
-        way = self._ways.get(node)
-        if way is None:
+        queue = self._queues.get(node)
+        if queue is None:
             return
-        if way.beat is not None:
+        if queue.beat is not None:
             self._want_flush()
-        way.beat = encode_beat(beat)
+        queue.beat = encode_beat(beat)
 
     async def request(self, node: NodeId, request: object) -> object:
         question: BulkRequest = request  # type: ignore[assignment]  # the driver asks nothing else
@@ -128,7 +128,7 @@ class MaelstromTransport(Transport):
         """Call a node, and raise the error in its answer.
 
         Raises `NoAnswer`, too; and `Unavailable` and `InvalidArgument` when nothing was sent."""
-        if node not in self._ways:
+        if node not in self._queues:
             raise Unavailable(f"there is no node {node}")
         if len(self._waiting) >= RPC.calls_outstanding_max:
             raise Overloaded(f"{len(self._waiting)} requests wait for answers")
@@ -151,11 +151,11 @@ class MaelstromTransport(Transport):
             self._post(name, {"type": TYPE, "frames": ""})
 
     def post_frame(self, node: NodeId, frame: list[Buffer]) -> None:
-        way = self._ways[node]
-        way.frames += frame
-        way.bytes += sum(map(len, frame))
-        if way.bytes >= RPC.turn_bytes:
-            self._flush_way(node, way)
+        queue = self._queues[node]
+        queue.frames += frame
+        queue.bytes += sum(map(len, frame))
+        if queue.bytes >= RPC.turn_bytes:
+            self._flush_queue(node, queue)
         else:
             self._want_flush()
 
@@ -168,13 +168,13 @@ class MaelstromTransport(Transport):
 
     def _flush(self) -> None:
         self._flush_due = None
-        for node, way in self._ways.items():
-            if way.frames or way.beat is not None:
-                self._flush_way(node, way)
+        for node, queue in self._queues.items():
+            if queue.frames or queue.beat is not None:
+                self._flush_queue(node, queue)
 
-    def _flush_way(self, node: NodeId, way: _Way) -> None:
-        frames = b"".join([*way.frames, *(way.beat or ())])
-        way.frames, way.bytes, way.beat = [], 0, None
+    def _flush_queue(self, node: NodeId, queue: _SendQueue) -> None:
+        frames = b"".join([*queue.frames, *(queue.beat or ())])
+        queue.frames, queue.bytes, queue.beat = [], 0, None
         self._post(self._names[node], {"type": TYPE, "frames": base64.b64encode(frames).decode()})
 
     # in
@@ -221,7 +221,7 @@ class MaelstromTransport(Transport):
             future.set_result(outcome)
 
 
-class _Posts:
+class _AnswerSender:
     """Sender of answers to one node."""
 
     def __init__(self, transport: MaelstromTransport, node: NodeId) -> None:

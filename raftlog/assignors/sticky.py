@@ -1,7 +1,6 @@
 """Assignor `sticky`: the most even assignment, with as few moves as that allows (KIP-54, KIP-341). Pure.
 
-    1. members keep partitions that they own and still subscribe to; of two claims the newer generation's holds
-(KIP-792)
+    1. members keep partitions that they own and still subscribe to; of two claims the newer one holds (KIP-792)
     2. members above their share give the excess back (only with equal subscriptions is the share known)
     3. partitions without an owner go to the least loaded subscriber, topics with few subscribers first
     4. with different subscriptions partitions move as long as one of them makes two members more even

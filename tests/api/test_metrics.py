@@ -10,9 +10,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from raftlog.api.http.metrics import metrics
-from raftlog.api.http.metrics.measured import STREAM, HttpMeasured
 from raftlog.api.http.metrics.metrics import Metrics
 from raftlog.api.http.metrics.partitions import OTHERS, TOPICS_MAX, partition_families
+from raftlog.api.http.metrics.requests import STREAM, RequestMetrics
 from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.config import MIB
 from raftlog.errors import InvalidTopic
@@ -45,7 +45,7 @@ class Scraped:
         self._figures = Figures(sorted(replicas), *[0] * (len(Figures._fields) - 1))
         monkeypatch.setattr(metrics, "SOURCES", ())
         broker: Any = SimpleNamespace(measuring=self, groups=SimpleNamespace(look=self.look_at_groups))
-        self.metrics = Metrics(broker, HttpMeasured(), partitions_max)
+        self.metrics = Metrics(broker, RequestMetrics(), partitions_max)
 
     async def look(self) -> Figures:
         self.looks += 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from raftlog.api.http.server.app import HttpApp
 from raftlog.api.http.server.bodies import BodyReader
-from raftlog.api.http.server.ends import Ends
+from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.testing import BrokerProcess
 from raftlog.testing.http import ask
@@ -16,7 +16,7 @@ from raftlog.testing.http import ask
 async def test_every_route_is_described_and_no_other(api):
     status, document = await api.get("/openapi.json")
     assert status == 200
-    app = HttpApp(api.broker, BodyReader(1, MemoryBudget(1), 1, 1), Ends(), 1)
+    app = HttpApp(api.broker, BodyReader(1, MemoryBudget(1), 1, 1), ConnectionEnds(), 1)
     described = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     assert described == set(app.router.routes)
 
@@ -35,7 +35,7 @@ async def test_every_parameter_of_a_path_is_described(api):
 
 async def test_the_parameters_of_a_query_that_takes_no_others_are_described(api):
     _, document = await api.get("/openapi.json")
-    app = HttpApp(api.broker, BodyReader(1, MemoryBudget(1), 1, 1), Ends(), 1)
+    app = HttpApp(api.broker, BodyReader(1, MemoryBudget(1), 1, 1), ConnectionEnds(), 1)
     for (method, path), names in app.router.queries.items():
         parameters = document["paths"][path][method.lower()].get("parameters", ())
         assert {each["name"] for each in parameters if each["in"] == "query"} == set(names), (method, path)

@@ -6,7 +6,7 @@ import pytest
 from raftlog.api.http.openapi.document import build
 from raftlog.api.http.server.app import HttpApp
 from raftlog.api.http.server.bodies import BodyReader
-from raftlog.api.http.server.ends import Ends
+from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.runtime.memory_budget import MemoryBudget
 from tests.api.described import example, operations, places, replaced, resolved, target
 from tests.api.raw import answer_to, post
@@ -131,7 +131,7 @@ async def test_the_query_of_an_order_is_named_in_place_of_its_body(api):
 
 async def test_only_pages_for_probes_and_scrapers_take_any_parameter(api):
     """Those send parameters of their own; everywhere else a misspelt one would be taken for none."""
-    app = HttpApp(api.broker, BodyReader(1, MemoryBudget(1), 1, 1), Ends(), 1)
+    app = HttpApp(api.broker, BodyReader(1, MemoryBudget(1), 1, 1), ConnectionEnds(), 1)
     tolerant = {path for method, path in app.router.routes if (method, path) not in app.router.queries}
     assert tolerant == {
         "/",

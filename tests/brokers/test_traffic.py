@@ -2,15 +2,15 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from raftlog.api.http.metrics.measured import HttpMeasured
 from raftlog.api.http.metrics.metrics import Metrics
+from raftlog.api.http.metrics.requests import RequestMetrics
 from raftlog.partitions.deadline import deadline_in
 from raftlog.records import NewRecord
 
 
 async def messages_of(broker):
     """Return the counts of messages by direction and kind, from the text of a scrape."""
-    text = (await Metrics(broker, HttpMeasured(), 1_000).render())[0].decode()
+    text = (await Metrics(broker, RequestMetrics(), 1_000).render())[0].decode()
     return {
         (sample.labels["direction"], sample.labels["kind"]): sample.value
         for family in text_string_to_metric_families(text)

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from raftlog.api.http.listener import HttpListener
-from raftlog.api.http.server.ends import caller_of
+from raftlog.api.http.server.connections import caller_of
 from raftlog.api.http.server.server import requests_budget
 from raftlog.cli.serve.listeners import Listeners
 from raftlog.errors import InvalidArgument

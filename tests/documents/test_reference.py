@@ -11,8 +11,8 @@ import pytest
 
 import raftlog
 from raftlog.api import codes
-from raftlog.api.http.metrics.measured import HttpMeasured
 from raftlog.api.http.metrics.metrics import Metrics
+from raftlog.api.http.metrics.requests import RequestMetrics
 from raftlog.cli.entry import raftlog as command
 from raftlog.cli.serve.verb import serve
 from raftlog.events import EVENTS
@@ -86,7 +86,7 @@ async def test_every_metric_is_there(tmp_path) -> None:
     broker = await Broker.open(settings)
     try:
         await broker.start("127.0.0.1:1")
-        text = await Metrics(broker, HttpMeasured(), 1).render()
+        text = await Metrics(broker, RequestMetrics(), 1).render()
     finally:
         await broker.close()
     shown = set(re.findall(rb"^# TYPE (\S+)", text[0], re.MULTILINE))

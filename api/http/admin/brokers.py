@@ -5,7 +5,7 @@ from typing import Final
 
 from aiohttp import web
 
-from raftlog.api.http.admin.reading import expected_version, node_of
+from raftlog.api.http.admin.parameters import expected_version, node_of
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.errors import RaftlogError, UnknownBroker

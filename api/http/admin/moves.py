@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from raftlog.api.codes import INVALID_JSON
-from raftlog.api.http.admin.reading import (
+from raftlog.api.http.admin.parameters import (
     expected_version,
     node_id,
     node_of,

@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from raftlog.api.http.admin.reading import topic_in_namespace
+from raftlog.api.http.admin.parameters import topic_in_namespace
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.api.http.topics import find_partition

@@ -6,7 +6,7 @@ from aiohttp import web
 from msgspec import UNSET
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND
-from raftlog.api.http.admin.reading import expected_version
+from raftlog.api.http.admin.parameters import expected_version
 from raftlog.api.http.bounds import CHANGES_MAX, SETTING_TEXT_MAX
 from raftlog.api.http.requests import ClusterSettingsBody, FeatureLevelBody
 from raftlog.api.http.server.answers import json_answer, value_answer
@@ -80,16 +80,16 @@ class SettingHandlers:
         if wanted is not None and 1 <= wanted <= levels.feature_level:
             return
         if wanted not in (None, levels.highest_known_by_all):
-            raise InvalidArgument(_why_not(wanted, levels))
+            raise InvalidArgument(_level_refusal(wanted, levels))
         await self._broker.operations.cluster.finish_upgrade(deadline=deadline)
 
 
-def _why_not(wanted: int, levels: Features) -> str:
+def _level_refusal(wanted: int, levels: Features) -> str:
     behind = [each for each in levels.brokers if each.level_max < wanted]
-    who = ", ".join(f"node {each.node_id} knows up to {each.level_max}" for each in behind)
+    levels_known = ", ".join(f"node {each.node_id} supports up to {each.level_max}" for each in behind)
     return (
         f"the feature level is {levels.feature_level} and can be raised to {levels.highest_known_by_all}, not {wanted}"
-        + (f": {who}; upgrade these brokers first" if behind else "")
+        + (f": {levels_known}; upgrade these brokers first" if behind else "")
     )
 
 

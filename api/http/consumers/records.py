@@ -19,7 +19,7 @@ from raftlog.api.http.groups.groups import with_coordinator
 from raftlog.api.http.records.json_records import JsonRecords, joined
 from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.api.http.server.answers import answer_with
-from raftlog.api.http.server.ends import Ends
+from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.api.http.server.media import Format, accepted_embedded
 from raftlog.api.http.server.paced_answer import PART_BYTES, copied_parts, send_parts
 from raftlog.api.http.server.problems import HttpProblem
@@ -56,7 +56,7 @@ class NoPosition(OffsetOutOfRange):
 class ConsumerRecordHandlers:
     """Handlers of GET /consumers/{group}/instances/{instance}/records."""
 
-    def __init__(self, broker: Broker, ends: Ends, answers: MemoryBudget) -> None:
+    def __init__(self, broker: Broker, ends: ConnectionEnds, answers: MemoryBudget) -> None:
         self._broker, self._ends, self._answers = broker, ends, answers
 
     def add_to(self, router: HttpRouter) -> None:
@@ -76,7 +76,7 @@ class ConsumerRecordHandlers:
                     "nothing was read, try again"
                 )
             # Once positions have moved the answer cannot be refused any more.
-            delivery = await self._unless_gone(request, target, wait_ms, memory.promise(max_bytes), formats)
+            delivery = await self._poll_while_connected(request, target, wait_ms, memory.promise(max_bytes), formats)
             memory.end_promise()
             memory.add(sum(len(batch) for piece in delivery.pieces for batch in piece.batches))
             return await self._answer(request, target, accepted, formats, delivery, memory)
@@ -106,9 +106,9 @@ class ConsumerRecordHandlers:
             if len(begin) == 1:
                 return response
             headers = {name: response.headers[name] for name in response.headers if name != "Content-Length"}
-            return await send_parts(request, 200, headers, _behind(begin, parts))
+            return await send_parts(request, 200, headers, _continued(begin, parts))
 
-    async def _unless_gone(
+    async def _poll_while_connected(
         self, request: web.BaseRequest, target: Target, wait_ms: int, max_bytes: int, formats: Sequence[str]
     ) -> PollDelivery:
         """Poll until the client closes its connection; then no positions move."""
@@ -117,7 +117,7 @@ class ConsumerRecordHandlers:
         )
         poll = asyncio.get_running_loop().create_task(polling)
         try:
-            await asyncio.wait((poll, self._ends.gone(request)), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((poll, self._ends.disconnected(request)), return_when=asyncio.FIRST_COMPLETED)
             return poll.result() if poll.done() else PollDelivery(formats[0])
         finally:
             poll.cancel()
@@ -148,7 +148,7 @@ async def _first(parts: AsyncGenerator[bytes], count: int) -> AsyncGenerator[byt
         count -= 1
 
 
-async def _behind(begin: Sequence[bytes], parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+async def _continued(begin: Sequence[bytes], parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     for part in begin:
         yield part
     async for part in parts:

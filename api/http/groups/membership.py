@@ -25,7 +25,7 @@ from raftlog.api.http.requests import (
 )
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.bodies import BodyReader
-from raftlog.api.http.server.ends import Ends, caller_of
+from raftlog.api.http.server.connections import ConnectionEnds, caller_of
 from raftlog.api.http.server.routing import HttpRouter, Target
 from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.partitions.broker import Broker
@@ -53,7 +53,7 @@ _GROUP = "/groups/{group}"
 class GroupMembershipHandlers:
     """POST /groups/{group}/join, /sync, /heartbeat, /leave."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader, ends: Ends) -> None:
+    def __init__(self, broker: Broker, bodies: BodyReader, ends: ConnectionEnds) -> None:
         self._broker = broker
         self._bodies = bodies
         self._ends = ends
@@ -71,7 +71,7 @@ class GroupMembershipHandlers:
         body = await self._bodies.read(request, JoinBody)
         group = target.args[0]
         join = _join(group, body, caller_of(request))
-        joined = await self._unless_over(
+        joined = await self._wait_for(
             request,
             self._broker.groups.join(join, deadline=target.deadline()),
             OutcomeUnknown(
@@ -87,7 +87,7 @@ class GroupMembershipHandlers:
         group = target.args[0]
         assignments = tuple((row.member_id, row.assignment) for row in body.assignments or ())
         sync = Sync(group, *_member(body), assignments)
-        synced = await self._unless_over(
+        synced = await self._wait_for(
             request,
             self._broker.groups.sync(sync, deadline=target.deadline()),
             OutcomeUnknown(
@@ -102,7 +102,7 @@ class GroupMembershipHandlers:
         group = target.args[0]
         wait_ms = body.wait_ms or 0
         heartbeat = GroupHeartbeat(group, *_member(body), wait_ms)
-        await self._unless_over(
+        await self._wait_for(
             request,
             self._broker.groups.heartbeat(heartbeat, deadline=deadline_in(wait_ms + target.timeout_ms())),
             Unavailable("this broker is stopping; send heartbeats to another one"),
@@ -120,13 +120,13 @@ class GroupMembershipHandlers:
     def _answer(self, group: str, found: Value) -> web.Response:
         return with_coordinator(value_answer(found), self._broker, group)
 
-    async def _unless_over(self, request: web.BaseRequest, waiting: Coroutine[Any, Any, T], error: RaftlogError) -> T:
+    async def _wait_for(self, request: web.BaseRequest, waiting: Coroutine[Any, Any, T], error: RaftlogError) -> T:
         """Return the result of `waiting`; raises `error` when the server stops or the client disconnects.
 
         A join without a client to answer would leave a member that the others wait for."""
         task = asyncio.ensure_future(waiting)
         try:
-            over = self._ends.stopping, self._ends.gone(request)
+            over = self._ends.stopping, self._ends.disconnected(request)
             await asyncio.wait((task, *over), return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()

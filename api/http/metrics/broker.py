@@ -43,9 +43,7 @@ def _compaction(broker: Broker) -> Iterator[Metric]:
     saved = sum(each.bytes_before - each.bytes_after for each in compacting.done.values())
     yield counter("compaction_bytes", "Bytes that compaction read and wrote.", compacting.bytes_done)
     yield gauge("compaction_running", "1 while a log is being compacted here.", compacting.current is not None)
-    yield gauge(
-        "compaction_saved_bytes", "By how much the last runs over the logs that are here made them smaller.", saved
-    )
+    yield gauge("compaction_saved_bytes", "Bytes saved by the last compaction of each log of this broker.", saved)
 
 
 def _catch_up(broker: Broker) -> Iterator[Metric]:
@@ -56,24 +54,24 @@ def _catch_up(broker: Broker) -> Iterator[Metric]:
         ["direction"],
         [(["in"], driver.catch_up.bytes_fetched), (["out"], driver.supplying.bytes_supplied)],
     )
-    yield counter("entries_repaired", "Damaged entries that other replicas gave back.", driver.entries_repaired)
+    yield counter("entries_repaired", "Damaged entries repaired from other replicas.", driver.entries_repaired)
 
 
 def _elections(broker: Broker) -> Iterator[Metric]:
     turnover, leaders = broker.measuring.turnover, broker.measuring.leaders
     for name, text, count in (
-        ("elections_started", "Elections in which a replica here stood for leader.", turnover.elections_started),
-        ("elections_won", "Those that it won.", turnover.elections_won),
-        ("elections_lost", "Those that it lost.", turnover.elections_lost),
-        ("leader_changes", "Groups with a replica here that got another leader than before.", turnover.leader_changes),
+        ("elections_started", "Elections with a replica of this broker as candidate.", turnover.elections_started),
+        ("elections_won", "Elections that a replica of this broker won.", turnover.elections_won),
+        ("elections_lost", "Elections that a replica of this broker lost.", turnover.elections_lost),
+        ("leader_changes", "Leader changes of Raft groups with a replica here.", turnover.leader_changes),
         (
             "leadership_transfers",
-            "Hand-overs of leaderships from here to other brokers that were begun.",
+            "Leadership transfers from this broker to others that were started.",
             leaders.transfers_begun,
         ),
         (
             "leadership_transfers_failed",
-            "Those that the other broker did not take in time.",
+            "Leadership transfers that the other broker did not take over in time.",
             leaders.transfers_failed,
         ),
     ):
@@ -88,16 +86,16 @@ def _cluster(broker: Broker) -> Iterator[Metric]:
     )
     for name, text, value in (
         ("ready", "1 when the broker serves.", broker.is_ready),
-        ("brokers", "Brokers that the controller knows.", len(state.brokers)),
+        ("brokers", "Brokers registered at the controller.", len(state.brokers)),
         ("topics", "Topics.", len(state.topics)),
         (
             "controller_leader",
-            "Node id of the controller's leader, as far as it is known here; -1 for none.",
+            "Node id of the controller's leader; -1 when this broker has no leader for it.",
             leader_number(leader),
         ),
         (
             "metadata_applied_index",
-            "Entry of the controller's log up to which it was applied here.",
+            "Index of the last entry of the controller's log that is applied here.",
             state.applied_index,
         ),
         ("feature_level", "Feature level of the cluster.", state.feature_level),
@@ -115,11 +113,11 @@ _FIGURES: Final = {
     "partitions_led": ("Raft groups that this broker leads, the controller's among them.", "led"),
     "partitions_leaderless": ("Raft groups with a replica here and no known leader.", "leaderless"),
     "partitions_under_replicated": (
-        "Raft groups led here with a voter that is away or not in sync.",
+        "Raft groups led here with a voter that is unreachable or not in sync.",
         "under_replicated",
     ),
-    "partitions_moving": ("Raft groups led here that are getting other members.", "moving"),
-    "partitions_asleep": ("Raft groups here without anything to do, which send no heartbeats.", "asleep"),
+    "partitions_moving": ("Raft groups led here with a reassignment pending.", "moving"),
+    "partitions_asleep": ("Quiesced Raft groups: idle, without heartbeats.", "asleep"),
     "partitions_quarantined": ("Raft groups whose replica here is damaged and is being repaired.", "quarantined"),
     "partitions_unavailable": ("Partitions whose replica here is damaged or stopped.", "unavailable"),
     "pending_bytes": ("Bytes of records that wait for their append or sync.", "pending_bytes"),

@@ -28,7 +28,7 @@ def _members(broker: Broker) -> Metric:
     for member in broker.measuring.gossip.members():
         counts[member.state] += 1
     by_state = [([state], count) for state, count in counts.items()]
-    return gauges("gossip_members", "Brokers by the state that gossip has.", ["state"], by_state)
+    return gauges("gossip_members", "Brokers by their state in gossip.", ["state"], by_state)
 
 
 def _traffic(told: AgentCounters) -> Iterator[Metric]:
@@ -38,11 +38,11 @@ def _traffic(told: AgentCounters) -> Iterator[Metric]:
         ("streams", "Streams of gossip.", told.streams_in, told.streams_out),
     ):
         yield counters(f"gossip_{name}", text, ["direction"], [(["in"], received), (["out"], sent)])
-    yield counter("gossip_streams_failed", "Streams begun here that came to nothing.", told.streams_failed)
+    yield counter("gossip_streams_failed", "Streams started here that failed.", told.streams_failed)
     refused = [([reason], count) for reason, count in told.refused.items()]
     yield counters(
         "gossip_refused",
-        "What arrived and was thrown away, by the reason.",
+        "Discarded input, by reason.",
         ["reason"],
         [*refused, (["streams"], told.streams_refused)],
     )
@@ -52,11 +52,11 @@ def _protocol(counted: AgentCounters) -> Iterator[Metric]:
     told = counted.swim
     for name, text, value in (
         ("probes", "Members that were probed.", told.probes),
-        ("probes_failed", "Probes that nobody answered in time.", told.probes_failed),
-        ("suspicions", "Suspicions that began here.", told.suspicions),
-        ("refutations", "Claims that this broker is gone, which it refuted.", told.refutations),
+        ("probes_failed", "Probes without an answer in time.", told.probes_failed),
+        ("suspicions", "Suspicions that this broker started.", told.suspicions),
+        ("refutations", "Refuted claims that this broker is suspect or dead.", told.refutations),
         ("syncs", "Exchanges of a digest.", told.syncs),
     ):
         yield counter(f"gossip_{name}", text, value)
-    yield gauge("gossip_awareness", "How ill this broker takes itself for; 0: well.", told.awareness)
-    yield gauge("gossip_broadcasts", "Claims that wait to be sent on.", told.broadcasts_waiting)
+    yield gauge("gossip_awareness", "Local health multiplier of Lifeguard; 0: healthy.", told.awareness)
+    yield gauge("gossip_broadcasts", "Claims that wait to be sent.", told.broadcasts_waiting)

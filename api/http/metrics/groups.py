@@ -13,9 +13,9 @@ from raftlog.partitions.broker import Broker
 from raftlog.partitions.groups.measuring import GroupFigures
 
 _COUNTERS: Final = {
-    "group_commits": "Offsets of groups that were committed at coordinators here.",
-    "group_expired": "Committed offsets that were forgotten because their group was empty for so long.",
-    "group_rebalances": "Generations with members that coordinators here made.",
+    "group_commits": "Offsets committed at coordinators on this broker.",
+    "group_expired": "Committed offsets that expired because their group was empty.",
+    "group_rebalances": "Generations with members that coordinators here created.",
 }
 _LABELS: Final = ("group", "topic", "partition")
 
@@ -24,29 +24,29 @@ def group_totals(broker: Broker) -> Iterator[Metric]:
     """Yield the families of counters of consumer groups, and of consumer instances."""
     for name, text in _COUNTERS.items():
         yield counter(name, text, getattr(broker.measuring.counters, name))
-    yield gauge("consumer_instances", "Consumer instances that live here.", len(broker.consumers))
+    yield gauge("consumer_instances", "Consumer instances on this broker.", len(broker.consumers))
 
 
 def group_families(figures: GroupFigures) -> Iterator[Metric]:
     """Yield the families of the present state of consumer groups."""
     by_state = [([state], count) for state, count in figures.by_state.items()]
-    yield gauges("groups", "Groups that are coordinated here, by state.", ["state"], by_state)
-    yield gauge("group_members", "Their members.", figures.members)
+    yield gauges("groups", "Consumer groups coordinated here, by state.", ["state"], by_state)
+    yield gauge("group_members", "Members of the consumer groups coordinated here.", figures.members)
     rows = [([each.group, each.topic, str(each.partition)], each) for each in figures.lags]
     yield gauges(
         "group_lag",
-        "Records that a group coordinated here has not committed yet, as this broker knows the partition.",
+        "Lag of a group coordinated here: records after its committed offset, from this broker's copy.",
         _LABELS,
         [(labels, each.records) for labels, each in rows if each.records is not None],
     )
     yield gauges(
         "group_committed_offset",
-        "The offset that a group coordinated here goes on from.",
+        "Committed offset of a group coordinated here.",
         _LABELS,
         [(labels, each.committed) for labels, each in rows],
     )
     yield gauge(
         "metrics_group_lags_left_out",
-        "Groups' partitions without series of their own (--metrics-partitions-max).",
+        "Partitions of groups without series of their own (--metrics-partitions-max).",
         figures.lags_left_out,
     )

@@ -20,9 +20,9 @@ from raftlog.api.http.metrics.broker import broker_families, figures_families
 from raftlog.api.http.metrics.gossip import gossip_families
 from raftlog.api.http.metrics.groups import group_families, group_totals
 from raftlog.api.http.metrics.http import http_families
-from raftlog.api.http.metrics.measured import HttpMeasured
 from raftlog.api.http.metrics.partitions import partition_families
 from raftlog.api.http.metrics.process import process_families
+from raftlog.api.http.metrics.requests import RequestMetrics
 from raftlog.api.http.metrics.rpc import rpc_families
 from raftlog.partitions.broker import Broker
 
@@ -51,7 +51,7 @@ class _Families(Collector):
 class Metrics:
     """Metrics of one broker and its HTTP server."""
 
-    def __init__(self, broker: Broker, http: HttpMeasured, partitions_max: int) -> None:
+    def __init__(self, broker: Broker, http: RequestMetrics, partitions_max: int) -> None:
         self._broker, self._http, self._partitions_max = broker, http, partitions_max
         self._rendering: asyncio.Task[bytes] | None = None
 

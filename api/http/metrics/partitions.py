@@ -22,16 +22,16 @@ OTHERS: Final = "(other)"
 PART: Final = 250
 """Partitions or topics in one piece of a family; the pieces of a family follow one another."""
 _PARTITION: Final = {
-    "high_watermark": "The offset after the last committed record, as this replica knows it.",
-    "log_start_offset": "The first offset that is there.",
+    "high_watermark": "Offset after the last committed record, in this replica's view.",
+    "log_start_offset": "First offset that is still stored.",
     "log_bytes": "Bytes of the log of the replica here.",
 }
 _TOPIC: Final = {
     "replicas": "Replicas of the topic here.",
-    "replicas_led": "Those that lead.",
+    "replicas_led": "Replicas of the topic here that lead.",
     "records": "Records in the replicas here.",
     "log_bytes": "Bytes of the logs of the replicas here.",
-    "lag_entries_max": "The most entries that another member of a partition led here lacks.",
+    "lag_entries_max": "Largest lag, in entries, of a follower of a partition led here.",
 }
 
 
@@ -69,7 +69,7 @@ def partition_families(replicas: Sequence[ReplicaFigures], partitions_max: int) 
 def _lags(part: Iterable[ReplicaFigures]) -> Metric:
     return gauges(
         "replica_lag_entries",
-        "Entries that a member lacks of its leader's log, as the leader here knows it.",
+        "Lag of a follower, in entries, in the view of the leader here.",
         ["topic", "partition", "node"],
         [([each.topic, str(each.partition), str(node)], lag) for each in part for node, lag in each.lags],
     )

@@ -1,4 +1,4 @@
-"""Metrics of what goes between this broker and the others."""
+"""Metrics of the traffic between this broker and the others."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,7 +12,7 @@ _CONNECTIONS: Final = (
     (gauges, "connected", "1 while there is a connection to that broker.", "is_connected"),
     (counters, "connections", "Connections made; all but the first one are reconnects.", "connections_made"),
     (gauges, "queued_bytes", "Bytes that wait to be sent.", "queued_bytes"),
-    (counters, "messages_dropped", "Raft messages that were lost for want of a connection.", "messages_dropped"),
+    (counters, "messages_dropped", "Raft messages that were dropped without a connection.", "messages_dropped"),
 )
 
 
@@ -24,17 +24,17 @@ def rpc_families(broker: Broker) -> Iterator[Metric]:
     for name, text, count in (
         (
             "complaints",
-            "Connections to the RPC port that ended because somebody did not belong here.",
+            "Connections to the RPC port that were refused in the handshake.",
             transport.complaints,
         ),
         (
             "messages_refused",
-            "Raft messages that were of no group here, unsound, or for which there was no room.",
+            "Refused Raft messages: unknown group, invalid, or no room.",
             broker.measuring.driver.messages_refused,
         ),
         (
             "messages_from_outsiders",
-            "Raft messages of processes that the cluster does not know as members; they are dropped.",
+            "Dropped Raft messages of processes that are not in the cluster.",
             transport.messages_from_outsiders,
         ),
     ):

@@ -19,13 +19,13 @@ from raftlog.values.records import RecordAsJson
 
 TAG = "consumers"
 _AT = "/consumers/{group}/instances/{instance}"
-_DONE = "It is done, durably."
-_RESET = {"X-Raftlog-Offset-Reset": string("Where `auto.offset.reset` moved a position.")}
+_DONE = "Done and durable."
+_RESET = {"X-Raftlog-Offset-Reset": string("Positions that `auto.offset.reset` changed.")}
 _ACCEPT = parameter("header", "Accept", string(), "The media type of the instance's format, or a general one.")
 _WAIT = in_query("timeout", integer(), "Milliseconds to wait, within the instance's own timeout.")
 _MAX_BYTES = in_query("max_bytes", integer(1) | {"default": 1 << 20}, "Of keys and values, at most 64 MiB.")
 _ASYNC = in_query("async", BOOLEAN | {"default": False}, "Answer before it is committed.")
-_TOPIC = in_query("topic", TEXT, "With `partition`: only that one.")
+_TOPIC = in_query("topic", TEXT, "With `partition`: this partition only.")
 _PARTITION = in_query("partition", NODE, "With `topic`.")
 
 
@@ -40,7 +40,7 @@ def _read(route: str, summary: str, name: str, found: Any, query: Sequence[str |
 ROWS = (
     Method(
         "POST /consumers/{group}",
-        "Make a consumer instance.",
+        "Create a consumer instance.",
         "createConsumer",
         ConsumerInstance,
         body={"required": False, "content": {JSON_TYPE: {"schema": ref("NewConsumer")}}},
@@ -49,37 +49,37 @@ ROWS = (
     ),
     _order(f"DELETE {_AT}", "Delete an instance.", "deleteConsumer"),
     _order(f"POST {_AT}/subscription", "Subscribe by names or by a pattern.", "subscribe", SubscribeBody),
-    _read(f"GET {_AT}/subscription", "What it is subscribed to.", "subscription", InstanceSubscription),
-    _order(f"DELETE {_AT}/subscription", "Let go of subscription and assignment.", "unsubscribe"),
+    _read(f"GET {_AT}/subscription", "Return the subscription.", "subscription", InstanceSubscription),
+    _order(f"DELETE {_AT}/subscription", "Remove subscription and assignment.", "unsubscribe"),
     _order(f"POST {_AT}/assignments", "Assign partitions by hand.", "assignPartitions", AssignBody),
-    _read(f"GET {_AT}/assignments", "What it reads.", "assignedPartitions", InstancePartitions),
-    _order(f"POST {_AT}/positions", "Choose where to go on.", "seek", SeekBody),
-    _order(f"POST {_AT}/positions/beginning", "Go on at the beginning.", "seekToBeginning", PartitionsBody),
-    _order(f"POST {_AT}/positions/end", "Go on at the end.", "seekToEnd", PartitionsBody),
+    _read(f"GET {_AT}/assignments", "Return the assigned partitions.", "assignedPartitions", InstancePartitions),
+    _order(f"POST {_AT}/positions", "Set positions.", "seek", SeekBody),
+    _order(f"POST {_AT}/positions/beginning", "Set positions to the log start.", "seekToBeginning", PartitionsBody),
+    _order(f"POST {_AT}/positions/end", "Set positions to the end.", "seekToEnd", PartitionsBody),
     Method(
         f"GET {_AT}/records",
-        "Records from its positions on.",
+        "Return records from the positions on.",
         "poll",
         list[RecordAsJson],
         (_ACCEPT, _WAIT, _MAX_BYTES),
         headers=LEADER | _RESET,
-        text="The positions stand behind these.",
+        text="Records; the positions are the offsets after them.",
         content_types=(JSON_TYPE, Format.JSON.value, Format.BINARY.value),
         fails=(400, 404, 406, 409, 422, 429, 503, 504),
     ),
     Method(
         f"POST {_AT}/offsets",
-        "Commit what was consumed.",
+        "Commit consumed offsets.",
         "commitConsumed",
         list[ConsumedCommitted],
         (_ASYNC, "timeout"),
         ConsumedBody | None,
         LEADER,
-        "What became of it.",
+        "Result of the commit.",
     ),
     _read(
         f"GET {_AT}/offsets",
-        "What the group has committed; the partitions can be in a body, too.",
+        "Return committed offsets of the group; the partitions can be in a body, too.",
         "consumerOffsets",
         InstanceOffsets,
         (_TOPIC, _PARTITION, "timeout"),

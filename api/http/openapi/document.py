@@ -8,13 +8,13 @@ from raftlog.api.http.openapi.operation import described
 from raftlog.api.http.openapi.parts import Json
 from raftlog.api.http.openapi.schemas import SCHEMAS
 
-_ABOUT = """A replicated log over HTTP. Any broker takes any request; what another one leads is asked there.
+_ABOUT = """A replicated log over HTTP. Any broker accepts any request, and forwards it to the leader on another broker.
 
 Every error has the same body: `error_code`, `message` and `outcome`, which is `failed` when it definitely did not
 happen and `unknown` when it may have. HEAD is answered wherever GET is, without the body, but for polls of consumer
-instances, which move on. Errors that a path has are listed with it. Besides these, any path can answer 403
-(a web page of another origin, or an unknown host), 404 (nothing is there), 405 (not with this method; `Allow` names
-those that are possible), 400 (what is no HTTP) and 500 (damaged bytes, or a failure of the broker itself).
+instances, which move positions. Each path lists its errors. In addition, any path can answer 403
+(a web page of another origin, or an unknown host), 404 (unknown path), 405 (method not allowed; `Allow` has
+the allowed ones), 400 (invalid HTTP) and 500 (damaged bytes, or a failure of the broker itself).
 """
 
 

@@ -57,7 +57,7 @@ def in_query(name: str, schema: Json, text: str, *, is_required: bool = False) -
     return parameter("query", name, schema, text, is_required=is_required)
 
 
-LEADER: Json = {"X-Raftlog-Leader": string("HOST:PORT of the broker that leads or coordinates, where it is another.")}
+LEADER: Json = {"X-Raftlog-Leader": string("HOST:PORT of the leader or coordinator, when it is another broker.")}
 ETAG: Json = {"ETag": string("The version, in quotes.")}
 _PATH: Mapping[str, tuple[Json, str]] = {
     "broker": (NODE, "Node id."),
@@ -65,33 +65,33 @@ _PATH: Mapping[str, tuple[Json, str]] = {
     "consumer": (string(minLength=1), "Member id of the consumer."),
     "group": (NAME, "Name of the group: no slash, no control characters."),
     "instance": (NAME, "Name of the instance: no slash, no control characters."),
-    "name": (string(minLength=1), "Of a setting, such as `retention.ms`, or of a logger."),
-    "namespace": (string(const="kafka"), "There is one."),
+    "name": (string(minLength=1), "Name of a setting, such as `retention.ms`, or of a logger."),
+    "namespace": (string(const="kafka"), "The only namespace."),
     "partition": (NODE, "Number of the partition, from 0."),
     "topic": (string(minLength=1), "Name of the topic."),
 }
 _QUERY: Mapping[str, tuple[Json, str]] = {
-    "dry_run": (BOOLEAN | {"default": False}, "Only look whether it could be done."),
-    "expected_version": (integer(), "Nothing is done (409) when it has another version by then."),
-    "timeout": (integer(1, 600_000) | {"default": 10_000}, "Milliseconds after which the broker gives up waiting."),
+    "dry_run": (BOOLEAN | {"default": False}, "Only check whether it is possible."),
+    "expected_version": (integer(), "Refuse with 409 when the version is another one."),
+    "timeout": (integer(1, 600_000) | {"default": 10_000}, "Milliseconds until the broker stops waiting."),
     "timestamp": (OFFSET, "Milliseconds since 1970: the first record with this time or a later one."),
 }
 _IF_MATCH = parameter(
-    "header", "If-Match", string(pattern=r'^("[0-9]{1,18}"|\*)$'), "The expected version, as an `ETag` gave it."
+    "header", "If-Match", string(pattern=r'^("[0-9]{1,18}"|\*)$'), "The expected version, from an `ETag`."
 )
 _ERRORS = {
     400: "A parameter, name, setting or batch that cannot be used; an offset out of range; a body that ended early.",
     404: "No such topic, partition, setting, cluster, broker, group, member or logger.",
-    406: "No content type in `Accept` is possible.",
+    406: "No content type in `Accept` is supported.",
     408: "The body did not arrive in time.",
-    409: "It was changed meanwhile, is not of the version, generation or sequence expected, or its state forbids it.",
+    409: "A concurrent change, another version, generation or sequence than expected, or a state that forbids it.",
     413: "A record, line or body that is too large.",
-    415: "The `Content-Type` or `Content-Encoding` is not possible here.",
-    422: "The body is not what is expected, or stored records cannot be opened.",
+    415: "The `Content-Type` or `Content-Encoding` is not supported here.",
+    422: "The body is invalid, or stored records cannot be decoded.",
     429: "A bounded queue is full, or the deadline passed before the append: slow down.",
-    503: "Not now: no leader, too few replicas, the broker starts or stops. Nothing happened; ask again.",
+    503: "Unavailable: no leader, too few replicas, the broker starts or stops. Nothing happened; retry.",
     504: "The outcome is unknown.",
-    507: "No space left; nothing was kept.",
+    507: "No space left; nothing was stored.",
 }
 _READ = (400, 404, 503, 504)
 _CHANGED = (*_READ, 409, 429, 507)
@@ -112,7 +112,7 @@ def described(row: Method, tag: str) -> Json:
         operation["parameters"] = parameters
     if row.body is not None:
         operation["requestBody"] = _body(row.body)
-    text = row.text or ("What there is." if method == "GET" else "It is done.")
+    text = row.text or ("The answer." if method == "GET" else "Done.")
     status = "204" if row.found is None else "200"
     answers = {status: answer(text, row.found, row.content_types, headers)}
     if row.streams:

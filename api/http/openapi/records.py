@@ -23,7 +23,7 @@ _TOPIC_ID = {"X-Raftlog-Topic-Id": string("The topic's uuid, as in `/v1/cluster_
 _BOUNDS = {
     "X-Raftlog-High-Watermark": integer(),
     "X-Raftlog-Log-Start": integer(),
-    "X-Raftlog-Next-Offset": integer(text="Where to go on."),
+    "X-Raftlog-Next-Offset": integer(text="Next offset to fetch."),
     "X-Raftlog-Leader-Epoch": integer(),
     **_TOPIC_ID,
 }
@@ -37,23 +37,23 @@ _PRODUCE = (
     in_query(
         "lines",
         string(enum=["records", "text-records", "values"], default="records"),
-        "Of an NDJSON body: every line is a record object; the same, with strings stored as their text; or every line "
+        "For an NDJSON body: every line is a record object; the same, with strings stored as their text; or every line "
         "is a value, stored as it stands.",
     ),
-    in_query("key", string(), "Of an octet-stream body: the record's key, any bytes, percent-encoded."),
-    in_query("timestamp", string(), "Of an octet-stream body: milliseconds since 1970, or RFC 3339 with a time zone."),
+    in_query("key", string(), "For an octet-stream body: the record's key, any bytes, percent-encoded."),
+    in_query("timestamp", string(), "For an octet-stream body: milliseconds since 1970, or RFC 3339 with a time zone."),
     parameter(
         "header",
         "X-Raftlog-Headers",
         string(),
-        "Of an octet-stream body: the record's headers, as the JSON list of a record object.",
+        "For an octet-stream body: the record's headers, as the JSON list of a record object.",
     ),
 )
 _FETCH = (
     in_query(
         "offset",
         {"anyOf": [OFFSET, string(enum=["beginning", "end"])]},
-        "First offset wanted. Required, but for lines, which can begin at a timestamp or at either end.",
+        "First offset to return. Required, except for lines, which can begin at a timestamp or at either end.",
     ),
     in_query(
         "timeout", integer() | {"default": 1_000}, "Milliseconds to wait for `min_bytes`; for lines, without a leader."
@@ -61,10 +61,12 @@ _FETCH = (
     in_query("min_bytes", integer() | {"default": 1}, "Stored bytes to wait for."),
     in_query("max_bytes", integer(1) | {"default": 1 << 20}, "Bytes to answer at most, and at least one record."),
     "timestamp",
-    in_query("follow", BOOLEAN | {"default": False}, "Lines: go on with what comes."),
-    in_query("heartbeat", integer(0, PATIENCE_MS_MAX), "Lines: an empty line after so many milliseconds of quiet."),
+    in_query("follow", BOOLEAN | {"default": False}, "Lines: continue with new records."),
+    in_query(
+        "heartbeat", integer(0, PATIENCE_MS_MAX), "Lines: milliseconds without a record until an empty line is sent."
+    ),
 )
-_PROGRESS = string("Of an NDJSON body, when `Accept` asks for it: what is stored, after each block and at the end.")
+_PROGRESS = string("For an NDJSON body, when `Accept` requests it: progress after each block and at the end.")
 _LINES = {
     Format.BATCHES.value: string("Bytes.", format="binary"),
     Format.NDJSON.value: string("A record on each line."),
@@ -73,7 +75,7 @@ _BATCHES = {Format.BATCHES.value: {"schema": {"description": "Record batches v2,
 _STREAMS: Json = {
     Format.NDJSON.value: {
         "schema": string(
-            "One JSON value on each line, as `lines` says; of any length, appended as it arrives; also gzip."
+            "One JSON value on each line, read as `lines` selects; of any length, appended as it arrives; also gzip."
         ),
         "example": '{"value": {"total": 12.5}, "key": "alice"}\n{"value": "second"}\n',
     },
@@ -102,7 +104,7 @@ def _produce(route: str, summary: str, name: str, body: Json) -> Method:
         _PRODUCE,
         body,
         LEADER | _TOPIC_ID,
-        "What is stored; an entry with an error was not.",
+        "Result of each record; an entry with an error was not stored.",
         streams={Format.NDJSON.value: _PROGRESS},
         error=ProduceError,
     )
@@ -142,25 +144,27 @@ ROWS = (
             in_query("before", OFFSET, "The first offset that is kept, at most the end offset.", is_required=True),
             "timeout",
         ),
-        text="Where the log begins now.",
+        text="The new log start offset.",
     ),
     Method(
         f"GET {_PARTITION}/offsets",
-        "First offset and end offset; the first record from a time on.",
+        "Return first and end offset, and the first record from a time on.",
         "offsets",
         LogOffsets,
         (
             "timeout",
-            in_query("linearizable", BOOLEAN | {"default": False}, "Nothing acknowledged before is missing."),
+            in_query(
+                "linearizable", BOOLEAN | {"default": False}, "Include every record that was acknowledged before."
+            ),
             "timestamp",
         ),
     ),
     Method(
         "POST /producers",
-        "An id for an idempotent producer.",
+        "Allocate an id for an idempotent producer.",
         "newProducer",
         AllocatedProducer,
-        (in_query("fresh", BOOLEAN, "Greater than every id given out before: for a producer that expired."), "timeout"),
-        text="One that no other producer has.",
+        (in_query("fresh", BOOLEAN, "Greater than every allocated id: for a producer that expired."), "timeout"),
+        text="An id that no other producer has.",
     ),
 )

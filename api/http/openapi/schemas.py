@@ -44,7 +44,7 @@ def _record(content: Json, partition: Json) -> Json:
         "topic": ANY,
         "offset": ANY,
     }
-    return obj(fields, fields, "`topic` and `offset` are not looked at, so what a fetch gives can be sent.")
+    return obj(fields, fields, "`topic` and `offset` are ignored, so fetched records can be sent.")
 
 
 def _records_body(value: Json, partition: Json) -> Json:

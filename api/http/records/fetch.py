@@ -11,7 +11,7 @@ from raftlog.api.http.records.produce import TOPIC_ID_HEADER
 from raftlog.api.http.records.tail import Tails
 from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.api.http.server.answers import value_answer
-from raftlog.api.http.server.ends import Ends
+from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.api.http.server.media import Format, accepted_format
 from raftlog.api.http.server.paced_answer import send_body
 from raftlog.api.http.server.request_headers import header
@@ -41,7 +41,7 @@ class _Options(NamedTuple):
 class FetchHandlers:
     """GET /topics/{topic}/partitions/{partition}/records and …/offsets."""
 
-    def __init__(self, broker: Broker, ends: Ends, answers: MemoryBudget) -> None:
+    def __init__(self, broker: Broker, ends: ConnectionEnds, answers: MemoryBudget) -> None:
         self._broker, self._answers = broker, answers
         self._tails = Tails(broker, ends, answers)
 

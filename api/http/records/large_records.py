@@ -169,7 +169,7 @@ def _named(text: Text, start: int, end: int) -> tuple[str, Span]:
     if closing < 0 or colon < 0 or text[closing + 1 : colon].strip():
         raise ValueError(f"a member has no name, or one that is too long or has escapes, at byte {start}")
     name = orjson.loads(text[quote : closing + 1])
-    assert type(name) is str, f"{name!r} stands between quotes"
+    assert type(name) is str, f"{name!r} is between quotes"
     return name, _trimmed(text, colon + 1, end)
 
 

@@ -135,7 +135,7 @@ class Block:
                 except HttpProblem as problem:
                     raise BadLine(number, problem) from None
                 except ValueError as error:
-                    raise BadLine(number, HttpProblem(INVALID_JSON, _what_is_wrong(error))) from None
+                    raise BadLine(number, HttpProblem(INVALID_JSON, _reason_of(error))) from None
                 if partition is not None or self.named is not None:
                     self._name(partition)
                 add_record(record)
@@ -150,7 +150,7 @@ class Block:
         self.named.append(partition)
 
 
-def _what_is_wrong(error: ValueError) -> str:
+def _reason_of(error: ValueError) -> str:
     if isinstance(error, orjson.JSONDecodeError):
         return f"it is not JSON: {error.msg} at character {error.pos + 1}"
     return f"it is not a record: {error}; with ?lines=values every line is stored as a JSON value"

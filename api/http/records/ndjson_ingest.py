@@ -26,7 +26,7 @@ from raftlog.partitions.produce.streams import ProduceStream
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.runtime.slices import in_slices
 
-_STILL_S = 0.002
+_SILENCE_S = 0.002
 """Silence after which a block that is not full is sent."""
 _LINGER_S = 0.02
 """A record waits no longer than this for others, while nothing is in flight."""
@@ -54,8 +54,8 @@ class NdjsonIngest:
         self._held_in_flight = HeldMemory(memory)
         self._lines = 0
         self._report = StreamReport()
-        self._coming: asyncio.Task[bytes] | None = None
-        self._flight: asyncio.Task[list[Share]] | None = None
+        self._receiving: asyncio.Task[bytes] | None = None
+        self._appending: asyncio.Task[list[Share]] | None = None
         self._in_flight: Block | None = None
 
     async def run(self, body: StreamedBody) -> web.StreamResponse:
@@ -63,20 +63,20 @@ class NdjsonIngest:
         try:
             while self._report.problem is None and not body.at_end:
                 if self._block.is_full:
-                    await self._depart()
+                    await self._send_block()
                 else:
                     await self._receive(body)
             if body.at_end and self._report.problem is None:
                 await self._take(self._splitter.end())
             if self._block.records and not self._report.has_failed:
-                await self._depart()
-            await self._land()
+                await self._send_block()
+            await self._await_block()
             self._held.release()
             return await self._answer.end(self._report)
         finally:
-            self._answer.give_up()
-            _give_up(self._coming)
-            _give_up(self._flight)
+            self._answer.cancel()
+            _cancel(self._receiving)
+            _cancel(self._appending)
             self._held.release()
             self._held_in_flight.release()
 
@@ -84,28 +84,30 @@ class NdjsonIngest:
 
     async def _receive(self, body: StreamedBody) -> None:
         """Wait for more of the body; meanwhile the block in flight may land, and the one that fills may leave."""
-        if self._coming is None:
-            self._coming = self._loop.create_task(body.piece())
-        waits: set[asyncio.Future[Any]] = {self._coming, self._stopping}
+        if self._receiving is None:
+            self._receiving = self._loop.create_task(body.piece())
+        waits: set[asyncio.Future[Any]] = {self._receiving, self._stopping}
         patience = None
-        if self._flight is not None:
-            waits.add(self._flight)
+        if self._appending is not None:
+            waits.add(self._appending)
         elif self._block.records:
-            patience = min(_STILL_S, max(0.0, self._block.began + _LINGER_S - self._loop.time()))
+            patience = min(_SILENCE_S, max(0.0, self._block.began + _LINGER_S - self._loop.time()))
         done, _ = await asyncio.wait(waits, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-        if self._flight in done:
-            await self._land()
-        if self._coming in done:
-            await self._arrived(self._coming)
+        if self._appending in done:
+            await self._await_block()
+        if self._receiving in done:
+            await self._arrived(self._receiving)
         elif self._stopping in done:
-            self._report.stop(Unavailable("the broker stops; send the rest to another one, or again"), self._lines + 1)
+            self._report.stop(
+                Unavailable("the broker is stopping; send the rest to another one, or retry"), self._lines + 1
+            )
         elif not done:
-            await self._depart()
+            await self._send_block()
 
-    async def _arrived(self, coming: "asyncio.Task[bytes]") -> None:
-        self._coming = None
+    async def _arrived(self, receiving: "asyncio.Task[bytes]") -> None:
+        self._receiving = None
         try:
-            lines = self._splitter.feed(coming.result())
+            lines = self._splitter.feed(receiving.result())
             await self._take(lines)
             self._splitter.check(self._splitter.rest_bytes)
             await self._cover(self._block.memory_bytes + self._splitter.rest_bytes)
@@ -126,27 +128,27 @@ class NdjsonIngest:
     async def _cover(self, size: int) -> None:
         """Hold memory for `size` bytes. Raises `MemoryBudgetExceeded` when none is released in time."""
         if not self._held.maybe_cover(size):
-            await self._land()  # other requests may wait for its memory
+            await self._await_block()  # other requests may wait for its memory
             await self._held.cover(size, deadline_in(self._into.timeout_ms))
 
     # appending
 
-    async def _depart(self) -> None:
+    async def _send_block(self) -> None:
         """Send the block on its way once the one before is answered; if that failed, it stays."""
-        await self._land()
+        await self._await_block()
         if self._report.has_failed:
             return
         block, self._block = self._block, Block(self._block_bytes_max)
         self._held_in_flight, self._held = self._held, HeldMemory(self._memory)
         self._in_flight = block
         deadline = deadline_in(self._into.timeout_ms)
-        self._flight = self._loop.create_task(
+        self._appending = self._loop.create_task(
             self._stream.append(block.records, block.named, self._into.acks, deadline)
         )
 
-    async def _land(self) -> None:
+    async def _await_block(self) -> None:
         """Wait for the block in flight, and note what became of it."""
-        flight, block = self._flight, self._in_flight
+        flight, block = self._appending, self._in_flight
         if flight is None or block is None:
             return
         try:
@@ -154,14 +156,14 @@ class NdjsonIngest:
         except RaftlogError as error:
             self._report.append_failed(error, block.line_of(0))
             shares = []
-        self._flight = self._in_flight = None
+        self._appending = self._in_flight = None
         self._held_in_flight.release()
         for share in shares:
             self._report.note(share, block)
-        self._answer.tell(self._report)
+        self._answer.write_progress(self._report)
 
 
-def _give_up(task: "asyncio.Task[Any] | None") -> None:
+def _cancel(task: "asyncio.Task[Any] | None") -> None:
     """Cancel a task whose result is not needed."""
     if task is None:
         return

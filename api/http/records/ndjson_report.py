@@ -115,17 +115,17 @@ class StreamAnswer:
         self._request = request
         self._wants_lines = Format.NDJSON.value in (header(request, "Accept") or "").lower()
         self._response: web.StreamResponse | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._writing: asyncio.Task[None] | None = None
 
-    def tell(self, report: StreamReport) -> None:
+    def write_progress(self, report: StreamReport) -> None:
         """Write the present report, unless the line before is still being written."""
-        if not self._wants_lines or (self._telling is not None and not self._telling.done()):
+        if not self._wants_lines or (self._writing is not None and not self._writing.done()):
             return
         if self._response is None:
             if report.problem is not None:
                 return  # the status will report it
             self._response = web.StreamResponse(headers={"Content-Type": Format.NDJSON.value})
-        self._telling = asyncio.get_running_loop().create_task(self._write(self._response, report))
+        self._writing = asyncio.get_running_loop().create_task(self._write(self._response, report))
 
     async def _write(self, response: web.StreamResponse, report: StreamReport) -> None:
         try:
@@ -141,18 +141,18 @@ class StreamAnswer:
         if response is None:
             response = json_answer(report.shown(), report.status)
         else:
-            if self._telling is not None:
-                await self._telling
+            if self._writing is not None:
+                await self._writing
             await self._write(response, report)
         if report.problem is not None:
             # The rest of the body is not received.
             response.force_close()
         return response
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """Cancel the line that is being written."""
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._writing is not None:
+            self._writing.cancel()
 
 
 def _described(problem: HttpProblem | RaftlogError) -> tuple[int, int, str]:

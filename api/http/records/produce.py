@@ -13,7 +13,7 @@ from raftlog.api.http.records.produce_options import ProduceOptions
 from raftlog.api.http.records.stream import STREAMED, StreamedProduce
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.bodies import UNCHARGED_BYTES_MAX, BodyReader, ReceivedBody
-from raftlog.api.http.server.ends import Ends
+from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.api.http.server.held_memory import RECORD_MEMORY_BYTES, HeldMemory
 from raftlog.api.http.server.media import Format, content_format
 from raftlog.api.http.server.problems import HttpProblem
@@ -47,7 +47,7 @@ def _options(target: Target) -> ProduceOptions:
 class ProduceHandlers:
     """POST /topics/{topic} and /topics/{topic}/partitions/{partition}."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader, ends: Ends) -> None:
+    def __init__(self, broker: Broker, bodies: BodyReader, ends: ConnectionEnds) -> None:
         self._broker = broker
         self._bodies = bodies
         self._streamed = StreamedProduce(broker, bodies, ends)

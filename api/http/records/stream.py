@@ -7,7 +7,7 @@ from raftlog.api.http.records.ndjson_report import StreamAnswer
 from raftlog.api.http.records.octet_stream import OctetStream
 from raftlog.api.http.records.produce_options import ProduceOptions
 from raftlog.api.http.server.bodies import BodyReader
-from raftlog.api.http.server.ends import Ends
+from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.api.http.server.media import Format
 from raftlog.api.http.server.routing import Target
 from raftlog.api.http.server.streamed_body import StreamedBody
@@ -20,7 +20,7 @@ STREAMED = frozenset((Format.NDJSON, Format.OCTETS))
 class StreamedProduce:
     """Used by `ProduceHandlers`."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader, ends: Ends) -> None:
+    def __init__(self, broker: Broker, bodies: BodyReader, ends: ConnectionEnds) -> None:
         self._broker, self._bodies, self._ends = broker, bodies, ends
 
     async def produce(

@@ -1,8 +1,7 @@
 """Records of a partition as lines, as long as the client reads: the log is read at the speed of the client.
 
-    bytes held for one reader ≤ one fetch (`_FETCH_BYTES`, or one batch) and that batch decompressed, charged to the
-share
-                                for answers, + one slice of lines + the socket's buffer
+    bytes held for one reader ≤ one fetch (`_FETCH_BYTES`, or one batch) and that batch decompressed, charged to
+                                the share for answers, + one slice of lines + the socket's buffer
 
 A client that reads nothing for `HELD_S` costs the last two only: the fetch is dropped, and repeated once it
 reads on. The tail continues from offset to offset under any leader; an error that ends it is the last line, an
@@ -21,7 +20,7 @@ from multidict import CIMultiDict
 from raftlog.api.codes import BAD_REQUEST
 from raftlog.api.http.records.json_records import JsonRecords
 from raftlog.api.http.server.answer_memory import AnswerMemory
-from raftlog.api.http.server.ends import Ends
+from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.api.http.server.media import Format
 from raftlog.api.http.server.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body
 from raftlog.api.http.server.routing import Target, flag, query_int, whole_number
@@ -88,7 +87,7 @@ def _wanted(target: Target, partition: int) -> _Wanted:
 class Tails:
     """All tails of one broker."""
 
-    def __init__(self, broker: Broker, ends: Ends, answers: MemoryBudget) -> None:
+    def __init__(self, broker: Broker, ends: ConnectionEnds, answers: MemoryBudget) -> None:
         self._broker, self._ends, self._answers = broker, ends, answers
         self._count = 0
 
@@ -108,7 +107,7 @@ class Tails:
 
 
 class _Tail:
-    def __init__(self, broker: Broker, ends: Ends, wanted: _Wanted, memory: AnswerMemory) -> None:
+    def __init__(self, broker: Broker, ends: ConnectionEnds, wanted: _Wanted, memory: AnswerMemory) -> None:
         self._broker, self._ends, self._wanted, self._memory = broker, ends, wanted, memory
         self._loop = asyncio.get_running_loop()
         self._encoder = JsonRecords(wanted.topic, wanted.partition, Format.JSON, broker.opener, memory)
@@ -126,7 +125,7 @@ class _Tail:
         try:
             await response.prepare(request)
             is_headers_only = request.method == "HEAD"
-            last = None if is_headers_only else await self._run(response, first, self._ends.gone(request))
+            last = None if is_headers_only else await self._run(response, first, self._ends.disconnected(request))
             if last is not None:
                 await response.write(last + b"\n")
             await response.write_eof()

@@ -12,19 +12,19 @@ from raftlog.api.http.clusters import ClusterHandlers
 from raftlog.api.http.consumers.consumers import ConsumerHandlers
 from raftlog.api.http.consumers.offsets import ConsumerOffsetHandlers
 from raftlog.api.http.consumers.records import ConsumerRecordHandlers
-from raftlog.api.http.describing import DescribingHandlers
+from raftlog.api.http.entry_points import EntryPointHandlers
 from raftlog.api.http.groups.groups import GroupHandlers
 from raftlog.api.http.groups.membership import GroupMembershipHandlers
 from raftlog.api.http.groups.v3 import GroupV3Handlers
-from raftlog.api.http.metrics.measured import UNKNOWN, HttpMeasured
-from raftlog.api.http.metrics.scraping import MetricsHandlers
+from raftlog.api.http.metrics.handlers import MetricsHandlers
+from raftlog.api.http.metrics.requests import UNKNOWN, RequestMetrics
 from raftlog.api.http.producers import ProducerHandlers
 from raftlog.api.http.records.fetch import FetchHandlers
 from raftlog.api.http.records.produce import ProduceHandlers
 from raftlog.api.http.recovery import RecoveryHandlers
 from raftlog.api.http.server.answers import answer
 from raftlog.api.http.server.bodies import BodyReader
-from raftlog.api.http.server.ends import Ends
+from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.api.http.server.origins import OriginPolicy
 from raftlog.api.http.server.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body, retry_headers
 from raftlog.api.http.server.routing import Handler, HttpRouter
@@ -60,13 +60,13 @@ def class_of(handler: Handler) -> str:
 class HttpApp:
     """HTTP application of a broker; aiohttp's low-level server calls `handle`."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader, ends: Ends, metrics_partitions_max: int) -> None:
+    def __init__(self, broker: Broker, bodies: BodyReader, ends: ConnectionEnds, metrics_partitions_max: int) -> None:
         self.origins = OriginPolicy()
         """Allowed origins and hosts; the server replaces it by the policy of its address."""
         self._ends, self._bodies = ends, bodies
         self.answers = MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).answers)
         frames = broker.receive_budget
-        self.measured = HttpMeasured({"frames": frames, "requests": bodies.memory, "answers": self.answers})
+        self.request_metrics = RequestMetrics({"frames": frames, "requests": bodies.memory, "answers": self.answers})
         self.router = HttpRouter(class_of)
         for handlers in (
             ProduceHandlers(broker, bodies, ends),
@@ -87,8 +87,8 @@ class HttpApp:
             admin.SettingHandlers(broker, bodies),
             admin.LogLevelHandlers(),
             RecoveryHandlers(broker, bodies),
-            MetricsHandlers(broker, self.measured, metrics_partitions_max),
-            DescribingHandlers(),
+            MetricsHandlers(broker, self.request_metrics, metrics_partitions_max),
+            EntryPointHandlers(),
         ):
             handlers.add_to(self.router)
 
@@ -109,7 +109,7 @@ class HttpApp:
             response = answer(INTERNAL_ERROR_BODY, status=INTERNAL[0])
         if self._ends.stopping.done() and not response.prepared:
             response.force_close()
-        self.measured.note(kind, began, response)
+        self.request_metrics.note(kind, began, response)
         return response
 
     def _refusal(self, request: web.BaseRequest, error: RaftlogError | HttpProblem) -> web.Response:

@@ -152,6 +152,6 @@ def _is_same(origin: str, host: str | None) -> bool:
 def _cross_origin(why: str) -> HttpProblem:
     return HttpProblem(
         CROSS_ORIGIN,
-        f"a web page of another origin may not use this broker ({why}); programs send neither header, and an address "
-        "typed into a browser is no page's",
+        f"a web page of another origin may not use this broker ({why}); programs send neither header, nor does a "
+        "browser for an address that is typed",
     )

@@ -57,14 +57,14 @@ async def send_parts(
             await response.write_eof()
     except (ConnectionError, TimeoutError) as error:
         logger.debug("the answer to %s %s was not received: %r", request.method, request.path, error)
-        _cut(request, response)
+        _abort(request, response)
     except Exception:
         logger.exception("the answer to %s %s failed", request.method, request.path)
-        _cut(request, response)
+        _abort(request, response)
     return response
 
 
-def _cut(request: web.BaseRequest, response: web.StreamResponse) -> None:
+def _abort(request: web.BaseRequest, response: web.StreamResponse) -> None:
     """Abort the connection, which marks the answer as incomplete when its status was sent already."""
     response.force_close()
     if request.transport is not None:

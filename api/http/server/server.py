@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from raftlog.api.http.server.app import HttpApp
 from raftlog.api.http.server.bodies import BodyReader
-from raftlog.api.http.server.ends import Connections, Ends
+from raftlog.api.http.server.connections import ConnectionEnds, Connections
 from raftlog.api.http.server.origins import OriginPolicy, allowed_host, is_loopback, split_host
 from raftlog.config import KIB, MIB
 from raftlog.errors import InvalidArgument
@@ -62,7 +62,7 @@ class HttpServer:
         self._broker, self._name = broker, name
         self._advertised = [split_host(advertised)[0]] if advertised else []
         self._allowed_hosts = [allowed_host(text) for text in allowed_hosts]
-        self._ends = Ends()
+        self._ends = ConnectionEnds()
         self.bodies = BodyReader(
             body_bytes_max, requests or requests_budget(broker), body_timeout_ms, body_bytes_per_s_min
         )
@@ -118,8 +118,8 @@ class HttpServer:
         self._sockets.close()
         self._broker.wake_fetches()
         self._ends.stop()
-        await self._connections.emptied(last_s)
-        await self._connections.part(grace_s)
+        await self._connections.wait_until_empty(last_s)
+        await self._connections.close_idle(grace_s)
         await self._connections.shutdown(_CUT_OFF_S)
         await self._sockets.wait_closed()
         self._sockets = self._connections = None

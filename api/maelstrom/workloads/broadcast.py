@@ -2,8 +2,7 @@
 
     body      {"type": "gossip", "from": i, "to": j, "base": b, "values": […], "heard": h}
     values    those of the sender from its i-th to before its j-th, without those that came from the receiver
-    base      below it the receiver has every value of the sender;   heard: below it the sender has all of the
-receiver's
+    base      below it the receiver has every value of the sender;   heard: below it the sender has the receiver's
 
     confirmed ≤ sent ≤ values here,   at most one message to a neighbour in `gossip_ms`
 

@@ -1,8 +1,7 @@
 """Counters of the HTTP server's requests: answers by status, and durations by class of request.
 
-    class of a request: the purpose of its handlers; `stream` for tails and for answers to streams of lines, which
-last as
-    long as their clients want; a large answer (`PacedResponse`) is measured up to its head
+    class of a request: the resource of its handlers; `stream` for tails and for answers to streams of lines, which
+    last as long as their clients; a large answer (`PacedResponse`) is measured up to its head
 
 One addition and one bucket for each request. Kept by the app, exported by `metrics/http.py`."""
 
@@ -20,7 +19,7 @@ UNKNOWN: Final = "unknown"
 """No handler was found, or it failed before there was an answer."""
 
 
-class HttpMeasured:
+class RequestMetrics:
     """Answers so far. The classes are few and fixed: those of the handlers."""
 
     def __init__(self, memory: Mapping[str, MemoryBudget] | None = None) -> None:

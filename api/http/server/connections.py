@@ -21,7 +21,7 @@ _CAUSE_MAX = 200
 _RECEIVE: Final = web.RequestHandler.data_received
 
 
-class Ends:
+class ConnectionEnds:
     """Futures of the end of each connection and of the server; `stopping` is that of the server.
 
     It is done once the server accepts no more requests."""
@@ -29,21 +29,21 @@ class Ends:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.stopping: asyncio.Future[None] = self._loop.create_future()
-        self._gone: dict[web.RequestHandler, asyncio.Future[None]] = {}
+        self._disconnected: dict[web.RequestHandler, asyncio.Future[None]] = {}
 
-    def gone(self, request: web.BaseRequest) -> "asyncio.Future[None]":
+    def disconnected(self, request: web.BaseRequest) -> "asyncio.Future[None]":
         """Return a future that is done when the client has closed the connection of this request."""
         connection = request.protocol
-        future = self._gone.get(connection)
+        future = self._disconnected.get(connection)
         if future is None:
-            future = self._gone[connection] = self._loop.create_future()
+            future = self._disconnected[connection] = self._loop.create_future()
         if request.transport is None or request.transport.is_closing():
-            self.lost(connection)
+            self.note_disconnected(connection)
         return future
 
-    def lost(self, connection: web.RequestHandler) -> None:
+    def note_disconnected(self, connection: web.RequestHandler) -> None:
         """Complete the future of a connection that is closed."""
-        future = self._gone.pop(connection, None)
+        future = self._disconnected.pop(connection, None)
         if future is not None and not future.done():
             future.set_result(None)
 
@@ -53,7 +53,7 @@ class Ends:
             self.stopping.set_result(None)
 
 
-_WHY_TOO_MANY: Final = orjson.dumps(
+_TOO_MANY_BODY: Final = orjson.dumps(
     {
         "error_code": 50302,
         "message": "this broker has reached its maximum of connections (--http-connections-max); use another one",
@@ -62,7 +62,7 @@ _WHY_TOO_MANY: Final = orjson.dumps(
 )
 _TOO_MANY: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
-    b"Content-Length: %d\r\n\r\n%b" % (len(_WHY_TOO_MANY), _WHY_TOO_MANY)
+    b"Content-Length: %d\r\n\r\n%b" % (len(_TOO_MANY_BODY), _TOO_MANY_BODY)
 )
 
 
@@ -72,7 +72,9 @@ class Connections(web.Server):
     A request that is not HTTP gets an error in the same format as every other one. `listener` is the name of
     their listener."""
 
-    def __init__(self, ends: Ends, handler: Any, connections_max: int, listener: str, **settings: Any) -> None:
+    def __init__(
+        self, ends: ConnectionEnds, handler: Any, connections_max: int, listener: str, **settings: Any
+    ) -> None:
         super().__init__(handler, **settings)
         self._ends, self._listener, self._settings = ends, listener, settings
         self._connections_max = connections_max
@@ -99,10 +101,10 @@ class Connections(web.Server):
         super().connection_lost(handler, exc)
         assert isinstance(handler, _Connection), f"{handler} was not made here"
         self._open.pop(handler, None)
-        self._ends.lost(handler)
+        self._ends.note_disconnected(handler)
         self._lost_one.set()
 
-    async def emptied(self, seconds: float) -> None:
+    async def wait_until_empty(self, seconds: float) -> None:
         """Wait until no connection is left, at most `seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -110,14 +112,14 @@ class Connections(web.Server):
                     self._lost_one.clear()
                     await self._lost_one.wait()
 
-    async def part(self, seconds: float) -> None:
+    async def close_idle(self, seconds: float) -> None:
         """Close idle connections, and wait until the others end with their answers.
 
         A connection on which a request is arriving is not idle, even when none of the request was read yet."""
         for connection, transport in list(self._open.items()):
             if connection.is_waiting and not _has_arrived(transport):
                 connection.force_close()
-        await self.emptied(seconds)
+        await self.wait_until_empty(seconds)
 
 
 def _has_arrived(transport: asyncio.Transport) -> bool:

@@ -22,7 +22,7 @@ LINKS: Final = {
 """Paths, by name, that answer GET without parameters."""
 
 
-class DescribingHandlers:
+class EntryPointHandlers:
     """Handlers of the OpenAPI document, which is built at the first request and not at start."""
 
     def __init__(self) -> None:
