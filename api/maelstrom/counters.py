@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 
-class Counters:
+class MessageCounters:
     """From the start of the node."""
 
     def __init__(self) -> None:

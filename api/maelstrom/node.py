@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from raftlog.api.maelstrom.counters import Counters
+from raftlog.api.maelstrom.counters import MessageCounters
 from raftlog.api.maelstrom.errors import Code, MaelstromError, Malformed, code_of
 from raftlog.api.maelstrom.groups import MaelstromCluster, MaelstromGroups
 from raftlog.api.maelstrom.keys import Keys
@@ -67,7 +67,7 @@ class MaelstromNode:
     ) -> None:
         self._settings, self._write, self._fail = settings, write, fail
         self._loop = asyncio.get_running_loop()
-        self.counts = Counters()
+        self.counts = MessageCounters()
         self._cluster: MaelstromCluster | None = None
         self._groups: MaelstromGroups | None = None
         self._keys: Keys | None = None
