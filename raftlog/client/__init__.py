@@ -1,8 +1,7 @@
-"""The client: what a program on the other side of the network uses.
+"""Client library: the network API for programs that use a cluster.
 
-It reaches a broker through its HTTP API alone and shares with it only types, errors, settings and the batch format.
-Errors of the broker arrive here as the same classes, outcome included.
-"""
+It reaches brokers only through their HTTP API and shares only types, errors, settings and the batch format with them.
+Errors of the broker are raised as the same classes, outcome included."""
 
 from raftlog.client.answers import (
     Fetched,

@@ -1,4 +1,4 @@
-"""What a broker answers, as values."""
+"""Answers of brokers, as values."""
 
 from typing import NamedTuple
 
@@ -6,23 +6,23 @@ from raftlog.types import Offset
 
 
 class Produced(NamedTuple):
-    """Where the records of one request stand: `base_offset ≤ offset < next_offset`."""
+    """Offsets of the records of one request: `base_offset ≤ offset < next_offset`."""
 
     base_offset: Offset
     next_offset: Offset
     is_duplicate: bool = False
-    """An idempotent producer's batch of these sequences was stored before, and this is where."""
+    """Whether an idempotent producer's batch of these sequences was stored before, at these offsets."""
 
 
 class ProducerIdentity(NamedTuple):
-    """What an idempotent producer calls itself; a newer epoch of the same id fences an older."""
+    """Id and epoch of an idempotent producer; a newer epoch of the same id fences an older one."""
 
     producer_id: int
     epoch: int
 
 
 class Fetched(NamedTuple):
-    """Stored batches, one after another. The first may begin below the offset that was asked for.
+    """Stored batches in order. The first may begin below the requested offset.
 
     `topic_id` is the uuid of the topic that had the name."""
 

@@ -1,9 +1,8 @@
-"""One broker, or any of several, as an object: the cluster, topics, offsets, stored batches, groups.
+"""Client of a cluster: topics, offsets, stored batches, consumer groups, administration.
 
-Every call raises the error that the broker reported (`raftlog.errors`), `Unavailable` when no broker could be
-reached, and `OutcomeUnknown` when a change was sent and its answer lost. Nothing is retried behind the caller's back
-except what changes nothing. Times are in milliseconds.
-"""
+Every call raises the error that the broker reported (`raftlog.errors`), `Unavailable` when no broker could be reached,
+and `OutcomeUnknown` when a change was sent and its answer lost. Only requests that change nothing are retried
+automatically. Times are in milliseconds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,22 +32,22 @@ _CLUSTER = "/v3/clusters/-"
 
 
 class BrokerClient(AsyncClosedAtExit):
-    """Made inside a running event loop: `async with BrokerClient(["127.0.0.1:8082"]) as client`."""
+    """Client created inside a running event loop: `async with BrokerClient(["127.0.0.1:8082"]) as client`."""
 
     def __init__(self, bootstrap: str | Sequence[str]) -> None:
-        """`bootstrap`: addresses of some brokers. Raises `InvalidArgument`."""
+        """Connect on demand, to the brokers at `bootstrap` first. Raises `InvalidArgument`."""
         self._transport = HttpTransport(bootstrap)
         self._calls = Calls(self._transport)
         self.admin = AdminClient(self._calls)
-        """What operators ask and order."""
+        """Queries and orders of operators."""
         self.groups = GroupClient(self._calls)
-        """Consumer groups: belonging to one, what was committed."""
+        """Consumer groups: membership and committed offsets."""
 
     async def close(self) -> None:
         await self._transport.close()
 
     async def ready(self) -> bool:
-        """Whether some broker answers that it serves."""
+        """Return whether at least one broker is ready to serve."""
         try:
             await self._calls.get("/v1/status/ready")
         except Unavailable:
@@ -58,50 +57,52 @@ class BrokerClient(AsyncClosedAtExit):
     # The cluster
 
     async def cluster_id(self) -> str:
-        """The cluster's uuid."""
+        """Return the cluster's uuid."""
         return str((await self._calls.get("/v1/cluster/uuid"))["cluster_uuid"])
 
     async def brokers(self) -> list[BrokerDescription]:
-        """All brokers of the cluster, by node id, as the one that is asked knows them."""
+        """Return all brokers of the cluster, by node id, from the answering broker's metadata."""
         return await self.admin.brokers()
 
     async def cluster_view(self) -> ClusterView:
-        """Topics, and where their partitions are led; at most a second old. From now on all brokers can be asked."""
+        """Return topics and the leaders of their partitions, at most a second old.
+
+        Later requests may go to any broker of the cluster."""
         view = await self._calls.read(ClusterView, "/v1/cluster_view")
         self._transport.add(view.http.values())
         return view
 
     async def know_all(self) -> list[BrokerDescription]:
-        """From now on all brokers of the cluster can be asked: those that were given may go away."""
+        """Return all brokers, and use their addresses for later requests, so that the bootstrap brokers may stop."""
         brokers = await self.brokers()
         self._transport.add(broker.http for broker in brokers if broker.http)
         return brokers
 
     def learn_leader(self, place: TopicPartition, address: str) -> None:
-        """A hint, HOST:PORT: requests about this partition go there first, until an answer says otherwise."""
+        """Send requests about this partition to HOST:PORT first, until an answer names another leader."""
         self._transport.leaders.learn(place, address)
 
     async def health(self) -> ClusterHealth:
-        """Whether the cluster is well, as the broker that is asked sees it, and if not, why."""
+        """Return whether the cluster is healthy as the answering broker sees it, and the reasons if not."""
         return await self._calls.read(ClusterHealth, "/v1/cluster/health_overview")
 
     # Topics
 
     async def topics(self) -> list[str]:
-        """The names of all topics."""
+        """Return the names of all topics."""
         return [str(name) for name in await self._calls.get("/topics")]
 
     async def list_topics(self) -> list[TopicSummary]:
-        """All topics with their numbers of partitions and replicas, by name."""
+        """Return all topics by name, with their numbers of partitions and replicas."""
         return list((await self._calls.read(ObjectList[TopicSummary], f"{_CLUSTER}/topics")).data)
 
     async def topic_overrides(self, name: str) -> set[str]:
-        """The settings of a topic that are its own, and not defaults; raises `UnknownTopic`."""
+        """Return the settings that a topic overrides; raises `UnknownTopic`."""
         found = await self._calls.read(ObjectList[TopicSetting], f"{_CLUSTER}/topics/{quoted(name)}/configs")
         return {row.name for row in found.data if not row.is_default}
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """Partitions with their replicas, and settings of a topic; raises `UnknownTopic`."""
+        """Return settings, partitions and replicas of a topic; raises `UnknownTopic`."""
         return await self._calls.read(TopicDescription, f"/topics/{quoted(name)}")
 
     async def create_topic(
@@ -128,7 +129,7 @@ class BrokerClient(AsyncClosedAtExit):
     async def alter_topic_config(
         self, name: str, changes: Mapping[str, str | None], *, timeout_ms: int = ANSWER_MS
     ) -> None:
-        """Set settings, or put them back to their defaults where the value is `None`."""
+        """Set settings of a topic; the value `None` resets one to its default."""
         data = [
             {"name": key, "operation": "DELETE"} if value is None else {"name": key, "value": value}
             for key, value in changes.items()
@@ -139,7 +140,9 @@ class BrokerClient(AsyncClosedAtExit):
     async def recover_partition(
         self, topic: str, partition: int, *, accept_loss: bool, survivor: int | None = None, timeout_ms: int
     ) -> PartitionRecovery:
-        """What is left of a partition, and what going on would lose; with `accept_loss` it goes on. As docs/HTTP.md."""
+        """Report the surviving replicas of a partition and the loss of a recovery; with `accept_loss` recover it.
+
+        See docs/HTTP.md."""
         return await self._calls.order(
             PartitionRecovery,
             "POST",
@@ -154,7 +157,9 @@ class BrokerClient(AsyncClosedAtExit):
     async def offsets(
         self, topic: str, partition: int, *, linearizable: bool = False, timeout_ms: int = ANSWER_MS
     ) -> OffsetRange:
-        """First and next offset of a partition. `linearizable`: nothing that was acknowledged before is missing."""
+        """Return the first and the next offset of a partition.
+
+        With `linearizable` every record acknowledged before the call is included."""
         place = TopicPartition(topic, partition)
         query: dict[str, object] = {"timeout": timeout_ms}
         if linearizable:
@@ -164,7 +169,7 @@ class BrokerClient(AsyncClosedAtExit):
         return OffsetRange(Offset(fields["beginning_offset"]), Offset(fields["end_offset"]))
 
     async def offset_for_timestamp(self, topic: str, partition: int, timestamp_ms: int) -> tuple[Offset, int] | None:
-        """Offset and timestamp of the first record with a timestamp at or after the given one."""
+        """Return offset and timestamp of the first record at or after a timestamp, or None."""
         path = f"{_partition_path(topic, partition)}/offsets"
         fields = await self._calls.get(path, {"timestamp": timestamp_ms}, place=TopicPartition(topic, partition))
         offset = fields.get("offset")
@@ -173,7 +178,7 @@ class BrokerClient(AsyncClosedAtExit):
     async def produce_batches(
         self, topic: str, partition: int, body: Buffer, *, acks: str = "all", timeout_ms: int = ANSWER_MS
     ) -> Produced:
-        """Append ready-made batches. With `acks="0"` the offsets in the answer are -1."""
+        """Append encoded batches. With `acks="0"` the offsets in the answer are -1."""
         answer = await self._transport.request(
             "POST",
             _partition_path(topic, partition),
@@ -187,16 +192,20 @@ class BrokerClient(AsyncClosedAtExit):
         return _produced(answer)
 
     async def new_producer(self, *, is_fresh: bool = False, timeout_ms: int = ANSWER_MS) -> ProducerIdentity:
-        """An id of its own for an idempotent producer, which puts it into the headers of its batches. One
-        that is never used costs nothing. `is_fresh`: greater than every id given out before, for a producer whose id
-        a partition has expired."""
+        """Return a new id for an idempotent producer, which puts it into the headers of its batches.
+
+        An unused id costs nothing. `is_fresh`: greater than every id given out before, for a producer whose id a
+        partition has
+        expired."""
         query = {"fresh": "true"} if is_fresh else None
         fields = await self._calls.change("POST", "/producers", {}, timeout_ms=timeout_ms, only_reads=True, query=query)
         return ProducerIdentity(int(fields["producer_id"]), int(fields["producer_epoch"]))
 
     async def delete_records(self, topic: str, partition: int, before: int, *, timeout_ms: int = ANSWER_MS) -> Offset:
-        """Delete the records below an offset for good; where the log begins then. Whole segments go at once, so that
-        it can begin later than disks have room again. Raises `OffsetOutOfRange` above the end."""
+        """Delete the records below an offset for good; return the new first offset.
+
+        Disk space is freed in whole segments, so later than the offset moves. Raises `OffsetOutOfRange` above the end.
+        """
         fields = await self._calls.change(
             "DELETE",
             f"{_partition_path(topic, partition)}/records",
@@ -210,7 +219,7 @@ class BrokerClient(AsyncClosedAtExit):
     async def fetch_batches(
         self, topic: str, partition: int, offset: int, *, timeout_ms: int = 0, max_bytes: int = 1 << 20
     ) -> Fetched:
-        """Stored batches from the one that holds `offset`; waits up to `timeout_ms` for some to arrive."""
+        """Return stored batches from the one that holds `offset`; wait up to `timeout_ms` if there are none yet."""
         answer = await self._transport.request(
             "GET",
             f"{_partition_path(topic, partition)}/records",

@@ -1,4 +1,4 @@
-"""Questions and changes over HTTP whose answers are JSON: what `BrokerClient` and `AdminClient` are made of."""
+"""JSON requests over HTTP, the base of `BrokerClient` and `AdminClient`."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -15,9 +15,9 @@ from raftlog.errors import InvalidArgument, Unavailable
 T = TypeVar("T")
 
 ANSWER_MS = 10_000
-"""How long a broker may take, where the caller does not say."""
+"""Default bound, in milliseconds, on the time that a broker takes to answer."""
 GRACE_MS = 5_000
-"""How much longer than the broker's own deadline a client waits for the answer."""
+"""Time, in milliseconds, that a client waits beyond the broker's own deadline."""
 
 _NOTHING = b"null"
 _PARSED: Any = Any
@@ -39,18 +39,18 @@ class Calls:
         place: Place | None = None,
         timeout_ms: int = ANSWER_MS,
     ) -> T:
-        """Return what is there, as a declared value."""
+        """Return the answer to a GET request as a declared value."""
         answer = await self.transport.request(
             "GET", path, query=query, timeout_s=patience_s(timeout_ms), repeatable=True, place=place
         )
         return value_of(kind, answer.body)
 
     async def get(self, path: str, query: Mapping[str, object] | None = None, **options: Any) -> Any:
-        """Return what is there, as parsed JSON; options are those of `read`."""
+        """Return the answer to a GET request as parsed JSON; options are those of `read`."""
         return await self.read(_PARSED, path, query, **options)
 
     async def change(self, method: str, path: str, fields: object = None, **options: Any) -> Any:
-        """Change something as `order` does; return the answer as parsed JSON, None without one."""
+        """Send a change as `order` does; return the answer as parsed JSON, None without one."""
         return await self.order(_PARSED, method, path, fields, **options)
 
     async def order(
@@ -70,12 +70,13 @@ class Calls:
     ) -> T:
         """Send a change with `fields` as its body; return the answer as a declared value. Raises `InvalidArgument`.
 
-        `wait_ms`: for how long the broker was told to wait, on top of `timeout_ms`. `is_held`: the broker holds the
-        answer back until others have done something, so that the wait is not worth a warning.
+        `wait_ms`: time that the broker may wait by request, on top of `timeout_ms`. `is_held`: the broker holds the
+        answer
+        back until other clients have acted, so the wait is not worth a warning.
 
-        `repeatable`: asking twice changes nothing more, so it is asked again, elsewhere, when an answer was lost.
-        `only_reads`: nothing is changed by asking, so what became of an attempt does not matter.
-        """
+        `repeatable`: sending it twice has no further effect, so it is retried on another broker when an answer was
+        lost.
+        `only_reads`: it changes nothing, so the outcome of a lost attempt does not matter."""
         answer = await self.transport.request(
             method,
             path,
@@ -92,15 +93,15 @@ class Calls:
 
 
 def _body(fields: object) -> bytes:
-    """Raises `InvalidArgument` for numbers of more than 64 bits, and for strings with half a surrogate pair."""
+    """Encode a body; raise `InvalidArgument` for numbers above 64 bits and strings with half a surrogate pair."""
     try:
         return orjson.dumps(fields)
     except TypeError as error:
-        raise InvalidArgument(f"the request cannot be written as JSON: {error}") from None
+        raise InvalidArgument(f"the request cannot be encoded as JSON: {error}") from None
 
 
 def patience_s(timeout_ms: int) -> float:
-    """How long to wait for an answer that the broker gives within `timeout_ms`."""
+    """Return the seconds to wait for an answer that the broker sends within `timeout_ms`."""
     return (timeout_ms + GRACE_MS) / 1000
 
 
@@ -109,13 +110,13 @@ def value_of(kind: type[T], body: bytes) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise Unavailable(f"the answer cannot be read ({error}); does that broker run another release?") from None
+        raise Unavailable(f"the answer cannot be decoded ({error}); does that broker run another release?") from None
     except msgspec.DecodeError:
         raise Unavailable("the answer is not JSON; is another program listening at that address?") from None
 
 
 def quoted(name: str, what: str = "topic") -> str:
-    """A name as one segment of a path; raises `InvalidArgument` for what cannot be one."""
+    """Return a name as one segment of a path; raise `InvalidArgument` for an impossible name."""
     if checked_name(name, what) in ("", ".", ".."):
         raise InvalidArgument(f"{name!r} cannot be the name of a {what}")
     return quote(name, safe="")

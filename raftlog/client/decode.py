@@ -1,4 +1,4 @@
-"""Opening what a fetch brought: batches that are checked, and their records."""
+"""Decoding of fetched batches: checks, and records."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from raftlog.types import Buffer
 
 
 def checked_batches(body: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches of a fetched body; raises `InvalidBatch` for one that was damaged since it was stored."""
+    """Yield the batches of a fetched body; raise `InvalidBatch` for one that was damaged on the way."""
     for header, batch in split_batches(body):
         if not crc_matches(batch, header):
             raise InvalidBatch(f"the batch at offset {header.base_offset} arrived damaged: its CRC does not match")
@@ -16,7 +16,7 @@ def checked_batches(body: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def records_from(header: BatchHeader, batch: memoryview, offset: int) -> list[Record]:
-    """The records of one batch at or above `offset`, which may lie anywhere."""
+    """Return the records of a batch at or above `offset`, which may lie outside of the batch."""
     records = list(read_records(batch))
     if header.base_offset < offset:
         return [record for record in records if record.offset >= offset]

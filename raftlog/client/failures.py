@@ -1,8 +1,7 @@
-"""From an HTTP answer back to the error that the broker raised.
+"""Errors of brokers, recovered from HTTP answers.
 
-The table is the broker's own (`raftlog.values.error_codes`), read the other way; a test walks it and demands the same
-class. Codes that this version does not know fall back on the status, and the body's `outcome` always has the last word.
-"""
+The table is the broker's own (`raftlog.values.error_codes`), inverted; a test checks that each class comes back. Codes
+that this version lacks fall back on the status, and the body's `outcome` always decides the outcome."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,7 +30,7 @@ from raftlog.values.error_codes import STATUS_AND_CODE
 
 
 class NotListening(Unavailable):
-    """Every address refused the connection: no broker process is there, and whatever one was doing has ended."""
+    """Connection refused at every address: no broker process runs there, so earlier requests have ended."""
 
 
 _OF_SEVERAL: dict[int, type[RaftlogError]] = {
@@ -42,7 +41,7 @@ _OF_SEVERAL: dict[int, type[RaftlogError]] = {
     50303: LogClosed,
     50401: DeadlineExceeded,
 }
-"""Codes of more than one error, or of one that needs more than a message."""
+"""Codes shared by several errors, and codes of errors that need more than a message."""
 _BY_CODE = {code: kind for kind, (_, code) in STATUS_AND_CODE.items()} | _OF_SEVERAL
 _BY_STATUS: Mapping[int, type[RaftlogError]] = {
     400: InvalidArgument,
@@ -56,16 +55,16 @@ _BY_STATUS: Mapping[int, type[RaftlogError]] = {
 
 
 def error_of(status: int, body: bytes) -> RaftlogError:
-    """The error behind an answer that is not a success."""
+    """Return the error of an answer that is not a success."""
     fields = _fields(body)
     code = fields.get("error_code")
-    message = str(fields.get("message") or f"the broker answered HTTP {status} without saying why")
+    message = str(fields.get("message") or f"the broker answered HTTP {status} without a reason")
     outcome = fields.get("outcome", "unknown" if status == 504 else "failed")
     return failure_of(code if isinstance(code, int) else status, status, message, outcome, fields)
 
 
 def failure_of(code: int, status: int, message: str, outcome: object, fields: Mapping[str, Any]) -> RaftlogError:
-    """The error for a code, from a whole answer or from one record of it."""
+    """Return the error for a code, from a whole answer or from one record of it."""
     kind = _BY_CODE.get(code) or _BY_STATUS.get(status)
     if outcome == "unknown":
         return (kind if kind is not None and kind.outcome == "unknown" else OutcomeUnknown)(message)
@@ -106,5 +105,5 @@ def _undecodable(message: str, fields: Mapping[str, Any]) -> RaftlogError:
 
 
 def is_passing(error: RaftlogError) -> bool:
-    """Whether a refusal may be over soon: not a full disk, not a damaged or closed log."""
+    """Return whether a refusal may end soon, unlike a full disk or a damaged or closed log."""
     return type(error) in (Unavailable, Overloaded, NotListening)

@@ -1,4 +1,4 @@
-"""Values of the client about consumer groups; answers themselves are in `raftlog.values.groups`."""
+"""Client values about consumer groups; answers of brokers are in `raftlog.values.groups`."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,9 @@ from raftlog.types import Offset
 
 
 class Membership(NamedTuple):
-    """Who speaks for a group: what a join answered. `instance_id` is that of a static member (KIP-345)."""
+    """Identity of a group member, from the answer to its join.
+
+    `instance_id` is that of a static member (KIP-345)."""
 
     member_id: str
     generation: int
@@ -14,7 +16,7 @@ class Membership(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """The next offset that the group will read. `metadata` is at most 4 KiB of the committer's own text."""
+    """Offset of the group's next record. `metadata` is up to 4 KiB of text by the committer."""
 
     offset: Offset
     metadata: str = ""

@@ -1,13 +1,12 @@
-"""Consumer groups: belonging to one, committed offsets, and what operators ask of groups.
+"""Consumer groups: membership, committed offsets, and administration.
 
-`raftlog.client.BrokerClient.groups`, which `Consumer` and the command line use. Every call names its group and may go
-to any broker: whoever is asked forwards to the group's coordinator, and once an answer has named it
-(`X-Raftlog-Leader`) it is asked first. Errors are those of the broker
-(`raftlog.errors`): `UnknownMember`, `StaleGeneration`, `FencedInstance`, `InconsistentProtocol`, `RebalanceInProgress`,
-`GroupNotEmpty`, `UnknownGroup`; what a new coordinator is not ready for is `Unavailable`. Times are in milliseconds.
+`raftlog.client.BrokerClient.groups`, used by `Consumer` and the command line. Every call names its group and may go to
+any broker: brokers forward to the group's coordinator, and once an answer has named it (`X-Raftlog-Leader`) requests go
+there first. Errors are those of the broker (`raftlog.errors`): `UnknownMember`, `StaleGeneration`, `FencedInstance`,
+`InconsistentProtocol`, `RebalanceInProgress`, `GroupNotEmpty`, `UnknownGroup`; `Unavailable` while a new coordinator is
+loading. Times are in milliseconds.
 
-Nothing here remembers a generation: a caller hands its `Membership` to every call.
-"""
+The client keeps no generation: the caller passes its `Membership` to every call."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -35,12 +34,12 @@ from raftlog.values.v3 import ObjectList
 T = TypeVar("T")
 _NOTHING: Final[Any] = Any
 TIMEOUT_MS_MAX: Final = 600_000
-"""The longest that a broker waits for anything."""
+"""Longest wait that a broker accepts."""
 _V3: Final = "/v3/clusters/-/consumer-groups"
 
 
 class GroupClient:
-    """Made by `BrokerClient`, whose transport it uses."""
+    """Consumer-group part of a `BrokerClient`, whose transport it uses."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -61,13 +60,14 @@ class GroupClient:
         assigned_by: Literal["leader", "broker"] = "leader",
         timeout_ms: int | None = None,
     ) -> Joined:
-        """Become, or go on being, a member; waits until the generation begins, at most the rebalance timeout.
+        """Join a group, or rejoin it; wait until the generation begins, at most the rebalance timeout.
 
-        `protocols` are names of assignors with the subscription in Kafka's bytes, the preferred one first. Without a
-        `member_id` the coordinator gives one. Raises `RebalanceInProgress` when the others are not there by then: join
-        again as before. A lost answer to a first join is `OutcomeUnknown`: join again; the member that it may have made
-        is gone after its session.
-        """
+        `protocols` maps names of assignors to the subscription in Kafka's encoding, the preferred one first. Without a
+        `member_id` the coordinator assigns one. Raises `RebalanceInProgress` when other members have not joined in
+        time: join
+        again with the same arguments. A lost answer to a first join is `OutcomeUnknown`: join again; a member that
+        it may have
+        created expires with its session."""
         fields = {
             "member_id": member_id,
             "instance_id": instance_id,
@@ -90,24 +90,26 @@ class GroupClient:
         *,
         timeout_ms: int = 60_000,
     ) -> Synced:
-        """What the member is assigned; the leader says it for all, by member id, and the others wait for that."""
+        """Return the member's assignment; the group leader passes those of all members, by member id.
+
+        The other members wait for the leader's call."""
         rows = [{"member_id": name, "assignment": _text(data)} for name, data in (assignments or {}).items()]
         fields = {**member._asdict(), "assignments": rows}
         return await self._post(Synced, group, "sync", fields, timeout_ms, repeatable=True, is_held=True)
 
     async def heartbeat(self, group: str, member: Membership, *, wait_ms: int = 0, timeout_ms: int = ANSWER_MS) -> None:
-        """Stay a member for another session. Raises `RebalanceInProgress` when it is time to join again.
+        """Renew the member's session. Raises `RebalanceInProgress` when the member has to rejoin.
 
         With `wait_ms`, at most 30,000, the broker answers at once when a rebalance begins, and otherwise after that
-        time or half the session.
-        """
+        time or
+        half the session."""
         fields = {**member._asdict(), "wait_ms": wait_ms}
         await self._post(_NOTHING, group, "heartbeat", fields, timeout_ms, repeatable=True, wait_ms=wait_ms)
 
     async def leave(
         self, group: str, members: Sequence[tuple[str, str | None]], *, timeout_ms: int = ANSWER_MS
     ) -> list[Left]:
-        """Members, by member id and instance id, leave. One that is unknown does not keep the others from it."""
+        """Remove members, given by member id and instance id. An unknown one does not affect the others."""
         rows = [{"member_id": member_id, "instance_id": instance_id} for member_id, instance_id in members]
         answer = await self._post(MembersLeft, group, "leave", {"members": rows}, timeout_ms, repeatable=True)
         return list(answer.members)
@@ -122,19 +124,19 @@ class GroupClient:
         *,
         timeout_ms: int = ANSWER_MS,
     ) -> None:
-        """Commit what the group has read.
+        """Commit offsets of the group.
 
-        With a `member` it is fenced by its generation and taken as it is, backwards too; a lost answer is
-        `OutcomeUnknown`. Without, it is a watermark that only rises, so repeating it is harmless; a group that has
-        members refuses it.
-        """
+        With a `member` the commit is fenced by its generation and may move offsets backwards; a lost answer is
+        `OutcomeUnknown`. Without one, committed offsets only rise, so repeating it is harmless; a group that has
+        members
+        refuses it."""
         fields: dict[str, Any] = {"offsets": [_commit_row(place, value) for place, value in offsets.items()]}
         if member is not None:
             fields |= member._asdict()
         await self._post(_NOTHING, group, "offsets", fields, timeout_ms, repeatable=member is None)
 
     async def committed(self, group: str, *, timeout_ms: int = ANSWER_MS) -> dict[TopicPartition, CommittedOffset]:
-        """What the group has committed, with all that was answered before; empty for one that never did."""
+        """Return the committed offsets of the group, all acknowledged commits included; empty without commits."""
         found = await self._get(GroupOffsets, group, _path(group, "offsets"), timeout_ms)
         return {
             TopicPartition(row.topic, row.partition): CommittedOffset(
@@ -144,8 +146,9 @@ class GroupClient:
         }
 
     async def delete_offsets(self, group: str, topic: str, *, timeout_ms: int = ANSWER_MS) -> None:
-        """Forget what the group committed in a topic; raises `UnknownGroup`, and `GroupNotEmpty` while a member is
-        subscribed to it."""
+        """Delete the committed offsets of a topic.
+
+        Raises `UnknownGroup`, and `GroupNotEmpty` while a member is subscribed to the topic."""
         path, query = _path(group, "offsets"), {"topic": topic}
         await self._change(_NOTHING, "DELETE", group, path, None, timeout_ms, repeatable=True, query=query)
 
@@ -159,8 +162,11 @@ class GroupClient:
         dry_run: bool = False,
         timeout_ms: int = ANSWER_MS,
     ) -> list[OffsetReset]:
-        """Move what an empty group has committed: to `"earliest"`, `"latest"`, `{"timestamp": ms}`, `{"shift": n}` or
-        `{"offset": n}`; without topics and partitions, everywhere where it has committed. Raises `GroupNotEmpty`."""
+        """Move the committed offsets of an empty group. Raises `GroupNotEmpty`.
+
+        `to` is `"earliest"`, `"latest"`, `{"timestamp": ms}`, `{"shift": n}` or `{"offset": n}`. Without topics and
+        partitions
+        all committed offsets are moved."""
         fields: dict[str, Any] = {"to": to if isinstance(to, str) else dict(to), "dry_run": dry_run}
         if topics is not None:
             fields["topics"] = list(topics)
@@ -169,34 +175,34 @@ class GroupClient:
         answer = await self._post(OffsetsReset, group, "offsets/reset", fields, timeout_ms, only_reads=dry_run)
         return list(answer.offsets)
 
-    # what operators ask
+    # administration
 
     async def names(self, *, timeout_ms: int = ANSWER_MS) -> list[str]:
-        """All groups of the cluster, sorted."""
+        """Return the names of all groups of the cluster, sorted."""
         found = await self._calls.read(GroupNames, "/groups", {"timeout": timeout_ms}, timeout_ms=timeout_ms)
         return list(found.groups)
 
     async def describe_all(self, *, timeout_ms: int = ANSWER_MS) -> list[GroupDescription]:
-        """The same with their states."""
+        """Return all groups with their states."""
         kind, query = ObjectList[GroupDescription], {"timeout": timeout_ms}
         return list((await self._calls.read(kind, _V3, query, timeout_ms=timeout_ms)).data)
 
     async def describe(self, group: str, *, timeout_ms: int = ANSWER_MS) -> GroupDescription:
-        """One of them; raises `UnknownGroup`."""
+        """Return one group; raises `UnknownGroup`."""
         return await self._get(GroupDescription, group, f"{_V3}/{quoted(group, 'group')}", timeout_ms)
 
     async def consumers(self, group: str, *, timeout_ms: int = ANSWER_MS) -> list[ConsumerDescription]:
-        """Its members; raises `UnknownGroup`."""
+        """Return the members of a group; raises `UnknownGroup`."""
         path = f"{_V3}/{quoted(group, 'group')}/consumers"
         return list((await self._get(ObjectList[ConsumerDescription], group, path, timeout_ms)).data)
 
     async def lag(self, group: str, *, timeout_ms: int = ANSWER_MS) -> list[PartitionLag]:
-        """How far it is in each partition that it has committed in or that a member has; raises `UnknownGroup`."""
+        """Return the lag of each partition that is committed or assigned; raises `UnknownGroup`."""
         path = f"{_V3}/{quoted(group, 'group')}/lags"
         return list((await self._get(ObjectList[PartitionLag], group, path, timeout_ms)).data)
 
     async def delete(self, group: str, *, timeout_ms: int = ANSWER_MS) -> None:
-        """Delete a group without members, and all that it committed; raises `UnknownGroup` and `GroupNotEmpty`."""
+        """Delete a group without members, and its committed offsets; raises `UnknownGroup` and `GroupNotEmpty`."""
         await self._change(_NOTHING, "DELETE", group, f"{_V3}/{quoted(group, 'group')}", None, timeout_ms)
 
     async def _post(self, kind: type[T], group: str, verb: str, fields: object, timeout_ms: int, **options: Any) -> T:
@@ -205,7 +211,7 @@ class GroupClient:
     async def _change(
         self, kind: type[T], method: str, group: str, path: str, fields: object, timeout_ms: int, **options: Any
     ) -> T:
-        """Options are those of `Calls.order`."""
+        """Send a change to the group's coordinator; options are those of `Calls.order`."""
         timeout_ms = min(timeout_ms, TIMEOUT_MS_MAX)
         place = GroupPlace(group)
         return await self._calls.order(kind, method, path, fields, timeout_ms=timeout_ms, place=place, **options)

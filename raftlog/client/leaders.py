@@ -1,5 +1,6 @@
-"""Who leads which partition and coordinates which group, as far as answers have said it. A hint: whoever is asked
-forwards what others lead."""
+"""Cache of partition leaders and group coordinators that answers have named.
+
+Entries are hints: a broker that does not lead forwards the request."""
 
 from collections import OrderedDict
 from typing import Final, NamedTuple, TypeAlias
@@ -8,7 +9,7 @@ from raftlog.types import TopicPartition
 
 
 class GroupPlace(NamedTuple):
-    """A consumer group; who leads its partition of committed offsets is its coordinator."""
+    """Consumer group, whose coordinator is the leader of its partition of committed offsets."""
 
     group: str
 
@@ -16,11 +17,11 @@ class GroupPlace(NamedTuple):
 Place: TypeAlias = TopicPartition | GroupPlace
 
 PLACES_MAX: Final = 10_000
-"""How many are remembered; past it the one that was used longest ago is forgotten."""
+"""Bound on the entries; above it the least recently used one is removed."""
 
 
 class LeaderCache:
-    """Addresses by partition and by group, bounded."""
+    """Bounded cache of addresses by partition and by group."""
 
     def __init__(self, places_max: int = PLACES_MAX) -> None:
         self._places_max = places_max
@@ -30,20 +31,20 @@ class LeaderCache:
         return len(self._addresses)
 
     def address_of(self, place: Place) -> str | None:
-        """Where the next request goes first."""
+        """Return the address for the next request, or None."""
         address = self._addresses.get(place)
         if address is not None:
             self._addresses.move_to_end(place)
         return address
 
     def learn(self, place: Place, address: str) -> None:
-        """An answer named this leader."""
+        """Store the leader that an answer named."""
         self._addresses[place] = address
         self._addresses.move_to_end(place)
         if len(self._addresses) > self._places_max:
             self._addresses.popitem(last=False)
 
     def forget(self, place: Place, address: str) -> None:
-        """It does not lead, or cannot be reached; what was learned since stays."""
+        """Remove an address that does not lead or cannot be reached; a newer entry stays."""
         if self._addresses.get(place) == address:
             del self._addresses[place]

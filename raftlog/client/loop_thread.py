@@ -1,8 +1,7 @@
-"""An event loop in a thread of its own, for callers that have none, and clients that run there.
+"""Event loop in a thread of its own, for callers without one, and the clients that run there.
 
-`waits`, `calls` and `ends` make a method of an asynchronous client one of a `ThreadedClient`: the same arguments, types
-and docstring, called in the loop of its thread.
-"""
+`waits`, `calls` and `ends` turn a method of an asynchronous client into one of a `ThreadedClient`: the same arguments,
+types and docstring, called in the loop of its thread."""
 
 import asyncio
 import threading
@@ -19,7 +18,7 @@ R = TypeVar("R")
 
 
 class LoopThread(ClosedAtExit):
-    """A running event loop; `call` runs coroutines there. The thread ends with `close`, or with the program."""
+    """Running event loop; `call` runs coroutines there. The thread ends with `close`, or with the program."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -27,9 +26,11 @@ class LoopThread(ClosedAtExit):
         self._thread.start()
 
     def call(self, coroutine: Coroutine[Any, Any, R], timeout_s: float | None = None) -> R:
-        """Wait for the coroutine's result in the calling thread. The coroutine is cancelled when the wait is
-        interrupted, or takes longer than `timeout_s` (`TimeoutError`). Raises `LogClosed` after `close`, and
-        `InvalidArgument` in a running event loop, which a wait would block."""
+        """Wait for the coroutine's result in the calling thread.
+
+        The coroutine is cancelled when the wait is interrupted, or takes longer than `timeout_s` (`TimeoutError`).
+        After `close` it raises `LogClosed`, and in a running event loop, which a wait would block, `InvalidArgument`.
+        """
         problem = self._problem()
         if problem is not None:
             coroutine.close()
@@ -46,7 +47,7 @@ class LoopThread(ClosedAtExit):
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def create(self, make: Callable[[], R]) -> R:
-        """Return what `make` returns inside the loop."""
+        """Return the result of `make`, called inside the loop."""
 
         async def made() -> R:
             return make()
@@ -82,7 +83,7 @@ class LoopThread(ClosedAtExit):
 
 
 class _Closable(Protocol):
-    """An asynchronous client."""
+    """Asynchronous client."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -94,10 +95,10 @@ P = ParamSpec("P")
 
 
 class ThreadedClient(Generic[C]):
-    """An asynchronous client in a thread of its own; `make` creates it there."""
+    """Asynchronous client in a thread of its own, where `make` creates it."""
 
     def __init__(self, name: str, make: Callable[[], C]) -> None:
-        """Raises as `make`, and ends the thread."""
+        """Start the thread and create the client; raise the error of `make` after ending the thread."""
         self._thread = LoopThread(name)
         try:
             self._client = self._thread.create(make)
@@ -123,7 +124,7 @@ class ThreadedClient(Generic[C]):
 def waits(
     method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[ThreadedClient[C], P], R]:
-    """Make a coroutine function of a client a call that waits for its result."""
+    """Wrap a coroutine function of a client as a call that waits for its result."""
 
     @wraps(method)
     def call(self: ThreadedClient[C], /, *args: P.args, **named: P.kwargs) -> R:
@@ -133,7 +134,7 @@ def waits(
 
 
 def calls(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[ThreadedClient[C], P], R]:
-    """Make a plain function of a client one that is called in the client's loop."""
+    """Wrap a plain function of a client as a call in the client's loop."""
 
     @wraps(method)
     def call(self: ThreadedClient[C], /, *args: P.args, **named: P.kwargs) -> R:
@@ -143,7 +144,7 @@ def calls(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[Thread
 
 
 def ends(method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[ThreadedClient[C], P], R]:
-    """Make the function that closes a client one that ends its thread as well."""
+    """Wrap the function that closes a client as a call that also ends its thread."""
 
     @wraps(method)
     def call(self: ThreadedClient[C], /, *args: P.args, **named: P.kwargs) -> R:

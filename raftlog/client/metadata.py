@@ -1,9 +1,7 @@
-"""What clients know of topics: partitions, bounds, and who leads. Asked for again every 30 s, and when an answer said
-that it is out of date.
+"""Client metadata of topics: partitions, bounds, and leaders, refreshed every 30 s and when an answer shows it stale.
 
-Leaders are hints for the transport; any broker forwards what others lead. A topic whose description could not be had
-again stays as it was known.
-"""
+Leaders are hints for the transport; a broker that does not lead forwards the request. If a refresh fails, the earlier
+description of a topic stays in use."""
 
 import asyncio
 import contextlib
@@ -17,19 +15,19 @@ from raftlog.types import TopicPartition
 
 REFRESH_S: Final = 30.0
 REFRESH_S_MIN: Final = 0.25
-"""However often it is asked for, it is not refreshed again within this time."""
+"""Pause after a refresh, however often another one is requested."""
 _MESSAGE_BYTES_DEFAULT: Final = 1 << 20
 
 
 class TopicMetadata(NamedTuple):
-    """`message_bytes_max` bounds a batch of the topic."""
+    """Partitions of a topic; `message_bytes_max` bounds a batch."""
 
     partitions: int
     message_bytes_max: int
 
 
 class Metadata:
-    """Topics by name, refreshed in the background from the first question to `close`."""
+    """Topics by name, refreshed in the background from the first request to `close`."""
 
     def __init__(self, client: BrokerClient, refresh_s: float) -> None:
         self._client, self._refresh_s = client, refresh_s
@@ -45,11 +43,11 @@ class Metadata:
         self._task: asyncio.Task[None] | None = None
 
     def known(self, name: str) -> TopicMetadata | None:
-        """A topic that has been asked for; None when it is gone."""
+        """Return a topic from the cache; None if it is missing or was deleted."""
         return self._topics.get(name)
 
     async def topic(self, name: str) -> TopicMetadata:
-        """The same, asked for now where it is not known; raises `UnknownTopic` and `Unavailable`."""
+        """Return a topic from the cache, or request it now; raises `UnknownTopic` and `Unavailable`."""
         known = self._topics.get(name)
         if known is not None:
             return known
@@ -57,17 +55,17 @@ class Metadata:
         return await self._ask(name)
 
     def watch(self, name: str) -> None:
-        """Ask for this one too, although it may not be there yet."""
+        """Refresh this topic too, although it may not exist yet."""
         self._watched.add(name)
 
     async def match(self, pattern: re.Pattern[str]) -> None:
-        """Topics are `matching` from now on; raises `Unavailable`."""
+        """Set the pattern of `matching` topics, and look them up now; raises `Unavailable`."""
         await self._begin()
         self._pattern = pattern
         await self._find_matching()
 
     def refresh_soon(self) -> None:
-        """Something that was believed is not so."""
+        """Request a refresh, because an answer showed stale metadata."""
         self._wanted.set()
 
     async def close(self) -> None:

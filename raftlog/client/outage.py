@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 def is_unanswered(error: RaftlogError) -> bool:
-    """Whether a request that changes nothing may be sent again."""
+    """Return whether a request that changes nothing may be sent again after this error."""
     return isinstance(error, Unavailable | OutcomeUnknown)
 
 
@@ -30,7 +30,7 @@ def _is_unavailable(error: RaftlogError) -> bool:
 
 
 class Outage:
-    """Time without success. It begins with the `with` block or with the first failure, and ends with `end`."""
+    """Time without success, from the `with` block or the first failure to `end`."""
 
     def __init__(
         self,
@@ -39,8 +39,9 @@ class Outage:
         pause_s_max: float = PAUSE_S_MAX,
         is_passing: Callable[[RaftlogError], bool] = _is_unavailable,
     ) -> None:
-        """`purpose` names the request in the warning; without a `limit_s` attempts go on for ever. `repeat` raises at
-        once the errors that are not `is_passing`."""
+        """Prepare an outage; `purpose` names the request in the warning.
+
+        Without a `limit_s` attempts go on for ever. `repeat` raises at once the errors that are not `is_passing`."""
         self._purpose, self._limit_s, self._is_passing = purpose, limit_s, is_passing
         self._backoff = Backoff(PAUSE_S_MIN, pause_s_max)
         self._began_s: float | None = None
@@ -58,7 +59,7 @@ class Outage:
         self.end()
 
     async def repeat(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
-        """Return the result of the first attempt that succeeds; raises as `pause`."""
+        """Return the result of the first attempt that succeeds; raises like `pause`."""
         with self:
             while True:
                 try:
@@ -81,7 +82,7 @@ class Outage:
         await asyncio.sleep(pause_s if pause_s_max is None else max(0.0, min(pause_s, pause_s_max)))
 
     def end(self) -> None:
-        """An attempt succeeded, or no other follows."""
+        """End the outage: an attempt succeeded, or no other follows."""
         if self._timer is not None:
             self._timer.cancel()
         if self._is_reported:
@@ -93,7 +94,7 @@ class Outage:
         self._backoff.reset()
 
     def begin(self) -> float:
-        """Start the clock unless it runs; return its beginning (seconds of the loop)."""
+        """Start the clock unless it runs; return its start in seconds of the loop."""
         if self._began_s is None:
             loop = asyncio.get_running_loop()
             self._began_s = loop.time()

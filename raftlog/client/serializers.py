@@ -26,8 +26,9 @@ Deserializer: TypeAlias = Callable[[bytes], T]
 
 
 class DeserializationFailed(RequestError):
-    """A record whose key or value the deserializer refused. The consumer stays before it;
-    `seek(partition, next_offset)` leaves it out. The deserializer's error is the `__cause__`."""
+    """Record whose key or value the deserializer refused; the deserializer's error is the `__cause__`.
+
+    The consumer stays before the record; `seek(partition, next_offset)` skips it."""
 
     def __init__(self, partition: TopicPartition, offset: Offset, field: str, cause: Exception) -> None:
         next_offset = Offset(offset + 1)

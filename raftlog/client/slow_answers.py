@@ -1,7 +1,6 @@
-"""Notices of requests that a broker has not answered for a second, so that no caller waits without knowing for what.
+"""Warnings about requests without an answer for a second, so that no caller waits without a reason in its log.
 
-An address is named once, until it answers. Owned by a transport.
-"""
+An address is named once, until it answers. Owned by a transport."""
 
 import asyncio
 import logging
@@ -12,19 +11,19 @@ from raftlog.client.outage import WARN_AFTER_S
 
 _log = logging.getLogger("raftlog.client")
 _FAILED = 500
-"""From this status on an answer does not say that the broker can do what it is asked."""
+"""Lowest status of an answer that does not prove that the broker works."""
 
 
 class SlowAnswers:
-    """Of one transport."""
+    """Warnings of one transport."""
 
     def __init__(self) -> None:
         self._reported: set[str] = set()
-        """Addresses; never more than the transport has asked."""
+        """Addresses with a warning, at most those of the transport."""
 
     @contextmanager
     def watch(self, address: str, request: str, timeout_s: float, wait_s: float) -> Iterator[None]:
-        """Warn when the block takes longer than a second. `wait_s`: for how long the broker was told to wait itself."""
+        """Warn when the block takes longer than `wait_s`, the broker's requested wait, plus a second."""
         timer = asyncio.get_running_loop().call_later(
             wait_s + WARN_AFTER_S, self._warn, address, request, timeout_s, wait_s + WARN_AFTER_S
         )
@@ -34,7 +33,7 @@ class SlowAnswers:
             timer.cancel()
 
     def note_status(self, address: str, status: int) -> None:
-        """The address answered."""
+        """Record an answer, after which the address may be warned about again."""
         if status < _FAILED:
             self._reported.discard(address)
 

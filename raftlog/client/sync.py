@@ -26,19 +26,20 @@ __all__ = ["BrokerClient", "Consumer", "Delivery", "Producer"]
 
 
 class Delivery:
-    """A record that was sent, and its result."""
+    """Record that was sent, and its result."""
 
     def __init__(self, delivery: asynchronous.Delivery, thread: LoopThread) -> None:
         self._delivery, self._thread = delivery, thread
 
     @property
     def outcome(self) -> Literal["pending", "done", "failed", "unknown"]:
-        """Its state now."""
+        """State of the record now."""
         return self._delivery.outcome
 
     def result(self, timeout_s: float | None = None) -> Delivered:
-        """Wait, and return where the record is stored; raises why it is not, or may not be, and `TimeoutError` while it
-        is pending."""
+        """Wait, and return the place of the stored record.
+
+        Raises the reason why it is not stored, or may not be, and `TimeoutError` while it is pending."""
 
         async def delivered() -> Delivered:
             return await self._delivery
@@ -49,7 +50,7 @@ class Delivery:
 def _sends(
     method: Callable[Concatenate[C, P], Coroutine[Any, Any, asynchronous.Delivery]],
 ) -> Callable[Concatenate[ThreadedClient[C], P], Delivery]:
-    """Make a coroutine function that takes a record a call that waits only until the record is taken."""
+    """Wrap a coroutine function that takes a record as a call that waits only until the record is accepted."""
     call = waits(method)
 
     @wraps(method)
@@ -70,7 +71,7 @@ class Producer(ThreadedClient["asynchronous.Producer[K, V]"], Generic[K, V]):
         value_serializer: Serializer[V] | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        """Raises `InvalidArgument`. docs/CLIENT.md describes each setting."""
+        """Start the producer's thread; raise `InvalidArgument`. docs/CLIENT.md describes each setting."""
         super().__init__(
             "raftlog-producer",
             lambda: asynchronous.Producer(
@@ -84,14 +85,15 @@ class Producer(ThreadedClient["asynchronous.Producer[K, V]"], Generic[K, V]):
     close = ends(asynchronous.Producer.close)
 
     def send_batch(self, topic: str, partition: int, records: Sequence[NewRecord | bytes]) -> list[Delivery]:
-        """Take many records of one partition, bytes or `NewRecord`s; return the delivery of each last one."""
+        """Take many records of one partition, bytes or `NewRecord`s; return the delivery of each batch's last."""
         deliveries = self._thread.call(self._client.send_batch(topic, partition, records))
         return [Delivery(delivery, self._thread) for delivery in deliveries]
 
 
 class Consumer(ThreadedClient["asynchronous.Consumer[K, V]"], Generic[K, V]):
-    """`raftlog.client.Consumer` for synchronous programs. Listeners of rebalances are coroutines, called in the
-    client's thread."""
+    """`raftlog.client.Consumer` for synchronous programs.
+
+    Rebalance listeners are coroutines, called in the client's thread."""
 
     def __init__(
         self,
@@ -102,7 +104,7 @@ class Consumer(ThreadedClient["asynchronous.Consumer[K, V]"], Generic[K, V]):
         where: Callable[[ConsumerRecord[K, V]], object] | None = None,
         **options: Unpack[GroupConsumerOptions],
     ) -> None:
-        """Raises `InvalidArgument`. docs/CLIENT.md describes each setting."""
+        """Start the consumer's thread; raise `InvalidArgument`. docs/CLIENT.md describes each setting."""
         super().__init__(
             "raftlog-consumer",
             lambda: asynchronous.Consumer(
@@ -136,15 +138,15 @@ class Consumer(ThreadedClient["asynchronous.Consumer[K, V]"], Generic[K, V]):
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """Partitions that are read now."""
+        """Partitions that are read at present."""
         return self._client.assignment
 
 
 class BrokerClient(ThreadedClient[asynchronous.BrokerClient]):
-    """Topics, offsets and the cluster's state, synchronously. Everything else is in `raftlog.client.BrokerClient`."""
+    """Topics, offsets and the cluster's state, synchronously; `raftlog.client.BrokerClient` has the full API."""
 
     def __init__(self, bootstrap: str | Sequence[str]) -> None:
-        """Raises `InvalidArgument`."""
+        """Start the client's thread; raise `InvalidArgument`."""
         super().__init__("raftlog-client", lambda: asynchronous.BrokerClient(bootstrap))
 
     brokers = waits(asynchronous.BrokerClient.brokers)

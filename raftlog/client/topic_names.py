@@ -6,7 +6,7 @@ from raftlog.errors import InvalidArgument
 
 
 def checked_name(name: object, what: str = "topic") -> str:
-    """Return the name. Raises `InvalidArgument` for what is no str, with what to give instead."""
+    """Return the name. Raise `InvalidArgument`, with a hint, if it is no str."""
     if isinstance(name, str):
         return name
     if isinstance(name, bytes | bytearray):

@@ -1,10 +1,9 @@
-"""HTTP requests to the first broker that takes them.
+"""HTTP requests to the first broker that accepts them.
 
-Addresses are tried in turn, beginning with the partition's leader where an answer has named it (`X-Raftlog-Leader`),
-then with the one that answered last. What may be tried again depends on how far a
-request got: before the connection stood, anything; after it was sent, only what changes nothing. A request that was
-sent, changes something and got no answer has an unknown outcome and is never repeated here.
-"""
+Addresses are tried in turn: the partition's leader if an answer has named it (`X-Raftlog-Leader`), then the address
+that answered last. Retries depend on the progress of a request: before the connection is open, any request is retried;
+after it was sent, only one that changes nothing. A request that was sent, changes state and got no answer has an
+unknown outcome and is never repeated here."""
 
 import asyncio
 import contextlib
@@ -26,11 +25,11 @@ from raftlog.types import Buffer
 LEADER_HEADER = "X-Raftlog-Leader"
 CONNECT_SECONDS_MAX = 5.0
 CONNECTIONS_MAX = 1024
-"""A long poll keeps its connection, so this many partitions can be followed at once."""
+"""Bound on connections. A long poll occupies one, so this many partitions can be followed at once."""
 
 
 class HttpAnswer(NamedTuple):
-    """A successful answer, read to its end."""
+    """Successful answer, read to its end."""
 
     status: int
     headers: Mapping[str, str]
@@ -38,10 +37,10 @@ class HttpAnswer(NamedTuple):
 
 
 class HttpTransport(AsyncClosedAtExit):
-    """Requests to one of several addresses. Made inside a running event loop; closed by its owner."""
+    """Requests to one of several addresses. Created inside a running event loop; closed by its owner."""
 
     def __init__(self, bootstrap: str | Sequence[str]) -> None:
-        """Raises `InvalidArgument` for what is no address."""
+        """Parse the addresses; raise `InvalidArgument` for an invalid one."""
         self._addresses = bootstrap_addresses(bootstrap)
         self.leaders = LeaderCache()
         self._slow = SlowAnswers()
@@ -55,7 +54,7 @@ class HttpTransport(AsyncClosedAtExit):
         await self._session.close()
 
     def add(self, addresses: Iterable[str]) -> None:
-        """More addresses, which are tried after those that were given. What is none is left out: nobody typed it."""
+        """Add addresses to try after the given ones. Invalid ones, which no user typed, are left out."""
         for address in addresses:
             with contextlib.suppress(InvalidArgument):
                 checked = checked_address(address)
@@ -76,10 +75,15 @@ class HttpTransport(AsyncClosedAtExit):
         place: Place | None = None,
         wait_s: float = 0.0,
     ) -> HttpAnswer:
-        """Send and read the answer; raises what the broker reported, `Unavailable` when none could be reached, and
-        `OutcomeUnknown` when a request that changes something was sent and not answered, and no later attempt
-        succeeded. `only_reads`: it changes nothing, whatever its method. With a `place` its leader is asked first.
-        `wait_s`: for how long the broker may rightly hold the answer back; a second later the wait is logged."""
+        """Send a request and read the answer.
+
+        Raises the error that the broker reported, `Unavailable` when no broker could be reached, and
+        `OutcomeUnknown` when a
+        request that changes state was sent and not answered, and no later attempt succeeded. `only_reads`: it
+        changes nothing,
+        whatever its method. With a `place` its leader is tried first. `wait_s`: time that the broker may hold the
+        answer back;
+        a second later the wait is logged."""
         target = f"{path}?{urlencode(query)}" if query else path
         reasons, refused = [], True
         lost: str | None = None
@@ -103,13 +107,13 @@ class HttpTransport(AsyncClosedAtExit):
             self._slow.note_status(address, answer.status)
             self._learn(place, address, answer)
             if answer.status >= 400:
-                told = _error_of(answer, method)
-                raise told if lost is None else OutcomeUnknown(f"{lost}, and may have been done; then: {told}")
+                reported = _error_of(answer, method)
+                raise reported if lost is None else OutcomeUnknown(f"{lost}, and may have been done; then: {reported}")
             return answer
-        nobody = f"no broker answers ({'; '.join(reasons)}); is it running, and is the address right?"
+        failure = f"no broker answers ({'; '.join(reasons)}); is it running, and is the address right?"
         if lost is not None:
-            raise OutcomeUnknown(f"{method} {path} was sent, and may have been done: {nobody}")
-        raise (NotListening if refused else Unavailable)(nobody)
+            raise OutcomeUnknown(f"{method} {path} was sent, and may have been done: {failure}")
+        raise (NotListening if refused else Unavailable)(failure)
 
     async def _send(
         self,
@@ -137,7 +141,7 @@ class HttpTransport(AsyncClosedAtExit):
         return [leader, *(address for address in self._addresses if address != leader)]
 
     def _prefer(self, address: str) -> None:
-        """Only of the addresses that were given: one that was learned may be gone with its broker."""
+        """Move a given address to the front. Learned ones are not moved: their broker may have been removed."""
         if self._addresses[0] != address and address in self._addresses:
             self._addresses.remove(address)
             self._addresses.insert(0, address)
@@ -147,7 +151,7 @@ class HttpTransport(AsyncClosedAtExit):
             return
         named = answer.headers.get(LEADER_HEADER)
         if named is not None:
-            with contextlib.suppress(InvalidArgument):  # a hint that cannot be used is none
+            with contextlib.suppress(InvalidArgument):  # ignore an invalid hint
                 self.leaders.learn(place, checked_address(named))
         elif answer.status >= 500:
             self.leaders.forget(place, address)
@@ -158,12 +162,13 @@ class HttpTransport(AsyncClosedAtExit):
 
 
 class _BrokenOff(aiohttp.ClientError):
-    """The connection ended before there was an answer."""
+    """Connection that ended before an answer."""
 
 
 async def _sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """aiohttp sends these methods a second time when an old connection breaks. When that is refused, because the broker
-    just died, it looks as if nothing had been sent at all."""
+    """Stop aiohttp from sending a request twice when an old connection breaks.
+
+    If the second attempt is refused, because the broker just crashed, the error looks as if nothing had been sent."""
     try:
         return await handler(request)
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
@@ -174,17 +179,17 @@ async def _sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHand
 
 _ONCE = (_sent_once,)
 _REPEATED_BY_AIOHTTP = frozenset(("PUT", "DELETE"))
-"""And those that only read, where it does no harm."""
+"""Methods that aiohttp sends again; it repeats reads as well, where it does no harm."""
 
 
 def _error_of(answer: HttpAnswer, method: str) -> RaftlogError:
-    """A read changes nothing, so its failure is definite whatever a broker in trouble says."""
+    """Return the error of an answer; a read changes nothing, so its failure is always definite."""
     error = error_of(answer.status, answer.body)
     return Unavailable(str(error)) if method == "GET" and error.outcome == "unknown" else error
 
 
 def _never_sent(error: BaseException) -> bool:
-    """Whether the connection did not stand yet."""
+    """Return whether the request failed before the connection was open."""
     return isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
 
 

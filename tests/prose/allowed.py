@@ -30,7 +30,6 @@ PENDING: Final = (
     "partitions/settings.py",
     "partitions/topic_changes.py",
     "raftlog/cli",
-    "raftlog/client",
     "raftlog/runtime",
     "raftlog/storage",
 )

@@ -1,9 +1,8 @@
-"""Which partitions a `Consumer` reads: those that it was given, all of its topics, or its share in a group.
+"""Partitions that a `Consumer` reads: those assigned by hand, all of its topics, or its share in a consumer group.
 
-Called by `Consumer` alone. A rebalance has its steps inside `is_settled`, which is part of every poll: what is read is
-given away (offsets committed, `on_revoked`), then the group is joined in a task that outlives the poll, and then what
-it gave is read (`on_assigned`).
-"""
+Called by `Consumer` alone. A rebalance runs inside `is_settled`, which is part of every poll: the present partitions
+are given up (offsets committed, `on_revoked`), then the group is joined in a task that outlives the poll, and then the
+new assignment is read (`on_assigned`)."""
 
 import asyncio
 import re
@@ -24,7 +23,7 @@ from raftlog.types import Offset, TopicPartition
 
 
 class Assigning:
-    """`subscribe` or `assign` says what is wanted; one of them, as often as it changes."""
+    """Assignment of a consumer, by `subscribe` or `assign`; one of the two, repeatedly."""
 
     def __init__(
         self,
@@ -35,7 +34,7 @@ class Assigning:
         handing: Handing,
         commits: Commits | None,
     ) -> None:
-        """`commits` are those of the group, where there is one."""
+        """Read nothing yet. `commits` are those of the group, if there is one."""
         self._client, self._metadata, self._settings = client, metadata, settings
         self._fetching, self._handing, self._commits = fetching, handing, commits
         self._listener = RebalanceListener()
@@ -48,14 +47,14 @@ class Assigning:
         self._is_manual = self._is_outdated = False
         metadata.changed = self._note_metadata
 
-    # what is wanted
+    # subscription and assignment
 
     def subscribe(self, topics: tuple[str, ...], pattern: str | None, listener: RebalanceListener | None) -> None:
-        """Raises `InvalidArgument`."""
+        """Read these topics, or those that match the pattern. Raises `InvalidArgument`."""
         if bool(topics) == (pattern is not None):
             raise InvalidArgument("subscribe to topics or to a pattern, one of the two")
         if self._is_manual:
-            raise InvalidArgument("partitions are assigned; make another consumer to subscribe")
+            raise InvalidArgument("partitions are assigned to this consumer; create another one to subscribe")
         try:
             self._pattern = None if pattern is None else re.compile(pattern)
         except re.error as error:
@@ -71,9 +70,9 @@ class Assigning:
             self._member.rejoin()
 
     async def assign(self, places: Mapping[TopicPartition, Offset | None]) -> None:
-        """Raises `InvalidArgument`."""
+        """Read exactly these partitions. Raises `InvalidArgument`."""
         if self._topics or self._pattern is not None:
-            raise InvalidArgument("topics are subscribed to; make another consumer to assign partitions")
+            raise InvalidArgument("this consumer is subscribed to topics; create another one to assign partitions")
         self._is_manual = True
         readings = self._fetching.readings
         await self._fetching.end([place for place in readings if place not in places])
@@ -89,13 +88,13 @@ class Assigning:
             self._commits.begin(known)
         self._fetching.begin({place: known.get(place) if at is None else at for place, at in new.items()})
 
-    # in a poll
+    # during a poll
 
     async def is_settled(self, ends_at: float) -> bool:
-        """Whether it is known what to read; waits for it until `ends_at`. Raises what makes it impossible."""
+        """Return whether the assignment is known; wait for it until `ends_at`. Raises the error that prevents it."""
         if self._member is None:
             if not (self._is_manual or self._topics or self._pattern):
-                raise InvalidArgument("nothing is read: subscribe to topics, or assign partitions, first")
+                raise InvalidArgument("nothing to read; subscribe to topics or assign partitions first")
             return not self._is_outdated or await self._read_all(ends_at)
         member = self._member
         member.last_poll_s = time.monotonic()
@@ -116,13 +115,13 @@ class Assigning:
         await self._take_over(joined.result())
         return True
 
-    async def tell_resets(self) -> None:
-        """The listener hears of positions that were outside the log."""
+    async def notify_resets(self) -> None:
+        """Call the listener for positions that were outside the log."""
         while self._fetching.resets:
             await self._listener.on_reset(*self._fetching.resets.popleft())
 
     async def close(self) -> None:
-        """Offsets are committed, and the group is left."""
+        """Commit the offsets, and leave the group."""
         if self._joining is not None:
             self._joining.cancel()
             await asyncio.gather(self._joining, return_exceptions=True)
@@ -140,7 +139,7 @@ class Assigning:
         await self._listener.on_assigned(list(assigned))
 
     async def _give_away(self) -> None:
-        """Nothing is read any more, and what is processed is committed where it still can be."""
+        """Stop reading all partitions, and commit the processed offsets if the member still may."""
         places = list(self._fetching.readings)
         if not places:
             return
@@ -148,8 +147,8 @@ class Assigning:
         if self._commits is not None and self._settings.auto_commit and not is_out:
             await self._commits.commit_quietly(self._handing.processed())
         if self._member is not None:
-            tell = self._listener.on_lost if self._member.is_out else self._listener.on_revoked
-            await tell(places)
+            notify = self._listener.on_lost if self._member.is_out else self._listener.on_revoked
+            await notify(places)
         await self._fetching.end(places)
         self._handing.forget()
 
@@ -164,8 +163,9 @@ class Assigning:
         return await member.join(await self._outage.repeat(self._subscribed))
 
     async def _read_all(self, ends_at: float) -> bool:
-        """Without a group: every partition of the topics. What is made later is read from its beginning. False when
-        nobody can say yet which these are."""
+        """Read every partition of the topics, without a group; new partitions are read from their beginning.
+
+        Returns False while the topics are not known."""
         readings = self._fetching.readings
         is_first = not readings
         self._is_outdated = False
@@ -179,7 +179,7 @@ class Assigning:
         except (Unavailable, OutcomeUnknown) as error:
             self._is_outdated = True
             await self._outage.pause(error, ends_at - time.monotonic())
-            self._fetching.arrived.set()  # so that it is tried again
+            self._fetching.arrived.set()  # wakes the poll for another try
             return False
         self._outage.end()
         await self._fetching.end([place for place in readings if place not in wanted])
@@ -188,7 +188,7 @@ class Assigning:
         return True
 
     def _note_metadata(self) -> None:
-        """Topics were looked at anew."""
+        """Rejoin or reread the topics if a metadata refresh changed them."""
         if self._is_manual or not (self._topics or self._pattern is not None):
             return
         if self._member is None:

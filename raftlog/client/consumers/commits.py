@@ -1,8 +1,6 @@
-"""The offsets that a `Consumer` commits: one commit at a time, so that they are taken in order; by itself once enough
-records are processed, or time has passed.
+"""Offset commits of a `Consumer`, one at a time and so in order; automatic by number of records and by time.
 
-Of an error that nobody waits for the member is told; what passes is committed with the next.
-"""
+An error of an automatic commit goes to the member; after one that passes, the offsets are part of the next commit."""
 
 import asyncio
 import logging
@@ -18,7 +16,9 @@ _log = logging.getLogger("raftlog.client")
 
 
 class Commits:
-    """`processed()` gives offsets behind what is processed; without a `member` they are a watermark that only rises."""
+    """Commits of a consumer; without a `member` committed offsets only rise.
+
+    `processed()` returns the offsets after the processed records."""
 
     def __init__(self, client: BrokerClient, group: str, processed: Callable[[], Positions]) -> None:
         self._client, self._group, self._processed = client, group, processed
@@ -30,13 +30,12 @@ class Commits:
         self._count = 0
 
     def begin(self, assigned: Assigned) -> None:
-        """A new assignment, with what is committed for it."""
+        """Start with a new assignment and its committed offsets."""
         self._committed = {place: offset for place, offset in assigned.items() if offset is not None}
         self._count = 0
 
     def note(self, records: int, records_max: int, interval_s: float) -> None:
-        """So many records more are processed. Commit at `records_max`; and from now on look every `interval_s` whether
-        there is something to commit."""
+        """Count processed records: commit at `records_max`, and from now on every `interval_s` seconds."""
         self._count += records
         if self._count >= records_max:
             self._start()
@@ -44,7 +43,7 @@ class Commits:
             self._look_again(interval_s)
 
     async def commit(self, positions: Positions) -> None:
-        """Commit now what is not; raises what a broker answers."""
+        """Commit the offsets that are not committed yet; raises the broker's error."""
         async with self._order:
             new = self._new(positions)
             if new:
@@ -53,7 +52,7 @@ class Commits:
                 self._committed.update(new)
 
     async def commit_quietly(self, positions: Positions) -> None:
-        """The same, where nobody waits for an error."""
+        """Commit, and log errors instead of raising them."""
         try:
             await self.commit(positions)
         except (Unavailable, OutcomeUnknown) as error:
@@ -78,7 +77,7 @@ class Commits:
         self._look_again(interval_s)
 
     def _start(self) -> None:
-        """Unless a commit is under way: what is processed meanwhile goes with the next."""
+        """Start a commit unless one is in flight; later offsets go with the next."""
         if self._task is not None and not self._task.done():
             return
         self._count = 0

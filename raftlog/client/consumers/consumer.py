@@ -1,16 +1,15 @@
-"""`Consumer`: records of topics, alone or sharing the partitions with the other members of a group.
+"""`Consumer`: records of topics, alone or sharing the partitions with the other members of a consumer group.
 
     async with Consumer(["127.0.0.1:8082"], "orders", group="billing") as consumer:
         async for record in consumer:
             bill(record.value)
 
-Partitions are read from their leaders ahead of time. Whoever asks for the next records has processed those before, and
-they are committed from then on (at least once): after 100 of them, or 500 ms. The group is joined, left and joined
-again inside `poll` and iteration only, so that nobody works on a partition while it changes hands; for that one has to
-come back to it within `rebalance_timeout_ms`.
+Partitions are prefetched from their leaders. A call for the next records marks the earlier ones as processed, and they
+are committed from then on (at least once): after 100 of them, or 500 ms. The group is joined, left and rejoined inside
+`poll` and iteration only, so that the application works on no partition while it changes hands; therefore it must call
+one of them again within `rebalance_timeout_ms`.
 
-Not thread-safe, and one task polls at a time. Everything else may be called beside it.
-"""
+Not thread-safe, and one task polls at a time. All other methods may be called concurrently."""
 
 import asyncio
 import contextlib
@@ -40,17 +39,18 @@ from raftlog.errors import InvalidArgument, LogClosed, UnknownPartition
 from raftlog.types import Offset, TopicPartition
 
 Place: TypeAlias = TopicPartition | tuple[str, int]
-"""A partition; a plain pair of topic and number is accepted as well."""
+"""Partition; a plain pair of topic and number is accepted as well."""
 Offsets: TypeAlias = Mapping[TopicPartition, int] | Mapping[tuple[str, int], int]
 Starts: TypeAlias = Mapping[TopicPartition, int | None] | Mapping[tuple[str, int], int | None]
-"""None: where the group has committed, or as `auto_offset_reset` says."""
+"""Start offset of each partition; None: the committed offset, or `auto_offset_reset`."""
 
 POLL_MS = 1_000
 
 
 class Consumer(Generic[K, V]):
-    """Consumer for asyncio, created inside a running event loop. Its records have keys and values as the deserializers
-    return them, bytes by default."""
+    """Consumer for asyncio, created inside a running event loop.
+
+    Keys and values of its records are the results of the deserializers, bytes by default."""
 
     def __init__(
         self,
@@ -61,8 +61,9 @@ class Consumer(Generic[K, V]):
         where: Callable[[ConsumerRecord[K, V]], object] | None = None,
         **options: Unpack[GroupConsumerOptions],
     ) -> None:
-        """With topics it is subscribed to them. Raises `InvalidArgument`; docs/CLIENT.md says what each setting is
-        good for."""
+        """Check the settings, and subscribe to the topics, if any. Raises `InvalidArgument`.
+
+        docs/CLIENT.md describes each setting."""
         subscribed = checked_names(topics)
         settings = self.settings = ConsumerSettings(**options)
         self._client = BrokerClient(bootstrap)
@@ -87,10 +88,10 @@ class Consumer(Generic[K, V]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
-            self._handing.in_hands = ()  # the block is through with them
+            self._handing.in_hands = ()  # the block has processed them
         await self.close()
 
-    # what is read
+    # subscription and assignment
 
     def subscribe(
         self,
@@ -99,13 +100,16 @@ class Consumer(Generic[K, V]):
         pattern: str | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read these topics (one str is one topic), or all whose whole names match `pattern`: in a group the share that
-        it gives, otherwise every partition. Raises `InvalidArgument`."""
+        """Read these topics (one str is one topic), or those whose whole names match `pattern`.
+
+        In a group the consumer reads its assigned share, otherwise every partition. Raises `InvalidArgument`."""
         self._assigning.subscribe(checked_names(topics), pattern, listener)
 
     async def assign(self, partitions: Iterable[Place] | Starts) -> None:
-        """Read exactly these, from the offsets given or where the group, of which this is no member, has committed.
-        Those that are read already go on. Raises `InvalidArgument`."""
+        """Read exactly these partitions, from the given offsets or the committed offsets of the group.
+
+        The consumer is then no member of the group. Partitions that it reads already continue. Raises
+        `InvalidArgument`."""
         given: Mapping[Any, int | None] = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
         await self._assigning.assign(
             {as_partition(place): None if at is None else Offset(at) for place, at in given.items()}
@@ -113,7 +117,7 @@ class Consumer(Generic[K, V]):
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read now."""
+        """Partitions that are read at present."""
         return frozenset(self._fetching.readings)
 
     # records
@@ -131,13 +135,13 @@ class Consumer(Generic[K, V]):
                 return found[0]
 
     async def poll(self, max_records: int | None = None, timeout_ms: int = POLL_MS) -> list[ConsumerRecord[K, V]]:
-        """Return up to `max_records` records (100), those of a partition in order; none when none came within
-        `timeout_ms`.
+        """Return up to `max_records` records (100), each partition's in order; none if none arrive in `timeout_ms`.
 
-        Raises `OffsetOutOfRange` where `auto_offset_reset` is error, `DeserializationFailed`, `FencedInstance`,
-        `Unavailable` after `give_up_after_s` without an answer, and what makes reading impossible. After an error it
-        can be called again.
-        """
+        Raises `OffsetOutOfRange` if `auto_offset_reset` is error, `DeserializationFailed`, `FencedInstance`,
+        `Unavailable`
+        after `give_up_after_s` without an answer, and other errors that prevent reading. After an error it can be
+        called
+        again."""
         count = max_records or self.settings.max_poll_records
         ends_at = time.monotonic() + timeout_ms / 1000
         while True:
@@ -154,8 +158,7 @@ class Consumer(Generic[K, V]):
                 return records
 
     def _converted(self, count: int) -> list[ConsumerRecord[K, V]]:
-        """Hand out records from `ahead`: at most `count`, those behind an error only after it. Raises it when it is the
-        first."""
+        """Convert up to `count` records from `ahead`, until one fails; raise the error if it is the first."""
         handing = self._handing
         if self._conversion.is_identity:
             handing.in_hands = records = handing.from_ahead(count)
@@ -177,7 +180,7 @@ class Consumer(Generic[K, V]):
 
     async def _take(self, count: int, ends_at: float) -> list[ConsumerRecord]:
         self._note_processed()
-        await asyncio.sleep(0)  # whoever polls without pause still lets the fetches go on
+        await asyncio.sleep(0)  # lets the fetches run, even if the caller polls without pause
         arrived = self._fetching.arrived
         while True:
             if self._is_closed:
@@ -185,7 +188,7 @@ class Consumer(Generic[K, V]):
             arrived.clear()
             if await self._assigning.is_settled(ends_at):
                 records = self._fetching.take(count)
-                await self._assigning.tell_resets()
+                await self._assigning.notify_resets()
                 if records:
                     return records
             left_s = ends_at - time.monotonic()
@@ -204,8 +207,9 @@ class Consumer(Generic[K, V]):
     # positions
 
     async def position(self, partition: Place) -> Offset:
-        """Return the offset of the next record that is handed out; raises why it cannot be known, `UnknownPartition`
-        where the partition is not assigned."""
+        """Return the offset of the next record to hand out.
+
+        Raises the error that prevents its lookup, and `UnknownPartition` if the partition is not assigned."""
         place = as_partition(partition)
         if place not in self._fetching.readings:
             raise UnknownPartition(f"{place} is not assigned to this consumer")
@@ -215,35 +219,34 @@ class Consumer(Generic[K, V]):
             raise reading.error
         return self._handing.handed_out()[place]
 
-    # Seeks and pauses are plain calls. Of a partition that is not assigned they are remembered until it is.
+    # Seeks and pauses are plain calls. For a partition that is not assigned they apply at its assignment.
 
     def seek(self, partition: Place, offset: int) -> None:
-        """Go on at an offset; where the log does not have it, `auto_offset_reset` says what follows. Raises
-        `InvalidArgument`."""
+        """Continue at an offset; if the log does not hold it, `auto_offset_reset` decides. Raises `InvalidArgument`."""
         if offset < 0:
             raise InvalidArgument(f"{partition}: {offset} is no offset; seek_from_end() counts from the end")
         self._seek((partition,), Offset(offset))
 
     def seek_to_beginning(self, *partitions: Place) -> None:
-        """Go on at the first record of these partitions, or of all."""
+        """Continue at the first record of these partitions, or of all."""
         self._seek(partitions, "earliest")
 
     def seek_to_end(self, *partitions: Place) -> None:
-        """Go on with records that come from now on. The end is looked up with the next poll, or by `position`."""
+        """Continue with new records only. The end is looked up by the next poll, or by `position`."""
         self._seek(partitions, "latest")
 
     def seek_from_end(self, count: int, *partitions: Place) -> None:
-        """Go on so many offsets before the end, or at the first record."""
+        """Continue that many offsets before the end, or at the first record."""
         if count < 0:
             raise InvalidArgument(f"{count} offsets before the end is behind it; give 0 or more")
         self._seek(partitions, FromEnd(count))
 
     def seek_to_timestamp(self, timestamp_ms: int, *partitions: Place) -> None:
-        """Go on at the first record with this timestamp or a later one; at the end where there is none."""
+        """Continue at the first record with this timestamp or a later one, or at the end."""
         self._seek(partitions, AtTimestamp(timestamp_ms))
 
     def pause(self, *partitions: Place) -> None:
-        """Hand out nothing of these partitions, or of all, until `resume`; the membership goes on."""
+        """Hand out no records of these partitions, or of all, until `resume`; the membership continues."""
         self._pause(partitions, True)
 
     def resume(self, *partitions: Place) -> None:
@@ -253,20 +256,23 @@ class Consumer(Generic[K, V]):
     # offsets
 
     async def commit(self, offsets: Offsets | None = None) -> None:
-        """Commit what was handed out, or these offsets. Raises `UnknownMember`, `StaleGeneration` and
-        `RebalanceInProgress` when the group went on without; a lost answer is `OutcomeUnknown`."""
+        """Commit the offsets after the records handed out, or the given offsets.
+
+        Raises `UnknownMember`, `StaleGeneration` and `RebalanceInProgress` when the group rebalanced without this
+        member; a
+        lost answer is `OutcomeUnknown`."""
         commits = self._require_commits()
         given: Mapping[Any, int] = self._handing.handed_out() if offsets is None else offsets
         await commits.commit({as_partition(place): Offset(offset) for place, offset in given.items()})
 
     async def committed(self) -> dict[TopicPartition, CommittedOffset]:
-        """What the group has committed, by all its members."""
+        """Return the committed offsets of the group, from all its members."""
         self._require_commits()
         assert self.settings.group is not None, "there is a group"
         return await self._client.groups.committed(self.settings.group)
 
     async def close(self) -> None:
-        """Commit what is processed (with `auto_commit`), leave the group, and end."""
+        """Commit processed records (with `auto_commit`), leave the group, and close."""
         if self._is_closed:
             return
         self._is_closed = True

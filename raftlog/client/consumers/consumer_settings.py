@@ -1,4 +1,4 @@
-"""What a `Consumer` can be told, checked; what it hands out; and what it tells of rebalances."""
+"""Settings of a `Consumer`, checked; its records; and its rebalance listener."""
 
 from collections.abc import Collection, Sequence
 from typing import Final, Generic, NamedTuple, TypedDict
@@ -15,8 +15,9 @@ from raftlog.types import Offset, TopicPartition
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
-    """A stored record. `timestamp` is in milliseconds, -1 when it has none. Key and value are bytes, or what the
-    deserializers made of them."""
+    """Stored record. `timestamp` is in milliseconds, or -1.
+
+    Key and value are bytes, or the results of the deserializers."""
 
     topic: str
     partition: int
@@ -28,23 +29,25 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
 
 
 class RebalanceListener:
-    """Override what is of interest. All are called inside `poll` (or iteration, or `close`), one after another."""
+    """Base of rebalance listeners. All methods are called inside `poll` (or iteration, or `close`), in order."""
 
     async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """These are read from now on; a `seek` here counts before the first record."""
+        """Handle partitions that are read from now on; a `seek` here applies to the first record."""
 
     async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """These are about to be given away, before the group is joined again: commits are still taken."""
+        """Handle partitions that are about to be given up, before the group is rejoined: commits are still accepted."""
 
     async def on_lost(self, partitions: Collection[TopicPartition]) -> None:
-        """Others may read these already: the group went on without this member, and its commits are refused."""
+        """Handle partitions that other members may read already.
+
+        The group rebalanced without this member, and its commits are refused."""
 
     async def on_reset(self, partition: TopicPartition, error: OffsetOutOfRange, offset: Offset) -> None:
-        """The position was outside the log; reading goes on at `offset`, as `auto_offset_reset` wants it."""
+        """Handle a position outside the log; reading continues at `offset`, chosen by `auto_offset_reset`."""
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """Keyword arguments of `Consumer` that do not concern its group's commits."""
+    """Keyword arguments of `Consumer`, except those about the commits of its group."""
 
     instance_id: str | None
     client_id: str
@@ -62,7 +65,7 @@ class ConsumerOptions(TypedDict, total=False):
 
 
 class GroupConsumerOptions(ConsumerOptions, total=False):
-    """All keyword arguments of `Consumer` but for those that depend on the types of keys and values."""
+    """All keyword arguments of `Consumer`, except those that depend on the types of keys and values."""
 
     group: str | None
     auto_commit: bool
@@ -84,7 +87,7 @@ _COUNTS: Final = (
 
 
 class ConsumerSettings(Struct, frozen=True, kw_only=True):
-    """The keyword arguments of `Consumer` with their defaults; docs/CLIENT.md says what each is good for."""
+    """Keyword arguments of `Consumer` with their defaults; docs/CLIENT.md describes each."""
 
     group: str | None = None
     instance_id: str | None = None
@@ -105,8 +108,8 @@ class ConsumerSettings(Struct, frozen=True, kw_only=True):
     give_up_after_s: float | None = 120.0
 
     def __post_init__(self) -> None:
-        """Raises `InvalidArgument`."""
-        force_setattr(self, "assignors", tuple(self.assignors))  # whatever the caller does with its list
+        """Check the settings; raise `InvalidArgument`."""
+        force_setattr(self, "assignors", tuple(self.assignors))  # a copy, which the caller cannot change
         if self.auto_offset_reset not in ("earliest", "latest", "error"):
             raise InvalidArgument(
                 f"auto_offset_reset is {self.auto_offset_reset!r}; it can be earliest, latest or error"

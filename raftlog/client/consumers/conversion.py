@@ -1,4 +1,4 @@
-"""Keys and values of a consumer's records as the deserializers return them, and the filter behind that."""
+"""Conversion of a consumer's records: deserializers of keys and values, then the filter."""
 
 from collections.abc import Callable
 from typing import Generic
@@ -9,7 +9,7 @@ from raftlog.types import TopicPartition
 
 
 class Conversion(Generic[K, V]):
-    """`where` is called with the deserialized record; one for which it is false is left out."""
+    """Deserializers and filter; records are left out if `where`, called with the deserialized record, is false."""
 
     def __init__(
         self,
@@ -21,7 +21,7 @@ class Conversion(Generic[K, V]):
         self.is_identity = key_deserializer is None and value_deserializer is None and where is None
 
     def apply(self, record: ConsumerRecord) -> ConsumerRecord[K, V] | None:
-        """Return the record converted, None when it is left out. Raises `DeserializationFailed`."""
+        """Return the converted record, or None if it is left out. Raises `DeserializationFailed`."""
         topic, partition, offset, timestamp, _, _, headers = record
         key = self._deserialized(self._key, record, record.key, "key")
         value = self._deserialized(self._value, record, record.value, "value")

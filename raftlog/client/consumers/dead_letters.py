@@ -1,4 +1,4 @@
-"""Dead letters: records that a handler did not accept, in a topic of their own, with their origin and the error."""
+"""Dead letters: records that a handler failed to process, in a topic of their own, with their origin and the error."""
 
 from typing import Final
 
@@ -11,13 +11,14 @@ _ERROR_BYTES_MAX: Final = 2000
 
 
 class DeadLetters:
-    """The dead-letter topic. It needs no more partitions than a reader of it wants; keys keep their order."""
+    """Dead-letter topic. Its number of partitions is free; records of a key keep their order."""
 
     def __init__(self, producer: Producer, topic: str) -> None:
         self._producer, self.topic = producer, topic
 
     async def store(self, record: ConsumerRecord, attempts: int, error: BaseException) -> Offset:
-        """Store the record's key, value and headers, and five headers more; return its offset when it is durable.
+        """Store the record with five more headers; return its offset when it is durable.
+
         Raises as `Producer.send_and_wait`."""
         why = f"{type(error).__name__}: {error}".encode(errors="replace")[:_ERROR_BYTES_MAX]
         # A dead letter that was read and failed again keeps the headers of its last failure only.

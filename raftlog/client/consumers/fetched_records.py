@@ -1,10 +1,9 @@
-"""One partition as a `Consumer` reads it: batches that were fetched, opened a few records at a time.
+"""Fetched batches of one partition of a `Consumer`, decoded a few records at a time.
 
-    position ≤ next_fetch;  between them lie the records that are held
+    position ≤ next_fetch;  between them lie the held records
 
-`position` is the offset of the next record to hand out, None until it is known where to begin. It follows what the
-batches say, so that offsets which compaction removed are passed over.
-"""
+`position` is the offset of the next record to hand out, None until the start is looked up. It follows the batch
+headers, so that offsets removed by compaction are skipped."""
 
 import asyncio
 from collections import deque
@@ -21,12 +20,12 @@ from raftlog.types import Offset, TopicPartition
 
 
 class FetchedRecords:
-    """`error`, where there is one, comes after all records that are held."""
+    """Held records of a partition; `error`, if there is one, follows them."""
 
     def __init__(self, place: TopicPartition, start: Start) -> None:
         self.place = place
         self.start = start
-        """Looked up while there is no position."""
+        """Start position, looked up while `position` is None."""
         self.position = start if isinstance(start, int) else None
         self.next_fetch = self.position
         self.high_watermark: Offset | None = None
@@ -42,12 +41,12 @@ class FetchedRecords:
             self.located.set()
         self.held_bytes = 0
         self._batches: deque[tuple[BatchHeader, memoryview] | Offset] = deque()
-        """An offset among them says that what follows was fetched from there on."""
+        """Held batches; an offset among them is the start of a new fetch after it."""
         self._header: BatchHeader | None = None
         self._records: Iterator[Record] = iter(())
 
     def begin_at(self, position: Offset) -> None:
-        """Where the next record comes from; what was held is thrown away, an error too."""
+        """Continue at this offset; discard the held records and an error."""
         self.position = self.next_fetch = position
         self.error = None
         self.held_bytes = 0
@@ -57,7 +56,7 @@ class FetchedRecords:
         self.room.set()
 
     def restart(self, start: Start) -> None:
-        """The same for a start that may have to be looked up."""
+        """Continue at a start position that may have to be looked up."""
         if isinstance(start, int):
             self.begin_at(start)
             return
@@ -66,12 +65,12 @@ class FetchedRecords:
         self.located.clear()
 
     def fail(self, error: RaftlogError) -> None:
-        """Nothing more comes, until it begins somewhere else."""
+        """Return no more records after this error, until a new start."""
         self.error = error
         self.located.set()
 
     def go_on_at(self, offset: Offset) -> None:
-        """Behind the records that are held, what comes next is from there on."""
+        """Continue at this offset after the held records."""
         if self._header is not None or self._batches:
             self._batches.append(offset)
             self.next_fetch = offset
@@ -79,7 +78,7 @@ class FetchedRecords:
             self.begin_at(offset)
 
     def accept(self, fetched: Fetched) -> None:
-        """An answer that was fetched at `next_fetch`; raises `InvalidBatch` when it arrived damaged."""
+        """Hold an answer that was fetched at `next_fetch`; raise `InvalidBatch` if it arrived damaged."""
         self.high_watermark = fetched.high_watermark
         for header, batch in checked_batches(fetched.body):
             self._batches.append((header, batch))
@@ -87,10 +86,9 @@ class FetchedRecords:
             self.next_fetch = Offset(header.next_offset)
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """At most `count` of the records that are held; the position moves behind them.
+        """Return at most `count` of the held records; the position moves after them.
 
-        Those before an undecodable batch come, and then nothing but its error.
-        """
+        Records before an undecodable batch are returned, and then nothing but its error."""
         taken: list[ConsumerRecord] = []
         topic, partition = self.place
         make = ConsumerRecord._make
@@ -101,11 +99,11 @@ class FetchedRecords:
             opened: list[Record] = []
             broken: UndecodableBatch | None = None
             try:
-                opened.extend(islice(self._records, wanted))  # which keeps those before an error
+                opened.extend(islice(self._records, wanted))  # `extend` keeps the records before an error
             except UndecodableBatch as error:
                 broken = error.at(self.place)
             is_over = len(opened) < wanted
-            if opened and opened[0].offset < position:  # a fetch answers whole batches
+            if opened and opened[0].offset < position:  # a fetch returns whole batches
                 opened = [record for record in opened if record.offset >= position]
             taken += [
                 make((topic, partition, each.offset, each.timestamp, each.key, each.value, each.headers))
@@ -121,7 +119,7 @@ class FetchedRecords:
         return taken
 
     def _stop_at(self, position: Offset, error: RaftlogError) -> None:
-        """Go no further by itself: what is held or under way lies behind records that were not handed out."""
+        """Stop at an error: held and requested batches lie after records that were not handed out."""
         self.begin_at(position)
         self.error = error
         if self.task is not None:

@@ -1,10 +1,9 @@
-"""Fetching for a `Consumer`: each partition that is read has a task that asks its leader for what comes next.
+"""Fetching for a `Consumer`: a task for each partition fetches from its leader.
 
-While records of an answer are handed out the next one is fetched; no partition holds more than one answer besides the
-one under way, and together they are bounded by `prefetch_bytes` (a broker gives a single batch whatever its size). What
-passes is tried again, at 50 ms and then ever more rarely, up to 5 s. An offset outside the log is dealt with as
-`auto_offset_reset` says, and never passed over in silence.
-"""
+The next answer is fetched while the records of the last one are handed out; a partition holds at most one answer
+besides the one in flight, and together they are bounded by `prefetch_bytes` (a broker returns a single batch whatever
+its size). Passing errors are retried after 50 ms, with pauses that grow to 5 s. An offset outside the log is handled as
+`auto_offset_reset` sets, and is never skipped silently."""
 
 import asyncio
 import logging
@@ -34,21 +33,21 @@ ResetNote = tuple[TopicPartition, OffsetOutOfRange, Offset]
 
 
 class Fetching:
-    """The partitions that are read. `arrived` is set when there may be something to take."""
+    """Partitions that are read. `arrived` is set when there may be records or an error to take."""
 
     def __init__(self, client: BrokerClient, settings: ConsumerSettings, out_of_date: Callable[[], None]) -> None:
         self._client, self._settings, self._out_of_date = client, settings, out_of_date
         self.readings: dict[TopicPartition, FetchedRecords] = {}
         self.arrived = asyncio.Event()
         self.resets: deque[ResetNote] = deque()
-        """Resets that the listener has not been told of."""
+        """Resets that the listener was not called for yet."""
         self.pending = PendingStarts()
         self._waits_for_topics = settings.group is not None
 
-    # which partitions
+    # partitions
 
     def begin(self, positions: Mapping[TopicPartition, Offset | None], reset: Reset | None = None) -> None:
-        """Read these as well, from the positions that are known; `reset` stands in for `auto_offset_reset`."""
+        """Read these partitions as well, from known positions; `reset` overrides `auto_offset_reset`."""
         for place, (start, is_paused) in self.pending.take(positions).items():
             first = positions[place] if start is None else start
             reset_to = reset or self._settings.auto_offset_reset
@@ -58,14 +57,14 @@ class Fetching:
                 self.pause(place, True)
 
     async def end(self, places: Collection[TopicPartition]) -> None:
-        """Read these no more; what is held of them is thrown away."""
+        """Stop reading these partitions, and discard their held records."""
         tasks = [reading.task for place in places if (reading := self.readings.pop(place, None)) and reading.task]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def seek(self, place: TopicPartition, start: Start) -> None:
-        """Go on there."""
+        """Continue reading a partition at `start`."""
         reading = self.readings[place]
         if reading.task is not None:
             reading.task.cancel()
@@ -78,7 +77,7 @@ class Fetching:
         self.arrived.set()
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Records of whoever has some, each partition's in order; raises an error that is due."""
+        """Return held records, each partition's in order; raise an error that is due."""
         taken: list[ConsumerRecord] = []
         for place, reading in list(self.readings.items()):
             if reading.is_paused:
@@ -89,7 +88,7 @@ class Fetching:
                 raise self._due_error(reading)
             if records:
                 taken += records
-                self.readings[place] = self.readings.pop(place)  # the others, and their errors, are first next time
+                self.readings[place] = self.readings.pop(place)  # gives others, and their errors, the next turn
             if len(taken) >= count:
                 break
         return taken
@@ -100,7 +99,7 @@ class Fetching:
         reading.task = asyncio.create_task(self._read(reading))
 
     def _due_error(self, reading: FetchedRecords) -> RaftlogError:
-        """Return the error of a partition. After one that passes it is read again; other errors last until a seek."""
+        """Return the error of a partition, and read on after one that passes; other errors last until a seek."""
         error = reading.error
         assert error is not None, "there is an error"
         if self._is_passing(error):
@@ -164,7 +163,7 @@ class Fetching:
         first, end = await self._client.offsets(*place)
         if start == "error":
             error = OffsetOutOfRange(-1, first, end)
-            error.args = ("there is no offset to begin at, and auto_offset_reset is error: seek to an offset",)
+            error.args = ("there is no committed offset, and auto_offset_reset is error: seek to an offset",)
             raise error
         if isinstance(start, FromEnd):
             return Offset(max(first, end - start.offsets))
@@ -178,13 +177,13 @@ class Fetching:
             reading.fail(error)
         else:
             to = error.first if self._settings.auto_offset_reset == "earliest" else error.end
-            _log.warning("%s; reading goes on at offset %d", error, to)
+            _log.warning("%s; reading continues at offset %d", error, to)
             reading.go_on_at(to)
             self.resets.append((reading.place, error, to))
         self.arrived.set()
 
     def _is_passing(self, error: RaftlogError) -> bool:
-        """A group's topic that is gone is waited for until the group is told; one that was named is an error."""
+        """Return whether to retry: a group waits for a deleted topic until it rebalances, `assign` fails."""
         if isinstance(error, UnknownTopic | UnknownPartition):
             return self._waits_for_topics
         return isinstance(error, Unavailable | OutcomeUnknown)

@@ -1,10 +1,9 @@
-"""A `Consumer` as a member of a group: joins, syncs, is heard of, leaves. Kafka's classic protocol, eager.
+"""Membership of a `Consumer` in its group: join, sync, heartbeats, leave. Kafka's classic protocol, eager.
 
-Called by `Consumer` alone, which joins inside `poll`, so that nobody works on a partition while it changes hands.
-Between two joins a task keeps up the session with heartbeats that are answered at once when a rebalance begins.
-`needs_join` says that the generation is over; `is_lost` that the group went on without this member; `fatal` that it has
-to end. The leader of a generation assigns the partitions, with the assignor that all members share.
-"""
+Called by `Consumer` alone, which joins inside `poll`, so that the application works on no partition while it changes
+hands. Between two joins a task keeps the session alive with heartbeats that are answered at once when a rebalance
+begins. `needs_join`: the generation is over; `is_lost`: the group rebalanced without this member; `fatal`: it has to
+stop. The leader of a generation assigns the partitions, with an assignor that all members share."""
 
 import asyncio
 import contextlib
@@ -42,15 +41,15 @@ from raftlog.values.groups import Joined
 _log = logging.getLogger("raftlog.client")
 
 LEAVE_MS = 2_000
-"""How long a member that leaves waits for the answer; the group hears of its end by silence otherwise."""
+"""Time that a leaving member waits for the answer; without one its session expires."""
 
 
 Assigned: TypeAlias = Mapping[TopicPartition, Offset | None]
-"""What a generation gave, with the offsets that are committed for it; None: nothing is."""
+"""Assignment of a generation, with the committed offset of each partition, or None."""
 
 
 class GroupSession:
-    """`woken` is called when one of `needs_join`, `is_lost`, `fatal` changes."""
+    """Membership in one group; `woken` is called when one of `needs_join`, `is_lost`, `fatal` changes."""
 
     def __init__(
         self, client: BrokerClient, metadata: Metadata, settings: ConsumerSettings, woken: Callable[[], None]
@@ -62,14 +61,14 @@ class GroupSession:
         self._beating: asyncio.Task[None] | None = None
         self._owned: tuple[TopicPartition, ...] = ()
         self._counts: dict[str, int] = {}
-        """Partitions of the topics that this leader assigned."""
+        """Numbers of partitions of the topics that this leader assigned."""
         self.needs_join = True
         self.is_lost = False
         self.fatal: RaftlogError | None = None
         self.last_poll_s = time.monotonic()
 
     async def join(self, topics: Sequence[str]) -> Assigned:
-        """A new generation, however long the others take; raises what makes it impossible."""
+        """Wait for a new generation, and return its assignment; raise an error that prevents it."""
         await self._stop_beating()
         self.needs_join, self.is_lost = False, False
         with Outage(f"joining consumer group {self._group}", self._settings.give_up_after_s) as outage:
@@ -87,17 +86,17 @@ class GroupSession:
 
     @property
     def is_out(self) -> bool:
-        """Whether what it had may belong to others by now."""
+        """Whether its partitions may belong to other members by now."""
         return self.is_lost or self.fatal is not None
 
     def required(self) -> Membership:
-        """Who commits; raises `UnknownMember` while it belongs to no generation."""
+        """Return the membership for a commit; raise `UnknownMember` while it belongs to no generation."""
         if self._state.generation < 0:
             raise UnknownMember(f"this consumer is not a member of the group {self._group} now; poll to join it")
         return Membership(self._state.member_id, self._state.generation, self._settings.instance_id)
 
     def note_topics(self) -> None:
-        """Topics were looked at anew: the leader makes a generation when one has other partitions."""
+        """Rejoin after a metadata refresh if a topic that this leader assigned has another number of partitions."""
         for name, count in self._counts.items():
             known = self._metadata.known(name)
             if (known.partitions if known is not None else 0) != count:
@@ -105,12 +104,12 @@ class GroupSession:
                 return
 
     def rejoin(self) -> None:
-        """The subscription, or what is to be assigned, has changed."""
+        """Rejoin at the next poll, because the subscription or the topics have changed."""
         self.needs_join = True
         self._woken()
 
     def note(self, error: RaftlogError) -> None:
-        """What a commit or a heartbeat was refused for may be about the membership."""
+        """Update the membership after a refused commit or heartbeat."""
         step = self._state.refused(error)
         if step is NextStep.REJOIN:
             self.needs_join = True
@@ -121,10 +120,10 @@ class GroupSession:
         self._woken()
 
     async def leave(self) -> None:
-        """A dynamic member leaves at once; a static one stays until its session ends, for its restart (KIP-345)."""
+        """Leave the group at once; a static member stays until its session ends, for its restart (KIP-345)."""
         await self._stop_beating()
         if self._state.member_id and self._settings.instance_id is None:
-            with contextlib.suppress(RaftlogError):  # it is gone, or will be by its silence
+            with contextlib.suppress(RaftlogError):  # the member has left, or its session will expire
                 await self._client.groups.leave(self._group, [(self._state.member_id, None)], timeout_ms=LEAVE_MS)
         self._state = MemberProtocol()
 
@@ -169,7 +168,7 @@ class GroupSession:
             try:
                 self._counts[name] = (await self._metadata.topic(name)).partitions
             except UnknownTopic:
-                self._counts[name] = 0  # its creation will be noticed
+                self._counts[name] = 0  # a metadata refresh will find it
                 _log.warning("consumer group %s: topic %s does not exist; waiting for its creation", self._group, name)
         there = {name: count for name, count in self._counts.items() if count}
         shares = ASSIGNORS[joined.protocol](subscriptions, there)
@@ -193,7 +192,7 @@ class GroupSession:
                 await outage.pause(error)
 
     async def _leave_silent(self) -> None:
-        """Nobody polls: the partitions are better with the others."""
+        """Leave the group because the application stopped polling."""
         self._beating = None
         await self.leave()
         self.needs_join = self.is_lost = True

@@ -1,10 +1,9 @@
-"""Which records a `Consumer` has handed out, and which of those are processed: all but the last.
+"""Records that a `Consumer` has handed out; all but the last call's are processed.
 
     processed ≤ handed out ≤ position of the fetching, partition by partition
 
-`ahead` are records that were taken for iteration and are not handed out yet. `in_hands` were handed out last: whoever
-asks for more has processed them.
-"""
+`ahead` are records taken for iteration and not handed out yet. `in_hands` were handed out last: the next call for
+records marks them as processed."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -16,30 +15,30 @@ from raftlog.types import Offset, TopicPartition
 
 
 class Handing:
-    """Over the partitions that are read."""
+    """Handed-out records of the partitions that are read."""
 
     def __init__(self, readings: dict[TopicPartition, FetchedRecords]) -> None:
         self._readings = readings
         self.ahead: Final[deque[ConsumerRecord]] = deque()
-        """Always the same object: iteration holds it while a rebalance changes it."""
+        """Records for iteration, always in the same object: iteration holds it while a rebalance changes it."""
         self.in_hands: Sequence[ConsumerRecord] = ()
 
     def processed(self) -> dict[TopicPartition, Offset]:
-        """Offsets behind what is processed."""
+        """Return the offsets after the processed records."""
         return self._positions_before(self.in_hands, self.handed_out())
 
     def handed_out(self) -> dict[TopicPartition, Offset]:
-        """Offsets behind what was handed out."""
+        """Return the offsets after the records handed out."""
         readings = self._readings.items()
         positions = {place: reading.position for place, reading in readings if reading.position is not None}
         return self._positions_before(self.ahead, positions)
 
     def from_ahead(self, count: int) -> list[ConsumerRecord]:
-        """What waits for iteration is handed out first."""
+        """Take at most `count` records that wait for iteration; they are handed out first."""
         return [self.ahead.popleft() for _ in range(min(count, len(self.ahead)))]
 
     def forget(self, place: TopicPartition | None = None) -> None:
-        """What is ahead of this partition, or of all, is not handed out any more, and nothing is in hands."""
+        """Drop the waiting and the last records of this partition, or of all."""
         kept = [record for record in self.ahead if place is not None and (record.topic, record.partition) != place]
         self.ahead.clear()
         self.ahead.extend(kept)

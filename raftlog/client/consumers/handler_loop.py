@@ -45,12 +45,13 @@ _log = logging.getLogger("raftlog.client")
 
 
 class RejectRecord(Exception):
-    """Raised by a handler: the record is a dead letter at once, without another attempt."""
+    """Error that a handler raises to make the record a dead letter at once, without another attempt."""
 
 
 class HandlerFailed(RequestError):
-    """A record that failed in all attempts, of a loop without a dead-letter topic. Its offset is not committed. The
-    handler's last error is the `__cause__`."""
+    """Record that failed in all attempts, in a loop without a dead-letter topic; its offset is not committed.
+
+    The handler's last error is the `__cause__`."""
 
     def __init__(self, record: ConsumerRecord, attempts: int, error: BaseException) -> None:
         self.partition = TopicPartition(record.topic, record.partition)
@@ -67,17 +68,16 @@ class _Partition:
     def __init__(self) -> None:
         self.progress = HandledOffsets()
         self.lanes: dict[Hashable, deque[ConsumerRecord]] = {}
-        """Records that wait for each other, by what they share. A lane is there while its task runs."""
+        """Records handled one after another, by their shared key or partition. A lane exists while its task runs."""
         self.tasks: set[asyncio.Task[None]] = set()
         self.is_ending = asyncio.Event()
-        """Set when no attempt is begun any more."""
+        """Set when no further attempts begin."""
 
 
 class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
-    """A member of a consumer group that calls `handler` for each record, created inside a running event loop.
+    """Member of a consumer group that calls `handler` for each record, created inside a running event loop.
 
-    `handler` is a coroutine function, or a plain function, which runs in a thread.
-    """
+    `handler` is a coroutine function, or a plain function, which runs in a thread."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
         where: Callable[[ConsumerRecord[K, V]], object] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        """Raises `InvalidArgument`. docs/client/handlers.md describes each setting."""
+        """Set up the loop; raise `InvalidArgument`. docs/client/handlers.md describes each setting."""
         if order not in ORDERS:
             raise InvalidArgument(f"order is {order!r}; it can be {', '.join(ORDERS)}")
         for name, value in (
@@ -132,8 +132,9 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
             self._dead_letters = DeadLetters(self._producer, dead_letter_topic)
 
     async def run(self) -> None:
-        """Handle records until `stop`; waits for handlers that run then. Raises `HandlerFailed`, what a dead letter
-        could not be stored for, and as `Consumer.poll`. It can be called again."""
+        """Handle records until `stop`, then wait for the running handlers. It can be called again.
+
+        Raises `HandlerFailed`, the error of storing a dead letter, and the errors of `Consumer.poll`."""
         self._is_stopping, self._failure = False, None
         committing = asyncio.create_task(self._commit_on_time())
         try:
@@ -163,7 +164,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
             if self._producer is not None:
                 await self._producer.close()
 
-    # records in
+    # receiving
 
     async def _receive(self) -> None:
         self._changed.clear()
@@ -172,7 +173,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
         if is_full != self._is_paused:
             self._is_paused = is_full
             self._consumer.pause() if is_full else self._consumer.resume()
-        # The poll of a paused consumer keeps up the membership; newly assigned partitions are not paused.
+        # Polling a paused consumer keeps the membership alive; newly assigned partitions are not paused.
         count = min(max(1, room), self._consumer.settings.max_poll_records)
         for record in await self._consumer.poll(count, 1 if is_full else _POLL_MS):
             self._begin(record)
@@ -220,8 +221,9 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
             self._changed.set()
 
     async def _handle(self, record: ConsumerRecord, is_ending: asyncio.Event) -> bool:
-        """Call the handler until it returns; False when the partition is given up before. After the last attempt the
-        record is a dead letter; raises `HandlerFailed` without a topic for these."""
+        """Call the handler until it returns; return False if the partition is given up before.
+
+        After the last attempt the record becomes a dead letter; without a dead-letter topic raises `HandlerFailed`."""
         backoff = Backoff(PAUSE_S_MIN, self._retry_pause_s_max)
         attempt = 0
         while not is_ending.is_set():
@@ -232,7 +234,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
                     async with self._slots:
                         await self._call(converted)
                 return True
-            except Exception as error:  # noqa: BLE001 – of the user's code: tried again, then a dead letter
+            except Exception as error:  # noqa: BLE001 – error of the user's code: retried, then a dead letter
                 if attempt >= self._attempts or isinstance(error, RejectRecord | DeserializationFailed):
                     await self._reject(record, attempt, error)
                     return True
@@ -282,7 +284,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
             await self._commit(list(self._partitions))
 
     async def _commit(self, places: Collection[TopicPartition]) -> None:
-        """Commit what is finished. What cannot be committed now is so later, or handled again by another member."""
+        """Commit finished records. Those that cannot be committed now are later, or are handled by another member."""
         partitions = {place: self._partitions[place] for place in places if place in self._partitions}
         positions = {place: partition.progress.to_commit() for place, partition in partitions.items()}
         offsets = {place: offset for place, offset in positions.items() if offset is not None}
@@ -299,14 +301,14 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
                 partitions[place].progress.note_committed(offset)
 
     def _rewind(self) -> None:
-        """Records that were received and not handled are received again by the next `run`."""
+        """Seek back to received records that were not handled, for the next `run`."""
         for place in list(self._partitions):
             position = self._partitions.pop(place).progress.to_resume()
             if position is not None and place in self._consumer.assignment:
                 self._consumer.seek(place, position)
 
     async def _give_up(self, places: Collection[TopicPartition], timeout_s: float) -> None:
-        """The group takes these partitions away: end their handlers, and commit what is finished."""
+        """Give up partitions that the group revokes: end their handlers, and commit finished records."""
         await self._end_handlers(places, timeout_s)
         if timeout_s > 0:
             await self._commit(places)

@@ -1,4 +1,4 @@
-"""Start positions of partitions: where a consumer begins, or goes on after a seek."""
+"""Start positions of partitions: for a new assignment, or after a seek."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
@@ -10,23 +10,23 @@ Reset: TypeAlias = Literal["earliest", "latest", "error"]
 
 
 class FromEnd(NamedTuple):
-    """So many offsets before the end, or the first record."""
+    """Position that many offsets before the end, but not before the first record."""
 
     offsets: int
 
 
 class AtTimestamp(NamedTuple):
-    """The first record with this timestamp or a later one, or the end."""
+    """Position of the first record with this timestamp or a later one, or the end."""
 
     timestamp_ms: int
 
 
 Start: TypeAlias = Offset | Reset | FromEnd | AtTimestamp
-"""Everything but an offset is looked up at the partition's leader when it is needed."""
+"""Start position; all but an offset are looked up at the partition's leader when needed."""
 
 
 class PendingStarts:
-    """Seeks and pauses of partitions that are not assigned yet. Each is applied once, when its partition is."""
+    """Seeks and pauses of partitions that are not assigned yet. Each applies once, at the assignment."""
 
     def __init__(self) -> None:
         self._starts: dict[TopicPartition, Start] = {}
@@ -35,7 +35,7 @@ class PendingStarts:
         self._are_all_paused = False
 
     def seek(self, places: Iterable[TopicPartition], start: Start) -> None:
-        """Remember the start of these, or without places of the next assignment."""
+        """Keep the start of these partitions, or without any, of the next assignment."""
         given = dict.fromkeys(places, start)
         if given:
             self._starts.update(given)
@@ -44,7 +44,7 @@ class PendingStarts:
             self._start_of_all = start
 
     def pause(self, places: Iterable[TopicPartition], is_paused: bool) -> None:
-        """Remember the same of a pause."""
+        """Keep a pause of these partitions, or without any, of the next assignment."""
         given = dict.fromkeys(places, is_paused)
         if given:
             self._paused.update(given)
@@ -53,11 +53,11 @@ class PendingStarts:
             self._are_all_paused = is_paused
 
     def forget_start(self, place: TopicPartition) -> None:
-        """A later call says where this one begins."""
+        """Drop a pending start that a later call replaces."""
         self._starts.pop(place, None)
 
     def take(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[Start | None, bool]]:
-        """Return start and pause of partitions that are assigned now, and forget them."""
+        """Return and drop start and pause of partitions that are assigned now."""
         taken = {
             place: (self._starts.pop(place, self._start_of_all), self._paused.pop(place, self._are_all_paused))
             for place in places

@@ -1,8 +1,7 @@
-"""What became of a record that a `Producer` took, and the batch in which it travels.
+"""Delivery of a record that a `Producer` took, and the batch that carries it.
 
-A batch collects records as columns until it leaves, and ends exactly once: done with its first offset, or with an error
-that says failed or unknown. Its records share that end; each has a `Delivery`, which costs two references.
-"""
+A batch collects records as columns until it is sent, and ends exactly once: done with its first offset, or with an
+error whose outcome is failed or unknown. Its records share that result; each has a `Delivery` of two references."""
 
 import asyncio
 from collections.abc import Generator, Sequence
@@ -17,12 +16,12 @@ from raftlog.types import Offset, TopicPartition
 
 RecordHeaders: TypeAlias = list[tuple[str, bytes | None]]
 RECORD_OVERHEAD_BYTES = 36
-"""The most that a record takes besides its key, value and headers: lengths and deltas as varints."""
+"""Bound on the size of a record without its key, value and headers: lengths and deltas as varints."""
 _HEADER_OVERHEAD_BYTES = 10
 
 
 class Delivered(NamedTuple):
-    """Where a record stands. `offset` is -1 where the broker did not say it (`acks="0"`)."""
+    """Place of a stored record. `offset` is -1 if the broker did not return it (`acks="0"`)."""
 
     topic: str
     partition: int
@@ -31,12 +30,13 @@ class Delivered(NamedTuple):
 
 
 class Batch(Struct, eq=False):
-    """Records of one partition. `number` counts its batches as they leave; `sequence` is that of its first record, -1
-    before it leaves and without idempotence.
+    """Records of one partition.
 
-    `maybe_stored` becomes true when an answer was lost, and stays so: from then on only the broker can say that it
-    was not stored.
-    """
+    `number` counts the partition's sent batches; `sequence` is that of the first record, -1 before it is sent and
+    without
+    idempotence. `maybe_stored` is set for good when an answer was lost: from then on only the broker can report that
+    the
+    batch was not stored."""
 
     place: TopicPartition
     created_s: float
@@ -56,7 +56,7 @@ class Batch(Struct, eq=False):
     def add(
         self, value: bytes | None, key: bytes | None, timestamp_ms: int, headers: RecordHeaders, size_bytes: int
     ) -> "Delivery":
-        """One more record, which has been checked."""
+        """Add a checked record."""
         self.values.append(value)
         self.keys.append(key)
         self.timestamps.append(timestamp_ms)
@@ -67,9 +67,9 @@ class Batch(Struct, eq=False):
         return Delivery(self, number)
 
     def fill(self, records: Sequence[NewRecord | bytes], now_ms: int) -> None:
-        """Many records at once, which nobody has checked: the codec does when the batch is built."""
+        """Add many unchecked records at once; the codec checks them when the batch is built."""
         count = len(records)
-        if type(records[0]) is bytes:  # values alone cost nothing each
+        if type(records[0]) is bytes:  # no work per record for values alone
             self.values, self.keys = list(records), [None] * count  # type: ignore[arg-type]
             self.timestamps, self.headers = [now_ms] * count, [[]] * count
         else:
@@ -87,19 +87,19 @@ class Batch(Struct, eq=False):
         self.size_bytes += sum(size_of(None, None, each) for each in self.headers if each)
 
     def end(self, result: Produced | RaftlogError) -> None:
-        """Once. What the records held is let go; their timestamps stay for the answers."""
+        """Set the result once, and release the records; their timestamps stay for the deliveries."""
         self.values, self.keys, self.headers = [], [], []
         if self.done.done():
             return
         if isinstance(result, RaftlogError):
             self.done.set_exception(result)
-            self.done.exception()  # whoever asks for it is told; nobody asking is not asyncio's business
+            self.done.exception()  # avoids asyncio's warning about errors that are never retrieved
         else:
             self.done.set_result(result)
 
 
 class Delivery:
-    """Awaited, it gives where the record stands, or raises why not: an error whose `outcome` is failed or unknown."""
+    """Awaitable result of one record: its place, or an error whose `outcome` is failed or unknown."""
 
     __slots__ = ("_batch", "number_in_batch")
 
@@ -114,7 +114,7 @@ class Delivery:
 
     @property
     def outcome(self) -> Literal["pending", "done", "failed", "unknown"]:
-        """How it stands now."""
+        """State of the record now."""
         done = self._batch.done
         if not done.done():
             return "pending"
@@ -122,7 +122,7 @@ class Delivery:
         return "done" if error is None else error.outcome if isinstance(error, RaftlogError) else "unknown"
 
     def result(self) -> Delivered:
-        """Where the record stands, or why not; raises `InvalidStateError` (asyncio) while it is pending."""
+        """Return the place of the record, or raise its error; `InvalidStateError` (asyncio) while it is pending."""
         batch = self._batch
         batch.is_looked_at = True
         base = batch.done.result().base_offset
@@ -131,7 +131,7 @@ class Delivery:
 
 
 def size_of(value: bytes | None, key: bytes | None, headers: RecordHeaders) -> int:
-    """The most bytes that a record can take in an uncompressed batch."""
+    """Return a bound on the size of a record in an uncompressed batch, in bytes."""
     size = RECORD_OVERHEAD_BYTES + (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
     for name, content in headers:
         size += _HEADER_OVERHEAD_BYTES + 4 * len(name) + (len(content) if content is not None else 0)

@@ -1,7 +1,6 @@
-"""The producer ids under which an idempotent producer sends: one, and a newer one whenever a lane has to leave it.
+"""Producer ids of an idempotent producer: one, and a newer one when a lane has to abandon it.
 
-Lanes go on under the id that they have; only one that broke its chain of sequences takes the newer one.
-"""
+Other lanes keep their id; only a lane whose chain of sequences is broken takes the newer one."""
 
 import asyncio
 
@@ -10,10 +9,10 @@ from raftlog.client.broker import BrokerClient
 
 
 class Identities:
-    """`current` is the id for lanes that begin; it is there after the first `have`."""
+    """Ids of one producer; `current` is the id for new lanes, set by the first `have`."""
 
     def __init__(self, client: BrokerClient, timeout_ms: int) -> None:
-        """`timeout_ms` is that of one request for an id."""
+        """Start without an id. `timeout_ms` bounds one request for an id."""
         self._client, self._timeout_ms = client, timeout_ms
         self._current: ProducerIdentity | None = None
         self._asking = asyncio.Lock()
@@ -24,14 +23,13 @@ class Identities:
         return self._current
 
     async def have(self) -> None:
-        """Wait until there is one; raises `Unavailable`."""
+        """Wait until there is an id; raises `Unavailable`."""
         await self._other_than(None)
 
     async def newer_than(self, left: ProducerIdentity, *, is_fresh: bool = False) -> ProducerIdentity:
-        """One that no lane has left: what another lane got meanwhile, or a new one. Raises as `have`.
+        """Return an id other than `left`: one that another lane obtained meanwhile, or a new one. Raises as `have`.
 
-        `is_fresh`: a partition has expired the one that was left, and may have expired others of its age.
-        """
+        `is_fresh`: a partition has expired the id `left`, and may have expired others of its age."""
         return await self._other_than(left, is_fresh=is_fresh)
 
     async def _other_than(self, left: ProducerIdentity | None, *, is_fresh: bool = False) -> ProducerIdentity:

@@ -1,17 +1,16 @@
-"""`Producer`: records to topics, in batches, with back-pressure, each with an end that is known.
+"""`Producer`: records to topics, in batches, with back-pressure, each with a definite result.
 
     async with Producer(["127.0.0.1:8082"]) as producer:
         delivery = await producer.send("orders", b"value", key=b"alice")
         print((await delivery).offset)
 
-`send` puts a record into a buffer and waits only while that is full. Batches go to the partitions' leaders. What
-was refused for now is sent again, and with idempotence (the default) also what may have arrived: the broker knows the
-batch by its sequence, and answers with its first offset. Each record ends as done, failed or unknown within
-`delivery_timeout_ms`, in the order of its partition. Nothing is dropped silently: `flush` and `close` raise what became
-of records whose deliveries nobody looked at.
+`send` puts a record into a buffer and waits only while that is full. Batches go to the partitions' leaders. Batches
+refused for now are retried, and with idempotence (the default) also those that may have arrived: the broker recognises
+the batch by its sequence, and answers with its first offset. Each record ends as done, failed or unknown within
+`delivery_timeout_ms`, in the order of its partition. Nothing is dropped silently: `flush` and `close` raise the errors
+of records whose deliveries were not awaited.
 
-Not thread-safe: one event loop, any number of its tasks.
-"""
+Not thread-safe: one event loop, any number of its tasks."""
 
 import asyncio
 import time
@@ -36,11 +35,11 @@ from raftlog.types import TopicPartition
 
 _NO_HEADERS: RecordHeaders = []
 _UNSEEN_MAX: Final = 1000
-"""Batches that failed and are kept for `flush`; it tells of those, and that there are so many at least."""
+"""Bound on failed batches kept for `flush`; with more it reports at least this number."""
 
 
 class Producer(Generic[K, V]):
-    """Made inside a running event loop."""
+    """Producer for asyncio, created inside a running event loop."""
 
     def __init__(
         self,
@@ -50,7 +49,7 @@ class Producer(Generic[K, V]):
         value_serializer: Serializer[V] | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        """Raises `InvalidArgument`. docs/CLIENT.md says what each setting is good for."""
+        """Check the settings; raise `InvalidArgument`. docs/CLIENT.md describes each setting."""
         self.settings = ProducerSettings(**options)
         self._client = BrokerClient(bootstrap)
         self._metadata = Metadata(self._client, self.settings.metadata_refresh_s)
@@ -78,7 +77,7 @@ class Producer(Generic[K, V]):
             return
         try:
             await self.close(0.0 if isinstance(error, asyncio.CancelledError) else None)
-        except RaftlogError as failure:  # what ended the block is what its caller has to hear
+        except RaftlogError as failure:  # the error that ended the block is more important
             error.add_note(f"besides, the producer could not deliver everything: {failure}")
 
     async def send(
@@ -123,7 +122,7 @@ class Producer(Generic[K, V]):
         self._records += 1
         self._bytes += size
         if delivery.number_in_batch + 1 == self.settings.batch_records:
-            await asyncio.sleep(0)  # a full batch leaves, although its sender does nothing but send
+            await asyncio.sleep(0)  # lets a full batch be sent, even if the caller never yields
         return delivery
 
     async def send_and_wait(
@@ -136,15 +135,17 @@ class Producer(Generic[K, V]):
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Delivered:
-        """Send a record and return where it is stored. Raises as `send`, and as its delivery: why it is not stored, or
-        may not be."""
+        """Send a record and return its place.
+
+        Raises as `send`, and the error of the delivery: the record is not stored, or may not be."""
         delivery = await self.send(topic, value, key, headers=headers, timestamp_ms=timestamp_ms, partition=partition)
         return await delivery
 
     async def send_batch(self, topic: str, partition: int, records: Sequence[NewRecord | bytes]) -> list[Delivery]:
-        """Take many records of one partition, values alone or `NewRecord`s, as a batch, or as several where they do not
-        fit into one; the deliveries of the last record of each. They are bytes: serializers are not called. Raises as
-        `send`."""
+        """Take many records of one partition as a batch, or as several if they do not fit into one.
+
+        Records are values alone or `NewRecord`s; both hold bytes, since serializers are not called. Returns the
+        delivery of the last record of each batch. Raises as `send`."""
         if not records:
             return []
         spreading = self._spreadings.get(topic) or await self._spread(topic)
@@ -183,7 +184,7 @@ class Producer(Generic[K, V]):
             raise LogClosed("the producer is closed")
 
     async def flush(self) -> None:
-        """Wait until every record that was sent before has its end.
+        """Wait until every record that was sent before has a result.
 
         Raises the error of the first that was not delivered among those whose delivery nobody has looked at; a note
         on it says how many there are.
@@ -210,10 +211,10 @@ class Producer(Generic[K, V]):
             await self._client.close()
         self._raise_unseen()
 
-    # below `send`
+    # parts of `send`
 
     async def _spread(self, topic: str) -> Spreading:
-        """The topic is asked for, and at the first time a producer id; both patiently."""
+        """Return the spreading of a topic; request its description, and at first use a producer id, with retries."""
         checked_name(topic)
         with Outage(f"metadata of topic {topic}", self.settings.delivery_timeout_ms / 1000) as outage:
             while True:
@@ -294,7 +295,7 @@ def _require_fitting(
     topic: str,
     limit: int,
 ) -> None:
-    """Of a record that may be too large: built alone it shows its size."""
+    """Build a record that may be too large alone, and raise an error if it is."""
     size = len(build_columns(values, keys, timestamps, headers, compression))
     if size > limit:
         raise RecordTooLarge(
@@ -308,7 +309,7 @@ def _is_unknown(error: BaseException | None) -> bool:
 
 
 def _check(value: object, key: object, timestamp_ms: object, headers: RecordHeaders) -> None:
-    """Raises `InvalidArgument` for what a record cannot hold, before it is among others in a batch."""
+    """Raise `InvalidArgument` for values that a record cannot hold, before it joins a batch."""
     if type(value) is not bytes and value is not None:
         raise InvalidArgument(_not_bytes("value", value))
     if type(key) is not bytes and key is not None:
@@ -328,7 +329,7 @@ def _check(value: object, key: object, timestamp_ms: object, headers: RecordHead
 
 
 def _not_bytes(argument: str, given: object) -> str:
-    """Say which argument it is and how to give it."""
+    """Return an error text that names the argument, and how to pass it."""
     hint = f"encode it ({argument}.encode()), or" if isinstance(given, str) else "serialize it, or"
     return (
         f"{argument} is {shown_argument(given)}; send() takes bytes or None. "

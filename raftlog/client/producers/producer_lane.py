@@ -1,16 +1,15 @@
-"""A producer's way to one partition: records collect in batches, and batches leave in order.
+"""Lane of a producer to one partition: records collect in batches, and batches are sent in order.
 
-Called by `Producer` alone. `unsettled` are batches that left and have no end yet, in the order of their sequences; from
-the first of them on at most as many left as the broker's window has. Behind them `waiting`, whose last is open for more
-records. A batch leaves when nothing of the partition is under way, when it has `batch_records`, or when it waited
-`linger_ms`; while the window is full it goes on growing up to `batch_bytes`.
+Called by `Producer` alone. `unsettled` are sent batches without a result, in the order of their sequences, at most the
+broker's window of batches from the first of them on. Behind them is `waiting`, whose last batch is open for more
+records. A batch is sent when no other of the partition is in flight, when it has `batch_records`, or after `linger_ms`;
+while the window is full it grows up to `batch_bytes`.
 
-When an attempt does not succeed the lane recovers: nothing new leaves, the answers still under way are waited for, and
-then the unsettled are sent again one at a time, in order, each with the sequence that it had. So a repetition is told
-as such by the broker, and the order of the records is kept. Where the chain of sequences is broken for good, because a
-batch ended without being stored, those behind it that certainly are not stored go on under a new producer id; those
-that may be stored end as unknown, because nobody could tell their repetition any more.
-"""
+After a failed attempt the lane recovers: it sends nothing new, waits for the answers in flight, and then sends the
+unsettled batches again one at a time, in order, each with its old sequence. So the broker detects duplicates, and the
+order of the records is kept. When the chain of sequences is broken for good, because a batch ended without being
+stored, later batches that are certainly not stored continue under a new producer id; those that may be stored end as
+unknown, because their duplicates could no longer be detected."""
 
 import asyncio
 from collections import deque
@@ -34,12 +33,12 @@ from raftlog.records import build_columns
 from raftlog.types import TopicPartition
 
 SEQUENCES = 1 << 31
-"""Sequences go from 0 to this, exclusive, and then begin at 0 again."""
+"""Number of sequences, after which they begin at 0 again."""
 RETRY_PAUSE_S_MAX = 1.0
 
 
 class ProducerLane:
-    """`settled` is called with every batch that has come to its end."""
+    """Lane to one partition; `settled` is called with every batch that has a result."""
 
     def __init__(
         self,
@@ -50,17 +49,17 @@ class ProducerLane:
         batch_bytes: int,
         settled: Callable[[Batch], None],
     ) -> None:
-        """Without `identities` the lane is not idempotent."""
+        """Start an empty lane, which is not idempotent without `identities`."""
         self._place, self._client, self._settings = place, client, settings
         self._identities, self._settled = identities, settled
         self._identity: ProducerIdentity | None = None
         self._left: ProducerIdentity | None = None
-        """The id whose chain is broken; nothing leaves until there is another."""
+        """Abandoned id, whose chain is broken; no batch is sent until there is another."""
         self._is_expired = False
-        """The partition has expired that id, so the next one has to be greater than every earlier one."""
+        """Whether the partition has expired that id, so that the next one must be greater than all earlier ones."""
         self._next_sequence = 0
         self._departed = 0
-        """Batches that ever left."""
+        """Number of batches sent so far."""
         self._batch_bytes = batch_bytes
         self._batch_records = settings.batch_records
         self._compression = settings.codec
@@ -71,23 +70,23 @@ class ProducerLane:
         self._under_way: set[asyncio.Task[None]] = set()
         self._recovery: asyncio.Task[None] | None = None
         self.failure: RaftlogError | None = None
-        """Why the lane takes no more, where it stops at failures."""
+        """Error that stopped the lane, if it stops at failures."""
         self._is_awake = False
         self._is_hurried = False
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = 0.0
 
-    # what the producer does
+    # calls of the producer
 
     @property
     def open_batch(self) -> Batch | None:
-        """The batch that the next record goes to, when it has room."""
+        """Batch that takes the next record if it has room."""
         return self._open
 
     def add(
         self, value: bytes | None, key: bytes | None, timestamp_ms: int, headers: RecordHeaders, size_bytes: int
     ) -> Delivery:
-        """Take a record that was checked, and for which the buffer has room."""
+        """Add a checked record, for which the buffer has room."""
         batch = self._open
         if batch is None or batch.size_bytes + size_bytes > self._batch_bytes:
             batch = self._open = Batch(self._place, self._loop.time(), self._loop.create_future())
@@ -99,19 +98,19 @@ class ProducerLane:
         return delivery
 
     def put(self, batch: Batch) -> None:
-        """Take a batch of its own, which gets no more records."""
+        """Add a complete batch, which gets no more records."""
         self._open = None
         self._waiting.append(batch)
         self._wake()
 
     def hurry(self) -> list[Batch]:
-        """Whatever waits leaves as soon as it can; the batches that have no end yet."""
+        """Send waiting batches as soon as possible; return all batches without a result."""
         self._is_hurried = True
         self._wake()
         return [*self._unsettled, *self._waiting]
 
     async def abandon(self) -> None:
-        """The producer closes: what has no end yet ends now, as unknown where it may be stored."""
+        """End all batches because the producer closes, as unknown if they may be stored."""
         tasks = [*self._under_way, *([self._recovery] if self._recovery is not None else [])]
         under_way = list(self._unsettled)[: None if self._under_way else 1]
         for task in tasks:
@@ -123,7 +122,7 @@ class ProducerLane:
             self._end(batch, _abandoned(batch, batch.maybe_stored or batch in under_way))
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # when batches leave
+    # sending of batches
 
     def _wake(self) -> None:
         if not self._is_awake:
@@ -152,7 +151,9 @@ class ProducerLane:
             self._timer = self._loop.call_at(self._wakes_at, self._wake)
 
     def _has_window(self) -> bool:
-        """The oldest unsettled has to stay among the last that the broker knows, answered ones included."""
+        """Return whether another batch may be sent while the broker still remembers the oldest unsettled one.
+
+        Answered batches count as well."""
         return not self._unsettled or self._departed - self._unsettled[0].number < self._settings.in_flight_max
 
     def _may_leave(self, now_s: float) -> bool:
@@ -169,7 +170,7 @@ class ProducerLane:
         return batch.created_s + self._settings.linger_ms / 1000
 
     def _number(self, batch: Batch) -> None:
-        """The sequence of a batch is decided when it leaves, or leaves anew under another id."""
+        """Set the sequence of a batch that is sent, or sent again under another id."""
         if self._identities is None:
             return
         if self._identity is None:
@@ -183,14 +184,14 @@ class ProducerLane:
         try:
             await self._send(batch)
         except RaftlogError as error:
-            # Where others were under way it may have overtaken them, and is sent again behind them.
+            # It may have overtaken others in flight; then it is sent again after them.
             is_overtaking = isinstance(error, OutOfOrderSequence | UnknownProducer)
             batch.last_error = None if is_overtaking else error
             if self._recovery is None:
                 self._recovery = self._loop.create_task(self._recover())
 
     async def _send(self, batch: Batch) -> None:
-        """One attempt; a batch that is stored has its end. Raises why it is not, or may not be."""
+        """Make one attempt, and end the batch if it is stored; raise the reason if it is not, or may not be."""
         left_ms = round((self._ends_at(batch) - self._loop.time()) * 1000)
         body = self._built(batch)
         try:
@@ -230,7 +231,7 @@ class ProducerLane:
         self._settled(batch)
         self._wake()
 
-    # when an attempt did not succeed
+    # recovery after a failed attempt
 
     async def _recover(self) -> None:
         while self._under_way:
@@ -247,7 +248,7 @@ class ProducerLane:
         self._wake()
 
     async def _step(self) -> RaftlogError | None:
-        """The first of the unsettled is given up, or sent once more; None, or why that did not succeed."""
+        """Give up the first unsettled batch, or send it again; return None, or the error of the attempt."""
         batch = self._unsettled[0] if self._unsettled else None
         if batch is not None and batch.last_error is not None:
             if self._is_over(batch, batch.last_error):
@@ -266,7 +267,7 @@ class ProducerLane:
         return None
 
     def _is_over(self, batch: Batch, error: RaftlogError) -> bool:
-        """Whether the batch cannot be stored any more by sending it again."""
+        """Return whether sending the batch again cannot store it any more."""
         if self._loop.time() >= self._ends_at(batch):
             return True
         if isinstance(error, UnknownProducer):
@@ -278,7 +279,7 @@ class ProducerLane:
     def _give_up(self, batch: Batch, error: RaftlogError) -> None:
         is_late = self._loop.time() >= self._ends_at(batch)
         is_expired = isinstance(error, UnknownProducer)
-        # That the sequence jumps is certain, whatever came before: the broker would have known a repetition.
+        # A jump of the sequence proves that the batch is not stored: the broker would have detected a duplicate.
         is_unsure = batch.maybe_stored and not isinstance(error, OutOfOrderSequence)
         if is_late or (is_unsure and error.outcome == "failed"):
             kind = OutcomeUnknown if is_unsure else Unavailable
@@ -292,15 +293,15 @@ class ProducerLane:
             self._break_chain(error, is_expired=is_expired)
 
     def _stop(self, error: RaftlogError) -> None:
-        """Nothing behind a batch that ended without being stored is stored: its sequence is missing."""
+        """Fail all batches after one that was not stored: its sequence is missing."""
         self.failure = error
         waiting, self._waiting, self._open = self._waiting, deque(), None
         for batch in (*self._unsettled, *waiting):
             kind = OutcomeUnknown if batch.maybe_stored else Unavailable
-            self._end(batch, kind(f"{batch.count} records for {self._place} stand behind one that failed: {error}"))
+            self._end(batch, kind(f"{batch.count} records for {self._place} follow a batch that failed: {error}"))
 
     def _break_chain(self, cause: RaftlogError, *, is_expired: bool) -> None:
-        """What follows cannot be told from repetitions under the sequences that it has."""
+        """Abandon the id: with their present sequences later batches could be taken for duplicates."""
         if self._identities is None:
             return
         if self._identity is not None:
@@ -320,7 +321,7 @@ class ProducerLane:
             self._number(batch)
 
     def _expire_waiting(self, cause: RaftlogError) -> None:
-        """Batches that never left and have waited for too long."""
+        """Fail batches that were never sent and have waited too long."""
         now_s = self._loop.time()
         while self._waiting and now_s >= self._ends_at(self._waiting[0]):
             batch = self._waiting.popleft()
@@ -335,5 +336,5 @@ class ProducerLane:
 
 def _abandoned(batch: Batch, is_sent: bool) -> RaftlogError:
     if is_sent:
-        return OutcomeUnknown(f"the producer was closed while {batch.count} records for {batch.place} were under way")
+        return OutcomeUnknown(f"the producer was closed while {batch.count} records for {batch.place} were in flight")
     return Unavailable(f"the producer was closed before {batch.count} records for {batch.place} were sent")

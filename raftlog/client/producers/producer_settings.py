@@ -1,4 +1,4 @@
-"""What a `Producer` can be told, checked."""
+"""Settings of a `Producer`, checked."""
 
 from typing import Literal, TypeAlias, TypedDict
 
@@ -12,12 +12,12 @@ from raftlog.records.partitioner import PARTITIONERS
 Acks: TypeAlias = Literal["all", "1", "0"]
 ROUND_ROBIN = "round-robin"
 SEQUENCE_WINDOW = 5
-"""Batches of one producer and partition that a broker can tell from repetitions (Kafka's window)."""
+"""Batches of one producer and partition among which a broker detects duplicates (Kafka's window)."""
 BATCH_BYTES_MAX = 16 * 1024 * 1024
 
 
 class ProducerOptions(TypedDict, total=False):
-    """Keyword arguments of `Producer` but for those that depend on the types of keys and values."""
+    """Keyword arguments of `Producer`, except those that depend on the types of keys and values."""
 
     acks: Acks
     idempotent: bool
@@ -36,7 +36,7 @@ class ProducerOptions(TypedDict, total=False):
 
 
 class ProducerSettings(Struct, frozen=True, kw_only=True):
-    """The keyword arguments of `Producer` with their defaults; docs/CLIENT.md says what each is good for."""
+    """Keyword arguments of `Producer` with their defaults; docs/CLIENT.md describes each."""
 
     acks: Acks = "all"
     idempotent: bool = True
@@ -54,7 +54,7 @@ class ProducerSettings(Struct, frozen=True, kw_only=True):
     metadata_refresh_s: float = REFRESH_S
 
     def __post_init__(self) -> None:
-        """Raises `InvalidArgument`."""
+        """Check the settings; raise `InvalidArgument`."""
         Compression.from_name(self.compression)
         if self.acks not in ("all", "1", "0"):
             raise InvalidArgument(f"acks is {self.acks!r}; it can be all, 1 or 0")
@@ -75,10 +75,10 @@ class ProducerSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def codec(self) -> Compression:
-        """The compression of batches."""
+        """Compression of batches."""
         return Compression.from_name(self.compression)
 
     @property
     def in_flight_max(self) -> int:
-        """Batches of one partition that are under way together; without sequences one, which keeps their order."""
+        """Bound on the batches of one partition in flight; without sequences 1, which keeps their order."""
         return self.max_in_flight if self.idempotent else 1

@@ -1,4 +1,4 @@
-"""Which lane a record of one topic takes: the partition that it names, that of its key, or one batch after another."""
+"""Choice of the partition for a record: the one that it names, that of its key, or one batch after another."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -13,7 +13,7 @@ _KEYS_REMEMBERED = 1 << 14
 
 
 class Spreading:
-    """Made anew when the topic has another number of partitions; lanes stay."""
+    """Lanes of a topic by partition; replaced when the number of partitions changes, while lanes stay."""
 
     def __init__(
         self, name: str, topic: TopicMetadata, settings: ProducerSettings, lane_of: Callable[[str, int], ProducerLane]
@@ -26,7 +26,7 @@ class Spreading:
         self._hashed = lru_cache(maxsize=_KEYS_REMEMBERED)(self._partition_of_key)
 
     def lane(self, partition: int | None, key: bytes | None) -> ProducerLane:
-        """Raises `UnknownPartition`, and `InvalidArgument` for what is no number."""
+        """Return the lane of a record; raise `UnknownPartition`, and `InvalidArgument` if it is no number."""
         if partition is None:
             if key is None or self._by_key is None:
                 return self._next_lane()
@@ -46,7 +46,7 @@ class Spreading:
         return self._by_key(key) % self.topic.partitions
 
     def _next_lane(self) -> ProducerLane:
-        """Records without a key stay together for a batch (KIP-480), so that batches are full."""
+        """Return the lane for records without a key: one for a whole batch (KIP-480), so that batches are full."""
         lane = self._lanes.get(self._turn)
         if lane is not None:
             batch = lane.open_batch
