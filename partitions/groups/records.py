@@ -25,7 +25,7 @@ INSTANCE_BYTES_MAX: Final = 65_536
 _ITEMS_MAX: Final = 10_000
 _KIND: Final = Struct(">h")
 _OFFSET, _GROUP, _INSTANCE = 1, 2, 16
-"""Kinds; the first two as Kafka numbers them."""
+"""Kinds of keys; the first two as Kafka numbers them."""
 _UUID_BYTES: Final = 16
 
 

@@ -1,7 +1,6 @@
-"""Where replicas and leaders are, and how they get to where they shall be.
+"""Placement of replicas and leaders, and the moves towards it.
 
-`assignments` makes and removes the groups of this node, `moves` changes their members, `balancing` decides what is
-placed where, `recovery` lets a partition that lost its majority go on.
-"""
+`assignments` creates and removes the replicas of this node, `moves` changes Raft configurations, `balancing` decides
+the placement, `recovery` revives a partition that lost its majority."""
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.placement"

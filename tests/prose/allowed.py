@@ -11,7 +11,6 @@ PENDING: Final = (
     "partitions/gossip",
     "partitions/node",
     "partitions/operations",
-    "partitions/placement",
     "partitions/produce",
     "partitions/replica",
     "partitions/routing",

@@ -1,3 +1,3 @@
-"""The groups of this node follow what the controller assigned: made, filled with a replica for the façade, removed."""
+"""Replicas of this node, by the controller's assignments: created, attached to the broker's partitions, removed."""
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.placement.assignments"

@@ -1,14 +1,13 @@
-"""This node's groups are those that the controller assigned to it: made when they are, removed when a topic is deleted.
+"""Replicas of this node: created when the controller assigns them, removed when a topic is deleted.
 
-    from its first roll     a group whose creation names this very disk, which never had a replica of it
-    empty, to be filled     every other one: a disk that came later, or one that comes back
-    removed                 only if the topic is known to be deleted, or the group let the replica go (`moves.leaving`)
+    from its first roll     a partition whose creation names this very disk, which never had a replica of it
+    empty, to be filled     all others: a disk that was added later, or one that was removed and is assigned again
+    removed                 only if the topic is known to be deleted, or the group removed the replica (`moves.leaving`)
 
-Nothing goes because the local copy of the controller's state lacks it: such a copy may be old, so the group stays and
-is reported. An empty replica is nobody's answer: the façade does not see it before a leader has told it who its members
-are, and a group that lost all its disks never begins again by itself. Changes are made one after another by one task,
-which begins anew whenever the state changed meanwhile. Called by the broker.
-"""
+No replica is removed because the local copy of the controller's state lacks it: such a copy may be old, so the
+replica stays and is reported. An empty replica serves no requests: the broker does not see it before a leader has
+sent its Raft configuration, and a group that lost all its disks never begins again by itself. One task makes the
+changes one after another; it starts again whenever the state changed meanwhile. Called by the broker."""
 
 import asyncio
 import logging
@@ -38,15 +37,17 @@ from raftlog.types import NodeId
 _logger = logging.getLogger(__name__)
 _NOT_OURS = ("lost+found",)
 _RETRY_S = 1.0
-"""After a disk that was full, or when something that is in the way did not go by itself."""
+"""Pause after a full disk, or before a directory that is still in use is examined again."""
 _BARRIER_MS = 2_000
 _REMOVED_TOGETHER = 64
-"""Groups removed in one turn of the loop."""
+"""Replicas removed in one turn of the loop."""
 
 
 class _Missing(NamedTuple):
-    """A partition that shall be here. `is_first`: as one of the first replicas, from the group's first roll.
-    `was_here`: this disk had a replica of it, which was let go."""
+    """Replica that is assigned to this disk and missing.
+
+    `is_first`: one of the first replicas, made from the group's first roll. `was_here`: this disk had a replica of
+    it, which was removed."""
 
     topic: Topic
     number: int
@@ -55,7 +56,7 @@ class _Missing(NamedTuple):
 
 
 class Assignments(BackgroundLoop):
-    """Runs from `start` to `stop`."""
+    """Task that follows the controller's assignments; runs from `start` to `stop`."""
 
     purpose = "following the controller's assignments"
 
@@ -68,27 +69,27 @@ class Assignments(BackgroundLoop):
         producers_max: int,
         lag_ticks_max: int = 0,
     ) -> None:
-        """`lag_ticks_max`: how far a replica may be behind and still be shown as in sync."""
+        """Prepare the task. `lag_ticks_max`: lag up to which a replica is shown as in sync."""
         self.replicas: dict[GroupKey, Replica] = {}
-        """Of the topics' partitions; the controller's own group is not among them."""
+        """Replicas of topic partitions; the controller's own is not among them."""
         self.on_step: Callable[[Group, Ready], None] = lambda group, ready: None
-        """Called with every Ready of any group, after its replica has heard of it."""
+        """Callback for every Ready of any group, called after its replica."""
         self.on_made: Callable[[], None] = lambda: None
-        """Called when replicas were made here: they may be assigned to others by now."""
+        """Callback after replicas were created here: they may be assigned to others by now."""
         self._node, self._metadata, self._topics, self._counters = node, metadata, topics, counters
         self._producers_max = producers_max
         self._changed = asyncio.Event()
         self._settled = asyncio.Event()
         self._leaving: dict[str, GroupKey] = {}
-        """Paths of groups whose removal was begun."""
+        """Directories of groups whose removal has begun."""
         self._empty: dict[GroupKey, Partition] = {}
-        """Groups without members, which wait for a leader to fill them."""
+        """Groups without a Raft configuration, which wait for a leader to fill them."""
         self._loading, self._lag_ticks_max = Loading(), lag_ticks_max
         self._unknown: dict[GroupKey, None] = {}
-        """Groups of no topic that is known, which were reported."""
+        """Groups of no known topic that were reported."""
 
     def start(self) -> None:
-        """Take over the groups that were recovered, and begin to follow the state."""
+        """Attach the recovered groups, and begin to follow the state."""
         self._node.on_step = self._stepped
         self._node.leaders.preferred = self._preferred
         self._node.standing.fitness.is_unwanted = self._is_unwanted
@@ -97,13 +98,13 @@ class Assignments(BackgroundLoop):
         super().start()
 
     def state_changed(self) -> None:
-        """The controller's state is another one."""
+        """Follow the controller's state, which changed."""
         self._attach()
         self._settled.clear()
         self._changed.set()
 
     async def settled(self, deadline: Deadline) -> bool:
-        """Wait until the groups are as the state says; false when the deadline came first."""
+        """Wait until the replicas match the state; return false when the deadline is first."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self._settled.wait()
@@ -112,10 +113,9 @@ class Assignments(BackgroundLoop):
         return True
 
     def set_aside_unknown(self) -> None:
-        """Move directories that are no group's out of the way, and report them; nothing of them is deleted. Blocking.
+        """Move directories that belong to no group aside, and report them; their files are kept. Blocking.
 
-        To be called once the groups are what the state says: a directory that a crash left half made was taken then.
-        """
+        Call it once the replicas match the state: a directory that a crash left incomplete has been reused by then."""
         driver = self._node.driver
         disk, data_dir = driver.disk, driver.data_dir
         known = self._paths_in_use()
@@ -129,7 +129,7 @@ class Assignments(BackgroundLoop):
                 kept = move_aside(disk, data_dir, stranger)
                 _logger.warning("%s is not known to this broker; it is kept in %s", stranger, kept)
 
-    # what happens in the groups
+    # callbacks of the groups
 
     def _stepped(self, group: Group, ready: Ready) -> None:
         replica = self.replicas.get(group.key)
@@ -140,12 +140,12 @@ class Assignments(BackgroundLoop):
         self.on_step(group, ready)
 
     def _preferred(self, group_id: UUID) -> ReplicaId | None:
-        """The first replica of its assignment should lead, of those that are neither in maintenance nor draining."""
+        """Return the preferred leader: the first replica of the assignment that is not in maintenance or draining."""
         state = self._metadata.state
         name = state.group(group_id)
         if name is None:
             return None
-        moved = state.moved.get(name)  # asked for every group that is led here, each second: no row is made for it
+        moved = state.moved.get(name)  # called for every group that is led here, each second: no row is made for it
         replicas = moved.replicas if moved else state.topic_by_id(name.topic_id).creation.partitions[name.partition]
         return next((replica for replica in replicas if not state.is_reluctant(replica.node_id)), None)
 
@@ -163,7 +163,7 @@ class Assignments(BackgroundLoop):
             except Unavailable as error:
                 if not self._node.is_working:
                     return
-                _logger.warning("%s; it is tried again", error)
+                _logger.warning("%s; retrying", error)
                 await self._node.pause(Deadline(self._node.loop.time() + _RETRY_S))
                 self._changed.set()
                 continue
@@ -174,19 +174,21 @@ class Assignments(BackgroundLoop):
                 self._settled.set()
 
     async def _wait_for_room(self, seconds: float) -> None:
-        """Until a removal is over, or the state changed: what is to be made has its name from what still goes."""
+        """Wait until a removal has finished or the state changed: a directory of the same name is still in use."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
 
     async def _follow(self) -> bool:
-        """One look at everything; false when something has to wait."""
+        """Compare all replicas with the state once; return false when a directory has to be freed first."""
         await self._remove_deleted()
         missing, ready = self._look()
         await self._create([each for each in ready if each.is_first])
         await self._join([each for each in ready if not each.is_first and not each.was_here])
         self._attach()
-        if any(each.was_here for each in ready):  # an old copy of the state would bring back what was let go since
+        if any(
+            each.was_here for each in ready
+        ):  # an old copy of the state would bring back replicas that were removed since
             await self._metadata.barrier(deadline_in(_BARRIER_MS))
             missing, ready = self._look()
             await self._join([each for each in ready if each.was_here])
@@ -196,7 +198,7 @@ class Assignments(BackgroundLoop):
         return len(ready) == len(missing)
 
     def _look(self) -> tuple[list[_Missing], list[_Missing]]:
-        """What is missing, and of that what can be made now."""
+        """Return the missing replicas, and those of them that can be created now."""
         missing, in_use = list(self._missing()), self._paths_in_use()
         return missing, [each for each in missing if self._path(each.topic, each.number) not in in_use]
 
@@ -210,13 +212,13 @@ class Assignments(BackgroundLoop):
                     await asyncio.sleep(0)
 
     def remove(self, group: Group, why: str) -> None:
-        """A replica that is not wanted any more goes, with its directory."""
+        """Remove an unwanted replica with its directory."""
         event(_logger, "replica_removed", group=group.name, why=why)
         self._forget(group)
         self._node.remove_group(group.group_id)
 
     async def give_up(self, group: Group) -> str:
-        """The replica's copy is kept aside, by an operator's order, and it begins anew, empty; where it is kept."""
+        """Set the replica's files aside, by an operator's order, and begin again empty; return their new directory."""
         self._forget(group)
         self._node.leaders.forget(group.key)
         kept = await give_up(self._node.driver, group)
@@ -241,17 +243,19 @@ class Assignments(BackgroundLoop):
         number = group.path.rpartition("/")[2]
         if number.isdigit():
             numbers = range(int(number), int(number) + 1)
-        else:  # a crash in an installation took its directory's name away, so it can be any of a deleted topic
+        else:  # a crash during an installation lost its directory's name, so it can be any partition of a deleted topic
             numbers = range(max((tombstone.partition_count for tombstone in state.deleted), default=0))
         if any(state.deletion_of(group.group_id, each) is not None for each in numbers):
             return True
         if group.key not in self._unknown:
             self._unknown[group.key] = None
-            _logger.warning("%s: group %s is of no topic that is known here; it stays", group.path, group.group_id)
+            _logger.warning(
+                "%s: group %s belongs to no topic that this broker knows; it is kept", group.path, group.group_id
+            )
         return False
 
     def _missing(self) -> Iterator[_Missing]:
-        """Partitions that this disk shall have, and has not."""
+        """Yield the partitions that are assigned to this disk and have no replica here."""
         me, driver = self._node.identity.replica, self._node.driver
         for topic in self._topics:
             created = topic.row.creation.partitions
@@ -262,7 +266,9 @@ class Assignments(BackgroundLoop):
                     yield _Missing(topic, number, not was_here and me in created[number], was_here)
 
     def _paths_in_use(self) -> dict[str, GroupKey]:
-        """Directories of groups that are here, or that are on their way out: of an earlier topic of the same name."""
+        """Return the directories of groups that exist or are being removed.
+
+        The latter can be those of an earlier topic of the same name."""
         driver = self._node.driver
         for path, key in list(self._leaving.items()):
             if not driver.persister.is_leaving(key):
@@ -273,7 +279,7 @@ class Assignments(BackgroundLoop):
         return f"{self._node.driver.data_dir}/{topic.name}/{number}"
 
     async def _create(self, missing: list[_Missing]) -> None:
-        """With their first rolls."""
+        """Create first replicas, from their first rolls."""
         creations: list[tuple[Roll, str | None]] = [
             (first_roll(topic.row.creation, number), f"{topic.name}/{number}") for topic, number, *_ in missing
         ]
@@ -287,7 +293,7 @@ class Assignments(BackgroundLoop):
             event(_logger, "replica_added", group=name, how="first")
 
     async def _join(self, missing: list[_Missing]) -> None:
-        """Empty, for their leaders to fill."""
+        """Create empty replicas, to be filled by their leaders."""
         joining: list[tuple[UUID, str | None]] = [
             (topic.partitions[number].group_id, f"{topic.name}/{number}") for topic, number, *_ in missing
         ]
@@ -301,18 +307,18 @@ class Assignments(BackgroundLoop):
             event(_logger, "replica_added", group=name, how="empty")
 
     def _make_room(self, missing: list[_Missing]) -> None:
-        """Move directories aside that hold what the journal does not know: of another disk, or of another topic."""
+        """Move directories aside that the journal does not know: they belong to another disk or another topic."""
         driver = self._node.driver
         for topic, number, *_ in missing:
             path, key = self._path(topic, number), topic.partitions[number].group_id.bytes
             if key not in driver.groups and driver.disk.exists(path):
                 kept = move_aside(driver.disk, driver.data_dir, path)
-                _logger.warning("%s held what the journal does not know; it is kept in %s", path, kept)
+                _logger.warning("%s held files that the journal does not know; they are kept in %s", path, kept)
 
-    # replicas for the façade
+    # replicas for the broker
 
     def _attach(self) -> None:
-        """Every group here has its replica, and every partition knows its own."""
+        """Give every group here its replica object, and every partition its replica."""
         groups = self._node.driver.groups
         for topic in self._topics:
             for partition in topic.partitions:

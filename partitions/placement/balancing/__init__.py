@@ -1,9 +1,8 @@
-"""Where replicas and leaders shall be when brokers come, go and stay away.
+"""Placement decisions for replicas and leaders when brokers are added, removed or lost.
 
-Who may come in: the broker, and the operations, which tell operators of it. `plan` is pure and says what to change;
-`balancer` looks on whoever leads the controller and has the controller decide it; `moves` then moves the replicas,
-group by group.
-"""
+Entry points: the broker, and the operations, which report to operators. `plan` is pure and decides the changes;
+`balancer` runs at the controller's leader and submits them to the controller; `moves` then moves the replicas, group
+by group."""
 
 from raftlog.partitions.placement.balancing.balancer import Balancer
 from raftlog.partitions.placement.balancing.layout import BrokerMode

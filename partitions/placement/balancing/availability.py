@@ -1,31 +1,30 @@
-"""Which brokers are there, as whoever leads the controller has heard since it leads.
+"""Availability of brokers, as the controller's leader has observed it since it became leader.
 
     available   heard without a break for `SETTLE_S`: it can be given replicas and leaders
-    away_s      since it was heard last; 0 when the controller's leader began
+    away_s      time since it was heard last; 0 when the controller's leadership began
 
-A new leader of the controller begins all clocks anew, so a fail-over never shortens anybody's time; nor does a pause of
-the process that looks. Pure; times are the loop's. Called by the balancer with every look.
-"""
+A new leader of the controller restarts all clocks, so a fail-over never shortens a broker's time; nor does a pause
+of this process. Pure; times are the loop's. Called by the balancer at every look."""
 
 from collections.abc import Mapping
 from typing import Final
 
 SETTLE_S: Final = 3.0
 _LOOKS_S_MAX: Final = 3.0
-"""Between two looks; what is longer was a pause of this process, in which nobody could be heard."""
+"""Longest interval between two looks; a longer one was a pause of this process, in which no broker could be heard."""
 
 
 class Availability:
-    """From the beginning of a leadership to its end."""
+    """Availability during one leadership of the controller."""
 
     def __init__(self) -> None:
         self._heard_at: dict[int, float] = {}
         self._since: dict[int, float] = {}
-        """Who was heard with the last look, and since when with every one."""
+        """Brokers heard at the last look, and the time since when each was heard at every one."""
         self._looked_at: float | None = None
 
     def look(self, heard: Mapping[int, bool], now: float) -> None:
-        """All brokers, and whether they are heard now."""
+        """Record for every broker whether it is heard now."""
         pause_s = 0.0 if self._looked_at is None else now - self._looked_at
         self._looked_at = now
         if pause_s > _LOOKS_S_MAX:
@@ -49,6 +48,6 @@ class Availability:
         return since is not None and now - since >= SETTLE_S
 
     def away_s(self, node: int, now: float) -> float:
-        """0 for a broker that nobody knows."""
+        """Return the seconds since the broker was last heard; 0 for an unknown broker."""
         heard_at = self._heard_at.get(node)
         return 0.0 if heard_at is None or node in self._since else now - heard_at

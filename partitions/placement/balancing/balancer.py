@@ -1,13 +1,13 @@
-"""Has the controller decide where replicas and leaders shall be next, wherever the controller is led.
+"""Balancer: submits placements of replicas and leaders to the controller, at the controller's leader.
 
-    look → who is heard · what moves still (`progress`) · `plan` · order what there is room for · remove who is empty
+    look → availability · running moves (`progress`) · `plan` · submit up to the limit · remove empty draining brokers
 
-    partitions on their way ≤ moves_max      (those that can only wait are not counted)
+    moving partitions ≤ moves_max      (those that can only wait are not counted)
 
-Everything follows from the committed state and from what brokers answer now; a new leader of the controller begins
-anew (`tenure`). Orders name the version that they replace: who was faster wins, and then everything is planned anew.
-Other brokers only answer what they lead, and pass questions for `report` and `rebalance` on. Called by the broker.
-"""
+Everything follows from the committed state and from the brokers' present answers; a new leader of the controller
+starts anew (`tenure`). Assignments name the version that they replace: the first one wins, and then everything is
+planned anew. Other brokers only answer for the partitions that they lead, and forward requests for `report` and
+`rebalance`. Called by the broker."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ REPORT: Final = "balancing.report"
 REBALANCE: Final = "balancing.rebalance"
 LOOK_S: Final = 1.0
 MOVING_LOOK_S: Final = 0.15
-"""Between two looks while partitions are on their way."""
+"""Interval between two looks while partitions are moving."""
 _PAUSE_S: Final = 0.05
 _ASK_MS: Final = 1_500
 _ORDER_MS: Final = 5_000
@@ -47,7 +47,7 @@ _RETRY_S: Final = 0.1
 
 
 class Balancer(BackgroundLoop):
-    """Runs from `start` to `stop`."""
+    """Balancer of one process; runs from `start` to `stop`."""
 
     purpose = "balancing"
 
@@ -64,29 +64,29 @@ class Balancer(BackgroundLoop):
         self._changed = asyncio.Event()
         self._tenure: Tenure | None = None
         self._planning: Planning
-        """Of the tenure."""
+        """Planning of the present tenure."""
         self._asked: bytes = b""
-        """Digest of the assignments by which all have answered."""
+        """Digest of the assignments for which all brokers have answered."""
         node.on_request(REPORT, self._serve_report)
         node.on_request(REBALANCE, self._serve_rebalance)
 
     def state_changed(self) -> None:
-        """The controller's state is another one."""
+        """Look soon, because the controller's state changed."""
         if self._tenure is not None:
             self._changed.set()
 
     # on any broker
 
     async def report(self, deadline: Deadline) -> BalancerReport:
-        """What it does, as the controller's leader says. Raises `NoLeader`."""
+        """Return the report of the controller's leader. Raises `NoLeader`."""
         return report_of((await self._ask_leader(REPORT, deadline)).value)
 
     async def rebalance(self, deadline: Deadline) -> int:
-        """Even numbers whatever the mode, until there is nothing to do; how many partitions are to move, at least."""
+        """Even the counts in any mode until no change is left; return a lower bound of the partitions to move."""
         return int((await self._ask_leader(REBALANCE, deadline)).value)
 
     async def _ask_leader(self, name: str, deadline: Deadline) -> Answer:
-        loop, why = self._node.loop, "nobody is known to lead it"
+        loop, why = self._node.loop, "no leader of the controller is known"
         while True:
             leader = self._metadata.freshness().leader
             try:
@@ -95,7 +95,7 @@ class Balancer(BackgroundLoop):
             except RaftlogError as error:
                 why = str(error)
             if loop.time() + _RETRY_S >= deadline or self._node.ended.done():
-                raise NoLeader(f"the controller's leader does not say what is balanced: {why}")
+                raise NoLeader(f"the controller's leader did not answer about balancing: {why}")
             await self._node.pause(Deadline(loop.time() + _RETRY_S))
 
     async def _serve_report(self, request: Request) -> Answer:
@@ -121,7 +121,7 @@ class Balancer(BackgroundLoop):
             raise NotLeader(f"node {self._node.identity.node_id} does not lead the controller, or leads it just now")
         return self._tenure
 
-    # looking
+    # looks
 
     async def _run(self) -> None:
         while True:
@@ -153,7 +153,7 @@ class Balancer(BackgroundLoop):
         return self._tenure
 
     def _leads(self, tenure: Tenure) -> bool:
-        """Whether it still does, after others had the loop."""
+        """Return whether this process still leads in the tenure's term, after other tasks ran."""
         return self._metadata.is_leading and self._metadata.term == tenure.term
 
     async def _look(self, tenure: Tenure) -> None:
@@ -174,7 +174,7 @@ class Balancer(BackgroundLoop):
         return node == self._node.identity.node_id or self._node.is_alive(node)
 
     async def _ask(self, tenure: Tenure) -> dict[NodeId, HeldReplicas | None]:
-        """What all that are heard say of what moves, if there can be anything new."""
+        """Ask all available brokers for moving partitions, unless the answers cannot have changed."""
         state = self._metadata.state
         digest = state.moved.digest
         draining = [broker for broker in state.brokers if broker.is_draining]
@@ -189,10 +189,10 @@ class Balancer(BackgroundLoop):
             self._asked = b"" if tenure.unanswered else digest
         return told
 
-    # ordering
+    # submission
 
     async def _order(self, tenure: Tenure) -> None:
-        """Give the orders that there is room for."""
+        """Submit planned changes, up to the limit."""
         now = self._node.loop.time()
         free = tenure.may_set_out(self._settings().moves_max, now)
         orders: list[Change] = []
@@ -211,7 +211,7 @@ class Balancer(BackgroundLoop):
             self._planning.forget()
 
     async def _order_one(self, tenure: Tenure, change: Change) -> bool:
-        """Whether it was decided."""
+        """Submit one change; return whether it was committed."""
         state, group = self._metadata.state, change.group
         if not state.has_group(group):
             return False
@@ -226,21 +226,21 @@ class Balancer(BackgroundLoop):
         except RaftlogError as error:
             if isinstance(error, RequestError):
                 tenure.ways.pop(group, None)
-            _logger.info("balancing: %s is not placed on %s now: %s", name, _nodes(change), error)
+            _logger.info("balancing: %s could not be placed on %s: %s", name, _nodes(change), error)
             return False
         tenure.note_ordered(group, version)
         _logger.info("balancing: %s is to be on %s: %s", name, _nodes(change), change.why)
         return True
 
     async def _maybe_remove(self, tenure: Tenure, told: dict[NodeId, HeldReplicas | None]) -> None:
-        """Remove a draining broker that holds nothing any more."""
+        """Remove draining brokers that hold no replicas any more."""
         state = self._metadata.state
         voters = self._metadata.controller_voters()
         is_settled = not tenure.ways and state.moved.digest == self._asked
         for broker in state.all_brokers():
             if broker.is_draining and may_remove(broker, state, told, voters, is_settled=is_settled):
                 await self._metadata.submit(RemoveBroker(broker.node_id, broker.disk_uuid), deadline_in(_ORDER_MS))
-                _logger.info("balancing: node %s holds nothing any more, and was removed", broker.node_id)
+                _logger.info("balancing: node %s holds no replicas any more and was removed", broker.node_id)
 
 
 def _nodes(change: Change) -> str:

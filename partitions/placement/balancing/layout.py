@@ -1,10 +1,9 @@
-"""Where all replicas are and who is preferred to lead, counted by broker and topic; the picture that a plan changes.
+"""Layout of all replicas and preferred leaders, counted by broker and topic, which a plan changes.
 
-Partitions are numbered in the order in which they were added, and so are topics; brokers are their node ids. Counts are
-kept in step by `replace` and `lead_by`, which are the only changes. Pure; made for one plan and thrown away.
+Partitions are numbered in the order in which they were added, and so are topics; brokers are their node ids. Counts
+are kept in step by `replace` and `lead_by`, the only changes. Pure; made for one plan and then dropped.
 
-    counts[n] = partitions with a replica on n         led_counts[n] = partitions whose first replica is n
-"""
+    counts[n] = partitions with a replica on n         led_counts[n] = partitions whose first replica is n"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -18,25 +17,25 @@ from raftlog.types import NodeId
 
 
 class BrokerMode(StrEnum):
-    """How much is evened; draining brokers are emptied and lost replicas replaced in each of them."""
+    """Extent of balancing; draining brokers are emptied and lost replicas replaced in every mode."""
 
     OFF = "off"
     NODE_ADD = "node_add"
-    """Brokers are filled with replicas of topics whose creation did not know them."""
+    """Brokers receive replicas of topics that were created before the brokers were added."""
     CONTINUOUS = "continuous"
 
 
 class BrokerPlace(NamedTuple):
-    """A broker, and what can be done with it."""
+    """Broker, and the conditions of its use."""
 
     replica: ReplicaId
     host: str
     is_draining: bool = False
     in_maintenance: bool = False
     is_available: bool = True
-    """Heard of, and for long enough to be given something."""
+    """Whether it has been heard for long enough to receive replicas and leaders."""
     is_lost: bool = False
-    """Away for so long that its replicas shall be elsewhere."""
+    """Whether it has been away for so long that its replicas are to be replaced."""
     is_full: bool = False
 
     @property
@@ -49,42 +48,42 @@ class BrokerPlace(NamedTuple):
 
     @property
     def stays(self) -> bool:
-        """Whether replicas that are there may stay."""
+        """Whether replicas on it may stay."""
         return not (self.is_draining or self.is_lost)
 
 
 class PlacedPartition(NamedTuple):
-    """A partition and where its replicas shall be, as the controller has decided."""
+    """Partition with its assigned replicas, as the controller has decided."""
 
     group: GroupName
     replicas: Sequence[ReplicaId]
     version: int
     created_on: Sequence[ReplicaId] = ()
-    """Its replicas at the creation of the topic; their number is the replication factor."""
+    """Replicas at the creation of the topic; their number is the replication factor."""
     is_busy: bool = False
-    """Its members are not yet what they shall be."""
+    """Whether its reassignment is still running."""
     is_resting: bool = False
-    """Somebody else has placed it a short time ago: it is not moved without need."""
+    """Whether another source than the balancer placed it recently; it is not moved without need."""
     stuck: Sequence[NodeId] = ()
-    """Brokers that it shall have a replica on and that it will not get there: they went away before it was filled."""
+    """Assigned brokers that went away before their replicas were filled, and are given up."""
     former: Sequence[NodeId] = ()
-    """Brokers that vote and shall not any more."""
+    """Brokers that still vote and are not assigned any more."""
 
 
 class PlacementLayout:
-    """Partitions by number, topics by number, brokers by node id."""
+    """Layout with partitions by number, topics by number, brokers by node id."""
 
     def __init__(self, places: Iterable[BrokerPlace]) -> None:
         self.places: dict[int, BrokerPlace] = {place.replica.node_id: place for place in places}
         self.placed: list[PlacedPartition] = []
         self.rows: list[list[int]] = []
-        """The node ids of each partition, the preferred leader first; negative ones are no brokers (any more)."""
+        """Node ids of each partition, the preferred leader first; negative ones are not brokers (any more)."""
         self.topic_of: list[int] = []
         self.topics: list[UUID] = []
         self.known: list[set[int]] = []
-        """By topic, the brokers that its creation named."""
+        """Brokers that the topic's creation named, by topic."""
         self.is_fixed = bytearray()
-        """Partitions that are not to be changed, or not once more, by this plan."""
+        """Partitions that this plan must not change, or not once more."""
         self.counts: Counter[int] = Counter()
         self.topic_counts: list[Counter[int]] = []
         self.led_counts: Counter[int] = Counter()
@@ -94,7 +93,7 @@ class PlacementLayout:
         self._numbers: dict[UUID, int] = {}
 
     def add(self, placed: PlacedPartition) -> int:
-        """One more partition; its number."""
+        """Add a partition; return its number."""
         number = len(self.placed)
         topic = self._topic(placed.group.topic_id)
         row = [self._node(replica) for replica in placed.replicas]
@@ -127,27 +126,28 @@ class PlacementLayout:
             return replica.node_id
         return -1 - replica.node_id
 
-    # asking
+    # reads
 
     def host(self, node: int) -> str | None:
-        """None for what is no broker."""
+        """Return the host of a broker; None for a node that is not a broker."""
         place = self.places.get(node)
         return None if place is None else place.host
 
     def hosts_beside(self, number: int, node: int | None) -> set[str | None]:
-        """The hosts of the partition's replicas, without that on `node`."""
+        """Return the hosts of the partition's replicas, without that on `node`."""
         return {self.host(each) for each in self.rows[number] if each != node}
 
     def replicas(self, number: int) -> tuple[ReplicaId, ...]:
-        """Of a partition that has only brokers, or the disks that it had before."""
+        """Return the replicas of a partition whose nodes are all brokers, or disks that it had before."""
         before = {self._node(replica): replica for replica in self.placed[number].replicas}
         return tuple(before[node] if node in before else self.places[node].replica for node in self.rows[number])
 
-    # changing
+    # changes
 
     def replace(self, number: int, old: int | None, new: int) -> None:
-        """A replica on `new`, in the place of `old` if there is one. What was led by `old` is led by the one of those
-        that stay which leads least."""
+        """Place a replica on `new`, instead of `old` if given.
+
+        When `old` was the preferred leader, the remaining replica that leads the fewest partitions replaces it."""
         row, topic = self.rows[number], self.topic_of[number]
         self._count_leader(number, -1)
         if old is None:
@@ -168,7 +168,7 @@ class PlacementLayout:
         self.is_fixed[number] = True
 
     def lead_by(self, number: int, node: int) -> None:
-        """One of its replicas is preferred from now on; the others stay in their order."""
+        """Make one of the replicas the preferred leader; the others keep their order."""
         self._count_leader(number, -1)
         row = self.rows[number]
         row[:] = [node, *(each for each in row if each != node)]

@@ -1,10 +1,9 @@
-"""Preferred leaders made even: within each topic first, then of all, as far as that leaves each topic as it is.
+"""Even counts of preferred leaders: within each topic first, then in total, as far as each topic stays as even.
 
-A leadership can go over other brokers: from the one that leads most to a second, which gives another one to a third.
-Such a chain lowers the sum of the squares of the counts of its ends, and changes those between not at all; when there
-is none left, the counts are as even as the replicas' places allow. Partitions that are fixed stay as they are. Moves
-no data. Pure; a part of the plan.
-"""
+A leadership can move through other brokers: from the one that leads most to a second, which gives another one to a
+third. Such a chain lowers the sum of the squares of the counts of its ends, and does not change those between; when
+no chain is left, the counts are as even as the replicas' places allow. Fixed partitions stay unchanged. Moves no
+data. Pure; a part of the plan."""
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -15,12 +14,13 @@ from raftlog.partitions.placement.balancing.layout import PlacementLayout
 _SLICE: Final = 32
 
 _Hop = tuple[int, int]
-"""A partition, and who leads it afterwards."""
+"""Partition, and its new preferred leader."""
 
 
 def even_leaders(layout: PlacementLayout, nodes: Collection[int]) -> Iterator[list[int]]:
-    """Change the layout chain by chain; the partitions of each, also none after a while. `nodes` can be given
-    leaderships."""
+    """Change the layout chain by chain; yield the partitions of each, at times an empty list.
+
+    `nodes` can be given leaderships."""
     able = frozenset(nodes)
     by_topic: defaultdict[int, list[int]] = defaultdict(list)
     for number, topic in enumerate(layout.topic_of):
@@ -48,8 +48,9 @@ def _are_uneven(counts: dict[int, int], nodes: Collection[int]) -> bool:
 
 
 class _Chains:
-    """Chains over some partitions, until there is none. `is_allowed` says whether a partition may go from one broker to
-    another."""
+    """Chains over some partitions, until none is left.
+
+    `is_allowed` decides whether a partition may go from one broker to another."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class _Chains:
         self._layout, self._nodes, self._counts = layout, nodes, counts
         self._numbers, self._is_allowed = numbers, is_allowed
         self._ways: defaultdict[int, defaultdict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-        """By giver and taker: partitions that the one leads and the other has."""
+        """Partitions that the giver leads and the taker has, by giver and taker."""
 
     def run(self) -> Iterator[list[int]]:
         layout = self._layout
@@ -80,7 +81,7 @@ class _Chains:
             yield [number for number, _ in chain]
 
     def _chain(self) -> list[_Hop]:
-        """The shortest one from a broker that leads most to one that leads two less or fewer."""
+        """Return the shortest chain from a broker that leads most to one that leads at least two fewer."""
         counts = self._counts
         lowest = min(counts[node] for node in self._nodes)
         levels = sorted({counts[node] for node in self._nodes}, reverse=True)
@@ -111,7 +112,7 @@ class _Chains:
         return []
 
     def _partition(self, giver: int, taker: int) -> int | None:
-        """One that can go from one to the other; those that cannot (any more) are forgotten."""
+        """Return a partition that can go from one to the other; delete those that cannot (any more)."""
         numbers, layout = self._ways[giver][taker], self._layout
         while numbers:
             number = numbers[-1]

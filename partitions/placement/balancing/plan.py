@@ -1,20 +1,19 @@
-"""What to change next about where replicas and leaders shall be, in the order of its urgency.
+"""Next changes of the placement of replicas and leaders, in the order of urgency.
 
-    1 drain     a replica on a draining broker goes elsewhere
-    2 repair    so does one on a broker that was away for too long, or that went away before it was filled
-    3 hosts     of two replicas on one host one goes to another host; a topic with fewer replicas than it was created
+    1 drain     move replicas off draining brokers
+    2 repair    replace replicas on brokers that were away for too long, or that went away before they were filled
+    3 hosts     of two replicas on one host move one to another host; a topic with fewer replicas than it was created
                 with gets one more
-    4 even      numbers of replicas: of all, and of each topic                                   (`evening`)
-    5 leaders   numbers of preferred leaders: of each topic, and of all; moves no data           (`leading`)
+    4 even      counts of replicas: in total, and of each topic                                  (`replica_counts`)
+    5 leaders   counts of preferred leaders: of each topic, and in total; moves no data          (`leader_counts`)
 
-Each change replaces one replica of one partition, or names another of its replicas first; a partition is changed once
-in a plan, and not while it moves. Hosts of a partition stay distinct. Every stage lowers a measure that no later one
-raises (replicas that cannot stay; pairs on one host; squares of the counts), so planning again and again comes to an
-end, and then nothing is planned. 5 waits until nothing else is planned.
+Each change replaces one replica of one partition, or makes another of its replicas the first; a partition is changed
+once in a plan, and not while it moves. Hosts of a partition stay distinct. Every stage lowers a measure that no
+later one raises (replicas that cannot stay; pairs on one host; squares of the counts), so repeated planning ends,
+with an empty plan. Stage 5 waits until no other change is planned.
 
-Pure: `Planner.run` is a generator, so that whoever drives it can let others have the loop between its steps, none of
-which costs more than some hundred looks at partitions. Called by the balancer.
-"""
+Pure: `Planner.run` is a generator, so that its driver can run other tasks between the steps, none of which examines
+more than some hundred partitions. Called by the balancer."""
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -28,12 +27,12 @@ from raftlog.partitions.placement.balancing.replica_counts import Evening
 from raftlog.raft import ReplicaId
 
 _SLICE: Final = 32
-"""Partitions looked at in one step."""
+"""Partitions examined in one step."""
 FAILURES_MAX: Final = 1_000
 
 
 class Why(StrEnum):
-    """In words that an operator reads."""
+    """Reason of a change, in words that an operator reads."""
 
     DRAIN = "a broker is decommissioned"
     REPAIR = "a broker is away for too long"
@@ -43,7 +42,7 @@ class Why(StrEnum):
 
 
 class Wishes(NamedTuple):
-    """What is to be planned: the operators' settings."""
+    """Extent of the plan: the operators' settings."""
 
     mode: BrokerMode = BrokerMode.CONTINUOUS
     evens: bool = True
@@ -52,7 +51,7 @@ class Wishes(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Another assignment of a partition; `version` is that of the one it replaces."""
+    """New assignment of a partition; `version` is that of the assignment it replaces."""
 
     group: GroupName
     replicas: tuple[ReplicaId, ...]
@@ -61,7 +60,7 @@ class Change(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A replica that cannot stay where it is, and for which there is no place."""
+    """Replica that has to move and has no possible place."""
 
     group: GroupName
     node_id: int
@@ -69,18 +68,19 @@ class Failure(NamedTuple):
 
 
 class Planner:
-    """Use `plan`, or `run` and then what it has found. As soon as there are `limit` changes it ends; those that belong
-    together come together, so there can be a few more."""
+    """One planning run: call `plan`, or `run` and then read the results.
+
+    It ends at `limit` changes; changes that belong together come together, so there can be a few more."""
 
     def __init__(self, places: Iterable[BrokerPlace], wishes: Wishes, random: Random, limit: int) -> None:
         self._layout = PlacementLayout(places)
         self._wishes, self._random, self._limit = wishes, random, limit
         self._targets = [node for node, place in self._layout.places.items() if place.takes_replicas]
-        self._random.shuffle(self._targets)  # which decides between equals
+        self._random.shuffle(self._targets)  # decides between equals
         self._moved: set[int] = set()
         self.changes: list[Change] = []
         self.failures: list[Failure] = []
-        """At most `FAILURES_MAX`."""
+        """Failures, at most `FAILURES_MAX`."""
 
     def run(self, placed: Iterable[PlacedPartition]) -> Iterator[None]:
         """Plan, step by step."""
@@ -127,7 +127,7 @@ class Planner:
         repaired: list[tuple[int, int]],
         crowded: list[tuple[int, int | None]],
     ) -> None:
-        """What is urgent about a partition; and whether it may be moved without need."""
+        """Collect the urgent moves of a partition, and fix it if it must not be moved without need."""
         layout = self._layout
         each, row, places = layout.placed[number], layout.rows[number], layout.places
         if each.is_busy:
@@ -153,7 +153,7 @@ class Planner:
             crowded.append((number, None))
 
     def _move(self, number: int, node: int | None, why: Why) -> None:
-        """Plan a replica elsewhere, if there is a place and the plan is not full."""
+        """Plan another place for a replica, if there is one and the plan is not full."""
         layout = self._layout
         if number in self._moved:
             return  # one replica at a time
@@ -196,7 +196,7 @@ class Planner:
 def plan(
     places: Iterable[BrokerPlace], placed: Iterable[PlacedPartition], wishes: Wishes, random: Random, limit: int
 ) -> tuple[list[Change], list[Failure]]:
-    """The changes and what cannot be done, in one go."""
+    """Return the changes and the failures of a whole planning run."""
     planner = Planner(places, wishes, random, limit)
     for _ in planner.run(placed):
         pass
@@ -207,4 +207,4 @@ def _why_unfit(place: BrokerPlace) -> str:
     node = place.replica.node_id
     if place.in_maintenance:
         return f"node {node} is in maintenance"
-    return f"node {node} has no room" if place.is_full and place.is_available else f"node {node} is not there"
+    return f"node {node} has no room" if place.is_full and place.is_available else f"node {node} is not available"

@@ -1,7 +1,6 @@
-"""Makes plans for the balancer when something has changed that a plan rests on, a slice of the loop's time at a time.
+"""Planning for the balancer: plans when an input of the plan has changed, one slice of the loop's time at a time.
 
-Made with each leadership of the controller, as is the tenure whose queue it fills. Called by the balancer.
-"""
+Made with each leadership of the controller, like the tenure whose queue it fills. Called by the balancer."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,18 +15,18 @@ from raftlog.partitions.placement.balancing.report import BalancerSettings
 from raftlog.partitions.placement.balancing.tenure import Tenure
 
 _QUEUE_MAX: Final = 256
-"""Changes planned ahead."""
+"""Limit of changes planned ahead."""
 _COUNTED_MAX: Final = 10_000
-"""Changes planned to say how many there will be."""
+"""Limit of changes planned to count them."""
 _FIRST_S: Final = 1.0
-"""From the beginning of a leadership to its first plan: those who are there have to be heard first."""
+"""Time from the beginning of a leadership to its first plan, in which brokers are heard."""
 _SLICE_S: Final = 0.001
 _PAUSE_S: Final = 0.0002
-"""For each partition, from one plan to the next: about twenty times what it costs to look at it."""
+"""Pause between two plans for each partition: about twenty times the cost of examining it."""
 
 
 class Planning:
-    """See the module."""
+    """Planning of one tenure; see the module."""
 
     def __init__(
         self,
@@ -40,21 +39,21 @@ class Planning:
         self._node, self._metadata, self._settings, self._random = node, metadata, settings, random
         self._tenure = tenure
         self.has_planned = False
-        """Once with all that were heard."""
+        """Whether a plan was made with all brokers that are heard."""
         self._lock = asyncio.Lock()
         self._inputs: object = None
-        """What the last plan was made of; None: it is not to be relied upon."""
+        """Inputs of the last plan; None: plan again in any case."""
         self._around: object = None
-        """The part of it that the queue rests on."""
+        """Part of the inputs on which the queue depends."""
         self._not_before = tenure.began_at + _FIRST_S
 
     def forget(self) -> None:
-        """Plan anew: what was planned does not hold any more."""
+        """Discard the plan, and plan anew."""
         self._tenure.queue.clear()
         self._inputs = None
 
     async def maybe_plan(self) -> None:
-        """Fill the queue, unless nothing can have changed since the last plan."""
+        """Fill the queue, unless no input has changed since the last plan."""
         tenure, now = self._tenure, self._node.loop.time()
         places, wishes = self._places(), self._wishes()
         if tenure.queue and self._around == (places, wishes):
@@ -68,22 +67,22 @@ class Planning:
         self.has_planned |= is_settled
         tenure.queue.clear()
         tenure.queue.extend(planner.changes)
-        tenure.failures = planner.failures if is_settled else []  # in a moment there may be a place
+        tenure.failures = planner.failures if is_settled else []  # there may be a place in a moment
         if not planner.changes and not tenure.ways and is_settled:
             tenure.is_ordered = False
 
     async def count(self) -> Planner:
-        """A plan of everything that would be changed now, as far as `_COUNTED_MAX`; nothing is ordered by it."""
+        """Plan all present changes, up to `_COUNTED_MAX`, without submitting them."""
         return await self._plan(self._wishes(), _COUNTED_MAX)
 
     def are_settled(self) -> bool:
-        """Whether all that are heard can be given something, as far as time goes."""
+        """Return whether all brokers that are heard have been so for long enough to be used."""
         now, there = self._node.loop.time(), self._tenure.availability
         nodes = [broker.node_id for broker in self._metadata.state.brokers]
         return all(there.is_available(node, now) for node in nodes if there.is_heard(node) or self._node.is_alive(node))
 
     async def _plan(self, wishes: Wishes, limit: int) -> Planner:
-        """Others have the loop between the slices."""
+        """Run the planner in slices; other tasks run in between."""
         loop = self._node.loop
         async with self._lock:
             state, now = self._metadata.state, loop.time()

@@ -1,11 +1,11 @@
-"""Which partitions are on their way: asked of all brokers at once, for only a partition's leader knows.
+"""Progress of moving partitions, asked of all brokers at once, because only a partition's leader has it.
 
-    on its way: from its new assignment until its leader says that its committed members are just those
+    moving: from its new assignment until its leader reports that its committed configuration matches it
 
-A leader names the partitions that it leads and whose members are not what they shall be, and of those that it is asked
-about the ones that are. It says so by a copy of the controller's state that has everything the asker's has. What nobody
-who leads it has denied is still on its way. Asked by the balancer, served by every broker.
-"""
+A leader reports the partitions that it leads and whose configuration does not match the assignment, and of those in
+the request the ones that do. It answers from a copy of the controller's state that is at least as new as the
+requester's. A partition counts as moving until its leader reports its arrival. Requested by the balancer, served by
+every broker."""
 
 import asyncio
 import logging
@@ -24,38 +24,39 @@ from raftlog.types import NodeId
 _logger = logging.getLogger(__name__)
 MOVING: Final = "balancing.moving"
 NAMED_MAX: Final = 4_000
-"""Partitions in one question or answer."""
+"""Limit of partitions in one request or answer."""
 _KNOW_S_MAX: Final = 0.5
-"""A broker waits so long at most until its copy of the state has what the asker's has …"""
+"""Longest wait of a broker until its copy of the state is as new as the requester's …"""
 _KNOW_PAUSE_S: Final = 0.01
-"""… and looks so often."""
+"""… and the interval of its checks."""
 
 
 class Way(NamedTuple):
-    """A partition on its way: the brokers that it waits for, most of which do not vote yet; those that vote still and
-    shall not."""
+    """Moving partition: brokers that it waits for, and voters that are to be removed.
+
+    Most of the brokers that it waits for do not vote yet."""
 
     missing: tuple[NodeId, ...]
     former: tuple[NodeId, ...]
 
 
 class HeldReplicas(NamedTuple):
-    """What a broker says. `held`: how many replicas it has, group 0 not counted."""
+    """Report of one broker. `held`: number of its replicas, without the controller's."""
 
     held: int
     moving: dict[GroupKey, Way]
     arrived: list[GroupKey]
     led: bytes
-    """`summed` over the groups that it leads, group 0 not counted; empty where that was not asked for."""
+    """Checksum (`summed`) of the groups that it leads, without the controller; empty unless requested."""
 
 
 def summed(keys: Iterable[GroupKey]) -> bytes:
-    """As good for comparing sets of groups as the groups: one that is there twice, or missing, makes another sum."""
+    """Return a checksum of a set of groups; a missing or repeated group changes it."""
     return (sum(int.from_bytes(key) for key in keys) % (1 << 128)).to_bytes(16)
 
 
 class BrokerProgress:
-    """Both sides of one process."""
+    """Requester and server of progress reports in one process."""
 
     def __init__(self, node: Node, metadata: ControllerHost, moves: Moves) -> None:
         self._node, self._metadata, self._moves = node, metadata, moves
@@ -64,7 +65,7 @@ class BrokerProgress:
     async def ask(
         self, nodes: Iterable[NodeId], asked: Collection[GroupKey], deadline: Deadline, *, with_led: bool
     ) -> dict[NodeId, HeldReplicas | None]:
-        """What each says; None of one that does not answer, or not by the state of now."""
+        """Return the report of each broker; None when it does not answer, or its copy of the state is older."""
         nodes = list(nodes)
         header = [int(self._metadata.state.applied_index), list(asked)[:NAMED_MAX], with_led]
         answers = await asyncio.gather(*(self._ask(node, header, deadline) for node in nodes))
@@ -74,7 +75,7 @@ class BrokerProgress:
         try:
             return _told((await self._node.ask(node, MOVING, header, (), deadline)).value)
         except RaftlogError as error:
-            _logger.debug("node %s does not say what moves: %s", node, error)
+            _logger.debug("node %s did not report moving partitions: %s", node, error)
             return None
 
     async def _serve(self, request: Request) -> Answer:
@@ -87,12 +88,12 @@ class BrokerProgress:
             case [int(index), [*keys], bool(with_led)] if all(type(key) is bytes for key in keys[:NAMED_MAX]):
                 pass
             case _:
-                raise InvalidArgument(f"a request {MOVING!r} that cannot be read")
+                raise InvalidArgument(f"a request {MOVING!r} cannot be read")
         loop = self._node.loop
         until = Deadline(min(deadline, loop.time() + _KNOW_S_MAX))
         while self._metadata.state.applied_index < index or not self._moves.is_compared:
             if loop.time() >= until or self._node.ended.done():
-                raise Unavailable(f"node {self._node.identity.node_id} does not know the newest assignments yet")
+                raise Unavailable(f"node {self._node.identity.node_id} does not have the newest assignments yet; retry")
             await self._node.pause(Deadline(loop.time() + _KNOW_PAUSE_S))
         groups, differing = self._node.driver.groups, self._moves.differing()
         moving = {}
@@ -111,11 +112,11 @@ class BrokerProgress:
 
 
 def _told(value: Any) -> HeldReplicas:
-    """Raises `Unavailable` for what cannot be read."""
+    """Return the report in an answer. Raises `Unavailable` when it cannot be read."""
     try:
         held, moving, arrived, led, *_ = value
         return HeldReplicas(
             held, {key: Way(tuple(missing), tuple(former)) for key, missing, former, *_ in moving}, arrived, led
         )
     except (TypeError, ValueError):
-        raise Unavailable("an answer about moving partitions that cannot be read") from None
+        raise Unavailable("an answer about moving partitions cannot be read") from None

@@ -1,7 +1,6 @@
-"""When a broker that was decommissioned can be removed from the cluster. Pure; called by the balancer.
+"""Condition for removing a decommissioned broker from the cluster. Pure; called by the balancer.
 
-nothing is assigned to it ∧ no group counts on it ∧ its replicas are gone, or it is away and nobody misses them
-"""
+no replica is assigned to it ∧ no group counts on it ∧ its replicas are removed, or it is away and not needed"""
 
 from collections.abc import Collection, Mapping
 
@@ -19,12 +18,13 @@ def may_remove(
     *,
     is_settled: bool,
 ) -> bool:
-    """`told` is what every broker that is heard has said just now; `is_settled`: no partition is on its way, and none
-    was placed since they said it.
+    """Return whether the broker can be removed.
 
-    Of a broker that is away nobody can say that its replicas are gone; but when every partition is led by somebody who
-    says that it has just the members that it shall have, none of them counts on it.
-    """
+    `told`: the present reports of all brokers that are heard; `is_settled`: no partition moves, and none was placed
+    since these reports.
+
+    A broker that is away cannot report that its replicas are removed; but when every partition has a leader that
+    reports a configuration equal to the assignment, no partition counts on that broker."""
     if state.load(broker.replica).replicas or broker.replica in controller_voters or len(state.brokers) < 2:
         return False
     if not told or any(each is None for each in told.values()):

@@ -1,12 +1,11 @@
-"""Numbers of replicas made even: of all partitions over the brokers that can take some, and of each topic.
+"""Even counts of replicas: of all partitions over the brokers that can take some, and of each topic.
 
     squares = (Σ counts[n]²,  Σ Σ topic_counts[t][n]²),  compared in this order, is less after every yield
 
-A move goes from a broker to one that has at least two replicas less, with the partition of that topic in which the two
-differ most; where all have equally many, two moves in opposite directions make a topic even. With one broker on each
-host such a move can be found whenever two brokers differ by two, so in the end they differ by one at most. Pure; a part
-of the plan.
-"""
+A move goes from a broker to one that has at least two replicas fewer, with a partition of that topic in which the
+two differ most; where all have equally many, two moves in opposite directions make a topic even. With one broker on
+each host such a move can be found whenever two brokers differ by two, so in the end they differ by one at most.
+Pure; a part of the plan."""
 
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
@@ -15,22 +14,23 @@ from typing import Final
 from raftlog.partitions.placement.balancing.layout import PlacementLayout
 
 _SLICE: Final = 32
-"""Looks at partitions or topics in one step."""
+"""Partitions or topics examined in one step."""
 
 _Entry = tuple[int, int, Iterator[int]]
 
 
 class Evening:
-    """`nodes` can be given replicas; `only_new`: those of a topic only go to brokers that its creation did not name."""
+    """Moves that even the counts.
+
+    `nodes` can be given replicas; `only_new`: those of a topic only go to brokers that its creation did not name."""
 
     def __init__(self, layout: PlacementLayout, nodes: Sequence[int], *, only_new: bool) -> None:
         self._layout, self._nodes, self._only_new = layout, nodes, only_new
         self._heaps: dict[tuple[int, int], list[_Entry]] = {}
-        """By giver and taker: topics by how little the giver has more of them, with its partitions still to look at."""
+        """Topics by the giver's excess, with its partitions still to examine; by giver and taker."""
 
     def moves(self) -> Iterator[tuple[int, ...]]:
-        """Change the layout move by move: the numbers of the partitions that were moved together, none after a while
-        without one."""
+        """Change the layout move by move; yield the partitions moved together, at times an empty tuple."""
         while (pair := self._uneven_pair()) is not None:
             giver, taker, number = pair
             self._layout.replace(number, giver, taker)
@@ -42,7 +42,7 @@ class Evening:
                 yield ()
 
     def _uneven_pair(self) -> tuple[int, int, int] | None:
-        """Giver, taker, partition."""
+        """Return giver, taker and partition of a move that evens two brokers; None when there is none."""
         counts = self._layout.counts
         ordered = sorted(self._nodes, key=lambda node: counts[node])
         for giver in reversed(ordered):
@@ -55,7 +55,7 @@ class Evening:
         return None
 
     def _movable(self, giver: int, taker: int) -> int | None:
-        """The partition that goes best from one to the other."""
+        """Return the best partition to move from one to the other."""
         heap = self._heaps.get((giver, taker))
         if heap is None:
             topics = self._layout.on[giver]
@@ -76,13 +76,14 @@ class Evening:
         return None
 
     def _of(self, node: int, topic: int) -> Iterator[int]:
-        """The partitions of a topic on a broker: those that it leads last, for their leaderships would move as well.
-        Sorted when the first is wanted: of most topics none ever is."""
+        """Yield the partitions of a topic on a broker; those that it leads come last.
+
+        Their leadership would move as well. They are sorted when the first is used: of most topics none ever is."""
         rows = self._layout.rows
         yield from sorted(self._layout.on[node][topic], key=lambda number: rows[number][0] == node)
 
     def _excess(self, topic: int, giver: int, taker: int) -> int:
-        """How many replicas of the topic the taker has more; less is better."""
+        """Return how many replicas of the topic the taker has more than the giver; less is better."""
         counts = self._layout.topic_counts[topic]
         return counts[taker] - counts[giver]
 
@@ -98,7 +99,7 @@ class Evening:
     # a topic
 
     def _even_topic(self, topic: int) -> tuple[int, ...] | None:
-        """Move one of its partitions, and one of another topic back if need be; None when there is no more to do."""
+        """Move a partition of the topic, and one of another topic back if needed; None when the topic is even."""
         in_topic, counts = self._layout.topic_counts[topic], self._layout.counts
         nodes = self._nodes
         if not nodes or max(in_topic[node] for node in nodes) - min(in_topic[node] for node in nodes) < 2:

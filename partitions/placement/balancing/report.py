@@ -1,7 +1,6 @@
-"""What the balancer says of itself: in words for operators, and as values that travel between brokers.
+"""Report of the balancer: in words for operators, and as values that are sent between brokers.
 
-Made where the controller is led, asked for anywhere. Called by the balancer.
-"""
+Made at the controller's leader, available at any broker. Called by the balancer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -12,21 +11,21 @@ from raftlog.runtime.rpc.calls import row_of
 from raftlog.types import NodeId
 
 NAMES_MAX: Final = 5
-"""Partitions named in one reason."""
+"""Limit of partitions named in one reason."""
 
 
 class BalancerSettings(NamedTuple):
-    """The operators' settings. `repair_after_s`: None where replicas of lost brokers stay where they are."""
+    """Settings by operators. `repair_after_s`: None keeps the replicas of lost brokers where they are."""
 
     mode: BrokerMode = BrokerMode.CONTINUOUS
     moves_max: int = 16
-    """Partitions on their way at the same time."""
+    """Limit of partitions that move at the same time."""
     repair_after_s: float | None = 900.0
     balances_leaders: bool = True
 
 
 class Misplaced(NamedTuple):
-    """A replica that cannot stay where it is, and for which there is no place."""
+    """Replica that has to move and has no possible place."""
 
     topic: str
     partition: int
@@ -35,7 +34,7 @@ class Misplaced(NamedTuple):
 
 
 class BalancerReport(NamedTuple):
-    """`status`: off, starting, ready, in_progress or stalled; `reasons` are sentences."""
+    """Report of the balancer. `status`: off, starting, ready, in_progress or stalled; `reasons` are sentences."""
 
     status: str
     mode: str
@@ -43,29 +42,29 @@ class BalancerReport(NamedTuple):
     full_nodes: Sequence[int]
     looked_s_ago: float | None
     moving: int
-    """Partitions on their way."""
+    """Number of moving partitions."""
     planned: int
-    """Partitions that are to move next, as far as it has planned."""
+    """Number of partitions that are planned to move next."""
     reasons: Sequence[str]
     misplaced: Sequence[Misplaced]
 
     def packed(self) -> list[Any]:
-        """For a request's answer."""
+        """Return the values for a request's answer."""
         *rest, misplaced = self
         return [*rest, [list(each) for each in misplaced]]
 
 
 def report_of(value: Any) -> BalancerReport:
-    """Out of an answer; raises `Unavailable` for what cannot be read."""
+    """Return the report in an answer. Raises `Unavailable` when it cannot be read."""
     try:
         report = row_of(BalancerReport, value)
         return report._replace(misplaced=[row_of(Misplaced, each) for each in report.misplaced])
     except (TypeError, ValueError):
-        raise Unavailable("a report of the balancer that cannot be read; brokers may run other releases") from None
+        raise Unavailable("the balancer's report cannot be read; run the same release on all brokers") from None
 
 
 def grouped(names: Mapping[str, Sequence[str]]) -> list[str]:
-    """One sentence for each reason, with the partitions that it holds for."""
+    """Return one sentence for each reason, with its partitions."""
     return [f"{_some(partitions)}: {reason}" for reason, partitions in names.items()]
 
 

@@ -1,4 +1,4 @@
-"""The balancer's report, made of what it remembers where the controller is led. Called by the balancer."""
+"""Assembly of the balancer's report from its tenure, at the controller's leader. Called by the balancer."""
 
 from raftlog.partitions.controller.machine import ControllerState
 from raftlog.partitions.node import Node
@@ -17,7 +17,7 @@ from raftlog.partitions.placement.balancing.tenure import Tenure, name_in
 def report_on(
     node: Node, state: ControllerState, settings: BalancerSettings, tenure: Tenure, *, has_planned: bool
 ) -> BalancerReport:
-    """As of now."""
+    """Return the present report."""
     brokers, fitness, now = state.all_brokers(), node.standing.fitness, node.loop.time()
     misplaced = [
         Misplaced(name_in(state, each.group).rpartition("/")[0], each.group.partition, each.node_id, each.reason)
@@ -51,9 +51,9 @@ def _status(
 def _reasons(state: ControllerState, tenure: Tenure, misplaced: list[Misplaced], now: float) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for each in misplaced:
-        why = f"node {each.node_id} cannot let its replica go: {each.reason}"
+        why = f"node {each.node_id} cannot give up its replica: {each.reason}"
         by_reason.setdefault(why, []).append(f"{each.topic}/{each.partition}")
     reasons = grouped(by_reason) + grouped(tenure.waits(state, now))
     if tenure.unanswered:
-        reasons.append(f"{nodes_in_words(tenure.unanswered)} did not say what moves there")
+        reasons.append(f"{nodes_in_words(tenure.unanswered)} did not report moving partitions")
     return reasons + ([] if tenure.problem is None else [tenure.problem])

@@ -1,11 +1,10 @@
-"""What the balancer remembers while this process leads the controller: nothing that the next leader could not find out.
+"""State of the balancer during one leadership of the controller; the next leader can find out all of it.
 
-    ways       partitions on their way, until a leader says that they have arrived
-    resting    partitions that somebody else has placed a short time ago: they are not moved without need
-    queue      planned, and not ordered yet: of other partitions than those on their way
+    ways       moving partitions, until their leaders report that they have arrived
+    resting    partitions that another source placed recently: they are not moved without need
+    queue      planned and not yet submitted changes, of partitions that do not move
 
-Made with each leadership, dropped at its end. Looks at the controller's state for the plan. Owned by the balancer.
-"""
+Made with each leadership, dropped at its end. Reads the controller's state for the plan. Owned by the balancer."""
 
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
@@ -21,19 +20,18 @@ from raftlog.partitions.placement.balancing.report import BalancerSettings
 from raftlog.types import NodeId
 
 REST_S: Final = 300.0
-"""For so long a partition stays where somebody else has placed it, unless it has to move."""
+"""Time for which a partition stays where another source placed it, unless it has to move."""
 STUCK_S: Final = 30.0
-"""Who shall have a replica and is away for so long before it was filled is given up for this partition."""
+"""Time after which an assigned broker that went away before its replica was filled is given up for the partition."""
 SILENT_S: Final = 15.0
-"""A partition that no leader has named for so long has none, as far as is known."""
+"""Time without a leader's report after which a partition counts as leaderless."""
 SET_OUT_PER_S: Final = 6.0
 SET_OUT_AT_ONCE: Final = 1
-"""Partitions set out one after the other: a small one costs all brokers together some 30 ms of CPU within a moment, and
-clients wait for that."""
+"""Moves started at once; a small one costs all brokers together about 30 ms of CPU, for which clients wait."""
 _CALM_S: Final = SETTLE_S
-"""Numbers are evened only when brokers and topics have been the same for so long …"""
+"""Time without changes of brokers and topics before counts are evened …"""
 _CALM_S_MAX: Final = 60.0
-"""… or when this was waited for as long as this."""
+"""… and the longest wait for that."""
 
 
 class _OnWay(NamedTuple):
@@ -51,30 +49,30 @@ class Tenure:
         self.looked_at: float | None = None
         self.ways: dict[GroupName, _OnWay] = {}
         self.resting: dict[GroupName, float] = {}
-        """Until when."""
+        """Time until which each partition rests."""
         self.queue: deque[Change] = deque()
         self.failures: list[Failure] = []
         self.unanswered: list[NodeId] = []
-        """Brokers that are heard, and did not say what moves."""
+        """Brokers that are heard, and did not report their moving partitions."""
         self.problem: str | None = None
-        """Why the last look came to nothing."""
+        """Error of the last look; None when it succeeded."""
         self.is_ordered = False
-        """An operator wants numbers evened whatever the mode, until there is nothing to do."""
+        """Whether an operator ordered evening in any mode, until no change is left."""
         self._versions: dict[GroupName, int] | None = None
-        """Of the assignments that are not those of their creation, as they were seen last."""
+        """Versions of the assignments that differ from those of their creation, as seen last."""
         self._ordered: dict[GroupName, int] = {}
         """Versions that were made by this balancer."""
         self._surroundings: tuple[bytes, ...] = ()
         self._may_set_out = 0.0
         self._counted_at = now
-        """When the number of those that may set out was brought up to date."""
+        """Time when the number of moves that may start was updated last."""
         self._disturbed_at = self._unrest_at = now
-        """The last disturbance, and the first since it was calm."""
+        """Times of the last disturbance, and of the first since the last calm."""
 
-    # how calm it is
+    # calm
 
     def note_surroundings(self, state: ControllerState, now: float) -> None:
-        """Brokers, topics and their settings as of now."""
+        """Record brokers, topics and their settings as of now."""
         seen = (state.brokers.digest, state.topics.digest, state.maintenance.digest)
         if seen != self._surroundings:
             self._surroundings = seen
@@ -90,10 +88,10 @@ class Tenure:
     def is_calm(self, now: float) -> bool:
         return now - self._disturbed_at >= _CALM_S or now - self._unrest_at >= _CALM_S_MAX
 
-    # partitions on their way
+    # moving partitions
 
     def note_told(self, told: Mapping[NodeId, HeldReplicas | None], state: ControllerState, now: float) -> None:
-        """What the brokers say of the partitions that they lead."""
+        """Record the brokers' reports of the partitions that they lead."""
         self.unanswered = sorted(node for node, each in told.items() if each is None)
         for each in told.values():
             if each is None:
@@ -114,38 +112,38 @@ class Tenure:
             del self.ways[name]
 
     def note_leaving(self, name: GroupName, missing: Collection[NodeId], now: float) -> None:
-        """A partition is about to be ordered elsewhere."""
+        """Record that a new assignment of the partition is about to be submitted."""
         self.ways[name] = _OnWay(Way(tuple(missing), ()), now, now)
 
     def note_ordered(self, name: GroupName, version: int) -> None:
         self._ordered[name] = version
 
     def is_waiting(self, name: GroupName, now: float) -> bool:
-        """Whether nothing can be done for a partition on its way, so that another one may set out."""
+        """Return whether a moving partition can only wait, so that another move may start."""
         known = self.ways[name]
         is_unled = now - known.named_at >= SILENT_S
         return is_unled or any(not self.availability.is_heard(node) for node in known.way.missing)
 
     def may_set_out(self, moves_max: int, now: float) -> float:
-        """How many more partitions, of at most `moves_max` on their way."""
+        """Return how many more moves may start, with at most `moves_max` running."""
         earned = self._may_set_out + SET_OUT_PER_S * (now - self._counted_at)
         self._may_set_out, self._counted_at = min(earned, float(SET_OUT_AT_ONCE)), now
         return min(self._may_set_out, moves_max - self.under_way(now))
 
     def note_setting_out(self) -> None:
-        """One more sets out."""
+        """Count the start of a move."""
         self._may_set_out -= 1
 
     def under_way(self, now: float) -> int:
         return sum(not self.is_waiting(name, now) for name in self.ways)
 
     def waits(self, state: ControllerState, now: float) -> dict[str, list[str]]:
-        """Partitions that wait for something, by what it is."""
+        """Return waiting partitions by the reason of their wait."""
         found: dict[str, list[str]] = {}
         for name, known in self.ways.items():
             missing = [node for node in known.way.missing if not self.availability.is_heard(node)]
             if now - known.named_at >= SILENT_S:
-                why = "no leader says how far the move is"
+                why = "no leader reports the progress of the move"
             elif missing:
                 away_s = max(self.availability.away_s(node, now) for node in missing)
                 why = f"waits for node {missing[0]}, which was not heard for {away_s:.0f} s"
@@ -155,7 +153,7 @@ class Tenure:
         return found
 
     def _stuck(self, settings: BalancerSettings, now: float) -> dict[GroupName, tuple[NodeId, ...]]:
-        """Partitions on their way to brokers that went away before they had everything, and these brokers."""
+        """Return partitions that move to brokers that went away before they were filled, with these brokers."""
         after_s = min(STUCK_S, settings.repair_after_s or STUCK_S)
         found = {}
         for name, known in self.ways.items():
@@ -169,7 +167,7 @@ class Tenure:
     def places(
         self, state: ControllerState, full: Collection[NodeId], settings: BalancerSettings, now: float
     ) -> list[BrokerPlace]:
-        """All brokers, sorted."""
+        """Return all brokers, sorted."""
         repair_after_s, there = settings.repair_after_s, self.availability
         return [
             BrokerPlace(
@@ -187,12 +185,12 @@ class Tenure:
         ]
 
     def inputs(self, state: ControllerState, settings: BalancerSettings, now: float) -> tuple[object, ...]:
-        """What a plan depends on besides places and wishes: the same again gives the same plan."""
+        """Return the inputs of a plan besides places and wishes; equal inputs give the same plan."""
         stuck = tuple(self._stuck(settings, now).items())
         return (*self._surroundings, state.moved.digest, frozenset(self.ways), stuck, len(self.resting))
 
     def placed(self, state: ControllerState, settings: BalancerSettings, now: float) -> Iterator[PlacedPartition]:
-        """All partitions; notices those that somebody else has placed since they were looked at last."""
+        """Yield all partitions; record those that another source placed since the last plan."""
         stuck = self._stuck(settings, now)
         before, self._versions = self._versions, {}
         for topic in list(state.topics):
@@ -225,6 +223,6 @@ class Tenure:
 
 
 def name_in(state: ControllerState, name: GroupName) -> str:
-    """TOPIC/PARTITION."""
+    """Return TOPIC/PARTITION."""
     topic = state.topics.get(name.topic_id)
     return f"{name.topic_id if topic is None else topic.name}/{name.partition}"

@@ -1,9 +1,8 @@
-"""From where replicas are to where they shall be: leaders change their groups' members, and who was let go leaves.
+"""Reassignments: leaders change the Raft configurations of their groups, and removed replicas are deleted.
 
-Who may come in: the broker, which starts it and tells it what happens. What shall be is the controller's assignment
-(`control`); who votes is what stands in the group's own log. Moves, replaced disks and other numbers of replicas are
-one and the same here.
-"""
+Entry point: the broker, which starts it and calls it on changes. The target is the controller's assignment
+(`controller`); the voters stand in the group's own log. Moves, replaced disks and other replica counts are handled
+alike."""
 
 from raftlog.partitions.placement.moves.leaving import Leaving
 from raftlog.partitions.placement.moves.losses import lost_majority

@@ -1,11 +1,10 @@
-"""Replicas here that the controller does not want any more: each goes once its group has let it go.
+"""Removal of unassigned replicas of this node, each once its group has removed it from the configuration.
 
     not assigned here ∧ a leader's committed configuration lacks this very replica   ⇒   removed
 
-The replica's own log cannot say that: nobody sends it the entry that removes it. So the group's leader is asked, and
-while it is asked for the last time the replica neither hears nor says anything: nothing that it acknowledged can count
-for a later membership of the same replica. Where nobody leads it stays. Called by the broker.
-"""
+The replica's own log cannot show that: it does not receive the entry that removes it. So the group's leader is
+asked, and during the last request the replica neither receives nor sends: no acknowledgement of it can count for a
+later configuration with the same replica. Without a leader it stays. Called by the broker."""
 
 import asyncio
 import contextlib
@@ -27,7 +26,7 @@ _logger = logging.getLogger(__name__)
 
 MEMBERSHIP: Final = "moves.membership"
 LOOK_S: Final = 0.1
-"""Between two looks while some could not go, and others go; doubled up to `LOOK_S_MAX` while none does."""
+"""Interval of attempts while replicas are removed; doubled up to `LOOK_S_MAX` while none could be."""
 LOOK_S_MAX: Final = 1.0
 _ASK_MS: Final = 1_500
 _SLICE: Final = 256
@@ -35,7 +34,7 @@ UUID_BYTES: Final = 16
 
 
 class Leaving(BackgroundLoop):
-    """Runs from `start` to `stop`; `remove` takes a replica away for good."""
+    """Task that removes replicas; runs from `start` to `stop`. `remove` deletes a replica for good."""
 
     purpose = "leaving groups"
 
@@ -46,12 +45,12 @@ class Leaving(BackgroundLoop):
         node.on_request(MEMBERSHIP, self._serve)
 
     def state_changed(self) -> None:
-        """The controller's state is another one."""
+        """Compare the replicas again, because the controller's state changed."""
         if self._compared != self._metadata.state.moved.digest:
             self._changed.set()
 
     def look_soon(self) -> None:
-        """Replicas were made here that may be unwanted already."""
+        """Compare the replicas again, because some were created here that may be unassigned already."""
         self._changed.set()
 
     async def _run(self) -> None:
@@ -83,12 +82,12 @@ class Leaving(BackgroundLoop):
         return name is not None and self._node.identity.replica not in state.assignment(name).replicas
 
     async def _leave(self, group: Group) -> bool:
-        """Whether it is gone."""
+        """Try to remove the replica; return whether it is removed."""
         if group.core.role is Role.LEADER or group.is_deaf or not await self._is_let_go(group):
             return group.is_closed
         group.is_leaving = True
         try:
-            while group.parts and not group.is_closed:  # what is on its way to the disk will be acknowledged
+            while group.parts and not group.is_closed:  # pending writes will be acknowledged
                 await self._node.pause(deadline_in(self._node.settings.driver.tick_ms))
             if group.is_closed or group.is_deaf or not self._is_unwanted(group) or not await self._is_let_go(group):
                 return group.is_closed
@@ -100,19 +99,19 @@ class Leaving(BackgroundLoop):
                 self._node.driver.mark_dirty(group)
 
     async def _is_let_go(self, group: Group) -> bool:
-        """Whether a leader says that its committed configuration lacks this replica."""
+        """Return whether a leader reports that its committed configuration lacks this replica."""
         for node in self._asked(group):
             try:
                 header = [group.key, self._node.identity.disk_uuid.bytes]
                 answer = await self._node.ask(node, MEMBERSHIP, header, (), deadline_in(_ASK_MS))
             except RaftlogError as error:
-                _logger.debug("node %s does not say who belongs to %s: %s", node, group.path, error)
+                _logger.debug("node %s did not report the members of %s: %s", node, group.path, error)
                 continue
             return answer.value is False
         return False
 
     def _asked(self, group: Group) -> list[NodeId]:
-        """Who may lead: whom the replica took for the leader, then those that shall have the group."""
+        """Return the nodes that may lead: the last known leader, then those of the assignment."""
         state, me, leader = self._metadata.state, self._node.identity.node_id, group.core.leader
         name = state.group(group.group_id)
         assigned = [] if name is None else [replica.node_id for replica in state.assignment(name).replicas]
@@ -120,16 +119,16 @@ class Leaving(BackgroundLoop):
         return [node for node in nodes if node != me and self._node.is_connected(node)]
 
     async def _serve(self, request: Request) -> Answer:
-        """Whether the asking node's disk belongs to a group that is led here, now and by what is committed."""
+        """Answer whether the requesting disk is in the committed configuration of a group that is led here."""
         match request.header:
             case [bytes(key), bytes(disk)] if len(key) == len(disk) == UUID_BYTES:
                 asker = ReplicaId(request.node, UUID(bytes=disk))
             case _:
-                raise InvalidArgument(f"a request {MEMBERSHIP!r} of node {request.node} that cannot be read")
+                raise InvalidArgument(f"a request {MEMBERSHIP!r} of node {request.node} cannot be read")
         group = self._node.driver.groups.get(key)
         if group is None or not group.core.has_own_term_commit:
             raise NotLeader(f"node {self._node.identity.node_id} does not lead the group {key.hex()}")
-        await group.read_index()  # a leader that was deposed may not know it yet
+        await group.read_index()  # a deposed leader may not have noticed it yet
         configuration = group.core.configuration
         if not group.core.has_own_term_commit or configuration.index > group.core.committed_index:
             raise NotLeader(f"{group.path}: its members are being changed")

@@ -1,7 +1,6 @@
-"""Whether a group can still elect a leader, as far as its replica here knows who votes. Pure; called by `ClusterView`.
+"""Groups that lost their majority, as far as the local replica has the configuration. Pure; called by `ClusterView`.
 
-a majority of a half of the configuration on retired disks   ⇒   nobody will lead it again by itself
-"""
+a majority of one half of the configuration on retired disks   ⇒   no leader can be elected any more"""
 
 from collections.abc import Container
 from uuid import UUID
@@ -11,7 +10,7 @@ from raftlog.runtime.replica.group import Group
 
 
 def lost_majority(group: Group, retired: Container[UUID], name: str) -> str | None:
-    """What to tell an operator of a group that lost more of its voters' disks than it can; None for all others."""
+    """Return the advice for an operator when too many voters' disks are retired; None for all other groups."""
     configuration = group.core.configuration
     for half in (configuration.voters, configuration.outgoing):
         gone = [voter for voter in half if voter.disk_uuid in retired]

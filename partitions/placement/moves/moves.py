@@ -1,12 +1,11 @@
-"""The leader of each group drives its members towards the controller's assignment, a step at a time (`plan`).
+"""Reassignments at leaders: each changes its group's configuration towards the assignment, step by step (`plan`).
 
-    groups with a learner on its way ≤ GROUPS_AT_ONCE, of those that are led here;   one change of a group at a time
+    groups with a learner to fill ≤ GROUPS_AT_ONCE, of those that are led here;   one change of a group at a time
 
-Nothing is kept: what is to do follows from the groups' configurations and the controller's state, so a new leader goes
-on. Groups are compared when the assignments change, and when this process begins to lead one. Those that differ are
-looked at when they did something, at most every `SETTLE_S`, and all of them every `LOOK_S`, less often while nothing
-can be done for any. A learner that cannot be reached holds up nobody else. Called by the broker.
-"""
+No state is kept: the next step follows from the group's configuration and the controller's state, so a new leader
+continues. Groups are compared when the assignments change, and when this process becomes leader of one. Those that
+differ are examined when they made progress, at most every `SETTLE_S`, and all of them every `LOOK_S`, less often
+while none can proceed. An unreachable learner does not block other groups. Called by the broker."""
 
 import asyncio
 import logging
@@ -28,33 +27,33 @@ _logger = logging.getLogger(__name__)
 
 GROUPS_AT_ONCE: Final = 16
 CAUGHT_UP_ENTRIES: Final = 64
-"""A learner that lacks no more of what is committed can vote."""
+"""Most committed entries that a learner may lack when it becomes a voter."""
 SETTLE_S: Final = 0.01
 LOOK_S: Final = 0.1
 LOOK_S_MAX: Final = 1.0
 FRESH_MS: Final = 3_000
-"""Nothing is moved when the controller's leader was not heard for so long."""
+"""Age of the last contact with the controller's leader above which no replica is moved."""
 _JUDGED_MAX: Final = 64
-"""Groups of which it is told together what they wait for."""
+"""Limit of groups in one report of stuck reassignments."""
 _SLICE: Final = 256
 """Groups compared in one turn of the loop."""
 
 
 class Moves(BackgroundLoop):
-    """Runs from `start` to `stop`."""
+    """Task that drives reassignments; runs from `start` to `stop`."""
 
     purpose = "moving replicas"
 
     def __init__(self, node: Node, metadata: ControllerHost) -> None:
         self._node, self._metadata = node, metadata
         self._differing: dict[GroupKey, Group] = {}
-        """Led here as far as known, and not as they shall be."""
+        """Groups led here as far as known, whose configuration does not match the assignment."""
         self._changing: dict[GroupKey, asyncio.Future[Committed]] = {}
         """Changes without an outcome."""
         self._refused: dict[GroupKey, str] = {}
-        """Of the differing ones: how the last change ended that was not made."""
+        """Error of the last failed change of a differing group."""
         self._due: dict[GroupKey, Group] = {}
-        """Of the differing ones, those that did something since they were looked at."""
+        """Differing groups that made progress since they were examined."""
         self._filling: dict[GroupKey, None] = {}
         """Groups with a learner that can be reached."""
         self._is_all_due = False
@@ -65,16 +64,16 @@ class Moves(BackgroundLoop):
 
     @property
     def moving_count(self) -> int:
-        """Groups that are led here and are not as the controller wants them."""
+        """Number of groups that are led here and do not match their assignment."""
         return len(self._differing)
 
     @property
     def is_compared(self) -> bool:
-        """All groups were compared with the newest assignments that are known here."""
+        """Whether all groups were compared with the newest assignments that are known here."""
         return self._compared == self._metadata.state.moved.digest and not self._is_comparing
 
     def differing(self) -> list[tuple[Group, Sequence[ReplicaId]]]:
-        """The groups that are led here and are not as they shall be, and who shall belong to them."""
+        """Return the groups that are led here and do not match their assignment, with that assignment."""
         found = []
         for group in list(self._differing.values()):
             wanted = self._wanted(group)
@@ -83,8 +82,9 @@ class Moves(BackgroundLoop):
         return found
 
     def awaited(self, group: Group, wanted: Sequence[ReplicaId]) -> list[ReplicaId]:
-        """Of those that shall belong to such a group: who does not vote yet; if all do, who is away and needed before
-        anybody else can be let go."""
+        """Return the assigned replicas that do not vote yet.
+
+        When all vote: those that are away and without which no other voter can be removed."""
         voters = group.core.configuration.all_voters()
         missing = [replica for replica in wanted if replica not in voters]
         if missing:
@@ -93,7 +93,7 @@ class Moves(BackgroundLoop):
         return [] if is_carried(wanted, reachable) else [replica for replica in wanted if replica not in reachable]
 
     def stuck(self) -> list[str]:
-        """Of some of these groups: who cannot go on, and why. Those that wait for their turn can."""
+        """Return the reasons of some differing groups that cannot proceed; those that wait for their turn can."""
         found = []
         for group, wanted in self.differing()[:_JUDGED_MAX]:
             why = self._why_waiting(group, wanted, may_begin=True)
@@ -102,7 +102,7 @@ class Moves(BackgroundLoop):
         return found
 
     def why_waiting(self, group: Group) -> str | None:
-        """What such a group waits for, in words; None while it goes on."""
+        """Return the reason, in words, for which such a group waits; None while it proceeds."""
         wanted = self._wanted(group)
         if wanted is None:
             return None
@@ -121,15 +121,15 @@ class Moves(BackgroundLoop):
             refused=self._refused.get(group.key),
         )
 
-    # what happens
+    # callbacks
 
     def state_changed(self) -> None:
-        """The controller's state is another one."""
+        """Compare all groups again, if the controller's assignments changed."""
         if self._compared != self._metadata.state.moved.digest:
             self._look.set()
 
     def stepped(self, group: Group, ready: Ready) -> None:
-        """A group did its part of a Ready."""
+        """Examine a group after a Ready was processed."""
         if group.key in self._differing:
             self._due[group.key] = group
             self._look.set()
@@ -142,12 +142,12 @@ class Moves(BackgroundLoop):
             self._look.set()
 
     def _wanted(self, group: Group) -> Sequence[ReplicaId] | None:
-        """Where its replicas shall be; None for group 0, and where no assignment is known."""
+        """Return the assigned replicas; None for the controller, and without a known assignment."""
         state = self._metadata.state
         name = state.group(group.group_id)
         return None if name is None else state.assignment(name).replicas
 
-    # looking
+    # looks
 
     async def _run(self) -> None:
         pause_s = LOOK_S
@@ -165,7 +165,7 @@ class Moves(BackgroundLoop):
                 self._is_all_due = True
 
     async def _compare_all(self) -> None:
-        """Of all groups, when assignments have changed."""
+        """Compare all groups, if the assignments have changed."""
         digest = self._metadata.state.moved.digest
         if digest == self._compared:
             return
@@ -178,7 +178,7 @@ class Moves(BackgroundLoop):
         self._is_comparing = False
 
     def _look_at(self, due: Mapping[GroupKey, Group]) -> bool:
-        """Begin what can be done for these groups; whether anything was."""
+        """Begin the next changes of these groups; return whether there was one."""
         begun = False
         if due and not self._is_fresh():
             return False
@@ -194,12 +194,12 @@ class Moves(BackgroundLoop):
         return begun
 
     def _is_fresh(self) -> bool:
-        """Whether the copy of the controller's state is of now: an old one would move replicas back."""
+        """Return whether the copy of the controller's state is current: an old one would move replicas back."""
         freshness = self._metadata.freshness()
         return freshness.age_ms is not None and freshness.age_ms <= FRESH_MS and freshness.leader is not None
 
     def _is_differing(self, group: Group) -> bool:
-        """Led here, and not as it shall be, or by a change that can still be undone."""
+        """Return whether it is led here, and differs from its assignment or has an uncommitted configuration."""
         wanted, core = self._wanted(group), group.core
         if group.is_closed or core.role is not Role.LEADER or wanted is None:
             return False
@@ -214,7 +214,7 @@ class Moves(BackgroundLoop):
             self._look.set()
 
     def _step(self, group: Group) -> bool:
-        """Begin the next change, if one is due; whether it was."""
+        """Begin the next change, if one is due; return whether it was."""
         core, wanted, me = group.core, self._wanted(group), self._node.identity.replica
         before = core.configuration
         if wanted is None or not core.has_own_term_commit or before.index > core.committed_index:
@@ -244,7 +244,7 @@ class Moves(BackgroundLoop):
         return True
 
     def _hand_over(self, group: Group, change: ConfigurationChange) -> bool:
-        """Let another voter lead before this one goes, so that what was proposed here has its outcome here."""
+        """Transfer leadership before this voter is removed, so that proposals made here get their outcome here."""
         near, fitness, now = self._near(group), self._node.standing.fitness, self._node.loop.time()
         heirs = [each for each in change.voters if each in near and group.core.configuration.has_voter(each)]
         heir = max(heirs, key=lambda each: fitness.is_fit(each.node_id, now), default=None)
@@ -253,7 +253,7 @@ class Moves(BackgroundLoop):
         try:
             group.transfer_leadership(heir)
         except RaftlogError as error:
-            _logger.debug("%s is not handed to %s now: %s", group.path, heir, error)
+            _logger.debug("leadership of %s was not transferred to %s: %s", group.path, heir, error)
         return True
 
     def _changed(self, group: Group, after: Configuration, done: "asyncio.Future[Committed]") -> None:
@@ -267,13 +267,13 @@ class Moves(BackgroundLoop):
             event(_logger, "members_changed", group=group.name, voters=voters, learners=learners)
             self._due[group.key] = group
             self._look.set()
-        else:  # another leader looks at it anew, or this one at its next look: at once would be again and again
+        else:  # another leader retries, or this one at its next look: an immediate retry would loop
             _logger.info("%s: its members were not changed now: %s", group.path, error)
             if group.key in self._differing:
                 self._refused[group.key] = str(error)
 
     def _reachable(self, group: Group, wanted: Sequence[ReplicaId]) -> list[ReplicaId]:
-        """Replicas of the group, as it is and as it shall be, on disks whose processes are there."""
+        """Return assigned replicas and members of the group on disks whose processes are reachable."""
         state, me = self._metadata.state, self._node.identity.replica
         concerned = sorted({*wanted, *group.core.configuration.all_members()})
         return [
@@ -283,7 +283,7 @@ class Moves(BackgroundLoop):
         ]
 
     def _near(self, group: Group) -> list[ReplicaId]:
-        """Members that hold what made them members, and nearly everything else that is committed."""
+        """Return members that hold the present configuration entry, and nearly everything else that is committed."""
         core = group.core
         least = max(core.configuration.index, core.committed_index - CAUGHT_UP_ENTRIES)
         return [

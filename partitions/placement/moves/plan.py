@@ -1,14 +1,13 @@
-"""The next step from the members that a group has to those that it shall have. Pure; called by the group's leader.
+"""Next step from a group's present configuration to its assignment. Pure; called by the group's leader.
 
-    missing → learner → holds nearly everything → voter, in the place of one that shall go (joint → leave) → … → done
+    missing → learner → nearly caught up → voter, in the place of one to remove (joint → leave) → … → done
 
-    one learner on its way at a time (of those that can be reached),   voters ≥ min(voters now, wanted) after every step
-    nobody ceases to vote unless a majority of those that are left can be reached: they could commit nothing any more
+    one learner is filled at a time (of those that can be reached),   voters ≥ min(voters now, wanted) after every step
+    no voter is removed unless a majority of the remaining ones is reachable: they could not commit otherwise
 
-Each step follows from the configuration and the assignment alone, so that every later leader goes on where the last one
-ended. A step names the configuration that it replaces; of two leaders, or a leader and an operator, one is told that he
-lost (`raftlog.raft.configuration`).
-"""
+Each step follows from the configuration and the assignment alone, so every later leader continues at the same point.
+A step names the configuration that it replaces; of two leaders, or a leader and an operator, one gets an error
+(`raftlog.raft.configuration`)."""
 
 from collections.abc import Collection, Sequence
 
@@ -26,12 +25,11 @@ def next_change(
     near: Collection[ReplicaId],
     may_begin: bool = True,
 ) -> ConfigurationChange | None:
-    """What to change now; None when all is as it shall be, or something has to happen first.
+    """Return the next change; None when the assignment is reached, or the group has to wait.
 
-    `me` leads, and should hand over before it makes a change that takes it away. `reachable` are replicas whose process
-    is there; of members, those that answer. `near` hold nearly everything. `may_begin`: whether another learner can be
-    added now.
-    """
+    `me` leads, and should transfer leadership before a change that removes it. `reachable`: replicas whose process
+    is there; of members, those that answer. `near`: nearly caught up. `may_begin`: whether another learner can be
+    added now."""
     if configuration.is_joint:
         return None
     learners = [learner for learner in configuration.learners if learner in wanted]
@@ -53,12 +51,12 @@ def next_change(
 
 
 def is_carried(voters: Sequence[ReplicaId], there: Collection[ReplicaId]) -> bool:
-    """Whether enough of these voters are there to commit something."""
+    """Return whether enough of these voters are there to commit."""
     return has_quorum(Configuration(Index(0), tuple(voters)), there)
 
 
 def is_reached(configuration: Configuration, wanted: Sequence[ReplicaId]) -> bool:
-    """Whether the members are just those that shall be."""
+    """Return whether the members are exactly the assigned replicas."""
     is_plain = not configuration.outgoing and not configuration.learners
     return is_plain and configuration.voters == tuple(sorted(wanted))
 
@@ -71,12 +69,12 @@ def _promotion(
     me: ReplicaId,
     reachable: Collection[ReplicaId],
 ) -> ConfigurationChange:
-    """The heir votes, and in the same step one goes whose place it takes, if there are enough without that one."""
+    """Return the change that makes a learner a voter and removes one it replaces, if the rest has a majority."""
     voters = configuration.voters
     leaver = next((voter for voter in voters if voter.node_id == heir.node_id), None)  # a node votes with one disk
     if leaver is None and len(voters) >= len(wanted):
         last = _leaver(configuration, wanted, me, reachable)
-        leaver = None if last == me else last  # it hands over first
+        leaver = None if last == me else last  # it transfers leadership first
     staying = tuple(voter for voter in voters if voter != leaver)
     if leaver is not None and leaver.node_id != heir.node_id and not is_carried((*staying, heir), {*reachable, heir}):
         staying = voters
@@ -87,6 +85,6 @@ def _promotion(
 def _leaver(
     configuration: Configuration, wanted: Sequence[ReplicaId], me: ReplicaId, reachable: Collection[ReplicaId]
 ) -> ReplicaId | None:
-    """Of the voters that shall go: who is away before who is there, and who leads last."""
+    """Return the next voter to remove: one that is away first, the leader last; None when none is left."""
     extra = [voter for voter in configuration.voters if voter not in wanted]
     return min(extra, key=lambda voter: (voter == me, voter in reachable), default=None)

@@ -1,4 +1,4 @@
-"""What a group whose members are not as they shall be waits for, in words. Pure; called by `Moves`."""
+"""Reason, in words, for which a reassignment waits. Pure; called by `Moves`."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -16,7 +16,7 @@ def why_waiting(
     reachable: Collection[ReplicaId],
     refused: str | None,
 ) -> str | None:
-    """None while it goes on. `refused` is what a change of its members ended with last."""
+    """Return the reason; None while the reassignment proceeds. `refused`: error of the last failed change."""
     if not is_fresh:
         return "it waits for the controller's leader, which has not been heard here lately"
     if not is_committed or configuration.is_joint:

@@ -1,7 +1,6 @@
-"""A partition that cannot go on by itself: what is left of it, what going on would cost, and doing it when told to.
+"""Recovery of a partition that lost its majority: its remains, the loss, and the recovery on an operator's order.
 
-`Recovering` is the broker's way in; `plan` decides, pure; `standings` is what each replica says of itself.
-"""
+`Recovering` is the broker's entry point; `plan` decides, pure; `standings` is each replica's report of itself."""
 
 from raftlog.partitions.placement.recovery.plan import Plan
 from raftlog.partitions.placement.recovery.recovering import Recovered, Recovering

@@ -1,12 +1,12 @@
-"""Whether a partition has to be recovered, from which replica, and what that loses. Pure.
+"""Decision whether a partition has to be recovered, from which replica, and what that loses. Pure.
 
     refused unless every replica that ever may have counted gives its copy up, holds none and will not make its first
     one, or is on a retired disk
 
-Otherwise somebody who is away could come back with what was acknowledged, or elect a leader of another history. Who may
-have counted is known from the creation as long as nothing was moved; afterwards, and where nobody is left who could
-name members, every broker of the cluster has to answer. A group that can still elect a leader by itself is left alone.
-"""
+Otherwise an absent replica could return with acknowledged records, or elect a leader of another history. The
+replicas that may have counted are known from the creation as long as none was moved; afterwards, and when no
+remaining replica can name members, every broker of the cluster has to answer. A group that can still elect a leader
+is left alone."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -18,8 +18,7 @@ from raftlog.types import NodeId
 
 
 class KnownPlaces(NamedTuple):
-    """What the controller knows: the first replicas of the partition, those that it shall have, the brokers of the
-    cluster, and the disks that are gone for good."""
+    """Placement known to the controller: first and assigned replicas, brokers, and retired disks."""
 
     created: tuple[ReplicaId, ...]
     assigned: tuple[ReplicaId, ...]
@@ -32,21 +31,22 @@ class KnownPlaces(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """`survivor` goes on alone, `giving_up` move their copies aside, `renouncing` never make a first replica. With a
-    `refusal` nothing can be done."""
+    """Plan of a recovery; with a `refusal` it cannot be done.
+
+    `survivor` continues alone, `giving_up` set their copies aside, `renouncing` never make a first replica."""
 
     survivor: ReplicaStanding | None
     giving_up: tuple[ReplicaStanding, ...]
     renouncing: tuple[ReplicaId, ...]
     gone: tuple[ReplicaId, ...]
-    """On retired disks."""
+    """Replicas on retired disks."""
     refusal: str | None
     loss: tuple[str, ...]
-    """What may be lost, in words."""
+    """Possible losses, in words."""
 
 
 def concerned(standings: Mapping[NodeId, ReplicaStanding | Absent], places: KnownPlaces) -> list[ReplicaId]:
-    """Who may hold something of the partition, or may come to hold it, as far as those say it that answered."""
+    """Return the replicas that may hold data of the partition, or may come to hold it, by the answers so far."""
     holding = _holding(standings)
     found = {*places.named, *(voter for each in holding for voter in (*each.voters, *each.outgoing))}
     if not holding or set(places.created) != set(places.assigned):
@@ -57,7 +57,7 @@ def concerned(standings: Mapping[NodeId, ReplicaStanding | Absent], places: Know
 def make_plan(
     standings: Mapping[NodeId, ReplicaStanding | Absent], places: KnownPlaces, survivor: NodeId | None = None
 ) -> Plan:
-    """`standings` has a row for each node that answered. `survivor` is whom an operator chose."""
+    """Return the plan. `standings` has a row for each node that answered; `survivor` is an operator's choice."""
     held = sorted(
         (each for each in standings.values() if isinstance(each, ReplicaStanding)), key=lambda each: each.replica
     )
@@ -78,7 +78,7 @@ def make_plan(
 
 
 def _holding(standings: Mapping[NodeId, ReplicaStanding | Absent]) -> list[ReplicaStanding]:
-    """The replicas that are not empty, in order."""
+    """Return the replicas that are not empty, in order."""
     found = (each for each in standings.values() if isinstance(each, ReplicaStanding) and not each.is_empty)
     return sorted(found, key=lambda each: each.replica)
 
@@ -116,7 +116,7 @@ def _why_not(
 
 
 def _answered(replica: ReplicaId, standings: Mapping[NodeId, ReplicaStanding | Absent]) -> bool:
-    """Whether this very disk has said what it holds."""
+    """Return whether this very disk has reported its replica."""
     answer = standings.get(replica.node_id)
     return answer is not None and answer.replica == replica
 
@@ -134,8 +134,9 @@ def _can_win(candidate: ReplicaStanding, holding: Sequence[ReplicaStanding]) -> 
 
 
 def _survivor(holding: Sequence[ReplicaStanding], chosen: NodeId | None) -> ReplicaStanding | str:
-    """The freshest, and of several the one that lost least; or why there is none. Where nothing is left of it anywhere,
-    `holding` are empty ones, and it begins again."""
+    """Return the newest replica, and of several the one that lost least; or the reason why there is none.
+
+    When no data is left on any disk, `holding` are empty replicas, and the partition begins again."""
     candidates = [each for each in holding if chosen in (None, each.replica.node_id)]
     if not holding:
         return "no node that can be reached has a replica of it, not even an empty one; try again in a moment"

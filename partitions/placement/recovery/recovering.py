@@ -1,12 +1,11 @@
-"""`partition recover`: ask every replica how it stands, plan, and, when told to, let one of them go on alone.
+"""Execution of `partition recover`: ask every replica, plan, and on order let one of them continue alone.
 
     claim the survivor → disks that have no replica yet never make a first one, durably
-    → every other one gives its copy up, durably → the survivor leads alone, in a new term
-    → the others come back empty, as learners (`partitions.placement.moves`)
+    → all others set their copies aside, durably → the survivor leads alone, in a new term
+    → the others return empty, as learners (`partitions.placement.moves`)
 
-Any broker can do it; it asks again from the beginning after a crash, and finds less to do. A claim keeps two operators
-from making two replicas give way to each other: who is claimed does not give up. Called by the façade.
-"""
+Any broker can do it; after a crash it is repeated from the beginning, and finds less to do. A claim keeps two
+operators from making two replicas give way to each other: a claimed replica is not given up. Called by the broker."""
 
 import asyncio
 import logging
@@ -37,11 +36,11 @@ _GIVE_UP: Final = "recover.give_up"
 _GO_ON: Final = "recover.go_on"
 _LOOK_S: Final = 1.5
 _CLAIM_S: Final = 60.0
-"""A claim that was not used ends by itself."""
+"""Time after which an unused claim expires."""
 
 
 class Recovered(NamedTuple):
-    """What was found, planned and done. `lost` are offsets, each from the first to the one behind the last."""
+    """Findings, plan and result. `lost` are ranges of offsets, each with an exclusive end."""
 
     standings: Mapping[NodeId, ReplicaStanding | Absent]
     unreachable: tuple[NodeId, ...]
@@ -49,29 +48,31 @@ class Recovered(NamedTuple):
     is_done: bool
     lost: tuple[tuple[int, int], ...]
     kept_in: tuple[str, ...]
-    """Copies and damaged bytes, with the node that keeps them."""
+    """Directories of copies and damaged bytes, with the node that keeps them."""
 
 
 class Recovering:
-    """One for each process."""
+    """Recovery by one process: coordinator, and server of the replicas here."""
 
     def __init__(self, node: Node, metadata: ControllerHost, assignments: Assignments) -> None:
         self._node, self._metadata, self._assignments = node, metadata, assignments
         self._me = node.identity.node_id
         self._claimed: dict[bytes, float] = {}
-        """Groups whose replica here is to go on, until when."""
+        """Groups whose replica here is claimed as survivor, with the end of the claim."""
         node.on_request(_LOOK, self._look)
         node.on_request(_CLAIM, self._claim)
         node.on_request(_GIVE_UP, self._give_up)
         node.on_request(_GO_ON, self._go_on)
 
-    # the whole
+    # coordination
 
     async def recover(
         self, partition: Partition, caller: Caller, *, accept_loss: bool, survivor: NodeId | None, deadline: Deadline
     ) -> Recovered:
-        """Look and plan; with `accept_loss` do it. Raises `Unavailable` and `OutcomeUnknown`; it can be repeated."""
-        await self._metadata.barrier(deadline)  # who is retired decides
+        """Examine and plan; with `accept_loss` execute the plan.
+
+        Raises `Unavailable` and `OutcomeUnknown`; it can be repeated."""
+        await self._metadata.barrier(deadline)  # retired disks decide
         key, places = partition.group_id.bytes, self._places(partition)
         standings, unreachable = await self._ask_all(partition, places, deadline)
         plan = make_plan(standings, places, survivor)
@@ -92,7 +93,7 @@ class Recovering:
         return Recovered(standings, unreachable, plan, True, ranges, tuple(kept))
 
     def _places(self, partition: Partition) -> KnownPlaces:
-        """Raises `UnknownTopic`."""
+        """Return the partition's placement. Raises `UnknownTopic`."""
         state = self._metadata.state
         return KnownPlaces(
             tuple(state.topic_by_id(partition.topic_id).creation.partitions[partition.number]),
@@ -104,7 +105,7 @@ class Recovering:
     async def _ask_all(
         self, partition: Partition, places: KnownPlaces, deadline: Deadline
     ) -> tuple[dict[NodeId, ReplicaStanding | Absent], tuple[NodeId, ...]]:
-        """Those who have or shall have a replica, those whom they name as members, and whoever else is concerned."""
+        """Ask the nodes of first and assigned replicas, the members that they name, and all others concerned."""
         standings: dict[NodeId, ReplicaStanding | Absent] = {}
         unreachable: dict[NodeId, None] = {}
         asked: set[NodeId] = set()
@@ -132,7 +133,7 @@ class Recovering:
     async def _ask(self, node: NodeId, name: str, header: list[Any], deadline: Deadline) -> Any:
         return (await self._node.ask(node, name, header, (), deadline)).value
 
-    # what the replica here is asked
+    # requests to the replica here
 
     async def _look(self, request: Request) -> Answer:
         key, driver, me = _key(request), self._node.driver, self._node.identity.replica
@@ -140,7 +141,7 @@ class Recovering:
         if group is not None:
             return Answer(packed(standing_of(me, group)))
         if driver.persister.is_leaving(key) or driver.creations.is_under_way(key):
-            raise Unavailable(f"a replica of group {key.hex()} is being made or removed on node {self._me}; look again")
+            raise Unavailable(f"a replica of group {key.hex()} is being created or removed on node {self._me}; retry")
         return Answer(packed(Absent(me, driver.persister.checkpoints.was_removed(key))))
 
     async def _claim(self, request: Request) -> Answer:
@@ -156,7 +157,8 @@ class Recovering:
             return Answer([])
         if self._is_claimed(key) or self._node.driver.catch_up.is_rebuilding(group):
             raise ChangeRefused(
-                f"{group.name}: somebody else has just chosen the replica on node {self._me} to go on; look again"
+                f"{group.name}: another recovery has just chosen the replica on node {self._me} as survivor; "
+                "run the command again"
             )
         self._refuse_led(group)
         return Answer([await self._assignments.give_up(group)])
@@ -164,7 +166,9 @@ class Recovering:
     async def _go_on(self, request: Request) -> Answer:
         group = self._group(request)
         if not self._is_claimed(group.key):
-            raise ChangeRefused(f"{group.name}: the replica on node {self._me} was not chosen lately; look again")
+            raise ChangeRefused(
+                f"{group.name}: the claim of the replica on node {self._me} has expired; run the command again"
+            )
         self._refuse_led(group)
         rebuilt = await self._node.driver.catch_up.rebuild(group, int(request.header[1]))
         self._claimed.pop(group.key, None)
@@ -189,4 +193,4 @@ def _key(request: Request) -> bytes:
     match request.header:
         case [bytes(key), *_] if len(key) == 16:
             return key
-    raise InvalidArgument("a request of a recovery that cannot be read")
+    raise InvalidArgument("a recovery request cannot be read")

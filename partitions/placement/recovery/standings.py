@@ -1,4 +1,4 @@
-"""What one replica of a group says of itself, for the plan of a recovery; and how that travels."""
+"""Report of one replica on itself, for the plan of a recovery; and its encoding."""
 
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from raftlog.types import NodeId
 
 
 class LostEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A damaged entry that no other replica could give: its records are those from `offset` to `end`, exclusive."""
+    """Damaged entry that no other replica could supply: its records are those from `offset` to `end`, exclusive."""
 
     offset: int
     end: int
@@ -19,19 +19,19 @@ class LostEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Absent(msgspec.Struct, frozen=True, array_like=True):
-    """A disk that has no replica. `is_told`: it never makes a first one as the creation says it."""
+    """Disk without a replica. `is_told`: it never makes a first replica from the creation."""
 
     replica: ReplicaId
     is_told: bool
 
 
 class ReplicaStanding(msgspec.Struct, frozen=True, array_like=True):
-    """A replica as it stands. `last` is the id of its last entry, `vote_floor` what it votes by, if that is later."""
+    """State of a replica. `last`: id of its last entry; `vote_floor`: the id that it votes by, if that is later."""
 
     replica: ReplicaId
     term: int
     leads: bool
-    """It leads, and has committed in its term."""
+    """Whether it leads, and has committed in its term."""
     leader: NodeId | None
     last: EntryId
     vote_floor: EntryId
@@ -41,21 +41,21 @@ class ReplicaStanding(msgspec.Struct, frozen=True, array_like=True):
     outgoing: tuple[ReplicaId, ...]
     damage: str | None
     lost: tuple[LostEntry, ...] | None
-    """`None` while it still looks for what is damaged."""
+    """Damaged entries; `None` while it still searches for damage."""
 
     @property
     def may_lead(self) -> bool:
-        """Nothing keeps it from campaigning."""
+        """Whether the replica may campaign: no damage and no lost entries, and it is a voter."""
         return self.damage is None and self.vote_floor == self.last and self.replica in (*self.voters, *self.outgoing)
 
     @property
     def is_empty(self) -> bool:
-        """It has nothing of the group: it gave its copy up, or is new."""
+        """Whether it holds no entry: its copy was set aside, or it is new."""
         return self.last.index == 0
 
 
 def standing_of(replica: ReplicaId, group: Group) -> ReplicaStanding:
-    """The replica that this process has."""
+    """Return the state of the replica in this process."""
     core, log = group.core, group.log
     configuration = core.configuration
     last = core.last_id
@@ -82,16 +82,16 @@ _ENCODER: Final = msgspec.msgpack.Encoder(uuid_format="bytes")
 
 
 def packed(standing: ReplicaStanding | Absent) -> list[Any]:
-    """As numbers, text, bytes and lists."""
+    """Return the report as numbers, text, bytes and lists."""
     rows: list[Any] = msgspec.msgpack.decode(_ENCODER.encode(standing))
     return rows
 
 
 def unpacked(raw: Any) -> ReplicaStanding | Absent:
-    """Raises `OutcomeUnknown` for an answer that cannot be read."""
+    """Return the report in an answer. Raises `OutcomeUnknown` when it cannot be read."""
     try:
         if type(raw[1]) is bool:  # a standing has the term there
             return msgspec.convert(raw, Absent)
         return msgspec.convert(raw, ReplicaStanding)
     except (msgspec.ValidationError, TypeError, IndexError) as error:
-        raise OutcomeUnknown(f"an answer about a replica that cannot be read: {error}") from None
+        raise OutcomeUnknown(f"an answer about a replica cannot be read: {error}") from None

@@ -215,7 +215,7 @@ async def test_a_broker_whose_replicas_have_no_other_place_reports_it(three: Bro
     await drain(three[1], 2)
     told = await looked(three[1], "stalled")
     assert told.reasons == [
-        "t/0, t/1: node 2 cannot let its replica go: it needs 3 hosts, and 2 are left: start brokers "
+        "t/0, t/1: node 2 cannot give up its replica: it needs 3 hosts, and 2 are left: start brokers "
         "on other hosts, or give the partition fewer replicas"
     ]
     assert {(each.topic, each.partition, each.node_id) for each in told.misplaced} == {("t", 0, 2), ("t", 1, 2)}

@@ -93,7 +93,7 @@ def test_a_move_that_can_only_wait_delays_no_other() -> None:
     assert tenure.waits(controller.state, 1.0) == {"waits for node 4, which was not heard for 1 s": ["t/0"]}
     tenure.availability.look(heard, 2.0)
     assert tenure.under_way(SILENT_S) == 0
-    assert tenure.waits(controller.state, SILENT_S) == {"no leader says how far the move is": ["t/0"]}
+    assert tenure.waits(controller.state, SILENT_S) == {"no leader reports the progress of the move": ["t/0"]}
 
 
 def test_partitions_set_out_a_few_at_a_time() -> None:

@@ -106,7 +106,7 @@ def test_too_few_hosts_are_named() -> None:
     [
         ({"in_maintenance": True}, "node 4 is in maintenance"),
         ({"is_full": True}, "node 4 has no room"),
-        ({"is_available": False}, "node 4 is not there"),
+        ({"is_available": False}, "node 4 is not available"),
     ],
 )
 def test_reasons_for_a_broker_to_take_nothing(how: dict[str, bool], words: str) -> None:
