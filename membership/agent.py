@@ -133,7 +133,7 @@ class Agent:
             await asyncio.wait(list(self._conversations))
         await self._wire.close()
 
-    # what there is to know and to say
+    # members
 
     def members(self) -> list[GossipMember]:
         """Return all known members, this one included, by node id."""

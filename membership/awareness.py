@@ -1,6 +1,6 @@
 """Health of this process itself, by its missed answers (Lifeguard: local health awareness, LHA-Probe).
 
-A process that is short of CPU or cut off gets no answers and would accuse all others. So each sign of that makes it
+A process that is short of CPU or cut off gets no answers and would suspect all others. So each sign of that makes it
 more patient, and each answer less. `0 ≤ score ≤ score_max`. Called by the machine."""
 
 

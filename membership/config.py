@@ -27,13 +27,12 @@ class SwimConfig:
     """Members that are asked to probe for this one (SWIM's k).
 
     At a loss of p each way all ways fail with the probability (1-(1-p)²) · (1-(1-p)⁴)^k; each helper costs four
-    datagrams
-    whenever a direct probe fails."""
+    datagrams whenever a direct probe fails."""
     nack_share: float = 0.8
     """Share of its remaining time after which a helper without an answer sends a nack (Lifeguard)."""
     awareness_max: int = 8
     """Local health runs from 0 to this, and multiplies probe timeouts and periods by 1 + score (Lifeguard's S). Higher
-    makes a member in trouble accuse less, and find out later."""
+    makes a member in trouble suspect others less, and detect failures later."""
     suspicion_base: float = 2.5
     suspicion_per_decade: float = 1.0
     """A suspicion with enough confirmations lasts `(base + per_decade · log₁₀ n) · period_s`.
@@ -51,10 +50,8 @@ class SwimConfig:
     """Each receiver gossips a claim `⌈factor · log₁₀(n + 1)⌉` times (SWIM's λ·log n).
 
     That is 5 times with 3 members, 17 times with 100. At a loss of p some member gets it only by an exchange of
-    digests,
-    with a probability of about `n · e^-((1 - p) · times)`: 10⁻⁵ for 100 members at 5 %. More survives more loss, and
-    costs
-    in proportion."""
+    digests, with a probability of about `n · e^-((1 - p) · times)`: 10⁻⁵ for 100 members at 5 %. More survives more
+    loss, and costs in proportion."""
     gossip_interval_s: float = 0.2
     gossip_fanout: int = 3
     """Random members that get news at each `gossip_interval_s`, while there is any.

@@ -66,12 +66,12 @@ def news(mine: Iterable[GossipMember], theirs: Iterable[DigestEntry]) -> tuple[l
     Some may be in both (an older state, a newer description)."""
     ours = {member.node_id: entry_of(member) for member in mine}
     other = {entry.node_id: entry for entry in theirs}
-    tell = [node_id for node_id, entry in ours.items() if _says_more(entry, other.get(node_id))]
-    ask = [node_id for node_id, entry in other.items() if _says_more(entry, ours.get(node_id))]
-    return tell, ask
+    to_send = [node_id for node_id, entry in ours.items() if _has_news(entry, other.get(node_id))]
+    to_request = [node_id for node_id, entry in other.items() if _has_news(entry, ours.get(node_id))]
+    return to_send, to_request
 
 
-def _says_more(entry: DigestEntry, other: DigestEntry | None) -> bool:
+def _has_news(entry: DigestEntry, other: DigestEntry | None) -> bool:
     if other is None or entry.disk != other.disk:
         return True
     newer = (entry.incarnation, entry.state) > (other.incarnation, other.state)

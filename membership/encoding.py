@@ -165,11 +165,9 @@ def _claim(node_id: NodeId, disk_uuid: bytes, incarnation: int, state: int, by: 
     about = About(of[0], Address(of[1], of[2]), of[3]) if of else None
     claim = Claim(node_id, disk_uuid, incarnation, MemberState(state), by, age_s, about)
     if claim.state is MemberState.ALIVE and (about is None or about.incarnation != incarnation):
-        raise FormatError(
-            "gossip: a claim that a member is alive does not say what it said of itself at that incarnation"
-        )
+        raise FormatError("gossip: a claim that a member is alive lacks its announcement at that incarnation")
     if about is not None and about.incarnation > incarnation:
-        raise FormatError("gossip: a claim is older than what it says of the member")
+        raise FormatError("gossip: a claim is older than its announcement of the member")
     return claim
 
 

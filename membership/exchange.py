@@ -31,9 +31,9 @@ def answer(message: Message, view: MembershipView, now: float) -> list[Message]:
         case DigestBuckets(buckets):
             return _entries(view, digest.differing(buckets))
         case DigestEntries(buckets, entries):
-            tell, ask = news(view.roster.in_buckets(buckets), entries)
-            wanted: list[Message] = [ClaimRequest(tuple(ask))] if ask else []
-            return [*_claims(view, tell, now), *wanted]
+            to_send, to_request = news(view.roster.in_buckets(buckets), entries)
+            wanted: list[Message] = [ClaimRequest(tuple(to_request))] if to_request else []
+            return [*_claims(view, to_send, now), *wanted]
         case ClaimRequest(node_ids):
             return _claims(view, node_ids, now)
     return []

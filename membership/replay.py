@@ -3,12 +3,12 @@
     sender = node id and disk,   life = its start,   number = rises with every datagram of a life
 
     life below the newest received           refused: an earlier life of the process, or a stale copy of its disk
-    life above it                            the window begins anew
+    life above it                            the window starts again
     number ≤ highest - WINDOW                refused: too old to decide whether it is a repetition
     number within the window and noted       refused: a repetition
 
 The bitmap has one bit for each of the last `WINDOW` numbers, so a datagram that overtook others is accepted. Senders
-are bounded: the longest silent one is forgotten, which only holders of a key can bring about. Called by
+are bounded: the longest silent one is removed, which only holders of a key can cause. Called by
 `authentication`, once a tag was right."""
 
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""Order of probes: each member once in each round, in an order that is drawn anew (SWIM 4.3).
+"""Order of probes: each member once in each round, in a new random order (SWIM 4.3).
 
 So a member is probed at most 2n - 1 turns after its last probe, and the pairs stay random. A joining member is put
 somewhere into the round that is under way. Called by the machine."""

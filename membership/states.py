@@ -67,7 +67,7 @@ TRANSITIONS: Final[Mapping[MemberState | None, Mapping[Order, Mapping[MemberStat
 """Verdicts by known state (None: unknown id), order of the incarnations, and claimed state."""
 
 
-def judge(known: GossipMember | None, claim: Claim) -> Verdict:
+def verdict_on(known: GossipMember | None, claim: Claim) -> Verdict:
     """Return the verdict on a claim about another member."""
     if known is None:
         return TRANSITIONS[None][NEWER][claim.state]

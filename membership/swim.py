@@ -75,7 +75,7 @@ class Swim:
         self._turn_at = self._gossip_at = self._reap_at = math.inf
         self._probe_count = self._failed_count = 0
 
-    # what the caller says
+    # calls of the driver
 
     def start(self, now: float) -> None:
         """Begin to take part: alive at the first incarnation of this start."""
@@ -128,7 +128,7 @@ class Swim:
         before = len(self._view.changes)
         for message in messages:
             if isinstance(message, Claim):
-                self._view.hear(message, now, is_exchanged=True)
+                self._view.handle_claim(message, now, is_exchanged=True)
             elif isinstance(message, Ack):
                 self._handle_ack(message, now)
         if len(self._view.changes) > before:
@@ -244,8 +244,8 @@ class Swim:
             self._view.awareness.improve()
 
     def _handle_claim(self, claim: Claim, sender: Sender, now: float) -> None:
-        self._view.hear(claim, now)
-        if claim.node_id == self._me.node_id and claim.state is not MemberState.ALIVE and self._view.outdoes(claim):
+        self._view.handle_claim(claim, now)
+        if claim.node_id == self._me.node_id and claim.state is not MemberState.ALIVE and self._view.supersedes(claim):
             mine = self._view.claim_about(self._roster.myself, now, with_about=True)
             self._outbox.send(sender.address, mine)  # it may be the only one with that claim
 
@@ -302,7 +302,7 @@ class Swim:
     def _fail(self, probe: Probe, now: float) -> None:
         self._failed_count += 1
         self._view.awareness.worsen(probe.missed)
-        self._view.accuse(probe.target, probe.incarnation, now)
+        self._view.suspect(probe.target, probe.incarnation, now)
 
     def _maybe_ping_dead(self, now: float) -> None:
         """Ping a dead member, about once a second by all together, in case it is alive and was unreachable.

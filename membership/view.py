@@ -16,7 +16,7 @@ from raftlog.membership.config import SwimConfig
 from raftlog.membership.member import INCARNATION_MAX, About, Claim, GossipIdentity, GossipMember, MemberState
 from raftlog.membership.roster import Roster
 from raftlog.membership.rounds import Rounds
-from raftlog.membership.states import Effect, judge
+from raftlog.membership.states import Effect, verdict_on
 from raftlog.membership.suspicion import Suspicion
 from raftlog.types import NodeId
 
@@ -52,31 +52,31 @@ class MembershipView:
         self.refuted_count = 0
         self._may_contest_at = -math.inf
 
-    # what is said
+    # claims
 
-    def hear(self, claim: Claim, now: float, *, is_exchanged: bool = False) -> None:
+    def handle_claim(self, claim: Claim, now: float, *, is_exchanged: bool = False) -> None:
         """Process a claim, of another member or of this one.
 
         A member that is new by an exchange of digests is not gossiped further: its source has gossiped it already."""
         if claim.node_id == self._me.node_id:
-            self._hear_of_me(claim, now)
+            self._handle_claim_about_me(claim, now)
             return
         is_news = not is_exchanged or self.roster.get(claim.node_id) is not None
-        self._hear_of_other(claim, now)
+        self._handle_claim_about_other(claim, now)
         if not is_news:
             self.broadcasts.drop(claim.node_id)
 
-    def outdoes(self, claim: Claim) -> bool:
+    def supersedes(self, claim: Claim) -> bool:
         """Return whether a claim about us, or about a former disk of our name, is older than our own state."""
         me = self.roster.myself
         is_of_holder = claim.disk_uuid != me.disk_uuid and claim.state.is_up
         return me.state is MemberState.ALIVE and claim.incarnation < me.incarnation and not is_of_holder
 
-    def accuse(self, node_id: NodeId, incarnation: int, now: float) -> None:
+    def suspect(self, node_id: NodeId, incarnation: int, now: float) -> None:
         """Suspect a member that did not answer at that incarnation, or confirm its suspicion."""
         member = self.roster.get(node_id)
         if member is not None and member.incarnation == incarnation:
-            self._bad_news(node_id, MemberState.SUSPECT, now)
+            self._announce_state(node_id, MemberState.SUSPECT, now)
 
     def declare_dead(self, now: float) -> None:
         """Declare the members dead whose suspicion has expired."""
@@ -84,13 +84,15 @@ class MembershipView:
             return
         ends = self._suspicion_ends()
         for node_id in [node_id for node_id, end in ends.items() if end <= now]:
-            self._bad_news(node_id, MemberState.DEAD, now)
+            self._announce_state(node_id, MemberState.DEAD, now)
         self.suspicion_due = max(min(self._suspicion_ends().values(), default=math.inf), now + EXPIRY_CHECK_INTERVAL_S)
 
-    def _bad_news(self, node_id: NodeId, state: MemberState, now: float) -> None:
+    def _announce_state(self, node_id: NodeId, state: MemberState, now: float) -> None:
         member = self.roster.get(node_id)
         if member is not None and member.state.is_up:
-            self.hear(Claim(node_id, member.disk_uuid, member.incarnation, state, self._me.node_id, 0, None), now)
+            self.handle_claim(
+                Claim(node_id, member.disk_uuid, member.incarnation, state, self._me.node_id, 0, None), now
+            )
 
     def extend_suspicions(self, late_s: float) -> None:
         """Extend all suspicions by the time for which this process was stopped."""
@@ -112,9 +114,9 @@ class MembershipView:
 
     # about others
 
-    def _hear_of_other(self, claim: Claim, now: float) -> None:
+    def _handle_claim_about_other(self, claim: Claim, now: float) -> None:
         known = self.roster.get(claim.node_id)
-        verdict = judge(known, claim)
+        verdict = verdict_on(known, claim)
         if known is not None and verdict is Effect.CONFLICT:
             if self.conflicts.note(Conflict(known, claim), now):
                 self.contested.append(claim.node_id)
@@ -130,8 +132,8 @@ class MembershipView:
 
     def _maybe_take(self, known: GossipMember | None, claim: Claim, state: MemberState, now: float) -> None:
         about = _newer_about(known, claim)
-        if about is None or (known is None and not self._may_come(claim)):
-            return  # not enough is said to know a new one by: an exchange of digests will
+        if about is None or (known is None and not self._may_join(claim)):
+            return  # the claim does not describe a new member: an exchange of digests will
         since = now - claim.age_s if known is None or known.state is not state else known.since
         after = GossipMember(claim.node_id, claim.disk_uuid, claim.incarnation, state, about, since)
         self._put(known, after)
@@ -139,7 +141,7 @@ class MembershipView:
             self._begin_suspicion(claim, now)
         self.broadcasts.add(claim)
 
-    def _may_come(self, claim: Claim) -> bool:
+    def _may_join(self, claim: Claim) -> bool:
         """Return whether a new member is accepted; a dead one only until others would have forgotten it."""
         return len(self.roster) < self._config.members_max and claim.age_s < 0.9 * self._config.reap_s
 
@@ -176,7 +178,7 @@ class MembershipView:
             self._expect_end(claim.node_id)
 
     def _confirmations_wanted(self) -> int:
-        """Return the wanted confirmations: only live members can confirm, and one of them is the first accuser."""
+        """Return the wanted confirmations: only live members can confirm, and one of them suspected it first."""
         return min(self._config.confirmations, self.roster.alive - 1)
 
     def _expect_end(self, node_id: NodeId) -> None:
@@ -194,69 +196,68 @@ class MembershipView:
 
     # about this member
 
-    def _hear_of_me(self, claim: Claim, now: float) -> None:
+    def _handle_claim_about_me(self, claim: Claim, now: float) -> None:
         me = self.roster.myself
         if me.state is MemberState.LEFT:
             return
         if claim.disk_uuid != me.disk_uuid:
-            self._hear_of_namesake(me, claim, now)
+            self._handle_namesake(me, claim, now)
         elif claim.incarnation > me.incarnation and claim.state is MemberState.ALIVE:
             self._contest(me, claim, now)
         elif claim.incarnation >= me.incarnation and claim.state is not MemberState.ALIVE:
             self.awareness.worsen(1)
             self.refuted_count += 1
-            self._rise(claim.incarnation)
+            self._raise_incarnation(claim.incarnation)
 
-    def _hear_of_namesake(self, me: GossipMember, claim: Claim, now: float) -> None:
-        """Process a claim about another disk of our node id: a live one has the name, a dead one is outdone."""
+    def _handle_namesake(self, me: GossipMember, claim: Claim, now: float) -> None:
+        """Process a claim about another disk of our node id: a live one has the name, a dead one is superseded."""
         if claim.state.is_up:
             self.conflicts.note(Conflict(me, claim), now)
         elif claim.incarnation >= me.incarnation:
-            self._rise(claim.incarnation)
+            self._raise_incarnation(claim.incarnation)
 
     def _contest(self, me: GossipMember, claim: Claim, now: float) -> None:
         """Refute a claim in our name that we never made.
 
-        An earlier start of this disk may have made it, or a copy of the disk does: answered rarely, lest two outbid
-        each
-        other without end."""
+        An earlier start of this disk may have made it, or a copy of the disk does: answered rarely, so that two do not
+        outbid each other without end."""
         if claim.about is not None and claim.about.address != me.address:
             self.conflicts.note(Conflict(me, claim), now)
         if now >= self._may_contest_at:
             self._may_contest_at = now + self._config.period_s
-            self._rise(claim.incarnation)
+            self._raise_incarnation(claim.incarnation)
 
-    def _rise(self, above: int) -> None:
+    def _raise_incarnation(self, above: int) -> None:
         """Become alive under a higher incarnation than any received one (SWIM 4.2)."""
         me = self.roster.myself
         incarnation = max(above, me.incarnation) + 1
         if incarnation <= INCARNATION_MAX:
             about = me.about._replace(incarnation=incarnation)
-            self._say_of_me(me._replace(incarnation=incarnation, state=MemberState.ALIVE, about=about))
+            self._announce_self(me._replace(incarnation=incarnation, state=MemberState.ALIVE, about=about))
 
     def appear(self, now: float) -> None:
         """Begin: announce this member."""
-        self._say_of_me(self.roster.myself._replace(since=now))
+        self._announce_self(self.roster.myself._replace(since=now))
 
     def describe(self, description: bytes) -> None:
         me = self.roster.myself
         if description != me.description and me.state is not MemberState.LEFT:
             about = About(me.incarnation + 1, me.address, description)
-            self._say_of_me(me._replace(incarnation=about.incarnation, about=about))
+            self._announce_self(me._replace(incarnation=about.incarnation, about=about))
 
     def leave(self, now: float) -> None:
-        self._say_of_me(self.roster.myself._replace(state=MemberState.LEFT, since=now))
+        self._announce_self(self.roster.myself._replace(state=MemberState.LEFT, since=now))
 
-    def _say_of_me(self, me: GossipMember) -> None:
+    def _announce_self(self, me: GossipMember) -> None:
         self.roster.put(me)
         self.broadcasts.add(Claim(me.node_id, me.disk_uuid, me.incarnation, me.state, me.node_id, 0, me.about))
 
-    # after a time
+    # expiry
 
     def reap(self, now: float) -> None:
         """Forget members that have been dead or left for long."""
-        gone = [member for member in self.roster if member.node_id != self._me.node_id and not member.state.is_up]
-        for member in gone:
+        down = [member for member in self.roster if member.node_id != self._me.node_id and not member.state.is_up]
+        for member in down:
             if now - member.since >= self._config.reap_s:
                 self.roster.forget(member)
                 self.broadcasts.drop(member.node_id)

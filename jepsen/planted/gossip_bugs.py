@@ -19,19 +19,19 @@ def never_refute() -> None:
     def ignore_claim(self: MembershipView, claim: Claim, now: float) -> None:
         """Ignore the claim."""
 
-    replace_method(MembershipView, "_hear_of_me", ignore_claim)
+    replace_method(MembershipView, "_handle_claim_about_me", ignore_claim)
 
 
 def ignore_incarnations() -> None:
     """Accept the latest claim received, with any incarnation."""
-    judge = states.judge
+    verdict_on = states.verdict_on
 
     def judge_as_newer(known: GossipMember | None, claim: Claim) -> Verdict:
         if known is not None and order(known, claim) is Order.OLDER and known.disk_uuid == claim.disk_uuid:
             return claim.state
-        return judge(known, claim)
+        return verdict_on(known, claim)
 
-    replace_method(view, "judge", judge_as_newer)
+    replace_method(view, "verdict_on", judge_as_newer)
 
 
 def retransmit_without_end() -> None:
@@ -58,7 +58,7 @@ def leave_old_beliefs_alone() -> None:
     """Do not correct the sender of an outdated claim about the local member."""
 
     def only_hear(self: Swim, claim: Claim, _sender: Sender, now: float) -> None:
-        self._view.hear(claim, now)
+        self._view.handle_claim(claim, now)
 
     replace_method(Swim, "_handle_claim", only_hear)
 

@@ -27,7 +27,7 @@ CLAIMS = st.builds(
 def view(me: int, *claims: Claim) -> MembershipView:
     new = MembershipView(GossipIdentity(NodeId(me), disk(me), address(me), 1), b"", SwimConfig(), Random(me))
     for each in claims:
-        new.hear(each, 0.0)
+        new.handle_claim(each, 0.0)
     return new
 
 
@@ -38,7 +38,7 @@ def talk(one: MembershipView, other: MembershipView) -> list[list[Message]]:
     while frames[-1]:
         for message in frames[-1]:
             if isinstance(message, Claim):
-                listener.hear(message, 0.0, is_exchanged=True)
+                listener.handle_claim(message, 0.0, is_exchanged=True)
         frames.append([each for message in frames[-1] for each in answer(message, listener, 0.0)])
         listener, speaker = speaker, listener
     return frames[:-1]
@@ -69,7 +69,7 @@ def test_one_difference_among_many_costs_one_bucket() -> None:
     claims = [claim(node, ALIVE, 1) for node in range(10, 500)]
     one, other = view(1, *claims), view(2, *claims)
     talk(one, other)
-    one.hear(claim(77, DEAD, 1), 0.0)
+    one.handle_claim(claim(77, DEAD, 1), 0.0)
     frames = talk(one, other)
     assert other.roster.get(NodeId(77)).state is DEAD
     assert sum(len(encode(fingerprint(""), frame)) for frame in frames) < 1_600

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.member import Claim, GossipIdentity, MemberState
-from raftlog.membership.states import TRANSITIONS, Effect, Order, judge, order
+from raftlog.membership.states import TRANSITIONS, Effect, Order, order, verdict_on
 from raftlog.membership.view import MembershipView
 from raftlog.types import NodeId
 from tests.membership.gossip import ALIVE, DEAD, LEFT, SUSPECT, address, claim, disk, member
@@ -19,7 +19,7 @@ INCARNATION = {Order.OLDER: 4, Order.SAME: 5, Order.NEWER: 6}
 
 @pytest.mark.parametrize(("known", "claimed", "when"), list(product(MemberState, MemberState, Order)))
 def test_every_cell(known: MemberState, claimed: MemberState, when: Order) -> None:
-    verdict = judge(member(7, known, 5), claim(7, claimed, INCARNATION[when]))
+    verdict = verdict_on(member(7, known, 5), claim(7, claimed, INCARNATION[when]))
     if when is Order.OLDER:
         assert verdict is Effect.KEEP
     elif when is Order.NEWER or claimed > known:
@@ -33,7 +33,7 @@ def test_every_cell(known: MemberState, claimed: MemberState, when: Order) -> No
 
 @pytest.mark.parametrize("claimed", list(MemberState))
 def test_of_a_stranger_anything_is_taken(claimed: MemberState) -> None:
-    assert judge(None, claim(7, claimed, 1)) is claimed
+    assert verdict_on(None, claim(7, claimed, 1)) is claimed
 
 
 def test_the_table_is_whole() -> None:
@@ -45,7 +45,7 @@ def test_the_table_is_whole() -> None:
 @pytest.mark.parametrize(("known", "claimed", "when"), list(product(MemberState, MemberState, Order)))
 def test_another_disk_of_the_same_name(known: MemberState, claimed: MemberState, when: Order) -> None:
     """The holder keeps the name while it is up; what happens to others of that name is nothing to it."""
-    verdict = judge(member(7, known, 5), claim(7, claimed, INCARNATION[when], on=disk(7, 1)))
+    verdict = verdict_on(member(7, known, 5), claim(7, claimed, INCARNATION[when], on=disk(7, 1)))
     if known.is_up:
         assert verdict is (Effect.CONFLICT if claimed.is_up else Effect.KEEP)
     else:
@@ -74,7 +74,7 @@ def view(me: int = 1) -> MembershipView:
     """Return a view with node 7 from its first message."""
     identity = GossipIdentity(NodeId(me), disk(me), address(me), 1)
     new = MembershipView(identity, b"", SwimConfig(), Random(0))
-    new.hear(claim(7, ALIVE, 1), 0.0)
+    new.handle_claim(claim(7, ALIVE, 1), 0.0)
     return new
 
 
@@ -87,7 +87,7 @@ def state_in(by: MembershipView) -> tuple[int, MemberState, int]:
 def state_after(claims: list[Claim]) -> tuple[int, MemberState, int]:
     one = view()
     for each in claims:
-        one.hear(each, 0.0)
+        one.handle_claim(each, 0.0)
     return state_in(one)
 
 
@@ -103,7 +103,7 @@ def test_it_does_not_matter_in_which_groups_claims_come(one: list[Claim], two: l
     def claim_after(claims: list[Claim]) -> Claim:
         speaker = view(2)
         for each in claims:
-            speaker.hear(each, 0.0)
+            speaker.handle_claim(each, 0.0)
         known = speaker.roster.get(NodeId(7))
         assert known is not None
         return speaker.claim_about(known, 0.0, with_about=True)
@@ -123,7 +123,7 @@ def test_the_newest_claim_holds(claims: list[Claim]) -> None:
 def test_a_suspicion_runs_exactly_while_a_member_is_suspected(claims: list[Claim]) -> None:
     one = view()
     for each in claims:
-        one.hear(each, 0.0)
+        one.handle_claim(each, 0.0)
         assert (NodeId(7) in one.suspicions) == (state_in(one)[1] is SUSPECT)
 
 
@@ -132,7 +132,7 @@ def test_views_never_get_older(claims: list[Claim]) -> None:
     one = view()
     before = state_in(one)
     for each in claims:
-        one.hear(each, 0.0)
+        one.handle_claim(each, 0.0)
         now = state_in(one)
         assert now[:2] >= before[:2]
         assert now[2] >= before[2]
