@@ -1,5 +1,4 @@
-"""Storage: a segmented log on disk, and everything that touches files. It knows nothing of Raft.
+"""Storage: a segmented log on disk, and all file access. It does not depend on Raft.
 
-`LoneLog` is a log without Raft; `SegmentedLog` is what a replica builds on. All file access goes through the protocol
-in `disk`.
-"""
+`LoneLog` is a log without Raft; a replica builds on `SegmentedLog`. All file access goes through the protocol in
+`disk`."""

@@ -1,13 +1,11 @@
-"""Opening a segment of a replica that a checkpoint synced: its rows are taken as they are, up to a given entry.
+"""Opening of a replica's segment that a checkpoint synced: its rows are adopted as stored, up to a given entry.
 
-A replica's journal says which entries there are; below a checkpoint their bytes are in the segments and are not read
-(the scrub reads them in its own time). Rows come from the `.index`; where that is missing, short or implausible they
-are made again from the batches, which are then all read. A batch that is damaged keeps its place when a row says what
-stood there *and* something says which offset follows it. Nothing is cut here. Not here: lone logs (`recovery`), whose
-rows prove what was synced.
+A replica's journal lists the entries; below a checkpoint their bytes are in the segments and are not read (the scrub
+reads them in the background). Rows come from the `.index`; where that is missing, short or implausible they are
+rebuilt from the batches, which are then all read. A damaged batch keeps its place when a row identifies it *and* the
+offset behind it is known. Nothing is cut here. Lone logs, whose rows prove what was synced, are opened by `recovery`.
 
-    adopted rows ≤ the entry that is given,   each next to the one before in index, position and offset
-"""
+    adopted rows ≤ the given entry,   each next to the one before in index, position and offset"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -29,7 +27,7 @@ _DISAGREE = "header and index row do not belong together"
 
 
 class Damage(NamedTuple):
-    """A damaged or missing entry. `term` is None where nothing says it; such an entry ended the log."""
+    """A damaged or missing entry. `term` is None where it is unknown; such an entry ended the log."""
 
     file: str
     position: Position
@@ -43,30 +41,30 @@ class Damage(NamedTuple):
 
 
 def damage_of(file: File, row: Row, why: str) -> Damage:
-    """Damage of the entry that a row speaks of."""
+    """Return the damage of the entry that a row describes."""
     return Damage(file.path, Position(row.position), Offset(row.offset), Index(row.index), Term(row.term), why)
 
 
 class Start(NamedTuple):
-    """Where a file begins, as its first entry says."""
+    """Index and offset of the first entry of a file."""
 
     index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
     offset: Offset
 
 
 class Adopted(NamedTuple):
-    """How far a segment could be taken over."""
+    """Result of an adoption."""
 
     broken: str | None = None
-    """What is wrong with the entry that it ends before; None when it ends as it should, or where the file ends."""
+    """Error in the entry that it ends before; None when it ends as expected, or where the file ends."""
     pending: bytes | None = None
-    """Row of that entry, when it is the last and only the offset behind it is not known here."""
+    """Row of that entry, when it is the last and only the offset behind it is unknown."""
     is_rebuilt: bool = False
-    """Whether the rows had to be made again."""
+    """Whether the rows had to be rebuilt from the batches."""
 
 
 class Adoption:
-    """One segment's adoption. Its base index is set; its files may have been cut and written since the checkpoint."""
+    """Adoption of one segment. Its base index is set; its files may have been cut and written since the checkpoint."""
 
     def __init__(
         self,
@@ -79,10 +77,13 @@ class Adoption:
         term_max: Term,
         damage: list[Damage],
     ) -> None:
-        """`keep_to` is the last entry to adopt, wherever it lies; `end_row` its row, if the journal has it and the
-        segment holds it. `following` says where the file behind begins, `term_min` is the term of the entry before the
-        segment, `term_max` that of a later one. What is found damaged and keeps its place is added to `damage`.
-        """
+        """Adopt up to entry `keep_to`, in this segment or behind it.
+
+        `end_row` is the row of that entry, if the journal has it and the segment holds it. `following` returns the
+        start of
+        the next file, `term_min` is the term of the entry before the segment, `term_max` that of a later one.
+        Damaged entries
+        that keep their place are added to `damage`."""
         self.segment = segment
         self._keep_to = keep_to
         self._end_row = end_row
@@ -95,7 +96,7 @@ class Adoption:
         self._size = self._window.size
 
     def run(self) -> Adopted:
-        """Adopt the rows up to the entry given, or all of a segment that was closed before it."""
+        """Adopt the rows up to the given entry, or all of a segment that was closed before it."""
         segment = self.segment
         if adopted := self._adopt_up_to_entry():
             segment.keep_times()
@@ -109,7 +110,7 @@ class Adoption:
     # by the index
 
     def _adopt_up_to_entry(self) -> Adopted | None:
-        """By its row; `None` when there is none to be believed."""
+        """Adopt by the row of the last entry; return None when there is no plausible one."""
         segment = self.segment
         number = self._keep_to - segment.base_index
         stored = self._stored_row(number)
@@ -132,7 +133,7 @@ class Adoption:
         return Adopted()
 
     def _follows(self, row: Row, number: int) -> bool:
-        """Whether a row stands in its place, right behind the one before."""
+        """Return whether a row has the index and position that follow the row before it."""
         if number == 0:
             return row.index == self.segment.base_index and row.position == 0 and row.length >= HEADER_SIZE
         packed = self._stored_row(number - 1)
@@ -149,7 +150,7 @@ class Adoption:
         )
 
     def _adopt_closed(self) -> bool:
-        """Take a whole segment whose last row ends where the file ends."""
+        """Adopt a whole segment whose last row ends where the file ends."""
         segment = self.segment
         rows = segment.files.index.size() // ROW_SIZE
         packed = self._stored_row(rows - 1) if rows else b""
@@ -168,11 +169,13 @@ class Adoption:
         return True
 
     def _may_follow(self, index: int, following: int) -> bool:
-        """Whether that can be the index behind an entry; a compacted one may be a gap."""
+        """Return whether `following` can be the index behind an entry; a compacted one may be a gap."""
         return following == index + 1 or (self.segment.is_compacted and following > index)
 
     def _index_behind(self, row: Row, header: BatchHeader) -> int | None:
-        """The index behind the last batch of a closed segment: the next file has it, or the batch itself, if sound."""
+        """Return the index behind the last batch of a closed segment, or None where it is unknown.
+
+        The next file has it, or the batch itself, if undamaged."""
         if not (self.segment.is_compacted and header.is_control):
             return row.index + 1
         start = self._following()
@@ -185,7 +188,7 @@ class Adoption:
         return self.segment.files.index.read(number * ROW_SIZE, ROW_SIZE) if number >= 0 else b""
 
     def _header(self, packed: bytes, row: Row) -> BatchHeader | None:
-        """The header of the batch that a row speaks of, restored by the row if need be; `None` where that fails."""
+        """Return the header of the batch of a row, restored by the row if need be; None where that fails."""
         if row.position + HEADER_SIZE > self._size:
             return None
         head = self._log.read(row.position, HEADER_SIZE)
@@ -197,7 +200,7 @@ class Adoption:
     # by the batches
 
     def _scan(self) -> Adopted:
-        """Make the rows again from the batches; old rows only speak for those that are damaged."""
+        """Rebuild the rows from the batches; old rows are used only for damaged ones."""
         segment = self.segment
         segment.adopt(rows=0, end_position=0, next_offset=segment.base_offset)
         segment.times.restart()
@@ -236,7 +239,7 @@ class Adoption:
                 raise  # on a full disk rows wait in memory
 
     def _next_batch(self) -> tuple[memoryview, str | None]:
-        """The batch behind the last one adopted, and what is wrong with it."""
+        """Return the batch behind the last one adopted, and the error in it."""
         segment = self.segment
         batch, header = self._batch_at(segment.end_position)
         if header is None:
@@ -250,7 +253,7 @@ class Adoption:
         return batch, None
 
     def _batch_at(self, position: int) -> tuple[memoryview, BatchHeader | None]:
-        """The bytes of one batch and its header, if length, magic, delta and CRC are right."""
+        """Return the bytes of one batch and its header, if length, magic, delta and CRC are right."""
         head = self._window.read(position, HEADER_SIZE)
         if len(head) < HEADER_SIZE:
             return head, None
@@ -263,7 +266,7 @@ class Adoption:
         return batch, header
 
     def _hint(self) -> bytes | None:
-        """What the journal or an old row says of the entry behind the last one adopted, if it fits there."""
+        """Return the row of the next entry, from the journal or an old index, if it fits there."""
         segment = self.segment
         stored = segment.files.index.read(segment.rows * ROW_SIZE, ROW_SIZE)
         packed = self._end_row if self._end_row and segment.next_index == self._keep_to else stored
@@ -279,16 +282,15 @@ class Adoption:
 
     @staticmethod
     def _why_not(hint: bytes | None, batch: memoryview) -> str | None:
-        """Whether a row that is sound speaks against a header whose batch looks sound: its term is in no CRC."""
+        """Return an error when an undamaged row contradicts the header of the batch: the term is in no CRC."""
         if hint is None or row_matches(hint, batch) or restored_header(hint, batch) is None:
             return None
         return _DISAGREE
 
     def _start_behind(self, hint: bytes) -> Start | None:
-        """What follows a damaged batch: its header, the next row, the next batch or the next file has its offset.
+        """Return the start of the entry behind a damaged batch, from its header, the next row, batch or file.
 
-        Where it may be a gap only the next row or file knows the index as well.
-        """
+        Behind a possible gap only the next row or file has the index as well."""
         row, is_compacted = unpack_row(hint), self.segment.is_compacted
         header = self._header(hint, row)
         if header and not (is_compacted and header.is_control):
@@ -306,5 +308,5 @@ class Adoption:
         return start if start and self._may_follow(row.index, start.index) and start.offset >= row.offset else None
 
     def _stored_row_behind(self) -> bytes:
-        """The row behind that of the entry which is adopted next."""
+        """Return the row behind that of the entry to adopt next."""
         return self._stored_row(self.segment.rows + 1)

@@ -1,11 +1,10 @@
-"""What a checkpoint must sync: which files and directories changed since a sync last covered them.
+"""Files and directories that a checkpoint must sync because they changed since the last sync.
 
     synced ≤ made
 
-Every change of a file or a directory is counted where it is made. Who wants to sync takes the counts along, and reports
-them when the sync returned: changes that were made meanwhile count for the next one. A failed sync is reported by
-nobody. `segmented_log` and `segment` count; the owner of a replica's log asks and reports.
-"""
+Every change of a file or a directory is counted where it is made. The caller of a sync takes the counts along, and
+reports them when the sync returned: changes that were made meanwhile count for the next one. A failed sync is not
+reported. `segmented_log` and `segment` count; the owner of a replica's log asks and reports."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -14,7 +13,7 @@ from raftlog.storage.disk import File
 
 
 class Changes:
-    """How often one file or directory was changed, and how many of these changes a sync covered."""
+    """Number of changes of one file or directory, and of those that a sync covered."""
 
     __slots__ = ("made", "synced")
 
@@ -27,43 +26,43 @@ class Changes:
         return self.synced == self.made
 
     def note(self) -> None:
-        """Something is changed now."""
+        """Count one change."""
         self.made += 1
 
     def note_synced(self, made: int) -> None:
-        """A sync returned that began when so many changes had been made."""
+        """Record a successful sync that began after `made` changes."""
         assert made <= self.made, f"{made} changes synced, {self.made} made"
         self.synced = max(self.synced, made)
 
 
 class ChangeCount(NamedTuple):
-    """How many changes had been made when somebody looked."""
+    """Number of changes at the time of a listing."""
 
     changes: Changes
     made: int
 
 
 class ChangedFiles(NamedTuple):
-    """Files and directories to sync, in this order, and what such a sync covers."""
+    """Files and directories to sync, in this order, and the changes that such a sync covers."""
 
     files: list[File]
     directories: list[str]
     seen: list[ChangeCount]
 
     def add(self, other: "ChangedFiles") -> None:
-        """Sync those as well."""
+        """Add files and directories to sync."""
         self.files.extend(other.files)
         self.directories.extend(other.directories)
         self.seen.extend(other.seen)
 
     def note_synced(self) -> None:
-        """A sync of all of them that began after they were listed returned without an error."""
+        """Record a successful sync of all of them that began after they were listed."""
         for changes, made in self.seen:
             changes.note_synced(made)
 
 
 def changed_files(files: Iterable[tuple[File, Changes]], directory: str, names: Changes) -> ChangedFiles:
-    """Those of the files, and the directory if its names changed, that no sync covered."""
+    """Return those of the files that no sync covered, and the directory if its names changed."""
     found = ChangedFiles([], [], [])
     for file, changes in files:
         if not changes.are_synced:

@@ -1,9 +1,8 @@
-"""A lone log's checkpoint: up to where everything is synced and checked, in two alternating slots.
+"""Checkpoint of a lone log: the end of synced and checked batches, in two alternating slots.
 
 `{log}/.raftlog/checkpoint` has two slots of 4 KiB. Each write goes to the slot that is not the newest, so a torn
-write leaves the other one; the valid slot with the higher sequence holds. A lost checkpoint loses no data: recovery
-then reads everything. docs/FORMATS.md has the bytes.
-"""
+write leaves the other one; the valid slot with the higher sequence counts. A lost checkpoint loses no data: recovery
+then reads everything. docs/FORMATS.md has the bytes."""
 
 import struct
 from typing import NamedTuple
@@ -21,12 +20,10 @@ _CRC = struct.Struct(">I")
 
 
 class Checkpoint(NamedTuple):
-    """`segment` is the base offset of the file that holds the last checked batch, which ends at `end_position`.
+    """End of the checked batches: `segment` is the base offset of the last one's file, `end_position` its end.
 
-    One with `last_index` 0 vouches for no batch, only for the log start.
-    `next_offset`, `last_index` and `max_timestamp` (of that segment) belong to that place. Everything below is
-    synced, `.index` included.
-    """
+    With `last_index` 0 it covers no batch, only the log start. `next_offset`, `last_index` and `max_timestamp` (of that
+    segment) belong to that position. Everything below is synced, `.index` included."""
 
     sequence: int
     log_start_offset: int
@@ -38,7 +35,7 @@ class Checkpoint(NamedTuple):
 
 
 class CheckpointFile:
-    """The two slots; the caller syncs `file` after `write`."""
+    """File with the two slots; the caller syncs `file` after `write`."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.is_new = not disk.exists(path)
@@ -56,7 +53,7 @@ class CheckpointFile:
 
 
 def read_checkpoint(disk: Disk, path: str) -> Checkpoint | None:
-    """The newest checkpoint of the log in `path`, for tools that do not open it."""
+    """Return the newest checkpoint of the log in `path`, for tools that do not open it."""
     name = internal(path, CHECKPOINT)
     if not disk.exists(name):
         return None
@@ -68,7 +65,7 @@ def read_checkpoint(disk: Disk, path: str) -> Checkpoint | None:
 
 
 def vouch_for_nothing(disk: Disk, path: str, first_offset: int = 0) -> None:
-    """Store a checkpoint that keeps the log start, or raises it to `first_offset`, and vouches for no batch."""
+    """Store a checkpoint that keeps the log start, or raises it to `first_offset`, and covers no batch."""
     newest = read_checkpoint(disk, path)
     if newest is None:
         return
@@ -81,7 +78,7 @@ def vouch_for_nothing(disk: Disk, path: str, first_offset: int = 0) -> None:
 
 
 def newest_checkpoint(file: File) -> Checkpoint | None:
-    """The valid slot with the higher sequence."""
+    """Return the valid slot with the higher sequence."""
     found = [read for number in (0, 1) if (read := _read_slot(file, number)) is not None]
     return max(found, key=lambda checkpoint: checkpoint.sequence, default=None)
 

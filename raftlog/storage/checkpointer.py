@@ -1,8 +1,7 @@
-"""When a lone log takes a checkpoint, and how it does so beside its flushes.
+"""Checkpoints of a lone log: their schedule, and their writes beside its flushes.
 
-First the index files of both kinds are synced, then the slot is written, then synced. What the checkpoint vouches for
-was durable, and its rows in the files, when it began.
-"""
+First the index files of both kinds are synced, then the slot is written, then synced. Every batch that a checkpoint
+covers was durable, and its rows in the files, when it began."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,11 +13,11 @@ from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.storage.shortages import PASSING_ERRORS
 
 CHECKPOINT_BYTES = 64 << 20
-"""Durable bytes after which a checkpoint is due: about what recovery reads at most."""
+"""Durable bytes after which a checkpoint is due: about the most that recovery reads."""
 
 
 class Checkpointer:
-    """The checkpoints of one log. `failed` is called with what went wrong when one could not be taken."""
+    """Checkpoints of one log. `failed` is called with the reason and the error of one that could not be taken."""
 
     def __init__(
         self, disk: Disk, log: SegmentedLog, slots: CheckpointFile, failed: Callable[[str, OSError], None]
@@ -31,22 +30,22 @@ class Checkpointer:
         """Bytes made durable since the last checkpoint began."""
         self._is_asked_for = False
         self._is_synced = False
-        """Whether the newest checkpoint is synced for certain: one that was read may be in the page cache only."""
+        """Whether the newest checkpoint is certainly synced: one that was read may be in the page cache only."""
         self._run = 0
-        """Number of the checkpoint under way; completions of an older one are void."""
+        """Number of the checkpoint under way; completions of an older one are ignored."""
         self._is_running = False
 
     @property
     def newest(self) -> Checkpoint | None:
-        """The newest checkpoint that was written."""
+        """Newest checkpoint that was written."""
         return self._slots.newest
 
     def note_durable(self, count: int) -> None:
-        """So many more bytes became durable."""
+        """Count `count` more durable bytes."""
         self._bytes += count
 
     def ask(self) -> None:
-        """Take a checkpoint at the next occasion."""
+        """Request a checkpoint at the next call of `maybe_start`."""
         self._is_asked_for = True
 
     def maybe_start(self) -> bool:
@@ -60,7 +59,7 @@ class Checkpointer:
         return True
 
     def take(self) -> Checkpoint:
-        """Make sure that a checkpoint holds for what is durable now, and wait for it; raises `OSError`."""
+        """Wait until a checkpoint covers all that is durable now; raises `OSError`."""
         self._begin()
         self._is_running = False
         checkpoint = self._current()
@@ -78,7 +77,7 @@ class Checkpointer:
         self._is_synced = True
 
     def at(self, segment: Segment, rows: int, next_offset: int) -> Checkpoint:
-        """A checkpoint at the end of the first `rows` batches of `segment`."""
+        """Return a checkpoint at the end of the first `rows` batches of `segment`."""
         last = segment.row(rows - 1)
         sequence = self.newest.sequence + 1 if self.newest else 1
         return Checkpoint(
@@ -92,13 +91,13 @@ class Checkpointer:
         )
 
     def cancel(self) -> Checkpoint | None:
-        """Give up a checkpoint that is under way; returns the newest that was written."""
+        """Cancel a checkpoint that is under way; return the newest that was written."""
         self._run += 1
         self._is_running = False
         return self.newest
 
     def close(self) -> None:
-        """Close the file; a checkpoint under way is given up."""
+        """Close the file, after cancelling a checkpoint under way."""
         self.cancel()
         self._slots.file.close()
 
@@ -112,7 +111,7 @@ class Checkpointer:
         return self.at(segment, index + 1 - segment.base_index, self._log.offset_after(index))
 
     def _index_files(self) -> list[File]:
-        """The index files that may hold what no checkpoint synced."""
+        """Return the index files that may have changed since the last checkpoint synced them."""
         since = self.newest.segment if self.newest else 0
         fresh = [segment.files for segment in self._log.segments if segment.base_offset >= since]
         return [file for files in fresh for file in (files.index, files.times)]
@@ -140,7 +139,7 @@ class Checkpointer:
             self._give_up("the checkpoint cannot be synced", error)
 
     def _give_up(self, what: str, error: OSError) -> None:
-        """A full disk only delays the checkpoint; anything else stops the log."""
+        """Delay the checkpoint on a full disk; stop the log on any other error."""
         self._is_running = False
         self.ask()
         if error.errno not in PASSING_ERRORS:

@@ -1,19 +1,18 @@
-"""Compaction of a replica's closed segments: of each key the newest record below a committed mark stays.
+"""Compaction of a replica's closed segments: keeps the newest record of each key below a committed mark.
 
-    clean_to ≤ mark:   below clean_to each key stands once;   files are rewritten from the oldest to the newest
+    clean_to ≤ mark:   below clean_to each key has one record;   files are rewritten from the oldest to the newest
 
-In parts, each in two passes: an index of the newest offset of each key, over what is not clean, as far as it fits the
-memory that it may take; then every file below the end of that part is written anew beside its place, synced, and put
-there. What is removed leaves gaps, so offsets and indexes stay. Small neighbours become one file, whose first roll
-stays and says how far it is compacted; that is what recovery knows a compacted file by. A tombstone goes only when
-every older record of its key is gone durably: where the log was clean when the run began, so whoever has read such a
-record meets the tombstone for at least as long as the run before took place. The last record below the mark always
-stays, so no log ends in a gap. Source: Kafka's log cleaner (KIP-58, KIP-534 for tombstones).
+It runs in parts of two passes: first an index of the newest offset of each key, from the clean end on, as far as it
+fits into its memory limit; then every file below the end of that part is written anew under a staged name, synced, and
+renamed. Removed records leave gaps, so offsets and indexes stay. Small neighbours are merged into one file, whose first
+roll stays and holds the offset up to which it is compacted; recovery recognises a compacted file by it. A tombstone is
+removed only when every older record of its key is durably removed: below the clean end at the start of the run, so a
+reader of such a record meets the tombstone for at least as long as the run before took place. The last record below
+the mark always stays, so no log ends in a gap. Source: Kafka's log cleaner (KIP-58, KIP-534 for tombstones).
 
-`run` only does the work of one slice between two steps, and waits for nothing; whoever runs it does what a step says
-before the next one, and stops it (`close`) when the log was changed by somebody else, or must not be changed. Stopped
-or crashed anywhere, the log holds the newest record of every key.
-"""
+`run` does one slice of work between two steps, and waits for nothing; the caller does the syncs of a step before it
+takes the next one, and stops the run (`close`) when the log was changed otherwise, or must not be changed. Stopped or
+crashed at any point, the log holds the newest record of every key."""
 
 from collections.abc import Generator, Iterator
 from itertools import count, islice
@@ -45,17 +44,17 @@ Opened = TypeVar("Opened")
 
 _SLICE_BYTES: Final = 128 * 1024
 _SLICE_COST: Final = 400
-"""Bytes and records that are looked at before others get their turn: a millisecond."""
+"""Bytes and records of one slice, after which other work may run: about a millisecond."""
 _STEPS_ALONE: Final = 3
-"""Steps in which a small batch is opened, or made again: others do not wait for those."""
+"""Steps in which a small batch is opened or rewritten without yielding."""
 _BATCH_COST: Final = 12
-"""What a batch costs beside its records, in records."""
+"""Cost of a batch beside its records, in records."""
 _SYNC_BYTES: Final = 2 << 20
-"""So much of a new file is synced at once: a large sync holds up those of everybody else."""
+"""Bytes of a new file after which it is synced: a larger sync would delay all other syncs."""
 
 
 class CompactionBounds(NamedTuple):
-    """How large files may become by merging, and how much the index of keys may hold."""
+    """Greatest size of merged files, and of the index of keys."""
 
     segment_bytes: int
     segment_rows_max: int
@@ -64,7 +63,7 @@ class CompactionBounds(NamedTuple):
 
 
 class CompactionStep(NamedTuple):
-    """So many bytes were read or written; these are to be synced, before the next step."""
+    """Bytes read or written by a slice, and the files and directories to sync before the next step."""
 
     size_bytes: int = 0
     files: tuple[File, ...] = ()
@@ -72,7 +71,7 @@ class CompactionStep(NamedTuple):
 
 
 def clean_to(log: SegmentedLog) -> Offset:
-    """Below this offset every key stands once in the files, as far as records count."""
+    """Return the offset below which every key has one record in the files."""
     for segment in log.segments:
         if segment.compacted_to < segment.next_offset or not segment.is_compacted:
             return Offset(max(segment.base_offset, segment.compacted_to if segment.is_compacted else -1))
@@ -83,25 +82,28 @@ class Compaction:
     """One run over one log, below one mark; `run` it once."""
 
     def __init__(self, log: SegmentedLog, mark: Offset, tombstones_to: Offset, bounds: CompactionBounds) -> None:
-        """`mark` is where a segment begins whose roll is committed; tombstones below `tombstones_to` may go."""
+        """Prepare a run below `mark`, the base offset of a segment whose roll is committed.
+
+        Tombstones below `tombstones_to` may be removed."""
         self.log = log
         self.generation = log.generation
-        """Of the log as this run left it."""
+        """Generation of the log after the last change by this run."""
         self.bytes_before = self.bytes_after = 0
-        """Of files that were rewritten, and of those that took their place."""
+        """Bytes of rewritten files; `bytes_after` are those of the files that replaced them."""
         bases = [segment.base_offset for segment in log.segments if segment.base_offset <= mark]
         self._mark, self._bounds = Offset(max(bases, default=0)), bounds
         self._tombstones_to = min(tombstones_to, clean_to(log))
         self._newest: dict[bytes, int] = {}
         self._end = Offset(0)
-        """Of the part that is under way: where the index of keys ends."""
+        """End of the current part: the index of keys covers records below it."""
         self._slice_bytes = self._slice_cost = 0
 
     def run(self) -> Iterator[CompactionStep]:
-        """Raises `CorruptBatch` where something is damaged, and `OSError`: what is done stays, all of it sound.
+        """Compact, yielding after every slice; an error leaves a log that is correct.
 
-        Raises `SyncFailed` when files could not take their place: then only a new start can go on.
-        """
+        Raises `CorruptBatch` for damage, `OSError`, and `SyncFailed` when files could not be renamed: then only a
+        new start can
+        continue."""
         while (start := clean_to(self.log)) < self._mark:
             yield from self._index_keys(start)
             yield from self._rewrite()
@@ -131,7 +133,7 @@ class Compaction:
 
     @staticmethod
     def _keys(batch: memoryview) -> Generator[CompactionStep, None, dict[bytes, int]]:
-        """The newest offset of each key of a batch. One that cannot be opened has none: it stays as it was sent."""
+        """Return the newest offset of each key of a batch; none for one that cannot be opened, which stays as it is."""
         found: dict[bytes, int] = {}
         try:
             records = read_records((yield from _stepwise(open_in_steps(batch))))
@@ -192,7 +194,7 @@ class Compaction:
         output.segment.write()
 
     def _kept(self, header: BatchHeader, batch: memoryview) -> Generator[CompactionStep, None, bytes | None]:
-        """What stays of a batch; `None`: nothing."""
+        """Return the batch with the records that are kept; None without any."""
         try:
             opened = yield from _stepwise(open_in_steps(batch))
             keeps = yield from self._flags(header, opened)
@@ -205,7 +207,7 @@ class Compaction:
             return bytes(batch) if header.next_offset > self.log.log_start_offset else None
 
     def _flags(self, header: BatchHeader, opened: Buffer) -> Generator[CompactionStep, None, list[bool]]:
-        """Which of its records stay; those without a key do."""
+        """Return which of the batch's records are kept; those without a key are."""
         first, behind = header.base_offset, header.next_offset
         is_at_edge = first < max(self._tombstones_to, self.log.log_start_offset) or behind >= min(self._end, self._mark)
         flags: list[bool] = []
@@ -221,7 +223,7 @@ class Compaction:
         return flags
 
     def _stays(self, record: Record, is_newest: bool) -> bool:
-        """The same at the edges of what is compacted."""
+        """Return whether a record is kept near the log start, the end of the part, or the tombstone limit."""
         offset = record.offset
         if offset >= self._end or offset == self._mark - 1:
             return True
@@ -229,14 +231,14 @@ class Compaction:
         return is_newest and offset >= self.log.log_start_offset and not (is_tombstone and offset < self._tombstones_to)
 
     def _batches(self, segment: Segment) -> Iterator[tuple[Row, memoryview]]:
-        """Raises `CorruptBatch`: nothing damaged is compacted."""
+        """Yield the batches of a segment. Raises `CorruptBatch`: nothing damaged is compacted."""
         for _, row, batch, why in self.log.walk(segment):
             if why is not None:
                 raise self.log.corrupt(segment, row, why)
             yield row, batch
 
     def _put(self, output: "_Output", replaced: list[Segment]) -> Iterator[CompactionStep]:
-        """Let the new file take the place of those it was made from."""
+        """Replace the segments `replaced` by the new file."""
         staged = output.finish()
         yield CompactionStep(files=tuple(staged.files))
         self.log.put_compacted(replaced, staged)
@@ -245,14 +247,14 @@ class Compaction:
         self.bytes_after += staged.end_position
         try:
             yield CompactionStep(directories=(self.log.path,))
-        finally:  # also when it is stopped here: nobody else knows of them
+        finally:  # also when it is stopped here: no other code deletes them
             for segment in replaced[1:]:
                 self.log.unlink_replaced(segment.base_offset)
         if len(replaced) > 1:
             yield CompactionStep(directories=(self.log.path,))
 
     def _step_after(self, size_bytes: int, records: int) -> CompactionStep | None:
-        """So much more was done; a step when that is enough for one slice."""
+        """Add to the work of the slice; return a step when the slice is full."""
         self._slice_bytes += size_bytes
         self._slice_cost += records + _BATCH_COST
         if self._slice_bytes < _SLICE_BYTES and self._slice_cost < _SLICE_COST:
@@ -262,7 +264,7 @@ class Compaction:
 
 
 def _stepwise(work: Generator[None, None, Opened]) -> Generator[CompactionStep, None, Opened]:
-    """The result of `work`; others run in between, but not for what takes a few steps."""
+    """Return the result of `work`; yield between its steps after the first few."""
     for number in count():
         try:
             next(work)
@@ -275,7 +277,7 @@ def _stepwise(work: Generator[None, None, Opened]) -> Generator[CompactionStep, 
 
 
 class _Output:
-    """A file that is being written beside its place: kept batches, and gaps between them."""
+    """A staged file under construction: kept batches, and gaps between them."""
 
     def __init__(self, log: SegmentedLog, first: Segment, compacted_to: Offset) -> None:
         self._log = log
@@ -285,14 +287,14 @@ class _Output:
         self.segment.created_ms, self.segment.compacted_to = first.created_ms, compacted_to
         self._synced_position = 0
         self._gap: Gap | None = None
-        """What was removed since the last batch that was kept."""
+        """Gap of the records removed since the last batch that was kept."""
 
     def take_control(self, row: Row, header: BatchHeader, batch: memoryview) -> None:
-        """Of the log's own entries the first roll stays; what the others said, the next roll and its snapshot say."""
+        """Keep the first roll; remove other control batches, whose content is in the next roll and its snapshot."""
         try:
             kind, payload = read_control(batch, header)
         except InvalidBatch:
-            self.append(row.index, bytes(batch))  # of a newer program
+            self.append(row.index, bytes(batch))  # written by a newer program
             return
         if kind is ControlKind.GAP:
             gap = decode_gap(payload)
@@ -338,7 +340,7 @@ class _Output:
             self.segment.append_compacted(batch, read_header(batch))
 
     def is_sync_due(self) -> bool:
-        """Whether much was written since the last sync; that one is to follow then."""
+        """Return whether much was written since the last sync; the caller then syncs."""
         is_due = self.segment.written_position >= self._synced_position + _SYNC_BYTES
         if is_due:
             self._synced_position = self.segment.written_position

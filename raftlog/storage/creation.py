@@ -1,8 +1,7 @@
-"""Opening a lone log's directory: lock, meta file, first roll, recovery.
+"""Opening of a lone log's directory: lock, meta file, first roll, recovery.
 
-A log exists from the moment its checkpoint does; a directory with a meta file and no checkpoint that holds nothing but
-its first roll was interrupted while it was made, and is made again.
-"""
+A log exists from the moment its checkpoint does; a directory with a meta file, without a checkpoint and with nothing
+but its first roll is left from an interrupted creation, and is created again."""
 
 import logging
 import uuid
@@ -37,7 +36,7 @@ _logger = logging.getLogger(__name__)
 
 
 class OpenedLog(NamedTuple):
-    """Everything that opening a directory gives."""
+    """Result of opening a directory."""
 
     group_id: uuid.UUID
     lock: DirectoryLock
@@ -47,7 +46,7 @@ class OpenedLog(NamedTuple):
 
 
 def open_or_create(disk: Disk, path: str, config: LogConfig, clock: Callable[[], int], *, create: bool) -> OpenedLog:
-    """Lock and open the log in `path`, made when missing and `create`; raises `FormatError`, `DirectoryLocked`."""
+    """Lock and open the log in `path`, created when missing and `create`; raises `FormatError`, `DirectoryLocked`."""
     _check_directory(disk, path, create)
     make_directory(disk, internal(path))
     lock = lock_directory(disk, path)
@@ -92,13 +91,13 @@ def _recover(
     checkpoint: CheckpointFile,
     recovery: Recovery,
 ) -> OpenedLog:
-    # A checkpoint that is only in the page cache vouches for nothing: whoever was killed may not have synced it.
+    # A checkpoint that is only in the page cache proves nothing: a killed process may not have synced it.
     disk.sync([checkpoint.file], [internal(path)])
     recovery.run()
     if not recovery.segments:
         if checkpoint.newest:
             raise FormatError(
-                f"{path} has lost its segment files: a checkpoint says that the log ends at offset "
+                f"{path} has lost its segment files: its checkpoint ends at offset "
                 f"{checkpoint.newest.next_offset}; restore the files from a copy"
             )
         return _create(disk, path, clock, OpenedLog(group_id, lock, checkpoint, _empty(disk, path), recovery.report))
@@ -141,14 +140,14 @@ def _read_or_write_meta(disk: Disk, path: str) -> uuid.UUID:
     if damage is not None and group_id is None:
         raise damage
     if damage is not None:
-        _logger.warning("the meta file is written again, as the first entry says: %s", damage)
+        _logger.warning("rewriting the meta file from the first entry: %s", damage)
     group_id = group_id or uuid.uuid4()
     write_meta(disk, path, LONE_LOG, {"group_id": str(group_id)})
     return group_id
 
 
 def _group_from_first_roll(disk: Disk, path: str) -> uuid.UUID | None:
-    """The group id in the first segment: what a lost meta file said."""
+    """Return the group id in the first segment, for a lost meta file."""
     bases = segment_bases(disk, path)
     if not bases:
         return None
@@ -166,6 +165,6 @@ def _group_from_first_roll(disk: Disk, path: str) -> uuid.UUID | None:
 
 
 def _start_from_rolls(segments: list[Segment]) -> int:
-    """Without a checkpoint the newest roll says where the log started."""
+    """Return the log start in the newest roll, for a log without a checkpoint."""
     starts = [roll.log_start_offset for segment in segments if (roll := read_roll(segment))]
     return max(starts, default=segments[0].base_offset)

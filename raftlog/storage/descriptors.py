@@ -1,11 +1,10 @@
-"""Open descriptors by file: a bounded number of them for any number of files, opened again on use.
+"""Cache of open descriptors by file: a bounded number for any number of files, reopened on use.
 
-    open descriptors ≤ limit, beside those that are in use and those of unsynced files without a witness
+    open descriptors ≤ limit, beside those in use and those of unsynced files without a witness
 
-A file that was written and not yet synced gives its descriptor back only where a witness (see there) hears of it when
-its write-back fails; it is then synced through that witness. The cache has a lock of its own: reads come from any
-thread. Called by `RealFile`.
-"""
+A file that was written and not yet synced gives up its descriptor only where a witness (see there) gets the error of a
+failed write-back; it is then synced through that witness. The cache has a lock of its own: reads come from any thread.
+Called by `RealFile`."""
 
 import errno
 import os
@@ -20,7 +19,7 @@ _SHRINK_STEPS = 32
 
 
 class CachedFile(Protocol):
-    """What the cache has to know of a file."""
+    """A file as the cache sees it."""
 
     path: str
     flags: int
@@ -32,7 +31,7 @@ class CachedFile(Protocol):
         ...
 
     def note_let_go(self) -> None:
-        """Its descriptor is closed, and will be opened again when it is used."""
+        """Record that its descriptor is closed, to be reopened on the next use."""
         ...
 
 
@@ -54,7 +53,7 @@ class Use:
 
 
 class DescriptorCache:
-    """Least recently used first. Above `limit` those are closed that may be."""
+    """Descriptors, least recently used first. Above `limit` those are closed that may be."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -62,7 +61,7 @@ class DescriptorCache:
         self._open: OrderedDict[CachedFile, Use] = OrderedDict()
         self._dropped: set[Use] = set()
         self.shortage: OSError | None = None
-        """Error of the last attempt to open a file, where no descriptor was left; None after a success."""
+        """Error of the last attempt to open a file, if no descriptor was left; None after a success."""
 
     def __len__(self) -> int:
         return len(self._open) + len(self._dropped)
@@ -87,7 +86,7 @@ class DescriptorCache:
             return use
 
     def open_path(self, path: str, flags: int, mode: int = 0o600) -> int:
-        """`os.open`; where the process has no descriptor left, one of a cached file is closed for it."""
+        """Open a file like `os.open`; when no descriptor is left, close one of a cached file and retry."""
         with self._lock:
             return self._open_path(path, flags, mode)
 
@@ -107,7 +106,7 @@ class DescriptorCache:
         return descriptor
 
     def _close_one(self) -> bool:
-        """Close the least recently used descriptor that may go and whose number the limit allows to use again."""
+        """Close the least recently used descriptor that may be closed and whose number is below the limit."""
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         for file, use in self._open.items():
             if use.descriptor < limit and not use.users and file.may_let_go:
@@ -137,7 +136,7 @@ class DescriptorCache:
                 os.close(use.descriptor)
 
     def _shrink(self) -> None:
-        """Close the least recently used; what may not go is put to the other end, so that looking stays short."""
+        """Close the least recently used; one that must stay moves to the other end, so that the search stays short."""
         excess = len(self._open) - self._limit
         for _ in range(min(_SHRINK_STEPS, len(self._open))):
             if excess <= 0:

@@ -1,8 +1,7 @@
-"""The `.raftlog/` directory beside the data: meta file, lock, and the places where things are kept rather than lost.
+"""The `.raftlog/` directory beside the data: meta file, lock, and subdirectories for damaged or removed files.
 
-The meta file is one JSON object on one line, so that a person can read it, with a CRC-32C over the rest of it. It is
-written beside its final name, synced and renamed into place.
-"""
+The meta file is one JSON object on one line, readable for people, with a CRC-32C over the rest of it. It is written
+under a temporary name, synced and renamed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,27 +12,27 @@ from raftlog.storage.json_file import JsonFile, read_json_file, replace_json
 
 INTERNAL = ".raftlog"
 FORMAT_VERSION = 2
-"""Raised when an older program could no longer read a directory."""
+"""Version of the format; raised when an older program could no longer read a directory."""
 FEATURE_LEVEL = 1
-"""Raised when a program may write something that an older one does not know."""
+"""Feature level; raised when a program may write something that an older one does not support."""
 
 META = "meta"
 LOCK = "lock"
 DAMAGED = "damaged"
 CHECKPOINT = "checkpoint"
 SYNC_FAILED = "sync-failed"
-"""A file that is there after a failed sync, until the next opening has written again what may not be on the disk."""
+"""Marker file of a failed sync; removed once the next opening has rewritten data that may not be on the disk."""
 LONE_LOG = "log"
-"""Kind of directory, as its meta file says."""
+"""Kind of directory in its meta file."""
 
 
 def internal(path: str, *names: str) -> str:
-    """A path inside the `.raftlog/` of `path`."""
+    """Return a path inside the `.raftlog/` of `path`."""
     return "/".join((path, INTERNAL, *names))
 
 
 def ancestors(path: str) -> list[str]:
-    """The directories above `path`, nearest first."""
+    """Return the directories above `path`, nearest first."""
     found = []
     while path := path.rpartition("/")[0]:
         found.append(path)
@@ -41,7 +40,7 @@ def ancestors(path: str) -> list[str]:
 
 
 def is_inside(path: str, directory: str) -> bool:
-    """Whether `path` is the directory, or lies in it."""
+    """Return whether `path` is the directory, or lies in it."""
     return path == directory or path.startswith(f"{directory}/")
 
 
@@ -61,7 +60,7 @@ def make_directory(disk: Disk, path: str) -> None:
 
 
 def make_directory_unsynced(disk: Disk, path: str) -> list[str]:
-    """The same, but the caller syncs the directories that are returned, in this order."""
+    """Make a directory and its missing parents; return the directories that the caller must sync, in order."""
     missing = []
     while path and not disk.exists(path):
         missing.append(path)
@@ -82,20 +81,19 @@ def lock_directory(disk: Disk, path: str) -> DirectoryLock:
 
 
 def meta_fields(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """All that the meta file of a directory of this kind holds."""
+    """Return all fields of the meta file of a directory of this kind."""
     return {"format": FORMAT_VERSION, "feature_level": FEATURE_LEVEL, "kind": kind, **fields}
 
 
 def write_meta(disk: Disk, path: str, kind: str, fields: Mapping[str, Any]) -> None:
-    """Write the meta file durably; `fields` are JSON values, `kind` says what the directory is."""
+    """Write the meta file durably; `fields` are JSON values, `kind` is the kind of directory."""
     replace_json(disk, internal(path, META), meta_fields(kind, fields))
 
 
 def read_meta(disk: Disk, path: str, kind: str) -> JsonFile | None:
-    """The meta file of a directory of this kind; `None` when it has none.
+    """Return the meta file of a directory of this kind, or None.
 
-    Raises `SmallFileDamaged`, and `FormatError` when the directory is of another kind or version.
-    """
+    Raises `SmallFileDamaged`, and `FormatError` when the directory is of another kind or version."""
     try:
         meta = read_json_file(disk, internal(path, META))
         if meta is None:
@@ -105,7 +103,7 @@ def read_meta(disk: Disk, path: str, kind: str) -> JsonFile | None:
         raise SmallFileDamaged(f"{error}; restore it from a copy of the directory") from None
     if meta.format_version != FORMAT_VERSION or level > FEATURE_LEVEL:
         raise FormatError(
-            f"{meta.path} says that the directory has format version {meta.format_version}, feature level {level}; "
+            f"{meta.path} has format version {meta.format_version}, feature level {level}; "
             f"this program reads format version {FORMAT_VERSION} up to feature level {FEATURE_LEVEL}: use the release "
             "that wrote it, or start with an empty directory"
         )

@@ -1,11 +1,10 @@
-"""The file protocol: the only way in which raftlog touches a disk.
+"""The file protocol: all access of raftlog to a disk.
 
 Two implementations: `RealDisk` (Linux, threads inside) and `SimulatedDisk` (in memory, deterministic, faulty on
 request). Reading and writing are immediate; a sync is a submitted operation with a completion, because it is the only
-call that takes long, and because whoever waits for it must be able to go on meanwhile. Names are absolute paths.
+call that takes long, and its caller has other work meanwhile. Names are absolute paths.
 
-Every method raises `OSError` as the operating system does; storage maps it to the error tree.
-"""
+Every method raises `OSError` as the operating system does; storage maps it to the error tree."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
@@ -13,7 +12,7 @@ from typing import Protocol, TypeAlias
 from raftlog.types import Buffer
 
 SyncDone: TypeAlias = Callable[[OSError | None], None]
-"""Called exactly once, with the error of the first sync that failed or `None`."""
+"""Callback, called exactly once, with the error of the first sync that failed or None."""
 
 
 class File(Protocol):
@@ -23,15 +22,15 @@ class File(Protocol):
     def path(self) -> str: ...
 
     def size(self) -> int:
-        """Bytes in the file now."""
+        """Return the bytes in the file now."""
         ...
 
     def read(self, position: int, length: int) -> bytes:
-        """At most `length` bytes from `position`; fewer only at the end of the file."""
+        """Return at most `length` bytes from `position`; fewer only at the end of the file."""
         ...
 
     def prefetch(self) -> None:
-        """The whole file will be read soon: a hint, which returns at once."""
+        """Hint that the whole file will be read soon; returns at once."""
         ...
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
@@ -43,7 +42,7 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the file back; it may be open elsewhere. Never syncs."""
+        """Release the file; it may be open elsewhere. Never syncs."""
         ...
 
 
@@ -54,13 +53,12 @@ class DirectoryLock(Protocol):
 
 
 class Disk(Protocol):
-    """A file system, as far as raftlog needs one."""
+    """A file system."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         """Open for reading and writing. `create` makes an empty file and raises `FileExistsError` over an old one.
 
-        With `read_only` the file may belong to somebody else or to a read-only file system; writing raises `OSError`.
-        """
+        With `read_only` the file may belong to another user or to a read-only file system; writing raises `OSError`."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -68,11 +66,11 @@ class Disk(Protocol):
     def is_directory(self, path: str) -> bool: ...
 
     def list_directory(self, path: str) -> list[str]:
-        """Names in the directory, sorted."""
+        """Return the names in the directory, sorted."""
         ...
 
     def make_directory(self, path: str) -> None:
-        """Make the directory and its missing parents, unless it is there. Durable by its parent's sync."""
+        """Make the directory and its missing parents, unless it exists. Durable by its parent's sync."""
         ...
 
     def rename(self, old: str, new: str) -> None:
@@ -86,22 +84,21 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: str) -> DirectoryLock:
-        """Lock a file, made when missing; raises `BlockingIOError` when another process or caller holds it."""
+        """Lock a file, created when missing; raises `BlockingIOError` when another process or caller holds it."""
         ...
 
     def free_bytes(self, path: str) -> int:
-        """Bytes that can still be written to the file system of `path`."""
+        """Return the bytes that can still be written to the file system of `path`."""
         ...
 
     def total_bytes(self, path: str) -> int:
-        """Size of the file system of `path`."""
+        """Return the size of the file system of `path`."""
         ...
 
     def descriptor_shortage(self, path: str) -> OSError | None:
-        """The error of the last attempt to open a file, where no descriptor was left; None after a success.
+        """Return the error of the last attempt to open a file, if no descriptor was left; None after a success.
 
-        After such an error another attempt is made, with the directory `path`.
-        """
+        After such an error another attempt is made first, with the directory `path`."""
         ...
 
     def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
@@ -111,8 +108,7 @@ class Disk(Protocol):
     def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
         """Start syncing the contents of `files` and the entries of `directories`, in this order.
 
-        What was written before the call is covered, what is written after it may or may not be. `done` is called
-        later, in the caller's context, never from inside this call. A file that is closed meanwhile is left out:
-        whoever closes it gives up what it holds.
-        """
+        Writes before the call are covered, later ones may or may not be. `done` is called later, in the caller's
+        context, never
+        from inside this call. A file that is closed meanwhile is left out: its unsynced writes may be lost."""
         ...

@@ -1,4 +1,4 @@
-"""What a `.log` file holds, batch by batch, for people and programs to look at."""
+"""Description of a `.log` file, batch by batch, for people and programs."""
 
 import uuid
 from collections.abc import Iterator
@@ -13,10 +13,9 @@ from raftlog.storage.verify import StoredBatch, log_file_segment, walk_segment
 
 
 def dump_file(disk: Disk, file: str) -> Iterator[tuple[dict[str, Any], memoryview]]:
-    """Each batch of a segment file as JSON values, with its bytes; a bad one says why in `"problem"`.
+    """Yield each batch of a segment file as JSON values, with its bytes; `"problem"` has the error of a bad one.
 
-    Raises `FormatError` when the name is not that of a segment, and `OSError`.
-    """
+    Raises `FormatError` when the name is not that of a segment, and `OSError`."""
     name = file.rpartition("/")[2]
     if not (name.endswith(".log") and len(name) == 24 and name[:20].isdigit()):
         raise FormatError(f"{file} is not a segment file: its name would be twenty digits and .log")
@@ -68,7 +67,7 @@ def _describe_control(batch: memoryview) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A field of a roll as JSON has it: a member is an object, a setting a pair."""
+    """Return a field of a roll as JSON: a member is an object, a setting a pair."""
     match value:
         case uuid.UUID():
             return str(value)

@@ -1,7 +1,6 @@
-"""Log directories in and below a directory: for tools that look at all of them, and change nothing.
+"""Search for log directories in and below a directory, for tools that read all of them and change nothing.
 
-What was set aside or given up (`.raftlog/damaged`, `trash`, `unknown`) is no log any more.
-"""
+Damaged, deleted and unknown logs under `.raftlog` (`damaged`, `trash`, `unknown`) are left out."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ _KEPT_ASIDE: Final = ("damaged", "trash", "unknown")
 
 
 def logs_below(directory: str) -> Iterator[str]:
-    """The directories with segment files, or with the checkpoint of a log that lost them; in order of name."""
+    """Yield the directories with segment files, or with the checkpoint of a log that lost them; in order of name."""
     for path, names, files in os.walk(directory):
         names[:] = sorted(name for name in names if not (path.endswith(INTERNAL) and name in _KEPT_ASIDE))
         if any(_is_segment(name) for name in files) or os.path.exists(f"{path}/{INTERNAL}/{CHECKPOINT}"):

@@ -1,11 +1,10 @@
-"""How a lone log brings what was appended to its disk: at most one flush at a time, and what a failed write takes back.
+"""Flushes of a lone log: at most one at a time, and the rollback of a failed write.
 
     durable index ≤ written index ≤ last index,   flushing bytes + unwritten bytes ≤ pending bytes
 
-What is appended while a flush is under way waits in memory and goes with the next one. So the bytes that a power loss
-can tear are exactly those of one flush, at the end of the log. A write that failed is taken back, so that its refusal
-is definite; a sync that failed ends the log. Called by the lone log alone, in its thread.
-"""
+Appends during a flush wait in memory for the next one. So the bytes that a power loss can tear are exactly those of one
+flush, at the end of the log. A write that failed is rolled back, so that its refusal is definite; a sync that failed
+ends the log. Called by the lone log alone, in its thread."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +20,7 @@ from raftlog.types import Index
 
 
 class FlushOwner(Protocol):
-    """The log whose appends are flushed, as far as flushing asks it."""
+    """The log whose appends are flushed, as the flusher sees it."""
 
     config: LogConfig
     failure: RaftlogError | None
@@ -34,11 +33,11 @@ class FlushOwner(Protocol):
 
 
 class Flusher:
-    """See the module."""
+    """Flushes of one lone log."""
 
     def __init__(self, disk: Disk, path: str, log: SegmentedLog, checkpoints: Checkpointer, owner: FlushOwner) -> None:
         self.written_index = log.last_index
-        """Moved by writes and cuts."""
+        """Last index in the files; moved by writes and cuts."""
         self.pending_bytes = 0
         """Bytes appended and not yet durable."""
         self._disk = disk
@@ -51,7 +50,7 @@ class Flusher:
         self._syncing: Index | None = None
         """Last index that the flush under way covers."""
         self._run = 0
-        """Number of the newest flush; the completion of an older one is void."""
+        """Number of the newest flush; the completion of an older one is ignored."""
         self._flush_again = False
         self._unwritten_bytes = 0
         self._flushing_bytes = 0
@@ -61,21 +60,21 @@ class Flusher:
         return self._syncing is not None
 
     def note_appended(self, records: int, size_bytes: int) -> None:
-        """A batch was appended to the log."""
+        """Count a batch that was appended to the log."""
         self._appended_records += records
         self.pending_bytes += size_bytes
         self._unwritten_bytes += size_bytes
 
     def note_cut(self) -> None:
-        """The log was cut, with nothing pending."""
+        """Take over the end of the log after a cut with nothing pending."""
         self.written_index = self._log.last_index
 
     def stop(self) -> None:
-        """The flush under way failed, or counts for nothing any more."""
+        """Ignore the flush under way, because it failed or the log stopped."""
         self._syncing = None
 
     def maybe_flush(self) -> bool:
-        """Do what the flush policy asks for now: a flush, or only a write. True when a flush was started or is due."""
+        """Flush or write as the flush policy requires; return true when a flush was started or is due."""
         if self._appended_records >= self._owner.config.flush_messages:
             self.flush()
             return True
@@ -100,7 +99,7 @@ class Flusher:
             owner.on_progress()
 
     def _write(self) -> bool:
-        """Bring everything appended to the files, or take back all that was appended since the last write."""
+        """Write everything appended to the files, or roll back all appends since the last write."""
         try:
             self._log.write()
         except OSError as error:
@@ -110,7 +109,7 @@ class Flusher:
         return True
 
     def _write_failed(self, error: OSError) -> None:
-        """Take back what was to be written, so that a refusal is a definite one; if that fails too, stop."""
+        """Roll back the unwritten appends, so that their refusal is definite; if that fails too, stop."""
         path, owner = self._path, self._owner
         try:
             self._log.take_back(self.written_index)
@@ -124,7 +123,7 @@ class Flusher:
             refusal: RaftlogError = refusal_of(path, error, advice)
         else:
             refusal = owner.failure = SyncFailed(
-                f"{path}: writing failed: {error}; the log takes nothing more until it is reopened"
+                f"{path}: writing failed: {error}; the log accepts no appends until it is opened again"
             )
         owner.on_refused(Index(self.written_index + 1), refusal)
         owner.on_progress()
@@ -136,7 +135,7 @@ class Flusher:
             return
         target = self._syncing
         if run != self._run or target is None:
-            return  # `settle` made a sync of its own meanwhile
+            return  # `settle` has synced meanwhile
         self._syncing = None
         try:
             self._log.mark_durable(target)
@@ -150,13 +149,15 @@ class Flusher:
         if again:
             self.flush()
         elif self._log.last_index > self.written_index:
-            self.maybe_flush()  # a relaxed policy answers what was appended meanwhile once it is written
+            self.maybe_flush()  # under a relaxed policy a write suffices for appends made meanwhile
         owner.on_progress()
         if owner.failure is None:
             self._checkpoints.maybe_start()
 
     def settle(self) -> None:
-        """Write and sync everything appended, and wait; what a full disk refuses is taken back. Raises `SyncFailed`."""
+        """Write and sync everything appended, and wait; appends that a full disk refuses are rolled back.
+
+        Raises `SyncFailed`."""
         self._write()
         if self._owner.failure:
             raise self._owner.failure

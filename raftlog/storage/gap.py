@@ -1,10 +1,9 @@
-"""Gaps: control batches that stand for entries which are no longer there. docs/FORMATS.md, section 5, has the bytes.
+"""Gaps: control batches in place of removed or lost entries. docs/FORMATS.md, section 5, has the bytes.
 
 A gap has the index of the first entry that it replaces and spans the offsets of all of them, so that the chain of index
-and offset goes on behind it. One that compaction left (`REASON_COMPACTED`) may replace many entries, and stands only in
-a compacted segment below its mark; one for what was damaged and given up (`REASON_LOST`) replaces one, or such a gap.
-Pure.
-"""
+and offset continues behind it. A gap of compaction (`REASON_COMPACTED`) may replace many entries, and occurs only in a
+compacted segment below its mark; one for damage that was accepted as lost (`REASON_LOST`) replaces one entry, or such a
+gap. Pure functions."""
 
 import struct
 from typing import Final, NamedTuple
@@ -23,7 +22,7 @@ SPAN_MAX: Final = (1 << 31) - 1
 
 
 class Gap(NamedTuple):
-    """What a gap says. `term` is that of the last entry that it replaces."""
+    """Content of a gap. `term` is that of the last entry that it replaces."""
 
     first_index: int
     last_index: int
@@ -34,7 +33,7 @@ class Gap(NamedTuple):
 
 
 def gap_batch(gap: Gap, timestamp_ms: int = 0) -> bytes:
-    """The stamped batch of a gap."""
+    """Return the stamped batch of a gap."""
     offset = Offset(gap.first_offset)
     payload = GAP.pack(GAP_VERSION, *gap)
     spanned = gap.end_offset - gap.first_offset
@@ -54,7 +53,7 @@ def decode_gap(payload: bytes) -> Gap:
 
 
 def gap_in(batch: Buffer, header: BatchHeader) -> Gap | None:
-    """The gap that a batch whose CRC is right is; `None` for every other one, also one that cannot be read."""
+    """Return the gap in a batch whose CRC is right; None for any other batch, and for an unreadable gap."""
     if not header.is_control:
         return None
     try:
@@ -65,18 +64,18 @@ def gap_in(batch: Buffer, header: BatchHeader) -> Gap | None:
 
 
 def last_index_of(batch: Buffer, header: BatchHeader, index: int) -> int:
-    """Index of the last entry that the batch at `index` of a compacted segment stands for."""
+    """Return the index of the last entry that the batch at `index` of a compacted segment stands for."""
     gap = gap_in(batch, header)
     return gap.last_index if gap else index
 
 
 def why_no_gap(batch: Buffer, header: BatchHeader, index: int, compacted_to: int) -> str | None:
-    """What speaks against a batch at `index` that compaction may have put there; `None` also for what is no gap."""
+    """Return the error in a gap at `index`; None for a correct one, and for a batch that is no gap."""
     gap = gap_in(batch, header)
     if gap is None:
         return None
     if (gap.first_index, gap.first_offset, gap.end_offset) != (index, header.base_offset, header.next_offset):
-        return f"it is a gap from entry {gap.first_index} at offset {gap.first_offset}, and stands at entry {index}"
+        return f"it is a gap from entry {gap.first_index} at offset {gap.first_offset}, found at entry {index}"
     if gap.last_index < gap.first_index:
         return f"it is a gap from entry {gap.first_index} to {gap.last_index}"
     is_of_compaction = gap.reason == REASON_COMPACTED or gap.last_index > gap.first_index

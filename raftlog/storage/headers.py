@@ -1,8 +1,7 @@
-"""Headers of stored batches without the batches: for those who follow a log from what stands in headers.
+"""Headers of stored batches without the batches, for state that follows a log by its headers.
 
-A header is under its row's checksum, so it can be believed without reading the rest. What does not fit together ends a
-walk; whoever reads that entry as a whole learns why. Neighbouring small batches are read with one call.
-"""
+A header is covered by its row's checksum, so it can be trusted without reading the rest. A mismatch ends a walk; the
+reader of the whole entry gets the error. Neighbouring small batches are read with one call."""
 
 import struct
 from typing import Final, NamedTuple
@@ -15,29 +14,29 @@ from raftlog.types import Index
 
 _ROWS_AT_ONCE: Final = 128
 _LARGE_BYTES: Final = 4 * 1024
-"""Headers of batches that are larger are read one by one, at most `_READS_AT_ONCE`."""
+"""Size above which headers are read one by one, at most `_READS_AT_ONCE`."""
 _READS_AT_ONCE: Final = 64
 _CHUNK_BYTES: Final = 256 * 1024
 _PLACE: Final = struct.Struct(">Q16xQI")
-"""Of a row: index, position, length."""
+"""Index, position and length of a row."""
 _ATTRIBUTES_LOW: Final = 22
 _PRODUCER_ID: Final = struct.Struct(">q")
 _PRODUCER_ID_AT: Final = 43
 
 
 class HeadersRead(NamedTuple):
-    """`found` are headers of control batches and of batches with a producer id, with their indexes; everything below
-    `next_index` was looked at."""
+    """Headers of control batches and of batches with a producer id, with their indexes.
+
+    Everything below `next_index` was examined."""
 
     found: list[tuple[Index, memoryview]]
     next_index: Index
 
 
 def headers_of_note(log: ReadableLog, first: Index, last: Index) -> HeadersRead:
-    """Look at entries `first` to `last` of the files, or at some of them; at none where the first is damaged.
+    """Read the headers of entries `first` to `last`, or of the first of them; of none where the first is damaged.
 
-    Raises `OSError`.
-    """
+    Raises `OSError`."""
     segment = log.segment_of_index(first)
     number = segment.number_of(first)
     packed = memoryview(segment.row_bytes(number, min(_ROWS_AT_ONCE, last - first + 1)))

@@ -1,9 +1,8 @@
-"""Index rows that rotted while their batches are whole: they are written again from the batches.
+"""Repair of damaged index rows whose batches are undamaged: rows are written again from the batches.
 
-A row is written anew only where the chain from the last sound row before it says what it must be: the batch's header
-fits the chain of offset and position, its CRC is right, and the row was not a sound one that speaks against the header
-(then the header is what rotted). So a healed row never makes damage look sound.
-"""
+A row is rewritten only where the chain from the last undamaged row before it determines it: the batch's header fits the
+chain of offset and position, its CRC is right, and the row was not an undamaged one that contradicts the header (then
+the header is damaged). So a repaired row never hides damage."""
 
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from raftlog.storage.segment import Segment
 
 
 class _Place(NamedTuple):
-    """Where the chain stands: position, offset and index of the next batch."""
+    """Position, offset and index of the next batch in the chain."""
 
     position: int
     offset: int
@@ -23,12 +22,12 @@ class _Place(NamedTuple):
 
 
 def heal_index(segment: Segment) -> int:
-    """Compare every row with its batch's header and heal those that are damaged; returns how many were."""
+    """Compare every row with its batch's header and repair damaged ones; return their number."""
     return _heal_from(segment, 0, _begin(segment), until_sound=False)
 
 
 def heal_row(segment: Segment, number: int) -> bool:
-    """Heal row `number` and damaged neighbours; whether `number` was healed."""
+    """Repair row `number` and damaged neighbours; return whether `number` was repaired."""
     first, place = number, None
     while first > 0 and (place := _place_after(segment, first - 1)) is None:
         first -= 1
@@ -59,7 +58,7 @@ def _heal_from(segment: Segment, number: int, place: _Place, *, until_sound: boo
 
 
 def _place_after(segment: Segment, number: int) -> _Place | None:
-    """Where the chain goes on after a row that belongs to its batch's header; `None` when it does not."""
+    """Return the place behind a row that matches its batch's header; None when it does not match."""
     packed = segment.row_bytes(number, 1)
     row = unpack_row(packed)
     if not segment.may_be(number, row.index) or row.end > segment.end_position:
@@ -75,14 +74,14 @@ def _place_after(segment: Segment, number: int) -> _Place | None:
 
 
 def _last_index(segment: Segment, header: BatchHeader, position: int, index: int) -> int:
-    """Of the entries that the batch at a position stands for."""
+    """Return the last index that the batch at a position stands for."""
     if not segment.missing or not header.is_control:
         return index
     return last_index_of(segment.files.log.read(position, header.size), header, index)
 
 
 def _heal(segment: Segment, number: int, place: _Place) -> _Place | None:
-    """Write row `number` from the batch at `place`; `None` when there is no sound batch."""
+    """Write row `number` from the batch at `place`; return None when there is no undamaged batch."""
     head = segment.files.log.read(place.position, HEADER_SIZE)
     if len(head) < HEADER_SIZE:
         return None

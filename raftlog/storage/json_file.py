@@ -1,12 +1,11 @@
-"""Small files with one JSON object, and a CRC-32C over the rest of it: the one way in which they are read.
+"""Small files with one JSON object, and a CRC-32C over the rest of it: their one reader.
 
     size ≤ BYTES_MAX → UTF-8 → a JSON object → checksum → `format` and `kind` → the fields, by type
 
-What fails before the version is known is damage (`SmallFileDamaged`): the checksum is computed in the same way in all
-versions of these files, so a version whose checksum matches was meant. Each error names the file and what is wrong with
-it; what to do is added by the caller, which knows what the file is for. Called by `directory` for meta files, and by
-`runtime.log.sealed_file` for the files of a node.
-"""
+A failure before the version is known is damage (`SmallFileDamaged`): the checksum is computed in the same way in all
+versions of these files, so a version with a matching checksum is genuine. Each error has the file and the problem; the
+caller adds the remedy, which depends on the purpose of the file. Called by `directory` for meta files, and by
+`runtime.log.sealed_file` for the files of a node."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -28,12 +27,12 @@ T = TypeVar("T")
 
 
 class JsonFile:
-    """The fields of one file; each method raises `SmallFileDamaged` for a field that is missing or of another type."""
+    """Fields of one file; each method raises `SmallFileDamaged` for a field that is missing or of another type."""
 
     def __init__(self, path: str, format_version: int, kind: str, fields: Mapping[str, Any]) -> None:
         self.path, self.format_version, self.kind = path, format_version, kind
         self.fields = fields
-        """What the file holds beside `format`, `kind` and `crc32c`; nothing in it is checked."""
+        """Content of the file beside `format`, `kind` and `crc32c`; not checked."""
 
     def text(self, name: str) -> str:
         return self._typed(name, str, "a text")
@@ -43,7 +42,7 @@ class JsonFile:
         return None if value is None else value if type(value) is str else self._typed(name, str, "a text or null")
 
     def number(self, name: str, at_least: int = 0) -> int:
-        """An integer of at most 63 bits."""
+        """Return an integer of at most 63 bits."""
         value = self._typed(name, int, "a whole number")
         if not at_least <= value <= NUMBER_MAX:
             raise self.wrong(name, f"a number from {at_least} to {NUMBER_MAX}")
@@ -61,7 +60,7 @@ class JsonFile:
         return self.parsed(name, uuid_of, "a uuid")
 
     def parsed(self, name: str, parse: Callable[[Any], T], expected: str, default: Any = _MISSING) -> T:
-        """The field as `parse` returns it, which raises `ValueError`, `TypeError`, `KeyError` or `FormatError`."""
+        """Return `parse` of the field; it raises `ValueError`, `TypeError`, `KeyError` or `FormatError`."""
         value = self.fields.get(name, default)
         if value is _MISSING:
             raise self.wrong(name, expected)
@@ -72,21 +71,20 @@ class JsonFile:
 
     def _typed(self, name: str, kind: type[T], expected: str) -> T:
         value = self.fields.get(name)
-        if type(value) is not kind:  # a bool is no number here
+        if type(value) is not kind:  # a bool is not accepted as a number
             raise self.wrong(name, expected)
         return value
 
     def wrong(self, name: str, expected: str) -> SmallFileDamaged:
-        """The error for a field that is not `expected`."""
+        """Return the error for a field that is not `expected`."""
         found = f"is {_shown(repr(self.fields[name]))}, not {expected}" if name in self.fields else "is missing"
         return SmallFileDamaged(f"{self.path} is damaged: its field {name!r} {found}")
 
 
 def read_json_file(disk: Disk, path: str) -> JsonFile | None:
-    """Read a file whose checksum matches, of whatever kind and version; `None` without a file.
+    """Read a file whose checksum matches, of any kind and version; return None without a file.
 
-    Raises `SmallFileDamaged`, `OSError`.
-    """
+    Raises `SmallFileDamaged`, `OSError`."""
     if not disk.exists(path):
         return None
     file = disk.open(path, read_only=True)
@@ -96,7 +94,7 @@ def read_json_file(disk: Disk, path: str) -> JsonFile | None:
     finally:
         file.close()
     if size > BYTES_MAX:
-        raise SmallFileDamaged(f"{path} is damaged: it has {size} bytes, and may have {BYTES_MAX}")
+        raise SmallFileDamaged(f"{path} is damaged: it has {size} bytes, at most {BYTES_MAX} are allowed")
     try:
         fields = _object_in(content)
         stated = fields.pop("crc32c")
@@ -113,7 +111,7 @@ def read_json_file(disk: Disk, path: str) -> JsonFile | None:
 
 
 def _object_in(content: bytes) -> dict[str, Any]:
-    """The JSON object in a file; raises `ValueError` that says what it holds in the place of one."""
+    """Return the JSON object in a file; raises `ValueError` with the file's content if there is none."""
     if not content:
         raise ValueError("it is empty")
     try:
@@ -128,12 +126,12 @@ def _object_in(content: bytes) -> dict[str, Any]:
 
 
 def write_json(fields: Mapping[str, Any]) -> bytes:
-    """The content of a file with these fields, and its checksum."""
+    """Return the content of a file with these fields, and its checksum."""
     return json.dumps({**fields, "crc32c": checksum_of(fields)}).encode() + b"\n"
 
 
 def stage_json(disk: Disk, path: str, fields: Mapping[str, Any]) -> File:
-    """Write a file beside its place; once the caller synced and closed it, `place_json` puts it there."""
+    """Write a file under a temporary name; once the caller synced and closed it, `place_json` renames it."""
     beside = path + _STAGED
     if disk.exists(beside):
         disk.unlink(beside)
@@ -147,7 +145,7 @@ def stage_json(disk: Disk, path: str, fields: Mapping[str, Any]) -> File:
 
 
 def place_json(disk: Disk, path: str) -> None:
-    """Put the synced file in its place; durable by the sync of its directory."""
+    """Rename the synced file to its place; durable by the sync of its directory."""
     disk.rename(path + _STAGED, path)
 
 
@@ -167,7 +165,7 @@ def checksum_of(fields: Mapping[str, Any]) -> int:
 
 
 def uuid_of(value: Any) -> UUID:
-    """A uuid in its usual form; raises `ValueError`."""
+    """Return a uuid in its usual form; raises `ValueError`."""
     if type(value) is not str or str(UUID(value)) != value:
         raise ValueError(f"{value!r} is not a uuid")
     return interned_uuid(UUID(value).bytes)

@@ -1,14 +1,13 @@
-"""A log without Raft: term 0, and what is durable is committed.
+"""A log without Raft: term 0, and every durable entry is committed.
 
-It adds to a segmented log what a replica would get from its group: rolling by settings, a flush policy with group
-commit, a checkpoint, retention, and recovery. No threads and no waiting: a flush is started, and `on_progress` is
+It adds to a segmented log the parts that a replica gets from its Raft group: rolling by settings, a flush policy with
+group commit, a checkpoint, retention, and recovery. No threads and no waiting: a flush is started, and `on_progress` is
 called when it ended. Every call comes from one thread (or under one lock); only `read` may come from any.
 
     durable index ≤ acknowledged index ≤ last index
 
-At most one flush is under way; what is appended meanwhile waits in memory and goes with the next. So the bytes that a
-power loss can tear are exactly those of one flush, at the end of the log.
-"""
+At most one flush is under way; appends meanwhile wait in memory for the next. So the bytes that a power loss can tear
+are exactly those of one flush, at the end of the log."""
 
 import logging
 import uuid
@@ -42,7 +41,7 @@ NO_TERM = Term(0)
 
 
 class Appended(NamedTuple):
-    """Where an append went: offsets `base_offset` … `next_offset − 1`, its last entry at `index`."""
+    """Result of an append: offsets `base_offset` … `next_offset − 1`, the last entry at `index`."""
 
     base_offset: Offset
     next_offset: Offset
@@ -50,7 +49,7 @@ class Appended(NamedTuple):
 
 
 class LoneLog:
-    """An open log. Make one with `open`."""
+    """An open log; `open` makes one."""
 
     def __init__(
         self,
@@ -68,9 +67,9 @@ class LoneLog:
         self.group_id: uuid.UUID = opened.group_id
         self.report = opened.report
         self.damage: CorruptBatch | None = opened.report.damage[0] if opened.report.damage else None
-        """The first damage found, on opening, by a read or by the scrub; while it is set appends are refused."""
+        """First damage found, on opening, by a read or by the scrub; while it is set appends are refused."""
         self.failure: RaftlogError | None = None
-        """Why the log takes nothing any more: closed, or a sync failed. Set once."""
+        """Reason why the log accepts nothing any more: closed, or a sync failed. Set once."""
         self.on_progress = on_progress
         self.on_refused = on_refused
         self._clock = clock
@@ -94,17 +93,17 @@ class LoneLog:
     ) -> "LoneLog":
         """Open the log in directory `path`, recovering it; waits for the disk.
 
-        `clock` gives milliseconds since 1970. `on_refused(index, error)` is called when appends from `index` on were
-        dropped because they could not be written: they definitely failed. Raises `FormatError`, `DirectoryLocked`,
-        `OSError`.
-        """
+        `clock` returns milliseconds since 1970. `on_refused(index, error)` is called when appends from `index` on
+        were rolled
+        back because they could not be written: they definitely failed. Raises `FormatError`, `DirectoryLocked`,
+        `OSError`."""
         opened = open_or_create(disk, path, config, clock, create=create)
         log = cls(disk, path, config, clock, opened, on_progress, on_refused)
         if log.damage is None and (opened.report.bytes_scanned or opened.report.torn):
             log.checkpoint()
         return log
 
-    # where it stands
+    # state
 
     @property
     def log_start_offset(self) -> Offset:
@@ -113,12 +112,12 @@ class LoneLog:
 
     @property
     def log_end_offset(self) -> Offset:
-        """The offset that the next record gets."""
+        """Offset of the next record."""
         return self._log.next_offset
 
     @property
     def high_watermark(self) -> Offset:
-        """Readers see offsets below this: everything durable."""
+        """End of the durable records: readers see offsets below it."""
         return self._log.durable_offset
 
     @property
@@ -127,7 +126,7 @@ class LoneLog:
 
     @property
     def acknowledged_index(self) -> Index:
-        """Appends up to this may be answered: durable ones, or written ones under a relaxed flush policy."""
+        """Last index that may be acknowledged: durable, or only written under a relaxed flush policy."""
         return self.durable_index if self.config.flush_messages == 1 else self._flusher.written_index
 
     @property
@@ -154,11 +153,11 @@ class LoneLog:
     # appending
 
     def append(self, batches: Sequence[Buffer]) -> Appended:
-        """Take batches that were checked or built here, in order; they are stamped, and kept until the next flush.
+        """Append batches that were checked or built here, in order; they are stamped, and held until the next flush.
 
         Writable buffers are stamped in place and must not change afterwards. Raises `LogDamaged`, `LogClosed`,
-        `SyncFailed` or `RecordTooLarge`, and then nothing was taken.
-        """
+        `SyncFailed` or
+        `RecordTooLarge`; then nothing was appended."""
         self.check_writable()
         limit = self.config.max_message_bytes
         for batch in batches:
@@ -175,13 +174,13 @@ class LoneLog:
         return Appended(base_offset, log.next_offset, log.last_index)
 
     def check_writable(self) -> None:
-        """Raise the reason why the log takes no appends, if there is one."""
+        """Raise the reason why the log refuses appends, if there is one."""
         if self.failure:
             raise self.failure
         if self.damage:
             raise LogDamaged(
-                f"the log in {self.path} is damaged and takes no appends: {self.damage}; "
-                f"sound offsets stay readable; see `raftlog log recover {self.path}`"
+                f"the log in {self.path} is damaged and accepts no appends: {self.damage}; "
+                f"undamaged offsets stay readable; see `raftlog log recover {self.path}`"
             )
 
     def _maybe_roll(self, batch_bytes: int) -> bool:
@@ -196,7 +195,7 @@ class LoneLog:
         try:
             self.roll()
         except OSError as error:
-            _logger.warning("%s: a new segment cannot be made (%s); the old one goes on", self.path, error)
+            _logger.warning("%s: cannot create a new segment (%s); appends continue in the old one", self.path, error)
             return False
         return True
 
@@ -211,7 +210,7 @@ class LoneLog:
     # flushing
 
     def maybe_flush(self) -> bool:
-        """Do what the flush policy asks for now: a flush, or only a write. True when a flush was started or is due."""
+        """Flush or write as the flush policy requires; return true when a flush was started or is due."""
         return self._flusher.maybe_flush()
 
     def flush(self) -> None:
@@ -219,7 +218,7 @@ class LoneLog:
         self._flusher.flush()
 
     def sync_failed(self, error: OSError) -> SyncFailed:
-        """A sync failed: what the disk holds is unknown, and the log takes nothing more."""
+        """Stop the log after a failed sync, because the content of the disk is unknown; return the error."""
         failure = SyncFailed(
             f"{self.path}: a sync failed: {error}; what the disk holds is unknown, so the log stops. "
             "Check the disk, then open the log again"
@@ -231,20 +230,20 @@ class LoneLog:
         return failure
 
     def _mark_sync_failed(self) -> None:
-        """After a failed sync the page cache may show as clean what is not on the disk: the next opening must know."""
+        """Leave a marker for the next opening: the page cache may show data as clean that is not on the disk."""
         marker = internal(self.path, SYNC_FAILED)
         try:
             if not self.disk.exists(marker):
                 self.disk.open(marker, create=True).close()
         except OSError as error:
-            _logger.error("%s: cannot note that a sync failed (%s)", self.path, error)
+            _logger.error("%s: cannot create the marker of a failed sync (%s)", self.path, error)
 
     def _checkpoint_failed(self, what: str, error: OSError) -> None:
         self._mark_sync_failed()
-        self.fail(SyncFailed(f"{self.path}: {what}: {error}; the log takes nothing more until it is opened again"))
+        self.fail(SyncFailed(f"{self.path}: {what}: {error}; the log accepts no appends until it is opened again"))
 
     def interrupted(self, error: BaseException) -> None:
-        """A change ended half way: nothing more goes to the files, which are as a kill would leave them."""
+        """Stop the log after an interrupted change; the files stay as a kill would leave them."""
         if self.failure is None:
             self._flusher.stop()
             self.fail(
@@ -254,15 +253,15 @@ class LoneLog:
                 )
             )
         else:
-            self.on_progress()  # who ended the log may have been about to say so
+            self.on_progress()  # the call that stopped the log may have been interrupted before it
 
     def fail(self, failure: RaftlogError) -> None:
-        """Take nothing more, for this reason."""
+        """Refuse everything from now on, for this reason."""
         self.failure = failure
         self.on_progress()
 
     def checkpoint(self) -> Checkpoint:
-        """Take a checkpoint and wait for it: what is durable now will not be read again on opening."""
+        """Take a checkpoint and wait for it: batches that are durable now are not read again on opening."""
         try:
             return self._checkpoints.take()
         except OSError as error:
@@ -271,11 +270,11 @@ class LoneLog:
     # reading
 
     def read(self, offset: int, max_bytes: int, *, end_offset: Offset | None = None) -> list[memoryview]:
-        """Stored client batches from the one that holds `offset` on, checked, up to the high watermark.
+        """Return stored client batches from the one that holds `offset` on, checked, up to the high watermark.
 
-        One memoryview a batch; at least one batch even when it is larger than `max_bytes`; none at the end. The first
-        batch may begin below `offset`. Raises `OffsetOutOfRange` and `CorruptBatch`.
-        """
+        One memoryview a batch; at least one batch even when it is larger than `max_bytes`; none at the end. The
+        first batch may
+        begin below `offset`. Raises `OffsetOutOfRange` and `CorruptBatch`."""
         if isinstance(self.failure, LogClosed):
             raise self.failure
         try:
@@ -285,15 +284,15 @@ class LoneLog:
             raise
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
-        """Offset and timestamp of the first record whose timestamp is at least `timestamp_ms`; `None` without one."""
+        """Return offset and timestamp of the first record with a timestamp of at least `timestamp_ms`, or None."""
         return self._log.offset_for_timestamp(timestamp_ms)
 
     def note_damage(self, damage: CorruptBatch) -> None:
-        """Remember damage that was found; appends are refused from now on."""
+        """Record damage that was found; appends are refused from now on."""
         self.damage = self.damage or damage
 
     def scrub_slice(self, max_bytes: int) -> ScrubProgress:
-        """Check about `max_bytes` more of what is stored; damage is noted, and refuses appends from then on."""
+        """Check about `max_bytes` more of the stored batches; damage is recorded, and refuses later appends."""
         progress = self._scrub.run_slice(max_bytes)
         if progress.damage:
             self.note_damage(progress.damage)
@@ -302,13 +301,13 @@ class LoneLog:
     # cutting, trimming, cleaning; these wait for the disk
 
     def cut(self, offset: int) -> None:
-        """Drop every record from `offset` on. Raises `NotAtBatchBorder` and `OffsetOutOfRange`."""
+        """Remove every record from `offset` on. Raises `NotAtBatchBorder` and `OffsetOutOfRange`."""
         self.check_writable()
         self._log.check_cut(offset)
         if offset == self.log_end_offset:
             return
         self._flusher.settle()
-        self._log.check_cut(offset)  # what could not be written on a full disk is gone already
+        self._log.check_cut(offset)  # appends that a full disk refused were rolled back
         if offset == self.log_end_offset:
             return
         segment, rows = self._log.cut_target(offset)
@@ -322,10 +321,9 @@ class LoneLog:
         self._flusher.note_cut()
 
     def trim(self, offset: int) -> Offset:
-        """Raise the log start to `offset` and delete the segments that lie wholly below. Returns the log start.
+        """Raise the log start to `offset` and delete the segments that lie wholly below; return the log start.
 
-        Raises `OffsetOutOfRange` above the high watermark; below the log start nothing happens.
-        """
+        Raises `OffsetOutOfRange` above the high watermark; below the log start nothing happens."""
         if offset > self.high_watermark:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
         self.check_writable()
@@ -336,7 +334,7 @@ class LoneLog:
         return self.log_start_offset
 
     def clean(self) -> int:
-        """Delete the closed segments that retention no longer keeps. Returns the bytes freed."""
+        """Delete the closed segments that retention no longer keeps; return the bytes freed."""
         from_offset = retained_from(self._log.segments, self.config, self._clock())
         if self.failure or self.damage or from_offset <= self.log_start_offset:
             return 0
@@ -345,7 +343,7 @@ class LoneLog:
         return before - self.size_bytes
 
     def close(self) -> None:
-        """Flush, checkpoint, release the directory; nothing the second time. Closed even if it raises `SyncFailed`."""
+        """Flush, checkpoint and release the directory, once. The log is closed even if this raises `SyncFailed`."""
         if isinstance(self.failure, LogClosed):
             return
         try:

@@ -1,12 +1,11 @@
-"""What is read from the segments of a log: where an index, an offset or a time stands, and the batches there, checked.
+"""Reads of a log's segments: lookups by index, offset and time, and checked batches.
 
     log start offset ≤ durable offset ≤ next offset
 
-Reading changes nothing but index rows that rotted, which it writes again. `read` and `offset_for_timestamp` may be
-called by any thread at any time: segments are held in a tuple that is replaced, never changed, a row is published
-before the durable offset passes it, and what a cut or trim in another thread disturbed is done again. How the log
-grows and shrinks is `segmented_log`'s business; this is the half of it that readers see.
-"""
+Reading changes nothing but damaged index rows, which it rewrites. `read` and `offset_for_timestamp` may be called by
+any thread at any time: segments are held in a tuple that is replaced, never changed, a row is published before the
+durable offset passes it, and a read is repeated when a cut or trim in another thread interfered. Appends, cuts and
+trims are in `segmented_log`."""
 
 import struct
 import time
@@ -25,14 +24,14 @@ from raftlog.types import Buffer, Index, Offset, Position
 
 _T = TypeVar("_T")
 Lookup: TypeAlias = Generator[None, None, tuple[Offset, int] | None]
-"""By time: yields None where others may run."""
+"""Lookup by time; yields None where other tasks may run."""
 _RECORDS_PER_STEP = 1_000
 _ROWS_AT_ONCE = 512
 _CUT_PAUSE_S = 0.0005
-"""How long a reader in another thread waits before it looks again whether a cut has ended."""
+"""Pause of a reader in another thread before it checks again whether a cut has ended."""
 _WALK_BYTES = 1 << 20
 _NO_END = Offset(1 << 64)
-"""Above whatever a row can say, also one that rotted."""
+"""Offset above any that a row can have, also a damaged one."""
 _ROWS_NO_MAX = 1 << 62
 
 
@@ -46,7 +45,7 @@ def _finished(lookup: Lookup) -> tuple[Offset, int] | None:
 
 
 class _RowsRead(NamedTuple):
-    """Rows that a read went through, the offset behind them, and the client batches among theirs."""
+    """Number of rows that a read examined, the offset behind them, and the client batches among theirs."""
 
     count: int  # type: ignore[assignment]  # tuple.count is never wanted here
     next_offset: int
@@ -54,23 +53,24 @@ class _RowsRead(NamedTuple):
 
 
 class ReadableLog:
-    """The segments of one directory, oldest first, as readers see them; the last one is active."""
+    """Segments of one directory, oldest first, for readers; the last one is active."""
 
     def __init__(self, disk: Disk, path: str, segments: tuple[Segment, ...], log_start_offset: Offset) -> None:
         self.disk = disk
         self.path = path
         self.segments: tuple[Segment, ...] = ()
         self.active: Segment
-        """The last segment; not there while the log has none."""
+        """Last segment; unset while the log has none."""
         self._hold(segments)
         self.log_start_offset = log_start_offset
         """Lowest readable offset; moved up by `trim`, never above the durable offset."""
         self.durable_index = Index(0)
         """Largest index synced together with every predecessor; moved by `mark_durable` and the cuts."""
         self.durable_offset = Offset(0) if segments else log_start_offset
-        """Offset after the last durable record; what readers see."""
+        """Offset after the last durable record; readers see offsets below it."""
         self.generation = 0
-        """Counts beginnings and ends of cuts and trims, so it is odd during one: what a racing reader looks at."""
+        """Number of beginnings and ends of cuts and trims, so odd during one; a reader compares it before and after a
+        read."""
 
     def _hold(self, segments: tuple[Segment, ...]) -> None:
         self.segments = segments
@@ -86,17 +86,17 @@ class ReadableLog:
 
     @property
     def whole_from(self) -> Segment:
-        """The first segment that was not compacted: behind its beginning every entry has its own bytes and row."""
+        """First segment that was not compacted: behind its beginning every entry has its own bytes and row."""
         return next((segment for segment in self.segments if not segment.is_compacted), self.active)
 
     @property
     def next_offset(self) -> Offset:
-        """The offset that the next record gets; the log start in a log without segments."""
+        """Offset of the next record; the log start in a log without segments."""
         return Offset(self.active.next_offset) if self.segments else self.log_start_offset
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all `.log` files, what is not written yet included."""
+        """Bytes of all `.log` files, unwritten batches included."""
         return sum(segment.end_position for segment in self.segments)
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class ReadableLog:
     # finding
 
     def offset_after(self, index: Index) -> Offset:
-        """The offset that follows entry `index`; index 0 is the one before the log's first."""
+        """Return the offset that follows entry `index`; index 0 is the one before the log's first."""
         if not self.segments:
             return self.log_start_offset
         segment = self.segment_of_index(index)
@@ -115,23 +115,23 @@ class ReadableLog:
         return Offset(segment.row(segment.number_of(index + 1)).offset)
 
     def segment_of_index(self, index: int) -> Segment:
-        """The segment that holds entry `index`, or would."""
+        """Return the segment that holds entry `index`, or would."""
         segments = self.segments
         return segments[max(0, bisect_right(segments, index, key=lambda segment: segment.base_index) - 1)]
 
     def segment_of_offset(self, offset: int) -> Segment:
-        """The segment that holds record `offset`, or would."""
+        """Return the segment that holds record `offset`, or would."""
         segments = self.segments
         return segments[max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)]
 
     # reading
 
     def read(self, offset: int, max_bytes: int, end_offset: Offset | None = None) -> list[memoryview]:
-        """Stored client batches from the one that holds `offset` on, durable and below `end_offset`, each checked.
+        """Return stored client batches from the one that holds `offset` on, durable and below `end_offset`, checked.
 
-        At least one batch, even when it is larger than `max_bytes`; none at the end. Raises `OffsetOutOfRange` outside
-        the log and `CorruptBatch` where row, header or CRC disagree.
-        """
+        At least one batch, even when it is larger than `max_bytes`; none at the end. Raises `OffsetOutOfRange`
+        outside the log
+        and `CorruptBatch` where row, header or CRC disagree."""
 
         def attempt() -> list[memoryview]:
             end = self.durable_offset if end_offset is None else min(end_offset, self.durable_offset)
@@ -142,7 +142,7 @@ class ReadableLog:
         return self._undisturbed(attempt)
 
     def _undisturbed(self, attempt: Callable[[], _T]) -> _T:
-        """The result of an attempt with which no cut or trim in another thread interfered."""
+        """Return the result of an attempt with which no cut or trim in another thread interfered."""
         while True:
             generation = self.generation
             if generation % 2:
@@ -179,7 +179,7 @@ class ReadableLog:
         return CorruptBatch(segment.files.log.path, Position(segment.end_position), Offset(offset), "it is missing")
 
     def _find_row(self, segment: Segment, offset: int) -> int:
-        """`Segment.find_row`, where a damaged row may have led astray: then the index is healed first."""
+        """Return `Segment.find_row`; where a damaged row may have misled it, repair the index and search again."""
         for _ in range(2):
             number = segment.find_row(offset)
             row = segment.row(number)
@@ -191,7 +191,7 @@ class ReadableLog:
         raise CorruptBatch(segment.files.index.path, Position(number * ROW_SIZE), Offset(offset), "the row is damaged")
 
     def _read_rows(self, segment: Segment, first: int, max_bytes: int, end_offset: Offset) -> "_RowsRead | None":
-        """Client batches in the rows from `first` on; `None` when there are no rows."""
+        """Read the client batches in the rows from `first` on; return None when there are no rows."""
         packed, rows = self._rows_within(segment, first, max_bytes, end_offset)
         if not rows:
             return None
@@ -216,7 +216,7 @@ class ReadableLog:
     def _rows_within(
         self, segment: Segment, first: int, max_bytes: int, end_offset: Offset, rows_max: int = _ROWS_NO_MAX
     ) -> tuple[memoryview, list[Row]]:
-        """Rows from `first` on that begin below `end_offset` and together fit `max_bytes` (at least one)."""
+        """Return rows from `first` on that begin below `end_offset` and together fit `max_bytes` (at least one)."""
         packed = b""
         rows: list[Row] = []
         position = limit = -1
@@ -241,7 +241,7 @@ class ReadableLog:
 
     @staticmethod
     def _is_plausible(segment: Segment, row: Row, number: int, position: int) -> bool:
-        """Whether a row can be trusted enough to read where it points; `position` ends the row before, or is −1."""
+        """Return whether the bytes that a row points to may be read; `position` ends the row before, or is −1."""
         return (
             segment.may_be(number, row.index)
             and (row.position == position or position < 0)
@@ -251,7 +251,7 @@ class ReadableLog:
 
     @staticmethod
     def why_corrupt(row_bytes: Buffer, row: Row, batch: Buffer) -> str | None:
-        """What is wrong with a stored batch; `None` when row, header and CRC agree."""
+        """Return the error in a stored batch; None when row, header and CRC agree."""
         if len(batch) < row.length:
             return f"the file ends {row.length - len(batch)} bytes too early"
         view = memoryview(batch)
@@ -263,11 +263,11 @@ class ReadableLog:
 
     @staticmethod
     def corrupt(segment: Segment, row: Row, why: str) -> CorruptBatch:
-        """The error that names where a batch is damaged."""
+        """Return the error for a damaged batch, with its position."""
         return CorruptBatch(segment.files.log.path, Position(row.position), Offset(row.offset), why)
 
     def walk(self, segment: Segment, first: int = 0) -> Iterator[tuple[int, Row, memoryview, str | None]]:
-        """Rows of a segment from `first` on with number, batch and what is wrong with it, read in large pieces."""
+        """Yield rows of a segment from `first` on with number, batch and its error, read in large pieces."""
         number = first
         while True:
             packed, rows = self._rows_within(segment, number, _WALK_BYTES, _NO_END)
@@ -281,18 +281,17 @@ class ReadableLog:
                 number += 1
 
     def offset_for_timestamp(self, timestamp: int, start: int = 0) -> tuple[Offset, int] | None:
-        """The first durable record from `start` on whose timestamp is at least `timestamp`: its offset and its
-        timestamp (KIP-79).
+        """Return offset and timestamp of the first durable record from `start` on at `timestamp` or later.
 
-        Where that may be one that cannot be decoded it is the first of those, with the batch's newest timestamp:
-        readers go on there, and get the error.
-        """
+        As in KIP-79. Where that may be one that cannot be decoded it is the first of those, with the batch's newest
+        timestamp:
+        readers continue there, and get the error."""
         return self._undisturbed(
             lambda: _finished(self._offset_for_timestamp(timestamp, max(start, self.log_start_offset)))
         )
 
     def offset_for_timestamp_in_steps(self, timestamp: int, start: int = 0) -> Lookup:
-        """The same for an owner whose only thread cuts and trims as well, between two steps."""
+        """Look up like `offset_for_timestamp`, in steps, for an owner whose only thread also cuts and trims."""
         while True:
             generation, steps = (
                 self.generation,
@@ -333,7 +332,7 @@ class ReadableLog:
     # entries
 
     def row_at(self, index: Index) -> Row:
-        """The index row of an entry in the log, as it stands."""
+        """Return the stored index row of an entry in the log."""
         segment = self.segment_of_index(index)
         assert segment.base_index <= index < segment.next_index, (
             f"index {index} outside [{self.segments[0].base_index}, {self.last_index}]"
@@ -341,16 +340,16 @@ class ReadableLog:
         return segment.row(segment.number_of(index))
 
     def checked_row_at(self, index: Index) -> Row:
-        """The index row of an entry, compared with the batch's header and healed if it rotted.
+        """Return the index row of an entry, compared with the batch's header and repaired if damaged.
 
         A row whose header is damaged counts when it fits between its neighbours. Raises `CorruptBatch` where neither
-        row nor header can be believed.
-        """
+        row nor
+        header can be trusted."""
         row = self.row_at(index)
         segment = self.segment_of_index(index)
         number = segment.number_of(index)
         if number >= segment.rows_published:
-            return row  # it never left the memory
+            return row  # it was never written to the file
         packed = segment.row_bytes(number, 1)
         in_place = segment.may_be(number, row.index) and row.end <= segment.end_position
         head = segment.files.log.read(row.position, HEADER_SIZE) if in_place else b""
@@ -359,11 +358,11 @@ class ReadableLog:
         if heal_row(segment, number):
             return segment.row(number)
         if not self._fits_between_neighbours(segment, number, row):
-            raise self.corrupt(segment, row, "neither its index row nor its header can be believed")
+            raise self.corrupt(segment, row, "both its index row and its header are damaged")
         return row
 
     def _fits_between_neighbours(self, segment: Segment, number: int, row: Row) -> bool:
-        """Whether the rows around it leave nothing else that this row could say of its term and place."""
+        """Return whether term and position of a row are the only ones that fit between the rows around it."""
         index = segment.base_index + number
         before = self.row_at(Index(index - 1)) if index > self.segments[0].base_index else None
         after = self.row_at(Index(index + 1)) if index < self.last_index else before
@@ -376,11 +375,11 @@ class ReadableLog:
         )
 
     def read_entries(self, first_index: Index, last_index: Index, max_bytes: int) -> list[tuple[Row, memoryview]]:
-        """Written entries `first_index` to `last_index` as stored, control batches too, each checked, with their rows.
+        """Return the written entries `first_index` to `last_index` with their rows, control batches too.
 
-        At least one, even when it is larger than `max_bytes`; perhaps fewer than were asked for, because they end with
-        the segment or before a damaged one. Raises `CorruptBatch` when the first is damaged.
-        """
+        Each is checked. At least one, even when it is larger than `max_bytes`; perhaps fewer than requested, because
+        they end
+        with the segment or before a damaged one. Raises `CorruptBatch` when the first is damaged."""
         assert first_index <= last_index <= self.last_index, f"{first_index} to {last_index} of {self.last_index}"
         return self._undisturbed(lambda: self._read_entries(first_index, last_index, max_bytes))
 
@@ -393,7 +392,7 @@ class ReadableLog:
     def read_rows(
         self, segment: Segment, first: int, max_bytes: int, rows_max: int = _ROWS_NO_MAX
     ) -> list[tuple[Row, memoryview]]:
-        """The same of a segment, by the number of its first row, which is there."""
+        """Read entries like `read_entries`, in one segment, by the number of their first row, which exists."""
         packed, rows = self._rows_within(segment, first, max_bytes, _NO_END, rows_max)
         written = segment.written_position
         assert rows, f"no row {first} in segment {segment.base_offset}"

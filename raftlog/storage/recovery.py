@@ -1,14 +1,14 @@
-"""Opening a lone log's segments after any stop: what is whole is kept, a torn end is cut, damage is named.
+"""Recovery of a lone log's segments after any stop: sound batches are kept, a torn end is cut, damage is reported.
 
-Below the checkpoint files are taken as they are (the scrub reads them in its own time). Behind it every batch is read:
-header, CRC, and the chain of offset and term. Index rows are written only after the sync of their batch returned, so:
+Below the checkpoint files are taken as they are (the scrub reads them in the background). Behind it every batch is
+read: header, CRC, and the chain of offset and term. Index rows are written only after the sync of their batch returned,
+so:
 
 - a bad batch with no row at or behind it, short or with a zeroed 4 KiB block, is *torn*: its sync never returned. It
-  and what follows are cut off and kept in `.raftlog/damaged/`;
-- every other bad batch is *damage*: the log is opened read-only, up to and, where rows lead the way, behind it.
+  and all that follows are cut off and kept in `.raftlog/damaged/`;
+- every other bad batch is *damage*: the log is opened read-only, up to it and, where rows allow, behind it.
 
-Nothing is deleted that could have been acknowledged.
-"""
+No bytes are deleted that could have been acknowledged."""
 
 import re
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ class TornTail(NamedTuple):
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What opening a log found and did."""
+    """Findings and repairs of an opening."""
 
     batches_scanned: int = 0
     bytes_scanned: int = 0
@@ -57,20 +57,20 @@ class RecoveryReport:
 
 
 class BadBatch(NamedTuple):
-    """Where a scan stopped: the bytes at `position` are not the batch that the chain asks for."""
+    """End of a scan: the bytes at `position` are not the batch that the chain requires."""
 
     position: int
     why: str
 
 
 def segment_bases(disk: Disk, path: str) -> list[int]:
-    """Base offsets of the `.log` files in a directory, ascending."""
+    """Return the base offsets of the `.log` files in a directory, ascending."""
     matches = (_LOG_NAME.fullmatch(name) for name in disk.list_directory(path))
     return sorted(int(match[1]) for match in matches if match)
 
 
 def read_roll(segment: Segment) -> Roll | None:
-    """The roll with which a segment begins; `None` when it cannot be read."""
+    """Return the roll with which a segment begins; None when it cannot be read."""
     head = segment.files.log.read(0, HEADER_SIZE)
     if len(head) < HEADER_SIZE:
         return None
@@ -88,10 +88,10 @@ def read_roll(segment: Segment) -> Roll | None:
 
 
 class Recovery:
-    """One recovery of one directory. `run` leaves `segments` ready for use and `report` filled."""
+    """Recovery of one directory. `run` leaves `segments` ready for use and `report` filled."""
 
     def __init__(self, disk: Disk, path: str, checkpoint: Checkpoint | None, *, write_again: bool = False) -> None:
-        """`write_again`: a sync failed before; what the page cache shows as clean may not be on the disk."""
+        """Prepare a recovery; `write_again` after a failed sync, when clean cached pages may not be on the disk."""
         self.disk = disk
         self._write_again = write_again
         self.path = path
@@ -134,7 +134,7 @@ class Recovery:
     # one segment
 
     def _open(self, base: int) -> bool:
-        """Open one segment; false when nothing of it holds and it never counted."""
+        """Open one segment; return false when nothing in it was ever synced."""
         segment = Segment(base, 0, open_segment_files(self.disk, self.path, base))
         roll = read_roll(segment)
         before = self.segments[-1] if self.segments else None
@@ -153,7 +153,7 @@ class Recovery:
         return True
 
     def _adopt_checked(self, segment: Segment) -> bool:
-        """Take what the checkpoint vouches for; true when that is the whole segment."""
+        """Adopt the batches that the checkpoint covers; return true when that is the whole segment."""
         checkpoint = self.checkpoint
         if checkpoint is None or segment.base_offset > checkpoint.segment:
             return False
@@ -175,7 +175,7 @@ class Recovery:
         return closed
 
     def _scan(self, segment: Segment) -> bool:
-        """Read on from where the segment stands; false when the segment never came to be."""
+        """Read on from the end of the segment; return false when its creation was never completed."""
         if segment.rows == 0:
             segment.times.restart()
         while True:
@@ -190,7 +190,7 @@ class Recovery:
                 return True
 
     def _scan_sound(self, segment: Segment) -> BadBatch | None:
-        """Adopt batches while they are sound."""
+        """Adopt batches until the first bad one, which is returned."""
         for batch, header, why in self._batches(segment):
             if why:
                 self._publish(segment)
@@ -206,7 +206,7 @@ class Recovery:
         return None
 
     def _publish(self, segment: Segment) -> None:
-        """Rows prove that their batches were synced, also when this opening is interrupted."""
+        """Sync the batches and write their rows, which prove the sync even when this opening is interrupted."""
         if segment.rows > segment.rows_published:
             self.disk.sync([segment.files.log], [self.path])
         try:
@@ -214,10 +214,10 @@ class Recovery:
         except OSError as error:
             if error.errno not in PASSING_ERRORS:
                 raise
-            # They wait in memory: a log on a full disk opens, so that somebody can trim it.
+            # Rows wait in memory: a log on a full disk opens, so that it can be trimmed.
 
     def _batches(self, segment: Segment) -> Iterator[tuple[memoryview, BatchHeader, str | None]]:
-        """The bytes behind the segment's end position as batches, each with what is wrong with it."""
+        """Yield the bytes behind the segment's end position as batches, each with its error."""
         log = segment.files.log
         position = segment.end_position
         size = log.size()
@@ -244,7 +244,7 @@ class Recovery:
     # torn or damaged
 
     def _rows_behind(self, segment: Segment) -> list[tuple[bytes, Row]]:
-        """Rows in the file, from the segment's last sound batch on, that say what was synced there."""
+        """Return the rows in the file, from the segment's last sound batch on, that prove a sync there."""
         packed = segment.files.index.read(segment.rows * ROW_SIZE, segment.files.index.size())
         return [
             (packed[at * ROW_SIZE : (at + 1) * ROW_SIZE], row)
@@ -255,7 +255,7 @@ class Recovery:
         ]
 
     def _synced_behind(self, segment: Segment) -> bool:
-        """Whether a row proves that the batch at the segment's end, or one behind it, was synced."""
+        """Return whether a row proves that the batch at the segment's end, or one behind it, was synced."""
         if self._rows_behind(segment):
             return True
         checkpoint = self.checkpoint
@@ -265,7 +265,7 @@ class Recovery:
         return newer is not None and newer != segment.next_offset and self._counted(newer)
 
     def _counted(self, base: int) -> bool:
-        """Whether anything of the segment at `base`, or of a newer one, was ever synced."""
+        """Return whether anything of the segment at `base`, or of a newer one, was ever synced."""
         vouched = self.checkpoint is not None and base <= self.checkpoint.segment
         return vouched or any(self._has_rows(newer) for newer in self._bases if newer >= base)
 
@@ -281,7 +281,7 @@ class Recovery:
             index.close()
 
     def _cut_torn(self, segment: Segment, position: int) -> bool:
-        """Keep the torn end aside and cut it off; false when that leaves nothing of the segment."""
+        """Move the torn end to `.raftlog/damaged/`; return false when that leaves nothing of the segment."""
         log = segment.files.log
         self._keep_bytes(f"{segment_stem(segment.base_offset)}.log", log.path, position, log.read(position, log.size()))
         if segment.rows == 0:
@@ -301,7 +301,7 @@ class Recovery:
         self.report.torn.append(TornTail(file, position, len(data), kept))
 
     def _keep_aside(self, base: int) -> None:
-        """Move the files of a segment that never counted into `.raftlog/damaged/`."""
+        """Move the files of a segment that was never synced into `.raftlog/damaged/`."""
         stem = segment_stem(base)
         log = self.disk.open(f"{self.path}/{stem}.log")
         data = log.read(0, log.size())
@@ -318,7 +318,7 @@ class Recovery:
         self.report.damage.append(CorruptBatch(file, Position(position), Offset(offset), why))
 
     def _step_over(self, segment: Segment) -> bool:
-        """Take the damaged batch by its row, when that and what follows say where the next one begins."""
+        """Adopt the damaged batch by its row, when the start of the next one is known."""
         behind = self._rows_behind(segment)
         if not behind or behind[0][1].position != segment.end_position:
             return False
@@ -337,7 +337,7 @@ class Recovery:
     # the end
 
     def _settle(self) -> None:
-        """Drop index bytes that belong to nothing and make what was scanned durable."""
+        """Cut index files to the rows in use, and make the scanned batches durable."""
         touched = [
             segment
             for segment in self.segments
@@ -349,12 +349,12 @@ class Recovery:
         for segment in touched[:-1]:
             segment.times.close(segment.rows - 1)
             self._publish(segment)
-        # Also when nothing was scanned: whoever was killed may have cut the file and not synced it.
+        # Also when nothing was scanned: a killed process may have cut the file without a sync.
         self.disk.sync([file for segment in touched for file in segment.files], [self.path])
 
 
 def _why_not_next(header: BatchHeader, next_offset: int) -> str | None:
-    """Why a header is not that of the batch at `next_offset`; `None` when it is. A lone log has term 0."""
+    """Return the error in a header expected at `next_offset`, or None. A lone log has term 0."""
     if header.magic != MAGIC:
         return f"magic is {header.magic}"
     if header.base_offset != next_offset:
@@ -367,7 +367,7 @@ def _why_not_next(header: BatchHeader, next_offset: int) -> str | None:
 
 
 def looks_torn(segment: Segment, position: int, why: str) -> bool:
-    """Whether the bad bytes at the segment's end look like a write that never finished: short, or a missing block."""
+    """Return whether the bad bytes at the segment's end look like an unfinished write: short, or a missing block."""
     if why.startswith("the file ends"):
         return True
     size = segment.files.log.size()

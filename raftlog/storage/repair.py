@@ -1,12 +1,11 @@
-"""`raftlog log recover`: make a damaged log take appends again, at the price of what is damaged.
+"""`raftlog log recover`: make a damaged log accept appends again, at the price of the damaged records.
 
-Only for a log with one copy, and only when asked to: a header that its index row can give back is restored, a roll is
-written anew, every other damaged batch becomes a gap that names what was there; the old bytes are kept in
-`.raftlog/damaged/`. Where nothing says how far the damage goes, the rest of the log is kept aside and cut off.
+Only for a log with one copy, and only on request: a header that its index row determines is restored, a roll is
+rewritten, every other damaged batch becomes a gap with its index and offsets; the old bytes are kept in
+`.raftlog/damaged/`. Where the extent of the damage is unknown, the rest of the log is moved there and cut off.
 
-The order makes an interrupted repair repeatable: checkpoint made to vouch for nothing, bytes kept, the segment replaced
-by rename, its index removed; the next opening reads everything and builds the index again.
-"""
+The order makes an interrupted repair repeatable: the checkpoint is replaced by one that covers nothing, bytes are kept,
+the segment is replaced by rename, its index removed; the next opening reads everything and rebuilds the index."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -29,23 +28,22 @@ _COPY_BYTES = 4 << 20
 
 @dataclass(slots=True)
 class RepairReport:
-    """What is damaged, and what was, or would be, lost. Offset ranges are `(first, end)`, end exclusive."""
+    """Damage, and the records lost by its repair. Offset ranges are `(first, end)`, end exclusive."""
 
     problems: list[CorruptBatch] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
     cut_from: int | None = None
-    """Everything from this offset on cannot be placed and goes."""
+    """Offset from which on nothing can be placed and all is cut off."""
     kept_in: list[str] = field(default_factory=list)
     left: list[CorruptBatch] = field(default_factory=list)
-    """What a repair could not mend: a segment that is missing between others can only come from a copy."""
+    """Damage that cannot be repaired: a segment that is missing between others can only come from a copy."""
     done: bool = False
 
 
 def repair_log(disk: Disk, path: str, *, accept_loss: bool) -> RepairReport:
-    """Look for damage in the log in `path` and, with `accept_loss`, replace it by gaps; the log must not be open.
+    """Find damage in the log in `path` and, with `accept_loss`, replace it by gaps; the log must not be open.
 
-    Raises `DirectoryLocked` and `OSError`. Without `accept_loss` nothing is changed.
-    """
+    Raises `DirectoryLocked` and `OSError`. Without `accept_loss` nothing is changed."""
     lock = lock_directory(disk, path)
     try:
         report = RepairReport(problems=verify_log(disk, path).problems)
@@ -70,11 +68,11 @@ def repair_log(disk: Disk, path: str, *, accept_loss: bool) -> RepairReport:
 
 
 _Pieces = list[tuple[int, int, bytes | None]]
-"""What a repaired segment consists of: `(position, length, other)`, other bytes in place of the old when there are."""
+"""Pieces of a repaired segment: `(position, length, other)`, with bytes that replace the old ones if there are any."""
 
 
 def _plan(disk: Disk, path: str, file: str, report: RepairReport) -> tuple[str, _Pieces] | None:
-    """How a segment is put together again; its losses go into the report."""
+    """Return the pieces of which a segment is rebuilt; its losses go into the report."""
     if not disk.exists(file):
         report.cut_from = _lower(report.cut_from, int(file.rpartition("/")[2].removesuffix(LOG_SUFFIX)))
         return None
@@ -104,7 +102,7 @@ def _lower(known: int | None, offset: int) -> int:
 
 
 def _new_roll(disk: Disk, path: str, segment: Segment) -> bytes:
-    """A roll in place of a damaged one: a lone log knows all that it said but its creation time."""
+    """Return a roll in place of a damaged one: of a lone log only its creation time is unknown."""
     checkpoint = read_checkpoint(disk, path)
     start = checkpoint.log_start_offset if checkpoint else 0
     meta = read_meta(disk, path, LONE_LOG)
@@ -176,7 +174,7 @@ def _index_files(stem: str) -> list[str]:
 
 
 def _forget(disk: Disk, directory: str, names: list[str]) -> None:
-    """Remove files of one directory that spoke of the old bytes; the next opening reads everything."""
+    """Remove index files for the old bytes from one directory; the next opening reads everything."""
     for name in names:
         if disk.exists(name):
             disk.unlink(name)

@@ -1,4 +1,4 @@
-"""Which closed segments retention still keeps."""
+"""Selection of the closed segments that retention keeps."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -9,11 +9,11 @@ from raftlog.types import Offset
 
 
 def retained_from(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> Offset:
-    """Base offset of the oldest segment that is kept; the active one always is.
+    """Return the base offset of the oldest segment that is kept; the active one always is.
 
     A segment's age is that of the later of its greatest record timestamp and the creation of the next segment: a
-    client's clock that is behind deletes nothing early. By bytes, segments go while the rest is still large enough.
-    """
+    client's
+    clock that is behind deletes nothing early. By bytes, segments are deleted while the rest is still large enough."""
     excess = 0
     if config.retention_bytes is not None:
         excess = sum(segment.end_position for segment in segments) - config.retention_bytes

@@ -1,8 +1,7 @@
-"""The payload of a roll entry, with which every segment begins.
+"""Payload of a roll entry, with which every segment begins.
 
-It makes a segment self-describing: whose it is, where it starts, which Raft configuration and topic settings hold
-there, and where the log started when it was written. docs/FORMATS.md has the bytes.
-"""
+It makes a segment self-describing: its Raft group, its start, the Raft configuration and the topic settings that hold
+there, and the log start when it was written. docs/FORMATS.md has the bytes."""
 
 import struct
 import uuid
@@ -26,7 +25,7 @@ class RollMember(NamedTuple):
 
 
 class Roll(NamedTuple):
-    """What a roll entry says. Times in milliseconds; a lone log has term 0 and no members."""
+    """Content of a roll entry. Times in milliseconds; a lone log has term 0 and no members."""
 
     group_id: uuid.UUID
     base_index: int
@@ -42,7 +41,7 @@ class Roll(NamedTuple):
 
 
 def encode_roll(roll: Roll) -> bytes:
-    """The bytes of a roll's value; the same roll gives the same bytes everywhere."""
+    """Return the bytes of a roll's value; the same roll gives the same bytes everywhere."""
     parts = [
         _FIXED.pack(
             ROLL_VERSION,
@@ -94,13 +93,13 @@ def decode_roll(payload: bytes) -> Roll:
 
 
 def encode_members(members: Iterable[RollMember]) -> bytes:
-    """A list of members, in ascending order."""
+    """Return the bytes of a list of members, in ascending order."""
     packed = [_MEMBER.pack(member.node_id, member.disk_uuid.bytes) for member in sorted(members)]
     return _COUNT.pack(len(packed)) + b"".join(packed)
 
 
 def decode_members(payload: bytes, position: int) -> tuple[tuple[RollMember, ...], int]:
-    """The list of members at `position`, and the position behind it; raises `struct.error` when it is short."""
+    """Return the list of members at `position`, and the position behind it; raises `struct.error` when it is short."""
     (count,) = _COUNT.unpack_from(payload, position)
     position += _COUNT.size
     members = []

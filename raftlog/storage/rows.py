@@ -1,4 +1,4 @@
-"""Index rows: one fixed-size row per batch, and the way they are checked.
+"""Index rows: one fixed-size row per batch, and their checks.
 
     position  size  field
            0     8  index        of the entry
@@ -10,8 +10,7 @@
           40     4  checksum     CRC-32C over the 40 bytes above and the batch's 61-byte header
 
 The header's fields that Raft trusts (offset, length, term) lie outside the batch CRC; the row's checksum covers them.
-Where row and header disagree something is corrupt, and the row still says which entry was there.
-"""
+Where row and header disagree one of them is damaged, and the row still identifies the entry."""
 
 import struct
 from collections.abc import Iterator
@@ -50,7 +49,7 @@ class Row(NamedTuple):
 
 
 def pack_row(index: int, term: int, offset: int, position: int, header: BatchHeader, stamped: Buffer) -> bytes:
-    """The row of a batch; `stamped` are its first 61 bytes, `header` may be from before the stamping."""
+    """Return the row of a batch; `stamped` are its first 61 bytes, `header` may be from before the stamping."""
     checked = _CHECKED.pack(index, term, offset, position, header.batch_length + LENGTH_END, header.crc)
     return checked + _CHECKSUM.pack(crc32c(stamped, crc32c(checked)))
 
@@ -67,18 +66,18 @@ def unpack_row(rows: Buffer, number: int = 0) -> Row:
 
 
 def row_matches(row_bytes: Buffer, batch: Buffer) -> bool:
-    """Whether the row and the header with which `batch` begins belong together, and neither is damaged."""
+    """Return whether the row belongs to the header with which `batch` begins, and neither is damaged."""
     row = memoryview(row_bytes)
     expected = crc32c(memoryview(batch)[:HEADER_SIZE], crc32c(row[:_CHECKED_SIZE]))
     return bool(_CHECKSUM.unpack_from(row, _CHECKED_SIZE)[0] == expected)
 
 
 def restored_header(row_bytes: Buffer, damaged: Buffer) -> bytes | None:
-    """The header that an undamaged row speaks of, made from a header that may be damaged outside the batch CRC.
+    """Return the header of an undamaged row, from a header that may be damaged outside the batch CRC, or None.
 
-    The fields that lie outside it (offset, length, term, magic), and the CRC itself, all stand in the row: put in
-    place, they give the row's checksum. `None` when they do not: then the row, or a field under the CRC, is damaged.
-    """
+    The fields that lie outside it (offset, length, term, magic), and the CRC itself, are all in the row: put in
+    place, they
+    give the row's checksum. None when they do not: then the row, or a field under the CRC, is damaged."""
     row = unpack_row(row_bytes)
     header = read_header(damaged)._replace(
         base_offset=row.offset, batch_length=row.length - LENGTH_END, leader_epoch=row.term, magic=MAGIC, crc=row.crc

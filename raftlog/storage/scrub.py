@@ -1,8 +1,7 @@
-"""The background scrub: reads everything once in a while and finds what rotted below the checkpoint.
+"""Background scrub: reads every batch from time to time and finds damage below the checkpoint.
 
-It goes slice by slice, so that its owner decides how much disk and time it gets. An index row that is damaged while its
-batch is whole is written again from the batch; a damaged batch is noted, and the log takes no more appends.
-"""
+It runs slice by slice, so that its owner decides how much disk and time it gets. A damaged index row with an undamaged
+batch is rewritten from the batch; a damaged batch is reported, and the log refuses appends."""
 
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from raftlog.types import Offset
 
 
 class ScrubProgress(NamedTuple):
-    """What one slice did. `has_finished` when it reached the end of the log; the next slice begins anew."""
+    """Result of one slice. `has_finished` when it reached the end of the log; the next slice begins anew."""
 
     bytes_read: int
     has_finished: bool
@@ -22,7 +21,7 @@ class ScrubProgress(NamedTuple):
 
 
 class Scrub:
-    """Where the scrub of one log stands."""
+    """Position of the scrub in one log."""
 
     def __init__(self, log: SegmentedLog) -> None:
         self._log = log
@@ -31,7 +30,7 @@ class Scrub:
         self._row = 0
 
     def reads(self, log: SegmentedLog) -> bool:
-        """Whether this is the log that it reads."""
+        """Return whether it reads this log."""
         return self._log is log
 
     def run_slice(self, max_bytes: int) -> ScrubProgress:
@@ -52,7 +51,7 @@ class Scrub:
         return ScrubProgress(read, self._next_segment(segment), None)
 
     def _next_segment(self, segment: Segment) -> bool:
-        """Go on to the next segment; true when there is none."""
+        """Continue with the next segment; return true when there is none."""
         newer = next((other for other in self._log.segments if other.base_offset > segment.base_offset), None)
         self._offset, self._row = Offset(newer.base_offset if newer else 0), 0
         return newer is None

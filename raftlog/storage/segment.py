@@ -1,14 +1,13 @@
 """One segment: a `.log` of batches, its `.index` of rows, its `.timeindex`.
 
-A segment knows rows and bytes; which of them are durable, committed or visible is the log's business. Batches wait in
-memory until `write`, rows until `publish` (a lone log publishes only rows of batches that are durable, so there a row
-on disk proves that its batch was synced; for a replica its journal does).
+A segment holds rows and bytes; the log decides which of them are durable, committed or visible. Batches wait in memory
+until `write`, rows until `publish` (a lone log publishes only rows of batches that are durable, so there a row on disk
+proves that its batch was synced; for a replica its journal does).
 
     rows published ≤ rows, written position ≤ end position
 
-Row r of a segment is entry base index + r, but for a *compacted* segment, in which one batch, a gap, may stand for many
-entries: there rows are found by search. Such a segment is closed and never cut.
-"""
+Row r of a segment is entry base index + r, except in a *compacted* segment, in which one batch, a gap, may stand for
+many entries: there rows are found by search. Such a segment is closed and never cut."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -29,19 +28,19 @@ _HEADERS_BYTES = 64 * 1024
 
 
 def open_for_reading(disk: Disk, path: str, base_offset: int) -> "Segment":
-    """A segment for tools that change nothing; an index file that is missing reads as empty."""
+    """Open a segment for tools that change nothing; an index file that is missing reads as empty."""
     return Segment(base_offset, 0, open_files_for_reading(disk, path, base_offset))
 
 
 class WaitingRows(NamedTuple):
-    """Rows in the `.index` file are counted, those behind them held. Replaced as one, so that readers see a whole."""
+    """Number of rows in the `.index` file, and the rows behind them, replaced as one for concurrent readers."""
 
     published: int
     rows: list[bytes]
 
 
 class Segment:
-    """An open segment. The last one of a log takes appends, the others only reads."""
+    """An open segment. The last one of a log is appended to, the others are only read."""
 
     def __init__(self, base_offset: int, base_index: int, files: SegmentFiles) -> None:
         self.base_offset = base_offset
@@ -50,7 +49,8 @@ class Segment:
         self.created_ms = 0
         """Creation time in the roll entry."""
         self.compacted_to = -1
-        """What the roll says of compaction: above the base offset only in a segment that was compacted, up to there."""
+        """Offset up to which the segment is compacted, from the roll; above the base offset only in a compacted
+        segment."""
         self.missing = 0
         """Entries that gaps stand for beyond those that have a row."""
         self.end_position = 0
@@ -63,7 +63,7 @@ class Segment:
         self._written_position = 0
         self._waiting = WaitingRows(0, [])
         self.log_changes = Changes()
-        """Of the `.log` file; those of the time index count for themselves."""
+        """Changes of the `.log` file; the time index counts its own."""
         self.index_changes = Changes()
         self._hints: dict[int, int] = {}
         """Row numbers by base offset, of places where the next sequential read is likely to begin."""
@@ -74,7 +74,7 @@ class Segment:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether its bytes are this replica's own, below the mark that its roll names."""
+        """Whether the bytes are this replica's own, below the mark in its roll."""
         return self.compacted_to > self.base_offset
 
     @property
@@ -84,7 +84,7 @@ class Segment:
 
     @property
     def written_position(self) -> int:
-        """Bytes that were brought to the `.log` file."""
+        """Bytes written to the `.log` file."""
         return self._written_position
 
     @property
@@ -94,10 +94,9 @@ class Segment:
     # appending
 
     def append(self, batch: Buffer, header: BatchHeader, offset: int, term: int) -> None:
-        """Take a batch stamped with `offset` and `term`; it reaches the file with the next `write`.
+        """Append a batch stamped with `offset` and `term`; it reaches the file with the next `write`.
 
-        Of `header` only the fields under the CRC are used: it may be from before the stamping.
-        """
+        Of `header` only the fields under the CRC are used: it may be from before the stamping."""
         rows, position = self.rows, self.end_position
         index = self.base_index + rows + self.missing
         row = pack_row(index, term, offset, position, header, memoryview(batch)[:HEADER_SIZE])
@@ -109,13 +108,13 @@ class Segment:
         self.next_offset = offset + header.last_offset_delta + 1
 
     def append_compacted(self, batch: Buffer, header: BatchHeader) -> None:
-        """Take a stamped batch of a compacted segment, which may be a gap."""
+        """Append a stamped batch of a compacted segment, which may be a gap."""
         index = self.next_index
         self.append(batch, header, header.base_offset, header.leader_epoch)
         self.missing += last_index_of(batch, header, index) - index
 
     def write(self) -> None:
-        """Bring waiting batches to the file. After an `OSError` they still wait and the file's tail is undefined."""
+        """Write waiting batches to the file. After an `OSError` they still wait and the file's tail is undefined."""
         if self._unwritten:
             self.log_changes.note()
             self.files.log.write(self._written_position, self._unwritten)
@@ -123,7 +122,7 @@ class Segment:
             self._written_position = self.end_position
 
     def publish(self, rows: int) -> None:
-        """Bring the index rows of the first `rows` batches to the file."""
+        """Write the index rows of the first `rows` batches to the file."""
         published, waiting = self._waiting
         count = rows - published
         if count > 0:
@@ -133,7 +132,7 @@ class Segment:
         self.times.write(self.rows_published)
 
     def adopt(self, *, rows: int, end_position: int, next_offset: int, next_index: int | None = None) -> None:
-        """Take over what recovery found: that many published rows and bytes; `next_index` where gaps are among them."""
+        """Take over published rows and bytes found by recovery; `next_index` where gaps are among them."""
         self.rows = rows
         self.missing = 0 if next_index is None else next_index - self.base_index - rows
         self._waiting = WaitingRows(rows, [])
@@ -152,7 +151,7 @@ class Segment:
         self._written_position = self.end_position
 
     def adopt_by_row(self, row_bytes: bytes, next_offset: int) -> None:
-        """Take over a batch that stands, or should stand, where the row says; the row is yet to be published."""
+        """Take over a batch at the position in its row, damaged or not; the row is yet to be published."""
         self._waiting.rows.append(row_bytes)
         self.rows += 1
         self.end_position = self._written_position = unpack_row(row_bytes).end
@@ -161,7 +160,7 @@ class Segment:
     # looking up
 
     def number_of(self, index: int) -> int:
-        """Number of the row that speaks for entry `index`, of a gap also for one behind its first."""
+        """Return the number of the row of entry `index`, or of the gap that includes it."""
         if not self.missing:
             return index - self.base_index
         low, high = 0, self.rows
@@ -171,26 +170,28 @@ class Segment:
         return low
 
     def index_of(self, number: int) -> int:
-        """Index of the first entry that row `number` speaks for, as the row says where one row can stand for many."""
+        """Return the index of the first entry of row `number`; read from the row where one can stand for many."""
         return self.row(number).index if self.missing else self.base_index + number
 
     def may_be(self, number: int, index: int) -> bool:
-        """Whether row `number` can be that of entry `index`."""
+        """Return whether row `number` can be that of entry `index`."""
         return 0 <= index - self.base_index - number <= self.missing
 
     def row(self, number: int) -> Row:
-        """Row `number`, from the file or from those that wait."""
+        """Return row `number`, from the file or from those that wait."""
         return unpack_row(self.row_bytes(number, 1))
 
     def row_bytes(self, first: int, count: int) -> bytes:
-        """At most `count` rows from `first` on, as they stand in the file or wait for it; none at the end."""
+        """Return at most `count` rows from `first` on, from the file or those that wait; none at the end."""
         published, waiting = self._waiting
         if first >= published:
             return b"".join(waiting[first - published : first - published + count])
         return self.files.index.read(first * ROW_SIZE, min(count, published - first) * ROW_SIZE)
 
     def find_row(self, offset: int) -> int:
-        """Number of the last row whose base offset is at most `offset` (control rows before it share its offset)."""
+        """Return the number of the last row with a base offset of at most `offset`.
+
+        Control rows before it have the same offset."""
         hint = self._hints.get(offset)
         if hint is not None and hint < self.rows:
             return hint
@@ -204,20 +205,20 @@ class Segment:
         return low
 
     def note_hint(self, offset: int, row: int) -> None:
-        """A read ended before `offset`, which is the base offset of row `row`."""
+        """Record the end of a read: `offset` is the base offset of row `row`."""
         if len(self._hints) >= _HINTS_MAX:
             self._hints = {}
         self._hints[offset] = row
 
     def cut_index(self, rows: int) -> Row:
-        """Drop the index rows from `rows` on and return the first of them; `cut_log` follows once that is synced."""
+        """Remove the index rows from `rows` on and return the first of them; `cut_log` follows once that is synced."""
         first = self.row(rows)
         self.index_changes.note()
         self.files.index.truncate(min(rows, self.rows_published) * ROW_SIZE)
         return first
 
     def cut_log(self, rows: int, first: Row) -> None:
-        """Drop the batches whose rows `cut_index` dropped."""
+        """Remove the batches whose rows `cut_index` removed."""
         published, waiting = self._waiting
         self.log_changes.note()
         self.files.log.truncate(first.position)
@@ -227,7 +228,7 @@ class Segment:
         self.rebuild_times()
 
     def take_back(self, rows: int) -> None:
-        """Keep the first `rows` rows, of which all published ones are; the caller syncs the `.log`."""
+        """Keep the first `rows` rows, which include all published ones; the caller syncs the `.log`."""
         published, waiting = self._waiting
         assert published <= rows <= self.rows, f"{published} rows published, {self.rows} appended: cannot keep {rows}"
         self._unwritten.clear()
@@ -243,8 +244,7 @@ class Segment:
     def cut_to(self, rows: int, first: Row) -> None:
         """Keep the first `rows` rows, at least one, and their batches, written or not; nothing is synced.
 
-        `first` is the row that is cut first, checked: the file ends where it says.
-        """
+        `first` is the first row to be cut, checked: the file ends at its position."""
         assert 0 < rows < self.rows, f"keep {rows} of {self.rows} rows"
         published, waiting = self._waiting
         if self.files.index.size() > rows * ROW_SIZE:  # recovery leaves old rows where new ones wait to be written
@@ -269,7 +269,7 @@ class Segment:
         return kept
 
     def give_back_unwritten(self) -> list[Buffer]:
-        """The batches that were not written, as if they had never been appended; the file stays as it is."""
+        """Remove and return the batches that were not written; the file stays as it is."""
         batches, self._unwritten = self._unwritten, []
         if batches:
             rows = self.rows - len(batches)
@@ -281,16 +281,16 @@ class Segment:
         return batches
 
     def write_again(self, number: int, batch: Buffer) -> None:
-        """Write batch `number` once more, as its row describes it: the bytes in the file are damaged."""
+        """Rewrite batch `number` at the position in its row: the bytes in the file are damaged."""
         row = self.row(number)
-        assert len(batch) == row.length, f"{len(batch)} bytes in the place of {row.length}"
+        assert len(batch) == row.length, f"{len(batch)} bytes in place of {row.length}"
         self.log_changes.note()
         self.files.log.write(row.position, [batch])
         if not self.times.covers(read_header(batch).max_timestamp, number):
             self.rebuild_times()
 
     def put_row(self, number: int, packed: bytes) -> None:
-        """Put a row in the place of a damaged one."""
+        """Replace a damaged row."""
         published, waiting = self._waiting
         if number >= published:
             waiting[number - published] = packed
@@ -301,18 +301,18 @@ class Segment:
     # times
 
     def rebuild_times(self) -> None:
-        """Build the time index again from the headers of all written batches; damaged ones count for nothing."""
+        """Rebuild the time index from the headers of all written batches; damaged ones are skipped."""
         self.times.restart()
         position = 0
         for number, row, header in self._headers_from(0):
             position = row.position if header else position
-            found = header or self._plausible_header(position)  # a row rotted: the chain of lengths leads on
+            found = header or self._plausible_header(position)  # a damaged row: the chain of lengths continues
             if found:
                 self.times.observe(found.max_timestamp, number, position)
             position += found.size if found else row.length
 
     def keep_times(self) -> None:
-        """Keep of the time index what it says of the rows that are there; the rest comes from the headers."""
+        """Keep the time index for the rows that exist; the rest is rebuilt from the headers."""
         last = self.times.keep_rows(self.rows)
         for number, row, header in self._headers_from(last + 1):
             if header is None:
@@ -327,7 +327,7 @@ class Segment:
             number, position = number + 1, position + len(batch)
 
     def _headers_from(self, first: int) -> Iterator[tuple[int, Row, BatchHeader | None]]:
-        """Rows of written batches from `first` on, each with its batch's header if the two belong together."""
+        """Yield rows of written batches from `first` on, each with its batch's header if the two match."""
         start, window = 0, memoryview(b"")
         number = first
         while packed := self.row_bytes(number, _READ_BYTES // ROW_SIZE):

@@ -1,7 +1,6 @@
-"""The three files of a segment: their names, and how they are opened, made, or found missing.
+"""The three files of a segment: names, opening, creation and replacement.
 
-What stands in them is the business of `segment`. Called by whoever opens, makes or looks at a log's directory.
-"""
+Their content is defined in `segment`. Called by the code that opens, creates or examines a log's directory."""
 
 import errno
 from collections.abc import Callable, Sequence
@@ -15,16 +14,16 @@ INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 STAGED_SUFFIX = ".compacted"
-"""Follows the names of files that compaction makes, until they take the place of what they were made from."""
+"""Suffix of files that compaction writes, until they replace their sources."""
 
 
 def segment_stem(base_offset: int) -> str:
-    """File name without suffix: the base offset in twenty digits."""
+    """Return the file name without suffix: the base offset in twenty digits."""
     return f"{base_offset:020d}"
 
 
 class SegmentFiles(NamedTuple):
-    """The three open files of a segment."""
+    """Three open files of a segment."""
 
     log: File
     index: File  # type: ignore[assignment]  # the file is called so; tuple.index is never wanted here
@@ -32,7 +31,7 @@ class SegmentFiles(NamedTuple):
 
 
 def open_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
-    """Open the files of one segment; index files that are missing are made empty."""
+    """Open the files of one segment; index files that are missing are created empty."""
 
     def open_one(name: str) -> File:
         return disk.open(name, create=not name.endswith(LOG_SUFFIX) and not disk.exists(name))
@@ -52,7 +51,7 @@ def open_files_for_reading(disk: Disk, path: str, base_offset: int) -> SegmentFi
 
 
 def _open_three(stem: str, open_one: Callable[[str], File]) -> SegmentFiles:
-    """All three or none: what was opened before an error is closed."""
+    """Open all three files or none: on an error those already open are closed."""
     files: list[File] = []
     try:
         for suffix in SUFFIXES:
@@ -65,7 +64,7 @@ def _open_three(stem: str, open_one: Callable[[str], File]) -> SegmentFiles:
 
 
 class MissingFile:
-    """Stands for an index file that is not there."""
+    """Placeholder of an index file that does not exist."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -77,7 +76,7 @@ class MissingFile:
         return b""
 
     def prefetch(self) -> None:
-        """There is nothing."""
+        """Do nothing: there are no bytes."""
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
         raise FileNotFoundError(errno.ENOENT, "the file is missing", self.path)
@@ -86,21 +85,21 @@ class MissingFile:
         raise FileNotFoundError(errno.ENOENT, "the file is missing", self.path)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 def stage_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
-    """Make files that are to take the place of a segment's; what an interrupted attempt left goes."""
+    """Create files to replace those of a segment; files of an interrupted attempt are deleted first."""
     unstage_segment_files(disk, path, base_offset)
     stem = f"{path}/{segment_stem(base_offset)}"
     return _open_three(stem, lambda name: disk.open(name + STAGED_SUFFIX, create=True))
 
 
 def place_segment_files(disk: Disk, path: str, base_offset: int) -> None:
-    """Let staged files take their place. No index is ever beside a `.log` that is not its own: the old ones go first.
+    """Rename staged files to their final names; the old index files are deleted first.
 
-    Whoever finds a `.log` without its indexes makes these again.
-    """
+    So no index is ever beside a `.log` to which it does not belong. A `.log` without its indexes gets new ones on
+    opening."""
     stem = f"{path}/{segment_stem(base_offset)}"
     for suffix in (TIME_INDEX_SUFFIX, INDEX_SUFFIX):
         disk.unlink(stem + suffix)
@@ -109,7 +108,7 @@ def place_segment_files(disk: Disk, path: str, base_offset: int) -> None:
 
 
 def unstage_segment_files(disk: Disk, path: str, base_offset: int) -> None:
-    """Delete staged files that took nobody's place."""
+    """Delete staged files that were not renamed."""
     for suffix in SUFFIXES:
         name = f"{path}/{segment_stem(base_offset)}{suffix}{STAGED_SUFFIX}"
         if disk.exists(name):
@@ -117,7 +116,7 @@ def unstage_segment_files(disk: Disk, path: str, base_offset: int) -> None:
 
 
 def create_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
-    """Make the files of a new segment; left-over index files of a log that is gone are replaced."""
+    """Create the files of a new segment; index files left over from a deleted log are replaced."""
     stem = f"{path}/{segment_stem(base_offset)}"
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
         if disk.exists(stem + suffix):

@@ -1,11 +1,10 @@
-"""A log over segments: append, cut, trim. It knows index, term, offset and position, and nothing of Raft.
+"""A log over segments: append, cut, trim. It has index, term, offset and position, and does not depend on Raft.
 
     log start offset ≤ durable offset ≤ next offset,   durable index ≤ last index
 
-Who decides when to write, sync, roll, cut or delete is the caller: a lone log by its settings, a replica by what its
-group committed. A lone log publishes rows as soon as their batches are durable; a replica's rows wait in memory, for
-its journal says what is durable, and are published at a checkpoint. Not thread-safe but for reading (`reading`).
-"""
+The caller decides when to write, sync, roll, cut or delete: a lone log by its settings, a replica by the commits of its
+Raft group. A lone log publishes rows as soon as their batches are durable; a replica's rows wait in memory, because its
+journal records durability, and are published at a checkpoint. Not thread-safe except for reads (`reading`)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -30,28 +29,28 @@ from raftlog.types import Buffer, Index, Offset, Term
 
 
 class SyncTargets(NamedTuple):
-    """What a sync must cover so that everything written is durable."""
+    """Files and directories of a sync after which everything written is durable."""
 
     files: list[File]
     directories: list[str]
 
 
 class SegmentedLog(ReadableLog):
-    """The segments of one directory and all that changes them. It may have none: then the first roll begins it."""
+    """Segments of one directory and all changes to them. It may have none: then the first roll creates one."""
 
     def __init__(self, disk: Disk, path: str, segments: tuple[Segment, ...], log_start_offset: Offset) -> None:
         super().__init__(disk, path, segments, log_start_offset)
         self.directory_changes = Changes()
-        """Names made and removed in the directory."""
+        """Changes of names in the directory."""
         self._dirty = _with_waiting_rows(segments)
         """Segments with batches that are not durable or rows that are not published, oldest first."""
         self._directory_dirty = False
-        """Whether a file was made since a flush of everything returned."""
+        """Whether a file was created since a flush of everything returned."""
 
     # appending
 
     def append(self, batch: Buffer, header: BatchHeader, term: Term) -> None:
-        """Stamp the batch with the next offset and `term`, and take it; a read-only buffer is copied first."""
+        """Stamp the batch with the next offset and `term`, and append it; a read-only buffer is copied first."""
         offset = self.active.next_offset
         if type(batch) is bytes or (type(batch) is memoryview and batch.readonly):
             batch = bytearray(batch)
@@ -59,7 +58,7 @@ class SegmentedLog(ReadableLog):
         self._take(batch, header, offset, term)
 
     def append_stamped(self, batch: Buffer, header: BatchHeader) -> None:
-        """Take a batch that bears the next offset and its term already; `header` is what it begins with."""
+        """Append a batch that has the next offset and its term already; `header` is its header."""
         offset = self.active.next_offset
         assert header.base_offset == offset, f"a batch at offset {header.base_offset} where {offset} follows"
         if self.active.is_compacted:  # copied from a compacted log
@@ -78,7 +77,7 @@ class SegmentedLog(ReadableLog):
     def begin_segment(self, batch: Buffer, header: BatchHeader, roll: Roll, term: Term) -> None:
         """Close the active segment, if there is one, and begin a new one with a roll that is stamped already.
 
-        The old one holds at least one offset. Raises `OSError` when the files cannot be made; then nothing changed.
+        The old one holds at least one offset. Raises `OSError` when the files cannot be created; then nothing changed.
         """
         offset = self.next_offset
         active = self.active if self.segments else None
@@ -108,12 +107,12 @@ class SegmentedLog(ReadableLog):
             self._dirty.append(active)
 
     def write(self) -> None:
-        """Bring everything appended to the files; on `OSError` call `take_back` or stop."""
+        """Write everything appended to the files; on `OSError` call `take_back` or stop."""
         for segment in self._dirty:
             segment.write()
 
     def take_back(self, index: Index) -> None:
-        """After a failed write: drop every entry behind `index`, which was written, durably."""
+        """Remove every entry behind `index`, which was written, durably; called after a failed write."""
         assert self.durable_index <= index <= self.last_index
         while self.active.base_index > index:
             self._dirty = [segment for segment in self._dirty if segment is not self.active]
@@ -129,11 +128,11 @@ class SegmentedLog(ReadableLog):
         return SyncTargets(files, [self.path] if self._directory_dirty else [])
 
     def mark_durable(self, index: Index, *, publish: bool = True) -> None:
-        """Everything up to `index` is durable: let readers see it, and publish its rows.
+        """Make entries up to `index`, which are durable, visible to readers, and publish their rows.
 
-        Without `publish` something else proves that it is durable (a replica's journal): rows stay in memory, and
-        nothing is known to be synced.
-        """
+        Without `publish` something else proves that they are durable (a replica's journal): rows stay in memory, and
+        nothing is
+        known to be synced."""
         assert index <= self.last_index, f"durable {index} > last {self.last_index}"
         if index > self.durable_index:
             self.durable_offset = self.offset_after(index)
@@ -144,10 +143,9 @@ class SegmentedLog(ReadableLog):
             self.publish_rows(index)
 
     def publish_rows(self, index: Index) -> None:
-        """Bring the rows up to `index` to the files.
+        """Write the rows up to `index` to the files.
 
-        On a full disk they wait in memory for the next call; no lone log's checkpoint passes `published_index`.
-        """
+        On a full disk they wait in memory for the next call; no lone log's checkpoint passes `published_index`."""
         try:
             while self._dirty:
                 segment = self._dirty[0]
@@ -161,17 +159,16 @@ class SegmentedLog(ReadableLog):
 
     @property
     def published_index(self) -> Index:
-        """Largest index whose row, like those of all its predecessors, is in a file."""
+        """Last index whose row, like those of all its predecessors, is in a file."""
         waiting = self._dirty[0] if self._dirty else None
         return Index(waiting.base_index + waiting.rows_published - 1) if waiting else self.last_index
 
-    # what a checkpoint syncs
+    # syncs of a checkpoint
 
     def changed_since_checkpoint(self) -> ChangedFiles:
-        """Everything that changed since it was last reported as synced, to sync at a checkpoint.
+        """Return everything that changed since it was last reported as synced, to sync at a checkpoint.
 
-        Write and publish first. Report the sync with `note_synced`: what changed meanwhile counts for the next one.
-        """
+        Write and publish first. Report the sync with `note_synced`: changes made meanwhile count for the next one."""
         files = [
             pair
             for segment in self.segments
@@ -184,7 +181,7 @@ class SegmentedLog(ReadableLog):
         return changed_files(files, self.path, self.directory_changes)
 
     def unsynced_entries(self, first_index: Index, last_index: Index) -> ChangedFiles:
-        """What to sync so that the bytes of these written entries are durable, and their files are there."""
+        """Return the files to sync so that these written entries are durable, and the directory if it changed."""
         files = [
             (segment.files.log, segment.log_changes)
             for segment in self.segments
@@ -194,13 +191,13 @@ class SegmentedLog(ReadableLog):
 
     @staticmethod
     def note_synced(changed: ChangedFiles) -> None:
-        """A sync of these files and directories, which began after they were listed, returned without an error."""
+        """Record a successful sync of these files and directories that began after they were listed."""
         changed.note_synced()
 
     # cutting
 
     def check_cut(self, offset: int) -> None:
-        """Whether the log can be cut at `offset`; raises `OffsetOutOfRange` or `NotAtBatchBorder`."""
+        """Raise `OffsetOutOfRange` or `NotAtBatchBorder` unless the log can be cut at `offset`."""
         if not self.log_start_offset <= offset <= self.next_offset:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.next_offset)
         if offset == self.next_offset:
@@ -213,7 +210,7 @@ class SegmentedLog(ReadableLog):
             raise NotAtBatchBorder(offset, Offset(row.offset), Offset(above))
 
     def cut_target(self, offset: int) -> tuple[Segment, int]:
-        """Segment and row number at which a cut at `offset` takes place; the roll of a segment is never cut alone."""
+        """Return segment and row number of a cut at `offset`; the roll of a segment is never cut alone."""
         segment = self.segment_of_offset(offset)
         number = segment.find_row(offset)
         while number > 0 and segment.row(number - 1).offset >= offset:
@@ -224,7 +221,9 @@ class SegmentedLog(ReadableLog):
         return segment, max(number, 1)
 
     def cut(self, segment: Segment, rows: int) -> None:
-        """Keep the first `rows` rows of `segment` and drop everything behind, newest files first. Synced on return."""
+        """Keep the first `rows` rows of `segment` and remove everything behind, newest files first.
+
+        Synced on return."""
         self.generation += 1
         try:
             while self.active is not segment:
@@ -240,11 +239,11 @@ class SegmentedLog(ReadableLog):
             self.generation += 1
 
     def cut_to_index(self, index: Index) -> None:
-        """Keep the entries up to `index`, and only those; files of later segments go, newest first. Nothing is synced.
+        """Keep the entries up to `index`, and only those; files of later segments are deleted, newest first.
 
-        The cut stands durably in the caller's journal. Index 0 leaves no segment. Raises `CorruptBatch`, and changes
-        nothing, where it cannot be seen at which position entry `index` ends.
-        """
+        Nothing is synced: the cut is durable in the caller's journal. Index 0 leaves no segment. Raises
+        `CorruptBatch`, and
+        changes nothing, where the end of entry `index` cannot be determined."""
         first = self.segments[0].base_index if self.segments else 1
         assert index == 0 or first <= index, f"cut to index {index} below the first entry {first}"
         assert index <= self.last_index, f"cut to index {index} behind the last entry {self.last_index}"
@@ -262,7 +261,7 @@ class SegmentedLog(ReadableLog):
             self.generation += 1
 
     def _row_behind(self, index: Index) -> Row:
-        """Where the entry behind `index`, in the same segment, begins: by its own row, or by where `index` ends."""
+        """Return the row behind `index`, in the same segment, or one made from the end of entry `index`."""
         try:
             return self.checked_row_at(Index(index + 1))
         except CorruptBatch:
@@ -282,10 +281,9 @@ class SegmentedLog(ReadableLog):
     # trimming
 
     def segments_below(self, offset: int) -> tuple[Segment, ...]:
-        """Closed segments whose records all lie below `offset`, oldest first, if the roll behind them is durable.
+        """Return closed segments wholly below `offset`, oldest first, if the roll behind them is durable.
 
-        A replica trims only to rolls that are committed as well: the entry before its first one is never cut.
-        """
+        A replica trims only to rolls that are committed as well: the entry before its first one is never cut."""
         return tuple(
             segment
             for segment, newer in zip(self.segments, self.segments[1:], strict=False)
@@ -293,7 +291,7 @@ class SegmentedLog(ReadableLog):
         )
 
     def drop_below(self, offset: int) -> int:
-        """Delete the files of `segments_below(offset)`; the new log start is durable before. Returns bytes freed."""
+        """Delete the files of `segments_below(offset)`; return the bytes freed. The new log start is durable before."""
         doomed = self.segments_below(offset)
         self.generation += 1
         try:
@@ -308,15 +306,15 @@ class SegmentedLog(ReadableLog):
     # compaction
 
     def put_compacted(self, old: Sequence[Segment], staged: Segment) -> None:
-        """Let a staged segment, whose files are synced, take the place of closed ones that follow each other.
+        """Replace closed segments that follow each other by a staged one, whose files are synced.
 
-        The directory is to be synced; then `unlink_replaced`. Raises `SyncFailed` when the files cannot be moved: only
-        a new opening can go on.
-        """
+        The caller syncs the directory, then calls `unlink_replaced`. Raises `SyncFailed` when the files cannot be
+        renamed: only
+        a new opening can continue."""
         at = self.segments.index(old[0])
-        assert self.segments[at : at + len(old)] == tuple(old), "segments that do not follow each other"
+        assert self.segments[at : at + len(old)] == tuple(old), "segments are not consecutive"
         assert old[-1] is not self.active, "the last segment is never compacted"
-        assert staged.base_index == old[0].base_index, f"{staged.base_index} in the place of {old[0].base_index}"
+        assert staged.base_index == old[0].base_index, f"{staged.base_index} in place of {old[0].base_index}"
         assert (staged.next_index, staged.next_offset) == (old[-1].next_index, old[-1].next_offset), (
             f"it ends before entry {staged.next_index}, offset {staged.next_offset}, "
             f"and not before {old[-1].next_index}, {old[-1].next_offset}"
@@ -328,14 +326,14 @@ class SegmentedLog(ReadableLog):
             place_segment_files(self.disk, self.path, staged.base_offset)
             placed = placed_segment(self.disk, self.path, staged)
         except OSError as error:
-            raise SyncFailed(f"{self.path}: compacted files cannot take their place: {error}") from error
+            raise SyncFailed(f"{self.path}: cannot replace segments by compacted files: {error}") from error
         self.directory_changes.note()
         self._hold((*self.segments[:at], placed, *self.segments[at + len(old) :]))
         self._dirty = [segment for segment in self._dirty if segment not in old]
         self.generation += 1
 
     def unlink_replaced(self, base_offset: int) -> None:
-        """Delete the files of a segment whose entries stand durably in a compacted one before it."""
+        """Delete the files of a segment whose entries are durable in a compacted one before it."""
         assert all(segment.base_offset != base_offset for segment in self.segments), f"{base_offset} is in use"
         self._unlink_files(base_offset)
 
@@ -352,10 +350,9 @@ class SegmentedLog(ReadableLog):
     # repair
 
     def repair_batch(self, index: Index, batch: Buffer) -> None:
-        """Put a batch fetched from another replica in the place of a damaged one; not synced.
+        """Replace a damaged batch by one fetched from another replica; not synced.
 
-        Raises `CorruptBatch` when it is not what the index row speaks of, byte for byte; then nothing changed.
-        """
+        Raises `CorruptBatch` when it does not match the index row, byte for byte; then nothing changed."""
         segment = self.segment_of_index(index)
         row = self.row_at(index)
         number = segment.number_of(index)
@@ -363,15 +360,15 @@ class SegmentedLog(ReadableLog):
         if len(batch) > row.length:
             why = f"it has {len(batch)} bytes where {row.length} belong"
         if why:
-            raise self.corrupt(segment, row, f"the batch that was fetched does not fit: {why}")
+            raise self.corrupt(segment, row, f"the fetched batch does not fit: {why}")
         segment.write_again(number, batch)
 
     def rebuild_entry(self, index: Index, batch: Buffer) -> None:
-        """Put a *committed* entry, fetched from the leader, in its place where neither row nor batch can be believed.
+        """Write a *committed* entry, fetched from the leader, where neither row nor batch can be trusted.
 
-        The rows around it say where that is. Not synced. Raises `CorruptBatch` when it does not fit there; then nothing
-        changed.
-        """
+        The rows around it determine its position. Not synced. Raises `CorruptBatch` when it does not fit there; then
+        nothing
+        changed."""
         segment = self.segment_of_index(index)
         number = segment.number_of(index)
         before = segment.row(number - 1) if number else None
@@ -388,19 +385,19 @@ class SegmentedLog(ReadableLog):
         is_confirmed = number + 1 == segment.rows or (after is not None and after.index == index + 1)
         why = self.why_corrupt(packed, row, batch)
         if before is not None and before.index != index - 1:
-            why = "the row before it cannot be believed either"
+            why = "the row before it is damaged as well"
         elif header.base_offset < (before.offset if before else segment.base_offset) or row.end > segment.end_position:
             why = "it does not fit behind the entry before it"
         elif is_confirmed and (row.end, header.next_offset) != follows:
             why = f"it ends at position {row.end}, offset {header.next_offset}, where {follows} follow"
         if why:
-            raise self.corrupt(segment, row, f"the entry that was fetched does not fit: {why}")
+            raise self.corrupt(segment, row, f"the fetched entry does not fit: {why}")
         segment.put_row(number, packed)
         segment.write_again(number, batch)
 
 
 def placed_segment(disk: Disk, path: str, staged: Segment) -> Segment:
-    """A compacted segment whose files were moved to their place, opened again there."""
+    """Open a compacted segment again after its files were renamed."""
     segment = Segment(staged.base_offset, staged.base_index, open_segment_files(disk, path, staged.base_offset))
     segment.created_ms, segment.compacted_to = staged.created_ms, staged.compacted_to
     segment.adopt(

@@ -1,10 +1,9 @@
-"""Errors of the file system that pass: a full disk, and a process without free file descriptors.
+"""Temporary errors of the file system: a full disk, and a process without free file descriptors.
 
     FULL_ERRORS         no room: records are deleted or space is added
     DESCRIPTOR_ERRORS   no descriptor: connections end, or the limit is raised; the disk may be empty
 
-Both leave what was written as it is. Called where an `OSError` becomes a refusal, or work waits for another attempt.
-"""
+Both leave written data as it is. Used where an `OSError` becomes a refusal, or work waits for another attempt."""
 
 import errno
 import resource
@@ -13,19 +12,19 @@ from typing import Final
 from raftlog.errors import DescriptorsExhausted, StorageFull
 
 FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
-"""The disk, or our share of it, is full."""
+"""Errors of a full disk or an exhausted disk quota."""
 DESCRIPTOR_ERRORS: Final = (errno.EMFILE, errno.ENFILE)
-"""The process, or the system, has no file descriptor left."""
+"""Errors of a process, or system, without a free file descriptor."""
 PASSING_ERRORS: Final = FULL_ERRORS + DESCRIPTOR_ERRORS
 
 
 def lacks_descriptors(error: BaseException | None) -> bool:
-    """Whether an error says that no file descriptor is left."""
+    """Return whether an error means that no file descriptor is left."""
     return isinstance(error, OSError) and error.errno in DESCRIPTOR_ERRORS
 
 
 def descriptors_exhausted(where: str, error: OSError | None = None) -> DescriptorsExhausted:
-    """The refusal of a request for which a file of `where` could not be opened."""
+    """Return the refusal of a request for which a file of `where` could not be opened."""
     if error is not None and error.errno == errno.ENFILE:
         return DescriptorsExhausted(f"{where}: the system has no file descriptors left; raise fs.file-max")
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -36,7 +35,7 @@ def descriptors_exhausted(where: str, error: OSError | None = None) -> Descripto
 
 
 def refusal_of(where: str, error: OSError, advice: str) -> StorageFull | DescriptorsExhausted:
-    """The refusal for one of `PASSING_ERRORS`; `advice` says what to do about a full disk."""
+    """Return the refusal for one of `PASSING_ERRORS`; `advice` is the remedy for a full disk."""
     assert error.errno in PASSING_ERRORS, f"{error} does not pass"
     if lacks_descriptors(error):
         return descriptors_exhausted(where, error)

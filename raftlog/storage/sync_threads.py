@@ -1,8 +1,7 @@
-"""A few threads that run blocking syncs, and nothing else.
+"""Threads that run blocking syncs, and nothing else.
 
-A sync is handed over for every commit, so the way there and back is short: one queue, no futures. The threads do not
-keep the process alive: a sync that hangs must not hold it up when it has to end.
-"""
+Every commit needs a sync, so the path there and back is short: one queue, no futures. The threads do not keep the
+process alive: a sync that hangs must not delay its end."""
 
 import threading
 from collections.abc import Callable
@@ -12,7 +11,7 @@ Job = Callable[[], None]
 
 
 class SyncThreads:
-    """Jobs are begun in their order, `count` at the same time at most. A job must not raise: it ends its thread."""
+    """Threads that run jobs in their order, at most `count` at a time. A job must not raise: that ends its thread."""
 
     def __init__(self, count: int) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
@@ -23,11 +22,11 @@ class SyncThreads:
             thread.start()
 
     def run(self, job: Job) -> None:
-        """Have it done by one of the threads."""
+        """Queue a job for one of the threads."""
         self._jobs.put(job)
 
     def close(self, waits: bool) -> None:
-        """No job may come any more. Blocking until all are done, if it `waits`."""
+        """End the threads after the queued jobs; block until then if it `waits`. No job may follow."""
         for _ in self._threads:
             self._jobs.put(None)
         if waits:

@@ -1,15 +1,14 @@
 """The `.timeindex` of a segment: sparse and disposable.
 
-Each entry says: up to row `row` of the segment, the greatest record timestamp is `timestamp`. Timestamps never fall
+Each entry means: up to row `row` of the segment, the greatest record timestamp is `timestamp`. Timestamps never fall
 from entry to entry, so the first batch that reaches a time lies behind the last entry below it. A closed segment's
-last entry stands for all of its rows; whoever finds the file short or damaged builds it again from the batches. It is
-synced with each checkpoint: an entry that a power loss brought back could speak of a batch that is no longer there.
+last entry stands for all of its rows; a short or damaged file is rebuilt from the batches. It is synced with each
+checkpoint: an entry that survives a power loss could otherwise refer to a batch that is no longer there.
 
     position  size  field
            0     8  timestamp (int64, ms)
            8     8  row
-          16     4  CRC-32C over the 16 bytes above
-"""
+          16     4  CRC-32C over the 16 bytes above"""
 
 import struct
 from typing import NamedTuple
@@ -28,7 +27,7 @@ _CHECKED = struct.Struct(">qQ")
 
 
 class TimeEntry(NamedTuple):
-    """`timestamp` is the greatest in rows 0 … `row`."""
+    """Greatest timestamp in rows 0 … `row`."""
 
     timestamp: int
     row: int
@@ -45,28 +44,27 @@ class TimeIndex:
         self.max_timestamp = NO_TIMESTAMP
         """Greatest timestamp seen; at least that of the last entry."""
         self.changes = Changes()
-        """Of the file."""
+        """Changes of the file."""
 
     @property
     def file(self) -> File:
         return self._file
 
     def observe(self, timestamp: int, row: int, position: int) -> None:
-        """A batch was appended at `position`; an entry is due far enough behind the last one.
+        """Record a batch appended at `position`; an entry is made at some distance behind the last one.
 
-        Also where the maximum has not risen: the reopening reads the headers behind the last entry.
-        """
+        Also where the maximum has not risen: the reopening reads the headers behind the last entry."""
         self.max_timestamp = max(timestamp, self.max_timestamp)
         if position >= self._next_position:
             self._note(self.max_timestamp, row)
             self._next_position = position + SPACING_BYTES
 
     def close(self, last_row: int) -> None:
-        """The segment takes no more batches: note what holds for all of it, for the next write."""
+        """Add an entry for the whole segment, which gets no more batches, to the next write."""
         self._note(self.max_timestamp, last_row)
 
     def write(self, rows: int) -> None:
-        """Write the entries of the first `rows` rows; never synced on its own account."""
+        """Write the entries of the first `rows` rows; never synced separately."""
         due = [entry for entry in self._waiting if entry.row < rows]
         if not due:
             return
@@ -76,11 +74,11 @@ class TimeIndex:
         self._waiting = [entry for entry in self._waiting if entry.row >= rows]
 
     def drop_from(self, rows: int) -> None:
-        """Rows from `rows` on, not written yet, are taken back; the maximum stays and may be too high from now on."""
+        """Remove rows from `rows` on, not written yet; the maximum stays and may be too high from now on."""
         self._waiting = [entry for entry in self._waiting if entry.row < rows]
 
     def row_before(self, timestamp: int) -> int:
-        """A row up to which every timestamp is below `timestamp`; −1 when there is none."""
+        """Return a row up to which every timestamp is below `timestamp`; −1 when there is none."""
         low, high = 0, self._count
         best = -1
         while low < high:
@@ -97,7 +95,7 @@ class TimeIndex:
         return best
 
     def adopt_last(self, last_row: int) -> bool:
-        """Take the maximum from the file of a closed segment; false when the file cannot be trusted."""
+        """Take the maximum from the file of a closed segment; return false when the file cannot be trusted."""
         entry = self._entry(self._count - 1) if self._count else None
         if entry is None or entry.row != last_row:
             return False
@@ -112,10 +110,9 @@ class TimeIndex:
         self._next_position = position
 
     def keep_rows(self, rows: int) -> int:
-        """Keep the entries of the first `rows` rows; returns the last row that they speak for, −1 without any.
+        """Keep the entries of the first `rows` rows; return the last row that they cover, −1 without any.
 
-        The maximum is that of the rows up to there: the caller lets the rows behind it be observed again.
-        """
+        The maximum is that of the rows up to there: the caller observes the rows behind it again."""
         kept = self._sound_entries(rows)
         self._truncate(len(kept))
         self._waiting = [entry for entry in self._waiting if entry.row < rows]
@@ -125,13 +122,13 @@ class TimeIndex:
         return last.row if last else -1
 
     def covers(self, timestamp: int, row: int) -> bool:
-        """Whether every entry that speaks for `row` knows of a timestamp as great as this one."""
+        """Return whether every entry that covers `row` has a timestamp at least as great."""
         entries = (*self._sound_entries(1 << 62), *self._waiting)
         first = next((entry for entry in entries if entry.row >= row), None)
         return timestamp <= (first.timestamp if first else self.max_timestamp)
 
     def _sound_entries(self, rows: int) -> list[TimeEntry]:
-        """The entries of the first `rows` rows in the file, up to the first one that is damaged."""
+        """Return the entries of the first `rows` rows in the file, up to the first one that is damaged."""
         packed = self._file.read(0, self._count * ENTRY_SIZE)
         found = []
         for at in range(0, len(packed) - ENTRY_SIZE + 1, ENTRY_SIZE):
@@ -142,7 +139,7 @@ class TimeIndex:
         return found
 
     def restart(self) -> None:
-        """Forget everything: the segment is read again from its first batch."""
+        """Remove everything: the segment is read again from its first batch."""
         self._truncate(0)
         self._waiting.clear()
         self._next_position = 0

@@ -1,9 +1,8 @@
-"""Checking a log's files as they are, without opening the log: for `verify`, for tools, for backups.
+"""Check of a log's files as they are, without opening the log: for `verify`, for tools, for backups.
 
 Every byte of every `.log` is read: header, CRC, the chain of offset, index and term, the roll at each segment's start,
-and the index row of each batch that has one. Nothing is changed. Bytes behind the last whole batch that no row speaks
-of are a tail: a write under way, or one that a crash tore; the next opening cuts it off.
-"""
+and the index row of each batch that has one. Nothing is changed. Bytes behind the last whole batch without a row are a
+tail: a write under way, or one that a crash tore; the next opening cuts it off."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -28,7 +27,7 @@ from raftlog.types import Offset, Position
 
 @dataclass(slots=True)
 class LogCheck:
-    """What was read and what is wrong with it; `tail_bytes` is no error."""
+    """Counts of what was read, and the problems found; `tail_bytes` is no error."""
 
     segments: int = 0
     batches: int = 0
@@ -45,11 +44,11 @@ class LogCheck:
 
 
 class StoredBatch(NamedTuple):
-    """One batch as a file holds it, and what is wrong with it.
+    """One batch of a file, and the error in it.
 
-    `offset` is where the chain stands. `row` is its index row, if it has one; when only that is damaged (`row_only`),
-    the batch is whole. `restored` are its bytes when only header fields were damaged that the row gives back.
-    """
+    `offset` is the next one in the chain. `row` is its index row, if it has one; when only that is damaged
+    (`row_only`),
+    the batch is undamaged. `restored` are its bytes when only header fields were damaged that the row determines."""
 
     number: int
     index: int  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
@@ -65,7 +64,7 @@ class StoredBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
-    """What one segment's files hold: enough to see how it joins its neighbours. `bytes_read` are those of batches."""
+    """Content of one segment's files, with its bounds for the neighbours. `bytes_read` are those of batches."""
 
     base_offset: int
     base_index: int
@@ -77,7 +76,7 @@ class SegmentReport:
     bytes_read: int = 0
     tail_bytes: int = 0
     is_blank: bool = False
-    """Neither a batch nor a row is there: it may be in the making."""
+    """Whether it has neither a batch nor a row: it may be under construction."""
     problems: tuple[CorruptBatch, ...] = ()
 
 
@@ -86,18 +85,18 @@ def verify_log(disk: Disk, path: str) -> LogCheck:
     while True:
         report = _verify_listed(disk, path)
         if report.segments or not segment_bases(disk, path):
-            return report  # otherwise retention took all that were listed, and others have come
+            return report  # otherwise retention deleted all listed segments meanwhile
 
 
 def _verify_listed(disk: Disk, path: str) -> LogCheck:
-    checkpoint = read_checkpoint(disk, path)  # first: it never vouches for more than is read afterwards
+    checkpoint = read_checkpoint(disk, path)  # first: it never covers more than is read afterwards
     return join_segments(path, checkpoint, _verified_segments(disk, path, segment_bases(disk, path)))
 
 
 def _verified_segments(disk: Disk, path: str, bases: list[int]) -> list[SegmentReport]:
     found = []
     for base, newer in zip(bases, [*bases[1:], None], strict=False):
-        with suppress(FileNotFoundError):  # retention took it meanwhile
+        with suppress(FileNotFoundError):  # retention deleted it meanwhile
             found.append(verify_segment(disk, path, base, newer))
     return found
 
@@ -131,14 +130,14 @@ def verify_segment(disk: Disk, path: str, base: int, newer: int | None) -> Segme
 
 
 def join_segments(path: str, checkpoint: Checkpoint | None, segments: Sequence[SegmentReport]) -> LogCheck:
-    """The verdict on a log whose segments, in their order, were checked one by one; pure."""
+    """Return the check of a log whose segments, in their order, were checked one by one; pure."""
     report = LogCheck()
     expected_offset: int | None = None
     expected_index: int | None = None
     for segment in segments:
         base = segment.base_offset
         if segment.is_blank and expected_offset == base == segments[-1].base_offset:
-            continue  # it is being made: its roll is not written yet
+            continue  # under construction: its roll is not written yet
         if expected_offset is None:
             report.first_offset = base
             if checkpoint and base > checkpoint.log_start_offset:
@@ -170,7 +169,7 @@ def _report(report: LogCheck, path: str, base: int, why: str) -> None:
 
 
 def _has_rows_behind(segment: Segment, stored: StoredBatch) -> bool:
-    """Whether an index row speaks of a batch behind this one, which therefore was not the last that was written."""
+    """Return whether a later batch has an index row; then this one was not the last that was written."""
     first = stored.number + 1
     packed = segment.files.index.read(first * ROW_SIZE, segment.files.index.size())
     return any(
@@ -180,7 +179,7 @@ def _has_rows_behind(segment: Segment, stored: StoredBatch) -> bool:
 
 
 def open_with_index(disk: Disk, path: str, base: int) -> Segment:
-    """A segment to read whose base index is known: from its roll, or where that is damaged from its first row."""
+    """Open a segment for reading, with its base index from its roll, or where that is damaged from its first row."""
     segment = open_for_reading(disk, path, base)
     _set_base_index(segment, read_roll(segment))
     return segment
@@ -203,7 +202,7 @@ def _verify_batches(segment: Segment, report: LogCheck, end_offset: int | None) 
             and not _has_rows_behind(segment, stored)
         ):
             report.tail_bytes += segment.files.log.size() - stored.position
-            continue  # the walk takes it back, and ends
+            continue  # the walk does not count it, and ends
         if stored.why:
             where = Position(stored.position), Offset(stored.offset)
             report.problems.append(CorruptBatch(segment.files.log.path, *where, stored.why))
@@ -214,12 +213,14 @@ def _verify_batches(segment: Segment, report: LogCheck, end_offset: int | None) 
 
 
 def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[StoredBatch]:
-    """Every batch of a segment, sound or not; `segment.rows` and `next_offset` move along.
+    """Yield every batch of a segment, sound or not; `segment.rows` and `next_offset` move along.
 
-    A bad batch with a row that can be trusted is stepped over by its row; one without ends the walk. `end_offset` is
-    the base offset of the next segment, if there is one.
-    """
-    rows = _Rows(segment.files.index)  # before the log's size is taken: rows speak of what is in the log already
+    A bad batch with a row that can be trusted is skipped by its row; one without ends the walk. `end_offset` is the
+    base
+    offset of the next segment, if there is one."""
+    rows = _Rows(
+        segment.files.index
+    )  # before the log's size is read: rows refer to batches that are in the log already
     log = FileWindow(segment.files.log)
     position = 0
     while position < log.size:
@@ -233,7 +234,7 @@ def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[St
         row_only = False
         if not why and rows.has(number) and not row_matches(rows.packed(number), head):
             row_only = restored_header(rows.packed(number), head) is None
-            why = "its index row is damaged" if row_only else "the header is not the one that the index row speaks of"
+            why = "its index row is damaged" if row_only else "header and index row do not belong together"
         offset = segment.next_offset
         if header and (not why or row_only):
             segment.next_offset = header.next_offset
@@ -264,7 +265,7 @@ def _why_no_gap(segment: Segment, header: BatchHeader | None, batch: memoryview)
 
 
 def _entries_beyond(segment: Segment, rows: "_Rows", index: int, position: int, batch: memoryview | None) -> int:
-    """How many entries the batch at `index` stands for beyond that one; where it is damaged the next row says it."""
+    """Return how many further entries the batch at `index` stands for; for a damaged one the next row has it."""
     if not segment.is_compacted:
         return 0
     if batch is not None:
@@ -294,7 +295,7 @@ def _why_unsound(segment: Segment, header: BatchHeader | None, batch: memoryview
 
 
 class _Rows:
-    """Index rows that say what they should."""
+    """Index rows with checks of their content."""
 
     def __init__(self, file: File) -> None:
         self._window = FileWindow(file)
@@ -309,17 +310,19 @@ class _Rows:
         return len(self.packed(number)) == ROW_SIZE
 
     def any(self, number: int) -> Row | None:
-        """Row `number`, whatever it says."""
+        """Return row `number` without a check."""
         return unpack_row(self.packed(number)) if self.has(number) else None
 
     def at(self, number: int, index: int, position: int, *, or_above: bool = False) -> Row | None:
-        """Row `number` when it speaks of entry `index` at `position`; behind what may be a gap, also of one above."""
+        """Return row `number` if it is that of entry `index` at `position`.
+
+        With `or_above`, behind a possible gap, also if it is that of a later entry."""
         row = self.any(number)
         is_there = row is not None and (row.index == index or (or_above and row.index > index))
         return row if row and is_there and row.position == position and row.length >= HEADER_SIZE else None
 
     def trusted(self, number: int, segment: Segment, position: int, head: memoryview, log_size: int) -> Row | None:
-        """The next row of `segment`, when header, following row or end of file confirm what it says."""
+        """Return the next row of `segment`, if header, following row or end of file confirm it."""
         index = segment.next_index
         row = self.at(number, index, position)
         if row is None or row.offset != segment.next_offset or row.term > TERM_MAX:
@@ -336,7 +339,7 @@ class _Rows:
     def offset_after(
         self, number: int, row: Row, header: BatchHeader | None, end_offset: int | None, is_compacted: bool
     ) -> int:
-        """The offset that follows a damaged batch; never too low, so that no offset is given out twice."""
+        """Return the offset that follows a damaged batch; never too low, so that no offset is assigned twice."""
         packed = self.packed(number)
         if header and (head := restored_header(packed, header_bytes(header))):
             return read_header(head).next_offset
@@ -352,7 +355,7 @@ class _Rows:
 
 
 def log_file_segment(disk: Disk, file: str) -> Segment:
-    """The segment of one `.log` file, for tools that look at a single file."""
+    """Open the segment of one `.log` file, for tools that examine a single file."""
     directory, _, name = file.rpartition("/")
     base = int(name.removesuffix(".log"))
     assert name == f"{segment_stem(base)}.log", f"{name} is not the name of a segment"

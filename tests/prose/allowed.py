@@ -30,6 +30,6 @@ PENDING: Final = (
     "partitions/topic_changes.py",
     "raftlog/cli",
     "raftlog/runtime",
-    "raftlog/storage",
+    "raftlog/storage/real_disk.py",
 )
 """Files and directories whose lines are not rewritten yet."""
