@@ -286,6 +286,6 @@ class ClusterSettingsBody(Body, frozen=True, kw_only=True):
 
 
 class FeatureLevelBody(Body, frozen=True, kw_only=True):
-    """Feature level to raise to; without one the highest that all brokers know."""
+    """Feature level to raise to; by default the highest that all brokers support."""
 
     feature_level: Annotated[int, shown_as(bounds.FEATURE_LEVEL)] | UnsetType = UNSET

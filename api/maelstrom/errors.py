@@ -1,12 +1,11 @@
-"""Maelstrom's error codes, and the one rule from this project's errors to them.
+"""Error codes of Maelstrom, and the table from this project's errors to them.
 
     definite     it did not happen and never will: node-not-found, not-supported, temporarily-unavailable,
                  malformed-request, abort, key-does-not-exist, precondition-failed
     indefinite   it may have: timeout, crash
 
-Nothing that may have reached a log is ever answered definitely, unless the log itself says that another entry took its
-place. Source: the table of errors in Maelstrom's protocol.
-"""
+An error after which an entry may be in a log is indefinite, unless the log itself has another entry in its
+place. Source: the table of errors in Maelstrom's protocol."""
 
 from enum import IntEnum
 

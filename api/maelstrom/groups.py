@@ -1,11 +1,10 @@
-"""The Raft groups of a Maelstrom node, from their directory to their keyspaces.
+"""Raft groups of a Maelstrom node, from their directory to their keyspaces.
 
     begin → (driver recovered, groups made, others roused, preferred leaders campaign) → close
 
-Every node is a voter of every group. A node's disk uuid and the groups' ids follow from the list of nodes, so all nodes
-know them without asking; the directory remembers for which list it was made. A node whose directory is gone must not
-come back under its name: it would vote twice. Called by `node`.
-"""
+Every node is a voter of every group. A node's disk uuid and the groups' ids are derived from the list of nodes,
+so no node has to ask for them; the directory stores the list that it was made for. A node whose directory was
+deleted must not restart under its name: it would vote twice. Called by `node`."""
 
 import asyncio
 import os

@@ -1,9 +1,8 @@
-"""Maelstrom's messages: one JSON object a line, with `src`, `dest` and a `body` that has a `type`.
+"""Messages of Maelstrom: one JSON object a line, with `src`, `dest` and a `body` that has a `type`.
 
-The standard library's JSON is used, because what a client sends must come back as it was: whole numbers of more than
-64 bits (of up to 4,300 digits) and halves of surrogate pairs included. Two values are the same when their `text_of` is:
-1, 1.0 and true are three values.
-"""
+The standard library's JSON is used, because values of clients must be returned unchanged: whole numbers of more
+than 64 bits (of up to 4,300 digits) and halves of surrogate pairs included. Two values are the same when their
+`text_of` is: 1, 1.0 and true are three values."""
 
 import json
 from itertools import chain

@@ -43,7 +43,7 @@ class Maintenance(MaintenanceStatus, frozen=True, kw_only=True):
 
     @property
     def status(self) -> MaintenanceStatus:
-        """Progress alone, as a broker's row has it."""
+        """Progress alone, as in a broker's row."""
         return msgspec.convert(self, MaintenanceStatus, from_attributes=True)
 
 
@@ -191,10 +191,10 @@ class BrokerLevels(Value, frozen=True):
 
 
 class Features(Value, frozen=True):
-    """Feature level of the cluster, and the highest that all brokers know; above it the upgrade is not finished.
+    """Feature level of the cluster, and the highest that all brokers support.
 
-    `absent_seeds`: first brokers of the cluster that never registered; the level rises after they do or are removed.
-    """
+    An upgrade is finished when both are equal. `absent_seeds`: first brokers of the cluster that never
+    registered; the level rises after they do or are removed."""
 
     feature_level: Count
     highest_known_by_all: Count
@@ -230,10 +230,9 @@ class BrokerLoad(Value, frozen=True):
 
 
 class ClusterMember(Value, frozen=True, kw_only=True):
-    """Broker as gossip has it at another one: a hint. `is_registered`: the controller knows it, with this disk.
+    """Broker in another one's gossip: a hint. `is_registered`: it is registered at the controller, with this disk.
 
-    `state_s`: seconds in this state. Addresses are HOST:PORT.
-    """
+    `state_s`: seconds in this state. Addresses are HOST:PORT."""
 
     node_id: NodeNumber
     state: GossipState
@@ -251,7 +250,7 @@ class ClusterMember(Value, frozen=True, kw_only=True):
 
 
 class ClusterMembers(Value, frozen=True):
-    """Brokers as gossip has them at the broker that was asked; without a `gossip_address` it does not gossip."""
+    """Brokers in the gossip of the broker that answers; without a `gossip_address` it does not gossip."""
 
     node_id: NodeNumber
     gossip_address: str | None

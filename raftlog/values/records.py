@@ -92,10 +92,9 @@ class ProducedStream(Value, frozen=True):
 
 
 class ProduceError(Value, frozen=True, kw_only=True):
-    """Error with one entry for each record of a list, or with what an NDJSON body left.
+    """Error with one entry for each record of a list, or with the stored records of an NDJSON body.
 
-    `partial`, of an NDJSON body: what stands before `line` is stored, and nothing from there on.
-    """
+    `partial`, of an NDJSON body: the lines before `line` are stored, and none from there on."""
 
     error_code: ErrorCode
     message: str

@@ -314,7 +314,7 @@ async def test_the_broker_that_keeps_the_level_down_is_named(api, scripted):
     old = LEVELS.brokers[1].replaced(level_max=2)
     scripted.answers["levels"] = LEVELS.replaced(highest_known_by_all=2, brokers=(LEVELS.brokers[0], old))
     status, body = await api.call("PUT", "/v1/features", {"feature_level": 3})
-    assert (status, "node 2 knows up to 2" in body["message"]) == (400, True)
+    assert (status, "node 2 supports up to 2" in body["message"]) == (400, True)
 
 
 ROW = BrokerDescription(

@@ -1,8 +1,7 @@
-"""Large stored keys and values as JSON, in pieces: each step appends about 128 KiB, or looks at as much.
+"""Large stored keys and values as JSON, in pieces: each step appends or scans about 128 KiB.
 
-A value without escapes for JSON text becomes up to six times as long. Used by `json_records`, whose module says how
-keys and values are represented.
-"""
+A value that needs escapes in JSON becomes up to six times as long. Used by `json_records`, whose module has the
+representation of keys and values."""
 
 import binascii
 import codecs

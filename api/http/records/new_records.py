@@ -1,9 +1,8 @@
-"""Records out of request bodies: `{"records": [{"key", "value", "partition", "headers", "timestamp"}]}`.
+"""Parser of records in request bodies: `{"records": [{"key", "value", "partition", "headers", "timestamp"}]}`.
 
-In the JSON format a key or value is any JSON and is stored as compact JSON text, `null` as null; in the binary format
-it is a base64 string. The objects themselves are read by `raftlog.records.json_record`. Beside the list an idempotent
-producer says `"producer_id"`, `"producer_epoch"` and `"sequence"`, that of the first record.
-"""
+In the JSON format a key or value is any JSON and is stored as compact JSON text, `null` as null; in the binary
+format it is a base64 string. `raftlog.records.json_record` parses the objects. An idempotent producer also sends
+`"producer_id"`, `"producer_epoch"` and `"sequence"`, that of the first record."""
 
 from typing import Any, Final, NamedTuple
 

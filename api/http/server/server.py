@@ -109,10 +109,9 @@ class HttpServer:
     async def stop(self, grace_s: float = 3.0, last_s: float = 0.0) -> None:
         """Accept nothing more, answer waiting fetches now, and give the rest of the requests `grace_s` to end.
 
-        For `last_s` before that, connections that stand take requests, and each answer is the last of its connection:
-        a client that writes all the time goes elsewhere with nothing under way, where a connection that is closed under
-        its request would leave it with an unknown outcome.
-        """
+        For `last_s` before that, open connections accept requests, and each answer is the last of its
+        connection: a client that writes all the time moves to another broker without a pending request. A
+        connection that is closed under its request would leave an unknown outcome."""
         if self._sockets is None or self._connections is None:
             return
         self._sockets.close()
