@@ -192,7 +192,7 @@ class Commands:
         """Wait until every Raft group has a leader, or until all are quiesced."""
         begin = time.perf_counter()
         cores = self._cores()
-        while len(cores) < groups or any(core.leader is None or (quiesced and not core.is_asleep) for core in cores):
+        while len(cores) < groups or any(core.leader is None or (quiesced and not core.is_quiesced) for core in cores):
             await asyncio.sleep(_POLL_S)
             cores = self._cores()
         return {"seconds": time.perf_counter() - begin, "led": sum(core.role is Role.LEADER for core in cores)}

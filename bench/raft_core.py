@@ -76,9 +76,9 @@ class Group:
         for me, core in self.cores.items():
             for other in MEMBERS:
                 if other != me:
-                    core.hear_from_process(other.node_id, True)
+                    core.note_process(other.node_id, True)
         for _ in range(100):
-            if all(core.is_asleep for core in self.cores.values()):
+            if all(core.is_quiesced for core in self.cores.values()):
                 return
             for core in self.cores.values():
                 core.tick()
@@ -141,7 +141,7 @@ def wake(groups: int) -> dict[str, float]:
     for group in everyone:
         del group.cores[HERE]
         for core in group.cores.values():
-            core.hear_from_process(HERE.node_id, False)
+            core.note_process(HERE.node_id, False)
     waiting = everyone
     while waiting:
         ticks += 1

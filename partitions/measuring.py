@@ -107,7 +107,7 @@ class Measuring:
                 led += 1
                 under_replicated += not _is_whole(status, self._lag_ticks_max)
             leaderless += core.leader is None
-            asleep += core.is_asleep
+            asleep += core.is_quiesced
             quarantined += group.damage is not None
             if replica is not None:
                 unavailable += group.damage is not None or group.is_closed or group.stopped is not None

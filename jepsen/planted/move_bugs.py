@@ -115,7 +115,7 @@ def transfer_to_just_promoted() -> None:
 
     replace_method(Moves, "_near", all_members)
     replace_method(Leader, "_maybe_leave_joint", leave_and_hand_over)
-    replace_method(leader, "why_no_target", no_reason)
+    replace_method(leader, "transfer_refusal", no_reason)
     replace_method(Transfer, "maybe_ask", ask_at_once)
     replace_method(Follower, "_HANDLERS", Follower._HANDLERS | {TimeoutNow: obey})
     replace_method(election, "maybe_vote", believe)

@@ -6,7 +6,7 @@ from raftlog.raft.core import RaftCore
 from raftlog.raft.entry import is_as_fresh
 from raftlog.raft.messages import PreVoteRequest, VoteRequest, Wake, WakeResponse
 from raftlog.raft.ready import Ready, Role
-from raftlog.raft.ready_maker import ReadyMaker
+from raftlog.raft.ready_builder import ReadyBuilder
 from raftlog.raft.replica import RaftReplica
 from raftlog.raft.role import Become, RoleBehaviour
 from raftlog.types import NodeId
@@ -14,13 +14,13 @@ from raftlog.types import NodeId
 
 def skip_vote_sync() -> None:
     """Send votes and terms before they are durable."""
-    take = ReadyMaker.take
+    take = ReadyBuilder.take
 
-    def take_and_tell(self: ReadyMaker, role: RoleBehaviour, why: str) -> Ready:
+    def take_and_tell(self: ReadyBuilder, role: RoleBehaviour, why: str) -> Ready:
         ready = take(self, role, why)
         return ready._replace(messages_now=ready.messages_now + ready.messages_once_durable, messages_once_durable=())
 
-    replace_method(ReadyMaker, "take", take_and_tell)
+    replace_method(ReadyBuilder, "take", take_and_tell)
 
 
 def vote_twice() -> None:
@@ -53,18 +53,18 @@ def refuse_pre_vote_asleep() -> None:
     vote_request, step_wake = RaftCore._step_vote_request, RaftCore._step_wake
 
     def refuse_asleep(self: RaftCore, request: PreVoteRequest | VoteRequest) -> None:
-        if self.is_asleep and isinstance(request, PreVoteRequest):
+        if self.is_quiesced and isinstance(request, PreVoteRequest):
             election.answer(self._replica, request, False)
         else:
             vote_request(self, request)
 
     def sleep_on(self: RaftCore, message: Wake | WakeResponse) -> None:
-        if not (self.is_asleep and isinstance(message, Wake)):
+        if not (self.is_quiesced and isinstance(message, Wake)):
             step_wake(self, message)
 
     def ignore_claim(self: RaftCore, node: NodeId, is_alive: bool) -> None:
-        self._replica.hibernation.note_process(node, is_alive)
+        self._replica.quiescence.note_process(node, is_alive)
 
     replace_method(RaftCore, "_step_vote_request", refuse_asleep)
     replace_method(RaftCore, "_step_wake", sleep_on)
-    replace_method(RaftCore, "hear_from_process", ignore_claim)
+    replace_method(RaftCore, "note_process", ignore_claim)

@@ -147,7 +147,7 @@ def describe(group: Group) -> str:
         if ids
     )
     marks = "".join(
-        f", {word}" for word, holds in (("asleep", status.is_asleep), ("quarantined", status.is_quarantined)) if holds
+        f", {word}" for word, holds in (("asleep", status.is_quiesced), ("quarantined", status.is_quarantined)) if holds
     )
     return (
         f"{status.me}: {status.role.value} of term {status.term}, leader {status.leader}, last {status.last}, "

@@ -99,7 +99,9 @@ class Script:
 
     def _await_sleep(self) -> None:
         deadline_ns = self.loop.now_ns + int(ELECTION_S * SECOND_NS)
-        while not all(group.core.is_asleep for plan in self.cluster.groups for _, group in self.cluster.replicas(plan)):
+        while not all(
+            group.core.is_quiesced for plan in self.cluster.groups for _, group in self.cluster.replicas(plan)
+        ):
             if self.loop.now_ns >= deadline_ns:
                 raise PropertyBroken("never-asleep", {"bound_s": ELECTION_S})
             self.loop.run_for(LOOK_S)

@@ -32,7 +32,7 @@ def next_change(
     wanted = _wanted(state)
     staying = [replica for replica in wanted if not _is_draining(state, replica)]
     status = core.status()
-    active = (each for each in status.followers if each.is_active or core.is_asleep)
+    active = (each for each in status.followers if each.is_active or core.is_quiesced)
     there = [each for each in active if is_alive(each.member.node_id)]
     least_index = max(configuration.index, core.committed_index - caught_up_entries)
     near = [each.member for each in there if each.match_index >= least_index]
@@ -64,7 +64,7 @@ def heir_of(group: Group, change: ConfigurationChange, me: ReplicaId) -> Replica
         for each in core.status().followers
         if each.member in change.voters
         and core.configuration.has_voter(each.member)
-        and (each.is_active or core.is_asleep)
+        and (each.is_active or core.is_quiesced)
     ]
     best = max(heirs, key=lambda each: each.match_index, default=None)
     return None if best is None else best.member

@@ -234,7 +234,7 @@ class LedGroups:
     def _is_near(self, group: Group, follower: FollowerStatus) -> bool:
         """Whether it holds nearly everything. In a sleeping group nobody was expected to answer lately."""
         core = group.core
-        is_there = follower.is_active or core.is_asleep
+        is_there = follower.is_active or core.is_quiesced
         lag = core.last_id.index - follower.match_index
         return (
             is_there

@@ -74,7 +74,7 @@ class Standing:
             self.fitness.note_stall(now)  # brokers that can open files lead better
         slow_ms, is_full = own = self.fitness.own(now)
         is_fit = not slow_ms and not is_full
-        self._node.driver.set_reluctant(not self.fitness.is_fit(self._node.identity.node_id, now))
+        self._node.driver.set_unfit(not self.fitness.is_fit(self._node.identity.node_id, now))
         if not is_fit or not self._was_fit:
             for peer in self._node.transport.peers():
                 self._tell(peer.node, FITNESS, list(own))

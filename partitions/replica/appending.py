@@ -162,7 +162,7 @@ class Appending:
 
 def active_members(status: Status) -> list[ReplicaId]:
     """The leader, and the others that it heard lately; in a sleeping group nobody was expected to answer."""
-    return [status.me, *(each.member for each in status.followers if each.is_active or status.is_asleep)]
+    return [status.me, *(each.member for each in status.followers if each.is_active or status.is_quiesced)]
 
 
 def _held_by_voters(status: Status) -> list[Index]:

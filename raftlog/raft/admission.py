@@ -1,6 +1,7 @@
 """Check of incoming messages: those that a replica accepts, and its answers to stale ones."""
 
 from raftlog.raft.entry import TERM_MAX, TERM_STEP_MAX, TERM_TAKEN_MAX
+from raftlog.raft.message_errors import TermRefused
 from raftlog.raft.messages import (
     FROM_MEMBER,
     AppendRequest,
@@ -11,7 +12,6 @@ from raftlog.raft.messages import (
     Message,
     PreVoteRequest,
 )
-from raftlog.raft.refused import TermRefused
 from raftlog.raft.replica import RaftReplica
 from raftlog.types import Index, Term
 

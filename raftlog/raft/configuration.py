@@ -74,7 +74,7 @@ class Configuration(NamedTuple):
         return Configuration(index, voters, learners, () if voters == self.voters else self.voters)
 
 
-NOBODY = Configuration(Index(0), ())
+NO_CONFIGURATION = Configuration(Index(0), ())
 """Configuration of a replica whose log has none yet: no members."""
 
 
@@ -99,7 +99,7 @@ class ConfigurationHistory:
 
     def __init__(self, known: Sequence[Configuration]) -> None:
         # A replica that began with an empty log had no configuration, and a cut can bring it back to that.
-        self._known = [] if known and known[0].index == NOBODY.index else [NOBODY]
+        self._known = [] if known and known[0].index == NO_CONFIGURATION.index else [NO_CONFIGURATION]
         for configuration in known:
             assert not self._known or configuration.index > self._known[-1].index, (
                 f"configurations do not ascend: {[configuration.index for configuration in known]}"
@@ -110,7 +110,7 @@ class ConfigurationHistory:
         """Take the founding configuration from the first entry of the log, unless one is known.
 
         A founder got it at its start; a replica that lost its log since has it only from that entry."""
-        if self._known == [NOBODY]:
+        if self._known == [NO_CONFIGURATION]:
             self._known = [founders]
 
     def restore(self, known: Sequence[Configuration]) -> None:

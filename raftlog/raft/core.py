@@ -2,7 +2,7 @@
 
     core = RaftCore(me, settings, random, log, restart)
     core.propose(…) · propose_configuration(…) · read_index(…) · transfer_leadership(…)      requests of clients
-    core.step(message) · tick() · hear_from_process(…)                                       events
+    core.step(message) · tick() · note_process(…)                                       events
     ready = core.ready()                                                                     work to do
     core.advance(durable=ready.number, applied=…)                                            work done
 
@@ -21,6 +21,7 @@ from raftlog.raft.entry import ControlPayloads, EmptyPayloads, EntryId, Proposal
 from raftlog.raft.follower import Follower
 from raftlog.raft.leader import Leader
 from raftlog.raft.log_view import LogView
+from raftlog.raft.message_errors import Contradiction, without_entries
 from raftlog.raft.messages import (
     FROM_LEADER,
     AppendRequest,
@@ -33,8 +34,7 @@ from raftlog.raft.messages import (
 )
 from raftlog.raft.readable_core import ReadableCore
 from raftlog.raft.ready import Accepted, Installed, Ready, RefusalReason, RefusedProposal, Restart, Role
-from raftlog.raft.ready_maker import ReadyMaker
-from raftlog.raft.refused import Contradiction, without_entries
+from raftlog.raft.ready_builder import ReadyBuilder
 from raftlog.raft.replica import RaftReplica
 from raftlog.raft.role import Become
 from raftlog.raft.settings import RaftSettings
@@ -46,10 +46,10 @@ class RaftCore(ReadableCore):
     """One replica of one Raft group."""
 
     __slots__ = (
+        "_builder",
+        "_has_only_messages",
         "_is_dirty",
         "_leader_message",
-        "_maker",
-        "_only_speaks",
         "_why",
         "messages_refused",
     )
@@ -66,13 +66,13 @@ class RaftCore(ReadableCore):
         self._replica = RaftReplica(me, settings, random, log, payloads or EmptyPayloads(), restart)
         self._role = Follower(self._replica, None)
         self._why = "started"
-        self._maker = ReadyMaker(self._replica)
+        self._builder = ReadyBuilder(self._replica)
         self._leader_message: Message | None = None
         """The first message of the leader that this replica follows, or followed last."""
         self._is_dirty = True
         """Whether there may be work for a Ready."""
-        self._only_speaks = False
-        """Whether the only work is messages that a leader's tick produced; `_happened` clears it."""
+        self._has_only_messages = False
+        """Whether the only work is messages that a leader's tick produced; `_note_change` clears it."""
         self.messages_refused = 0
         """Messages dropped: for another replica, of an impossible term, malformed, or from a replica that is no member.
         """
@@ -126,9 +126,9 @@ class RaftCore(ReadableCore):
         self._become(Become(Role.FOLLOWER, why))
         return True
 
-    def set_reluctant(self, is_reluctant: bool) -> None:
+    def set_unfit(self, is_unfit: bool) -> None:
         """Set whether the replica is unfit to lead: it lets others campaign first, for some election timeouts."""
-        self._replica.is_reluctant = is_reluctant
+        self._replica.is_unfit = is_unfit
 
     def quarantine(self, voting_position: EntryId | None = None) -> None:
         """Stop campaigning until `lift_quarantine` because an entry of the log is damaged.
@@ -136,12 +136,12 @@ class RaftCore(ReadableCore):
         A leader asks another replica to lead. `voting_position` is the id of the damaged entry if it was the last
         one; the
         replica compares candidates with it until its own log is as fresh."""
-        self._happened()
+        self._note_change()
         self._replica.is_quarantined = True
         if voting_position is not None and is_fresher(voting_position, self._replica.vote_floor):
             self._replica.voting_position = voting_position
         if isinstance(self._role, Leader):
-            self._role.ask_heir()
+            self._role.ask_freshest_voter()
         self.step_down("quarantined")
 
     def lift_quarantine(self) -> None:
@@ -151,7 +151,7 @@ class RaftCore(ReadableCore):
     def restore_configurations(self, configurations: Sequence[Configuration]) -> None:
         """Take the configurations of entries that were damaged and can be read again; as in `Restart`."""
         assert not isinstance(self._role, Leader), "a leader whose log was damaged"
-        self._happened()
+        self._note_change()
         self._replica.history.restore(configurations)
         self._replica.history.commit_to(self._replica.committed)
 
@@ -164,7 +164,7 @@ class RaftCore(ReadableCore):
         """Continue on a log that fetched files replaced, all durable and committed up to `committed_index`.
 
         No Ready may be outstanding between `wants_install` and this call; the content of the old log is lost."""
-        self._happened()
+        self._note_change()
         replica, leader = self._replica, self._role.leader
         term = replica.term
         replica.replace_log(installed)
@@ -186,7 +186,7 @@ class RaftCore(ReadableCore):
         if not admission.is_acceptable(replica, message):
             self.messages_refused += 1
             return
-        self._happened()
+        self._note_change()
         if isinstance(message, (PreVoteRequest, VoteRequest)):
             self._step_vote_request(message)
         elif isinstance(message, (Wake, WakeResponse)):
@@ -198,7 +198,7 @@ class RaftCore(ReadableCore):
                 self._note_leader(message)
             elif message.term > replica.term:
                 self._adopt_term(message.term, None)
-            if replica.hibernation.is_asleep and self._ends_sleep(message):
+            if replica.quiescence.is_quiesced and self._ends_quiescence(message):
                 self._wake()
             become = self._role.step(message)
             if become is not None:
@@ -230,8 +230,8 @@ class RaftCore(ReadableCore):
         role = self._role
         become = role.tick()
         # By far the most frequent case: a leader's heartbeats, and no other change.
-        self._only_speaks = (
-            (self._only_speaks or not self._is_dirty)
+        self._has_only_messages = (
+            (self._has_only_messages or not self._is_dirty)
             and become is None
             and type(role) is Leader
             and not role.has_decisions()
@@ -241,7 +241,7 @@ class RaftCore(ReadableCore):
             self._become(become)
         return True
 
-    def hear_from_process(self, node: NodeId, is_alive: bool) -> None:
+    def note_process(self, node: NodeId, is_alive: bool) -> None:
         """Record that the heartbeat between this process and `node`'s began or ended.
 
         A new boot epoch is an end and a beginning. To be called only on a change. An end wakes a quiesced leader,
@@ -249,19 +249,19 @@ class RaftCore(ReadableCore):
         followers of a leader on that node. A beginning gives a leader on that node that was missed the time to send a
         heartbeat."""
         replica, role = self._replica, self._role
-        replica.hibernation.note_process(node, is_alive)
-        is_asleep = replica.hibernation.is_asleep
+        replica.quiescence.note_process(node, is_alive)
+        is_quiesced = replica.quiescence.is_quiesced
         if isinstance(role, Leader):
-            if is_asleep and role.misses(node, is_alive):
+            if is_quiesced and role.must_wake_for(node, is_alive):
                 self._wake()
         elif isinstance(role, Follower) and role.leader is not None and role.leader.node_id == node:
-            if is_asleep and not is_alive:
+            if is_quiesced and not is_alive:
                 self._wake()
                 # A leader that is only unreachable from here will send heartbeats to the others.
                 replica.send_wake(replica.configuration.all_voters())
-            elif is_alive and not is_asleep and not role.is_loyal():
-                self._happened()
-                role.call_leader()
+            elif is_alive and not is_quiesced and not role.is_loyal():
+                self._note_change()
+                role.wake_leader()
 
     # work to do, and work done
 
@@ -270,12 +270,12 @@ class RaftCore(ReadableCore):
         if not self._is_dirty:
             return None
         self._is_dirty = False
-        if self._only_speaks:
-            self._only_speaks = False
-            return self._maker.take_messages() if self._replica.outbox else None
+        if self._has_only_messages:
+            self._has_only_messages = False
+            return self._builder.take_messages() if self._replica.outbox else None
         while (become := self._role.prepare()) is not None:
             self._become(become)
-        return self._maker.take(self._role, self._why) if self._maker.has_work(self._role) else None
+        return self._builder.take(self._role, self._why) if self._builder.has_work(self._role) else None
 
     def advance(self, *, durable: int = 0, applied: Index | None = None) -> None:
         """Record that all Readys up to number `durable` are synced, and entries up to `applied` applied."""
@@ -284,11 +284,11 @@ class RaftCore(ReadableCore):
         if is_moved and isinstance(role, Leader):
             role.note_durable()
         if is_moved or isinstance(role, Candidate):  # its own vote may be durable now
-            self._happened()
+            self._note_change()
         if applied is not None:
             replica.apply_to(applied)
             if replica.reads.ready:
-                self._happened()
+                self._note_change()
 
     # messages
 
@@ -297,7 +297,7 @@ class RaftCore(ReadableCore):
         if request.term < replica.term or not election.may_stand(replica, request):
             election.answer(replica, request, False)
             return
-        if replica.hibernation.is_asleep:
+        if replica.quiescence.is_quiesced:
             self._wake()
         is_transfer = isinstance(request, VoteRequest) and request.is_transfer
         if self._role.is_loyal() and not is_transfer:
@@ -324,9 +324,9 @@ class RaftCore(ReadableCore):
     def _step_wake(self, message: Wake | WakeResponse) -> None:
         replica = self._replica
         if isinstance(message, WakeResponse):
-            replica.hibernation.has_woken(message.sender)
+            replica.quiescence.remove_wake(message.sender)
             return
-        if replica.hibernation.is_asleep:
+        if replica.quiescence.is_quiesced:
             self._wake()
         replica.send(WakeResponse(replica.me, message.sender, replica.term))
 
@@ -345,7 +345,7 @@ class RaftCore(ReadableCore):
 
     def _become_follower(self, leader: ReplicaId | None, why: str) -> None:
         self._role.leave()
-        self._replica.hibernation.is_asleep = False
+        self._replica.quiescence.is_quiesced = False
         self._role = Follower(self._replica, leader)
         self._why = why
 
@@ -372,7 +372,7 @@ class RaftCore(ReadableCore):
         assert replica.vote == replica.me, f"leads term {replica.term} with a vote for {replica.vote}"
         assert replica.is_hard_state_durable, f"leads term {replica.term} before its vote is durable"
         self._role.leave()
-        replica.hibernation.forget_wakes()
+        replica.quiescence.clear_wakes()
         self._leader_message = None
         self._role = Leader(replica)
         self._why = why
@@ -392,7 +392,7 @@ class RaftCore(ReadableCore):
     def _not_leader(self) -> RefusedProposal:
         return RefusedProposal(RefusalReason.NOT_LEADER, self._role.leader)
 
-    def _ends_sleep(self, message: Message) -> bool:
+    def _ends_quiescence(self, message: Message) -> bool:
         """Return whether the message wakes a quiesced leader: any but the answer of a quiesced member.
 
         A follower decides in its handler."""
@@ -400,18 +400,18 @@ class RaftCore(ReadableCore):
             return False
         return not (isinstance(message, HeartbeatResponse) and message.is_asleep)
 
-    def _happened(self) -> None:
+    def _note_change(self) -> None:
         """Note that the next call of `ready` has to decide and may have messages."""
         self._is_dirty = True
-        self._only_speaks = False
+        self._has_only_messages = False
 
     def _wake_for_request(self) -> None:
-        self._happened()
-        if self._replica.hibernation.is_asleep:
+        self._note_change()
+        if self._replica.quiescence.is_quiesced:
             self._wake()
 
     def _wake(self) -> None:
-        assert self._replica.hibernation.is_asleep, "woken while awake"
-        self._happened()
-        self._replica.hibernation.is_asleep = False
+        assert self._replica.quiescence.is_quiesced, "woken while awake"
+        self._note_change()
+        self._replica.quiescence.is_quiesced = False
         self._role.wake()

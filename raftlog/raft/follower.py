@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from raftlog.raft.configuration import ReplicaId
 from raftlog.raft.entry import Entry, EntryId
+from raftlog.raft.message_errors import Contradiction
 from raftlog.raft.messages import (
     AppendRequest,
     AppendResponse,
@@ -24,7 +25,6 @@ from raftlog.raft.messages import (
 )
 from raftlog.raft.read_index import ForwardedReads
 from raftlog.raft.ready import ReadReady, RefusalReason, RefusedProposal, Role
-from raftlog.raft.refused import Contradiction
 from raftlog.raft.replica import NEVER, RaftReplica
 from raftlog.raft.role import Become
 from raftlog.types import Index
@@ -76,7 +76,7 @@ class Follower:
         self._timeout = replica.draw_election_ticks()
         self._passes = 0
         """Number of consecutive election timeouts that an unfit replica let pass."""
-        self._wake_tick = replica.ticks if replica.hibernation.to_wake else NEVER
+        self._wake_tick = replica.ticks if replica.quiescence.to_wake else NEVER
         self._reads = ForwardedReads(replica.settings.pending_reads_max)
         self._plan()
 
@@ -89,7 +89,9 @@ class Follower:
         if replica.ticks - self._heard_tick < replica.settings.election_ticks_min:
             return True
         return (
-            replica.ticks < self._awaited_tick and self._leader is not None and replica.hibernation.sees(self._leader)
+            replica.ticks < self._awaited_tick
+            and self._leader is not None
+            and replica.quiescence.is_process_alive(self._leader)
         )
 
     def restart_timer(self) -> None:
@@ -120,7 +122,7 @@ class Follower:
             self._plan()
             return None
         if replica.may_campaign():
-            if not replica.is_reluctant or self._passes >= _PASSES_MAX:
+            if not replica.is_unfit or self._passes >= _PASSES_MAX:
                 return Become(Role.PRE_CANDIDATE, "no leader was heard in time")
             self._passes += 1
         self._leader = None
@@ -147,9 +149,9 @@ class Follower:
         """Drop the loyalty of before, and draw the timeout anew, so that Raft groups are staggered."""
         self._heard_tick = -NEVER
         self._timeout = self._replica.draw_election_ticks()
-        self.call_leader()
+        self.wake_leader()
 
-    def call_leader(self) -> None:
+    def wake_leader(self) -> None:
         """Restart the timer, and wake the leader if its process is alive: it may be quiesced while this replica is not.
 
         It has half an election timeout for a heartbeat; until then no other candidate gets a vote. Without this a
@@ -158,9 +160,9 @@ class Follower:
         """
         replica, leader = self._replica, self._leader
         self._timer_tick = replica.ticks
-        if leader is not None and replica.hibernation.sees(leader):
+        if leader is not None and replica.quiescence.is_process_alive(leader):
             self._awaited_tick = replica.ticks + replica.settings.election_ticks_min // 2
-            replica.hibernation.owe_wake((leader,))
+            replica.quiescence.add_wakes((leader,))
             self._send_wakes()
         self._plan()
 
@@ -188,15 +190,15 @@ class Follower:
     def handle_heartbeat(self, message: Heartbeat) -> None:
         replica = self._replica
         is_late = message.sequence < self._heartbeat_sequence
-        if is_late and replica.hibernation.is_asleep:
+        if is_late and replica.quiescence.is_quiesced:
             return
         replica.maybe_commit_to(min(message.committed, self.verified))
         # A late order to quiesce would be obeyed while the leader counts on this replica to be awake.
-        agrees = not is_late and message.sleep_at is not None and self._may_sleep(message.sender, message.sleep_at)
-        falls_asleep = agrees and message.is_lullaby
-        self._hear(message.sender, stays_asleep=falls_asleep)
-        if falls_asleep:
-            replica.fall_asleep()
+        agrees = not is_late and message.sleep_at is not None and self._may_quiesce(message.sender, message.sleep_at)
+        quiesces = agrees and message.is_lullaby
+        self._hear(message.sender, stays_quiesced=quiesces)
+        if quiesces:
+            replica.quiesce()
         if message.sequence:
             self._heartbeat_sequence = max(self._heartbeat_sequence, message.sequence)
             durable = min(replica.durable_index, self.verified)
@@ -209,7 +211,7 @@ class Follower:
                     self.verified,
                     durable,
                     agrees,
-                    falls_asleep,
+                    quiesces,
                 )
             )
 
@@ -251,19 +253,19 @@ class Follower:
 
     # parts of the above
 
-    def _hear(self, sender: ReplicaId, *, stays_asleep: bool = False) -> None:
+    def _hear(self, sender: ReplicaId, *, stays_quiesced: bool = False) -> None:
         """Record a message of this term's leader."""
         replica = self._replica
         assert self._leader in (None, sender), f"{sender} was let through, and {self._leader} leads term {replica.term}"
         self._leader = sender
-        hibernation = replica.hibernation
-        if hibernation.is_asleep and not stays_asleep:
-            hibernation.is_asleep = False
+        quiescence = replica.quiescence
+        if quiescence.is_quiesced and not stays_quiesced:
+            quiescence.is_quiesced = False
             self._timeout = replica.draw_election_ticks()
             replica.next_tick = replica.ticks + self._timeout
         if self._wake_tick != NEVER:
             # The new leader's heartbeats wake replicas that are still quiesced.
-            hibernation.forget_wakes()
+            quiescence.clear_wakes()
             self._wake_tick = NEVER
         self._heard_tick = self._timer_tick = replica.ticks
         self._passes = 0
@@ -330,20 +332,20 @@ class Follower:
             )
         )
 
-    def _may_sleep(self, leader: ReplicaId, at: EntryId) -> bool:
+    def _may_quiesce(self, leader: ReplicaId, at: EntryId) -> bool:
         replica = self._replica
         last = replica.log.last_id
         return (
             at == last
             and replica.committed == last.index == replica.durable_index == self.verified
-            and replica.hibernation.sees(leader)
+            and replica.quiescence.is_process_alive(leader)
             and len(self._reads) == 0
         )
 
     def _send_wakes(self) -> None:
         """Send wakes to all replicas that have not answered yet, repeatedly until a leader is heard."""
         replica = self._replica
-        to_wake = replica.hibernation.to_wake
+        to_wake = replica.quiescence.to_wake
         replica.send_wake(to_wake)
         self._wake_tick = replica.ticks + replica.settings.heartbeat_ticks if to_wake else NEVER
 

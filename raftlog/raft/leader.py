@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
-from raftlog.raft.bedtime import Bedtime
 from raftlog.raft.configuration import Configuration, ConfigurationChange, ReplicaId, why_invalid
 from raftlog.raft.entry import Entry, EntryKind, Proposal
 from raftlog.raft.messages import (
@@ -23,12 +22,13 @@ from raftlog.raft.messages import (
     TimeoutNow,
 )
 from raftlog.raft.progress import FollowerProgress
+from raftlog.raft.quiescence import QuiescenceHandshake
 from raftlog.raft.read_index import LeaderReads, WaitingRead
 from raftlog.raft.ready import Accepted, ReadReady, RefusalReason, RefusedProposal, Role
 from raftlog.raft.replica import RaftReplica
 from raftlog.raft.replication import Replication
 from raftlog.raft.role import Become
-from raftlog.raft.transfer import Transfer, why_no_target
+from raftlog.raft.transfer import Transfer, transfer_refusal
 from raftlog.types import Index, NodeId
 
 
@@ -37,7 +37,7 @@ class Leader:
 
     __slots__ = (
         "_active_tick",
-        "_bedtime",
+        "_handshake",
         "_heartbeat_tick",
         "_quorum_tick",
         "_reads",
@@ -61,7 +61,7 @@ class Leader:
         self._uncommitted_bytes = 0
         self._active_tick = replica.ticks
         """Tick of the last work other than heartbeats."""
-        self._bedtime = Bedtime()
+        self._handshake = QuiescenceHandshake()
         # Random, so that the Raft groups of a process do not all send at the same tick.
         self._heartbeat_tick = replica.ticks + 1 + replica.random.randrange(replica.settings.heartbeat_ticks)
         self._quorum_tick = replica.ticks + replica.settings.election_ticks_min
@@ -143,7 +143,7 @@ class Leader:
         replica = self._replica
         if self._transfer.target is not None:
             return self._refused(RefusalReason.TRANSFERRING)
-        why = why_no_target(replica, target, self.replication.progress.get(target))
+        why = transfer_refusal(replica, target, self.replication.progress.get(target))
         if why is not None:
             return self._refused(why)
         self._note_work()
@@ -172,11 +172,11 @@ class Leader:
     def handle_heartbeat(self, message: HeartbeatResponse) -> None:
         self.replication.handle_heartbeat(message)
         self._maybe_confirm_reads()
-        if self._bedtime.has_begun():
-            if self._bedtime.is_refused_by(message.sequence, message.is_asleep):
+        if self._handshake.is_committing():
+            if self._handshake.is_refused_by(message.sequence, message.is_asleep):
                 self._note_work()
             else:
-                self._maybe_fall_asleep()
+                self._maybe_quiesce()
 
     def handle_install(self, message: InstallResponse) -> None:
         self.replication.handle_install(message)
@@ -212,11 +212,11 @@ class Leader:
         replica = self._replica
         self._quorum_tick = replica.ticks + replica.settings.election_ticks_min
         self._active_tick = replica.ticks
-        self._bedtime.disturb()
+        self._handshake.abandon()
         self._heartbeat()
         self._plan()
 
-    def misses(self, node: NodeId, is_alive: bool) -> bool:
+    def must_wake_for(self, node: NodeId, is_alive: bool) -> bool:
         """Return whether a quiesced leader has to wake for a member on `node`, whose process started or ended."""
         last_index = self._replica.log.last_index
         return any(
@@ -232,7 +232,7 @@ class Leader:
         if replication.match_moved:
             self._commit()
             if self._is_removed():
-                return self._abdicate()
+                return self._step_down_after_removal()
             self._maybe_leave_joint()
             self._transfer.maybe_ask(self._replica, replication.progress)
         if self._is_round_due():
@@ -253,15 +253,15 @@ class Leader:
         """Fail reads that cannot be confirmed any more, and plan wakes for members that this leader quiesced."""
         replica = self._replica
         replica.reads.failed.extend(read.request for read in self._reads.drop_all() if read.origin is None)
-        replica.hibernation.owe_wake(self._bedtime.sleepers(self.replication.progress))
+        replica.quiescence.add_wakes(self._handshake.maybe_quiesced(self.replication.progress))
 
-    def ask_heir(self) -> None:
+    def ask_freshest_voter(self) -> None:
         """Ask the voter with the freshest log to campaign, without waiting; called before this replica steps down."""
         replica, progress = self._replica, self.replication.progress
-        heirs = [voter for voter in replica.configuration.voters if voter != replica.me]
-        if heirs:
-            heir = max(heirs, key=lambda voter: (progress[voter].match_index, progress[voter].is_active))
-            replica.send(TimeoutNow(replica.me, heir, replica.term))
+        others = [voter for voter in replica.configuration.voters if voter != replica.me]
+        if others:
+            target = max(others, key=lambda voter: (progress[voter].match_index, progress[voter].is_active))
+            replica.send(TimeoutNow(replica.me, target, replica.term))
 
     # parts of the above
 
@@ -270,7 +270,7 @@ class Leader:
 
     def _note_work(self) -> None:
         self._active_tick = self._replica.ticks
-        self._bedtime.disturb()
+        self._handshake.abandon()
 
     def _append_control(self, kind: EntryKind, proposal: Proposal, configuration: Configuration | None) -> Index:
         replica = self._replica
@@ -317,10 +317,10 @@ class Leader:
         current = replica.configuration
         return current.index <= replica.committed and self.has_own_term_commit and not current.has_voter(replica.me)
 
-    def _abdicate(self) -> Become:
+    def _step_down_after_removal(self) -> Become:
         """Step down after a removal, and ask the voter with the freshest log to campaign (thesis 4.2.2)."""
         self.replication.send_commit_notices()
-        self.ask_heir()
+        self.ask_freshest_voter()
         return Become(Role.FOLLOWER, "not a voter any more")
 
     def _is_round_due(self) -> bool:
@@ -348,28 +348,28 @@ class Leader:
         self._heartbeat_tick = replica.ticks + settings.heartbeat_ticks
         if settings.sleep_after_ticks == 0:
             self.replication.send_heartbeats()
-        elif self._may_sleep():
-            self._ask_to_sleep()
+        elif self._may_quiesce():
+            self._advance_handshake()
         else:
-            self._bedtime.disturb()
+            self._handshake.abandon()
             self.replication.send_heartbeats()
         if self._transfer.target is not None:
             self._transfer.maybe_ask(replica, self.replication.progress)
 
-    def _sharers(self) -> list[FollowerProgress]:
+    def _counted_members(self) -> list[FollowerProgress]:
         """Return the members on which quiescence depends: every voter, and active or reachable learners.
 
         A learner whose process is alive counts even when silent: its replica may only not be created yet, and no
         message would
         report its creation."""
-        voters, hibernation = self._replica.configuration.voters, self._replica.hibernation
+        voters, quiescence = self._replica.configuration.voters, self._replica.quiescence
         return [
             progress
             for member, progress in self.replication.progress.items()
-            if progress.is_active or member in voters or hibernation.sees(member)
+            if progress.is_active or member in voters or quiescence.is_process_alive(member)
         ]
 
-    def _may_sleep(self) -> bool:
+    def _may_quiesce(self) -> bool:
         """Return whether the Raft group was idle for long enough and the members that count hold every entry."""
         replica = self._replica
         if replica.ticks - self._active_tick < replica.settings.sleep_after_ticks:
@@ -381,34 +381,34 @@ class Leader:
             and len(self._reads) == 0
             and self._transfer.target is None
             and all(
-                progress.match_index == last_index and replica.hibernation.sees(progress.member)
-                for progress in self._sharers()
+                progress.match_index == last_index and replica.quiescence.is_process_alive(progress.member)
+                for progress in self._counted_members()
             )
         )
 
-    def _ask_to_sleep(self) -> None:
+    def _advance_handshake(self) -> None:
         """Do one step of the handshake: ask; when all agree, order; when all are quiesced, quiesce.
 
         A second phase that takes too long is abandoned."""
-        replica, bedtime = self._replica, self._bedtime
-        if bedtime.is_late(replica.ticks, replica.settings.election_ticks_min):
+        replica, handshake = self._replica, self._handshake
+        if handshake.is_late(replica.ticks, replica.settings.election_ticks_min):
             self._note_work()
             self.replication.send_heartbeats()
-        elif bedtime.all_agree(self._sharers()):
-            bedtime.note_sung(self.replication.send_heartbeats(replica.log.last_id, True), replica.ticks)
-            self._maybe_fall_asleep()
+        elif handshake.all_agree(self._counted_members()):
+            handshake.note_committed(self.replication.send_heartbeats(replica.log.last_id, True), replica.ticks)
+            self._maybe_quiesce()
         else:
-            bedtime.note_asked(self.replication.send_heartbeats(replica.log.last_id))
+            handshake.note_prepared(self.replication.send_heartbeats(replica.log.last_id))
 
-    def _maybe_fall_asleep(self) -> bool:
-        if not (self._bedtime.all_sleep(self._sharers()) and self._may_sleep()):
+    def _maybe_quiesce(self) -> bool:
+        if not (self._handshake.all_quiesced(self._counted_members()) and self._may_quiesce()):
             return False
-        self._replica.fall_asleep()
+        self._replica.quiesce()
         return True
 
     def _plan(self) -> None:
         replica = self._replica
-        if not replica.hibernation.is_asleep:
+        if not replica.quiescence.is_quiesced:
             tick = self._heartbeat_tick
             if self._quorum_tick < tick:
                 tick = self._quorum_tick

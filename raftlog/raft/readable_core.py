@@ -54,9 +54,9 @@ class ReadableCore:
         return self._replica.configuration
 
     @property
-    def is_asleep(self) -> bool:
+    def is_quiesced(self) -> bool:
         """A group that sleeps needs no ticks."""
-        return self._replica.hibernation.is_asleep
+        return self._replica.quiescence.is_quiesced
 
     @property
     def has_own_term_commit(self) -> bool:
@@ -76,7 +76,7 @@ class ReadableCore:
             replica.committed,
             replica.applied,
             replica.configuration,
-            self.is_asleep,
+            self.is_quiesced,
             replica.is_quarantined,
             role.replication.statuses() if isinstance(role, Leader) else (),
             isinstance(role, Leader) and role.is_handing_over,

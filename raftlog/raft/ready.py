@@ -173,7 +173,7 @@ class Status(NamedTuple):
     committed_index: Index
     applied_index: Index
     configuration: Configuration
-    is_asleep: bool
+    is_quiesced: bool
     is_quarantined: bool
     followers: tuple[FollowerStatus, ...]
     is_handing_over: bool

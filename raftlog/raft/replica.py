@@ -11,9 +11,9 @@ from random import Random
 from raftlog.raft.configuration import Configuration, ConfigurationHistory, ReplicaId
 from raftlog.raft.durability import Durability
 from raftlog.raft.entry import TERM_MAX, ControlPayloads, Entry, EntryId, EntryKind, is_as_fresh
-from raftlog.raft.hibernation import Hibernation
 from raftlog.raft.log_view import LogView
 from raftlog.raft.messages import InstallOffer, Message, Wake
+from raftlog.raft.quiescence_state import QuiescenceState
 from raftlog.raft.read_index import ReadsToApply
 from raftlog.raft.ready import HardState, Installed, Restart
 from raftlog.raft.settings import RaftSettings
@@ -33,17 +33,17 @@ class RaftReplica:
         "delivered",
         "durability",
         "hard_number",
-        "hibernation",
         "history",
         "install_offer",
         "is_hard_state_changed",
         "is_quarantined",
-        "is_reluctant",
+        "is_unfit",
         "log",
         "me",
         "next_tick",
         "outbox",
         "payloads",
+        "quiescence",
         "random",
         "reads",
         "sequence",
@@ -97,10 +97,10 @@ class RaftReplica:
         match."""
         self.outbox: list[Message] = []
         self.reads = ReadsToApply()
-        self.hibernation = Hibernation()
+        self.quiescence = QuiescenceState()
         self.install_offer: InstallOffer | None = None
         self.is_quarantined = restart.is_quarantined
-        self.is_reluctant = False
+        self.is_unfit = False
         """Whether the broker is unfit to lead: election timeouts pass before the replica campaigns (see
         `Follower.tick`)."""
         self.voting_position = restart.voting_position
@@ -237,11 +237,11 @@ class RaftReplica:
 
     # quiescence
 
-    def fall_asleep(self) -> None:
+    def quiesce(self) -> None:
         assert self.committed == self.log.last_index == self.durable_index, (
             f"asleep at {self.log.last_index} with committed {self.committed}, durable {self.durable_index}"
         )
-        self.hibernation.is_asleep = True
+        self.quiescence.is_quiesced = True
         self.next_tick = NEVER
 
     def send_wake(self, replicas: tuple[ReplicaId, ...]) -> None:

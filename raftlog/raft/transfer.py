@@ -40,7 +40,9 @@ class Transfer:
         return True
 
 
-def why_no_target(replica: RaftReplica, target: ReplicaId, progress: FollowerProgress | None) -> RefusalReason | None:
+def transfer_refusal(
+    replica: RaftReplica, target: ReplicaId, progress: FollowerProgress | None
+) -> RefusalReason | None:
     """Return the reason against a transfer to `target`, or None.
 
     The target must be a voter that holds the configuration and keeps up with appends."""

@@ -32,7 +32,7 @@ def group(
     core = SimpleNamespace(
         configuration=Configuration(Index(5), tuple(map(replica, voters)), tuple(map(replica, learners))),
         committed_index=1_000,
-        is_asleep=False,
+        is_quiesced=False,
         status=lambda: SimpleNamespace(me=members[0], followers=followers),
     )
     return SimpleNamespace(core=core)

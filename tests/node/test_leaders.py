@@ -32,7 +32,7 @@ class Led:
         self.is_majority_full = False
         followers = [FollowerStatus(each, "replicate", Index(match), Index(match + 1), True) for each in (OTHER, THIRD)]
         self.core = SimpleNamespace(
-            is_asleep=False,
+            is_quiesced=False,
             last_id=SimpleNamespace(index=100),
             configuration=SimpleNamespace(
                 has_voter=lambda member: True, voters=(ME, OTHER, THIRD), all_voters=lambda: (ME, OTHER, THIRD)

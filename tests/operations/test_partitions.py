@@ -241,6 +241,6 @@ async def test_a_quiesced_partition_is_transferred_too(unplanned: Brokers) -> No
     group_id = unplanned[leader].metadata.state.topic("t").topic_id
     group = unplanned[leader].node.group(GroupName(group_id, 0).group_id)
     assert group is not None
-    await until(lambda: group.core.is_asleep)
+    await until(lambda: group.core.is_quiesced)
     target = next(node for node in assigned(unplanned[1], "t") if node != leader)
     assert await unplanned[target].operations.leadership.transfer_leadership("t", 0, target, deadline=soon()) == target

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from jepsen.simulation.memory_log import MemoryLog
-from raftlog.raft.configuration import NOBODY, Configuration, ConfigurationChange, ReplicaId
+from raftlog.raft.configuration import NO_CONFIGURATION, Configuration, ConfigurationChange, ReplicaId
 from raftlog.raft.core import RaftCore
 from raftlog.raft.entry import Entry, EntryId, Proposal, is_as_fresh
 from raftlog.raft.messages import InstallOffer, Message
@@ -62,7 +62,7 @@ class Disk:
             self.lost = None
 
     def configurations(self) -> tuple[Configuration, ...]:
-        known = () if self.base is NOBODY else (self.base,)
+        known = () if self.base is NO_CONFIGURATION else (self.base,)
         return known + tuple(entry for entry in self.log.configurations() if entry.index > self.base.index)
 
 
@@ -154,7 +154,9 @@ class Node:
             return self._fetch(source.core, offer)
         committed = source.core.committed_index
         entries = source.log.entries_from_start()[: committed - boundary.index]
-        base = max((known for known in source.disk.configurations() if known.index <= boundary.index), default=NOBODY)
+        base = max(
+            (known for known in source.disk.configurations() if known.index <= boundary.index), default=NO_CONFIGURATION
+        )
         self.sync(works=False)
         while self.core.ready() is not None:
             pass
@@ -265,7 +267,7 @@ class Cluster:
     def core(self, number: int) -> RaftCore:
         return self[number].core
 
-    def add(self, number: int, first: Configuration = NOBODY) -> Node:
+    def add(self, number: int, first: Configuration = NO_CONFIGURATION) -> Node:
         """Add a replica; without a configuration it waits for one from a leader."""
         me = replica_id(number)
         self.nodes[me] = Node(self, me, first, self.settings)
@@ -364,7 +366,7 @@ class Cluster:
         for observer in seen_by or everybody:
             for number in nodes or everybody:
                 if number != observer and self[observer].is_up:
-                    self.core(observer).hear_from_process(NodeId(number), alive)
+                    self.core(observer).note_process(NodeId(number), alive)
                     self[observer].work()
 
     def data(self, number: int) -> list[Any]:

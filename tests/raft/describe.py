@@ -49,7 +49,7 @@ def describe_core(core: RaftCore) -> str:
         f"durable {status.durable_index} commit {status.committed_index} "
         f"{describe_configuration(status.configuration)}"
     )
-    if status.is_asleep:
+    if status.is_quiesced:
         text += " asleep"
     if status.is_quarantined:
         text += " quarantined"

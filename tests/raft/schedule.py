@@ -228,7 +228,7 @@ class Schedule:
     def hear_process(self) -> None:
         node, other = self._someone(), self.random.choice(list(self.cluster.nodes))
         if node and node.me != other:
-            node.core.hear_from_process(other.node_id, self.random.random() < 0.8)
+            node.core.note_process(other.node_id, self.random.random() < 0.8)
             node.work()
 
     def rest(self) -> None:
@@ -236,7 +236,7 @@ class Schedule:
         self.cluster.isolate()
         self.cluster.processes(alive=True)
         self.cluster.tick(12)
-        self.sleeps += sum(node.is_up and node.core.is_asleep for node in self.cluster.nodes.values())
+        self.sleeps += sum(node.is_up and node.core.is_quiesced for node in self.cluster.nodes.values())
 
     # what must hold
 

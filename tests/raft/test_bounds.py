@@ -7,6 +7,7 @@ import pytest
 from jepsen.simulation.memory_log import MemoryLog
 from raftlog.raft.core import RaftCore
 from raftlog.raft.entry import TERM_MAX, Entry, EntryId, EntryKind, Proposal
+from raftlog.raft.message_errors import Contradiction, TermRefused
 from raftlog.raft.messages import (
     AppendRequest,
     AppendResponse,
@@ -18,7 +19,6 @@ from raftlog.raft.messages import (
     VoteRequest,
 )
 from raftlog.raft.ready import Accepted, HardState, RefusalReason, Restart, Role
-from raftlog.raft.refused import Contradiction, TermRefused
 from raftlog.raft.settings import RaftSettings
 from raftlog.raft.supply import SupplyRequest, Unsupplied
 from raftlog.types import Index, Term

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.raft.configuration import (
-    NOBODY,
+    NO_CONFIGURATION,
     Configuration,
     ConfigurationChange,
     ConfigurationHistory,
@@ -56,7 +56,7 @@ class _Twin:
         self.log: dict[int, Configuration] = {}
 
     def current(self) -> Configuration:
-        return self.log[max(self.log)] if self.log else NOBODY
+        return self.log[max(self.log)] if self.log else NO_CONFIGURATION
 
 
 @given(st.lists(st.tuples(st.sampled_from(["append", "cut", "commit"]), st.integers(0, 5)), max_size=60))
@@ -79,7 +79,7 @@ def test_history_against_a_naive_twin(steps: list[tuple[str, int]]) -> None:
             history.commit_to(Index(committed))
         assert history.current == twin.current()
         possible = [known for index, known in twin.log.items() if index > committed]
-        base = max((known for index, known in twin.log.items() if index <= committed), default=NOBODY)
+        base = max((known for index, known in twin.log.items() if index <= committed), default=NO_CONFIGURATION)
         for number in range(1, last + 1):
             member = replica_id(number)
             assert history.may_need(member) == any(known.has_voter(member) for known in (base, *possible))

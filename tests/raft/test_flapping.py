@@ -47,7 +47,7 @@ class _Flapping:
             self._tick(now)
             leader = self.cluster.core(1)
             assert (leader.role, leader.term) == (Role.LEADER, self.term), self.cluster.events[-8:]
-            self.sleeps += leader.is_asleep
+            self.sleeps += leader.is_quiesced
         assert {core.leader for core in (node.core for node in self.cluster.nodes.values())} == {replica_id(1)}
 
     def _pairs(self) -> list[tuple[ReplicaId, ReplicaId]]:
@@ -78,7 +78,7 @@ class _Flapping:
             self.unheard[pair] = self.unheard[pair] + 1 if (other, observer) in self.cut else 0
             is_alive = self.unheard[pair] < self.absent_after[pair]
             if was_alive != is_alive:
-                self.cluster.nodes[observer].core.hear_from_process(other.node_id, is_alive)
+                self.cluster.nodes[observer].core.note_process(other.node_id, is_alive)
                 self.cluster.nodes[observer].work()
 
     def _tick(self, now: int) -> None:

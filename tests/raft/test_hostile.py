@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from raftlog.raft import Configuration, Entry, EntryId, EntryKind, Proposal, Role
 from raftlog.raft.entry import TERM_MAX, TERM_STEP_MAX, TERM_TAKEN_MAX
+from raftlog.raft.message_errors import Contradiction, RefusedMessage, TermRefused
 from raftlog.raft.messages import (
     AppendRequest,
     AppendResponse,
@@ -29,7 +30,6 @@ from raftlog.raft.messages import (
     Wake,
     WakeResponse,
 )
-from raftlog.raft.refused import Contradiction, RefusedMessage, TermRefused
 from raftlog.types import Index, Term
 from tests.raft.cluster import replica_id
 from tests.raft.lone import ONE, TWO, LoneFollower, entry, entry_id

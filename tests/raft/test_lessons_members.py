@@ -318,8 +318,8 @@ def test_r34_a_replica_without_a_configuration_refuses_everything_and_begins_no_
     core = RaftCore(FOUR, RaftSettings(sleep_after_ticks=2), Random(0), MemoryLog(), restart)
     for _ in range(100):
         core.tick()
-    core.hear_from_process(NodeId(1), True)
-    core.hear_from_process(NodeId(1), False)
+    core.note_process(NodeId(1), True)
+    core.note_process(NodeId(1), False)
     core.step(TimeoutNow(ONE, FOUR, Term(3)))
     assert not core.campaign()
     assert not core.step_down("by order")
@@ -329,7 +329,7 @@ def test_r34_a_replica_without_a_configuration_refuses_everything_and_begins_no_
     )
     assert why_refused(core.transfer_leadership(ONE)) is RefusalReason.NOT_LEADER
     assert core.wants_install(entry_id(5, 1))
-    assert (core.role, core.term, core.committed_index, core.is_asleep) == (Role.FOLLOWER, 3, 0, False)
+    assert (core.role, core.term, core.committed_index, core.is_quiesced) == (Role.FOLLOWER, 3, 0, False)
     assert core.configuration.all_members() == ()
     for _ in range(10):
         core.tick()

@@ -37,14 +37,14 @@ def _quiesced_cluster(voters: int = 3, learners: tuple[int, ...] = (), seed: int
 
 def _quiesce(cluster: Cluster, ticks: int = 40) -> None:
     for _ in range(ticks):
-        if all(node.core.is_asleep for node in cluster.nodes.values()):
+        if all(node.core.is_quiesced for node in cluster.nodes.values()):
             return
         cluster.tick()
     raise AssertionError(f"awake after {ticks} ticks")
 
 
 def _quiesced(cluster: Cluster) -> list[int]:
-    return [me.node_id for me, node in cluster.nodes.items() if node.core.is_asleep]
+    return [me.node_id for me, node in cluster.nodes.items() if node.core.is_quiesced]
 
 
 def test_a_quiesced_group_sends_nothing_for_any_time() -> None:
@@ -62,7 +62,7 @@ def test_a_request_to_a_quiesced_follower_wakes_the_leader_without_an_election(w
     for _ in range(wakes_lost):
         assert cluster.take(Wake, to=1)
         cluster.tick(3, settles=False)
-    assert not cluster.core(2).is_asleep
+    assert not cluster.core(2).is_quiesced
     cluster.settle()
     assert cluster.core(2).leader == _ONE
     cluster.tick(40)
@@ -106,7 +106,7 @@ def test_a_quiesced_follower_asked_to_vote_gives_its_leader_time_while_that_proc
     request = PreVoteRequest(_TWO, _THREE, Term(1), 1, Term(2), last)
     cluster.core(3).step(request)
     cluster[3].work()
-    assert not cluster.core(3).is_asleep
+    assert not cluster.core(3).is_quiesced
     assert cluster.take(Wake, to=1)
     cluster.tick_one(3, 4)
     cluster.core(3).step(request)
@@ -148,7 +148,7 @@ def test_a_follower_with_a_pending_read_quiesces_only_after_its_answer_or_timeou
         cluster.tick()
         if cluster[2].reads_failed:
             break
-        assert not cluster.core(2).is_asleep
+        assert not cluster.core(2).is_quiesced
     assert cluster[2].reads_failed == ["r"]
     _quiesce(cluster)
 
@@ -158,7 +158,7 @@ def test_a_late_quiesce_message_or_heartbeat_has_no_effect() -> None:
     cluster.processes(alive=True)
     cluster.elect(1)
     heard: list[Heartbeat] = []
-    while not cluster.core(2).is_asleep:
+    while not cluster.core(2).is_quiesced:
         cluster.tick(settles=False)
         heard += [message for message in cluster.network if isinstance(message, Heartbeat) and message.to == _TWO]
         cluster.settle()
@@ -167,14 +167,14 @@ def test_a_late_quiesce_message_or_heartbeat_has_no_effect() -> None:
     assert not ask.is_lullaby
     for late in (ask, ask._replace(sequence=0, sleep_at=None), lullaby):
         cluster.core(2).step(late)
-        assert cluster.core(2).is_asleep
+        assert cluster.core(2).is_quiesced
     cluster.core(1).read_index("r")
     cluster[1].work()
     cluster.settle()
-    assert not cluster.core(2).is_asleep
+    assert not cluster.core(2).is_quiesced
     cluster.core(2).step(lullaby)
     cluster[2].work()
-    assert not cluster.core(2).is_asleep
+    assert not cluster.core(2).is_quiesced
     (answer,) = cluster.take(HeartbeatResponse)
     assert not answer.agrees_to_sleep
 
@@ -188,10 +188,10 @@ def test_quiescence_needs_a_log_that_ends_there_durable_and_committed() -> None:
     for at in (last._replace(index=Index(last.index + 1)), last._replace(term=Term(0))):
         lullaby = Heartbeat(_ONE, _TWO, Term(1), 10**6, last.index, at, True)
         cluster.core(2).step(lullaby)
-        assert not cluster.core(2).is_asleep
+        assert not cluster.core(2).is_quiesced
     cluster.processes(alive=False, nodes=[1], seen_by=[2])
     cluster.core(2).step(Heartbeat(_ONE, _TWO, Term(1), 10**6, last.index, last, True))
-    assert not cluster.core(2).is_asleep, "the process that would keep it quiesced is not there"
+    assert not cluster.core(2).is_quiesced, "the process that would keep it quiesced is not there"
 
 
 @pytest.mark.parametrize("is_behind", [False, True])
@@ -220,7 +220,7 @@ def test_a_learner_whose_replica_is_not_made_yet_keeps_the_group_awake() -> None
     cluster.elect(1)
     cluster.propose(1, "x")
     cluster.tick(100)
-    assert not cluster.core(1).is_asleep
+    assert not cluster.core(1).is_quiesced
     cluster.isolate()
     _quiesce(cluster, 100)
     assert cluster.data(4) == ["x"]
@@ -230,7 +230,7 @@ def test_a_voter_that_is_away_keeps_the_group_awake() -> None:
     cluster = _quiesced_cluster()
     cluster.isolate(3)
     cluster.processes(alive=False, nodes=[3], seen_by=[1, 2])
-    assert not cluster.core(1).is_asleep
+    assert not cluster.core(1).is_quiesced
     cluster.tick(100)
     assert _quiesced(cluster) == [3]
     assert cluster.core(1).role is Role.LEADER
@@ -266,7 +266,7 @@ def test_a_leader_that_does_not_see_a_voters_process_stays_awake() -> None:
     cluster = _quiesced_cluster()
     cluster.processes(alive=False, nodes=[3], seen_by=[1])
     cluster.tick(100)
-    assert not cluster.core(1).is_asleep
+    assert not cluster.core(1).is_quiesced
 
 
 def test_a_quiesced_leader_is_woken_by_any_active_replica() -> None:
@@ -276,9 +276,9 @@ def test_a_quiesced_leader_is_woken_by_any_active_replica() -> None:
     ):
         cluster = _quiesced_cluster()
         cluster.core(1).step(message._replace(is_asleep=True) if isinstance(message, HeartbeatResponse) else message)
-        assert cluster.core(1).is_asleep == isinstance(message, HeartbeatResponse)
+        assert cluster.core(1).is_quiesced == isinstance(message, HeartbeatResponse)
         cluster.core(1).step(message)
-        assert not cluster.core(1).is_asleep
+        assert not cluster.core(1).is_quiesced
         cluster[1].work()
         assert len(cluster.take(Heartbeat, to=3)) >= 1
 
@@ -302,7 +302,7 @@ def test_a_group_that_is_written_to_now_and_then_stays_awake() -> None:
     for _ in range(20):
         cluster.propose(1, "x")
         cluster.tick(3)
-        assert not cluster.core(1).is_asleep
+        assert not cluster.core(1).is_quiesced
     _quiesce(cluster)
 
 
@@ -318,11 +318,11 @@ def test_a_leader_that_has_not_applied_everything_stays_awake() -> None:
             core.advance(durable=ready.number)
         core.tick()
     assert core.committed_index == 1
-    assert not core.is_asleep
+    assert not core.is_quiesced
     core.advance(applied=Index(1))
     for _ in range(4):
         core.tick()
-    assert core.is_asleep
+    assert core.is_quiesced
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -339,7 +339,7 @@ def test_a_quiesced_group_elects_within_its_bound(seed: int) -> None:
     for tick in range(7 + 4 * 20):
         for number, at in notices.items():
             if at == tick:
-                cluster.core(number).hear_from_process(NodeId(1), False)
+                cluster.core(number).note_process(NodeId(1), False)
                 cluster[number].work()
         cluster.tick()
         leader = cluster.leader()

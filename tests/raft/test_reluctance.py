@@ -21,7 +21,7 @@ def ticks_until_it_campaigns(follower: LoneFollower) -> int:
 
 def test_a_reluctant_replica_leaves_some_elections_to_others() -> None:
     willing, reluctant = LoneFollower(1), LoneFollower(1)
-    reluctant.core.set_reluctant(True)
+    reluctant.core.set_unfit(True)
     assert LEAST <= ticks_until_it_campaigns(willing) < 2 * LEAST
     assert 4 * LEAST <= ticks_until_it_campaigns(reluctant) < 8 * LEAST
     assert any(isinstance(said, PreVoteRequest) for said in reluctant.said)
@@ -29,7 +29,7 @@ def test_a_reluctant_replica_leaves_some_elections_to_others() -> None:
 
 def test_hearing_a_leader_begins_the_patience_again() -> None:
     follower = LoneFollower(1)
-    follower.core.set_reluctant(True)
+    follower.core.set_unfit(True)
     for _ in range(3 * LEAST):
         follower.core.tick()
     follower.append(1, entry_id(1, 1), 1)
@@ -38,7 +38,7 @@ def test_hearing_a_leader_begins_the_patience_again() -> None:
 
 def test_a_leader_can_hand_over_to_it_all_the_same() -> None:
     follower = LoneFollower(1)
-    follower.core.set_reluctant(True)
+    follower.core.set_unfit(True)
     follower.append(1, entry_id(1, 1), 1)
     follower.core.step(TimeoutNow(ONE, TWO, follower.core.term))
     assert follower.core.role is Role.CANDIDATE

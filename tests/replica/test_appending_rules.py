@@ -30,7 +30,7 @@ class World:
         self.voters: tuple[ReplicaId, ...] = (ME, SECOND, THIRD)
         self.durable = 6
         self.active = {SECOND, THIRD, LEARNER}
-        self.is_asleep = False
+        self.is_quiesced = False
         self.core: Any = SimpleNamespace(role=Role.LEADER, term=TERM, leader=None, status=self.status)
         self.log: Any = SimpleNamespace(
             last_index=6,
@@ -53,7 +53,7 @@ class World:
             followers=followers,
             configuration=configuration,
             durable_index=self.durable,
-            is_asleep=self.is_asleep,
+            is_quiesced=self.is_quiesced,
         )
 
     def copied(self, copies: int) -> "asyncio.Future[ReplicaAppended]":
@@ -117,7 +117,7 @@ async def test_only_voters_make_up_for_missing_replicas(world: World) -> None:
 async def test_in_a_quiesced_group_all_members_count_as_active(world: World) -> None:
     world.active = set()
     assert active_members(world.status()) == [ME]
-    world.is_asleep = True
+    world.is_quiesced = True
     assert active_members(world.status()) == [ME, SECOND, THIRD, LEARNER]
 
 

@@ -30,7 +30,7 @@ def status(*, match: dict[ReplicaId, int]) -> Any:
     return SimpleNamespace(
         me=ME,
         durable_index=7,
-        is_asleep=False,
+        is_quiesced=False,
         configuration=SimpleNamespace(voters=voters, has_voter=voters.__contains__),
         followers=[
             SimpleNamespace(member=member, match_index=index, is_active=True) for member, index in match.items()

@@ -204,7 +204,7 @@ def test_a_group_created_later_quiesces_too() -> None:
         for number in (1, 2, 3):
             driver = world.drivers[number]
             world.do(number, lambda driver=driver: driver.create_group(world.roll._replace(group_id=OTHER)))
-        world.run_until(lambda: all(world.drivers[n].groups[OTHER.bytes].core.is_asleep for n in (1, 2, 3)), 60)
+        world.run_until(lambda: all(world.drivers[n].groups[OTHER.bytes].core.is_quiesced for n in (1, 2, 3)), 60)
 
 
 @pytest.mark.parametrize("count", [5, 60])

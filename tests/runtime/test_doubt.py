@@ -10,7 +10,7 @@ SLEEPY = replace(SMALL, raft=RaftSettings(sleep_after_ticks=20))
 
 
 def quiesced(world: World) -> list[bool]:
-    return [world.group(number).core.is_asleep for number in (1, 2, 3)]
+    return [world.group(number).core.is_quiesced for number in (1, 2, 3)]
 
 
 def test_a_doubted_leader_that_is_alive_stays_leader_and_the_group_quiesces_again() -> None:

@@ -128,7 +128,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _raft("cut-what-matches", "follower:Follower._take", "entries = entries[fresh:]", "pass"),
     _raft("cut-what-was-verified", "follower:Follower._take", "if conflict <= self.verified:", "if False:"),
     _raft("committed-contradiction", "follower:Follower._behind_commit", "if theirs != term:", "if False:"),
-    _raft("sleep-with-reads", "follower:Follower._may_sleep", "            and len(self._reads) == 0\n", ""),
+    _raft("sleep-with-reads", "follower:Follower._may_quiesce", "            and len(self._reads) == 0\n", ""),
     # leading
     _raft("commit-an-old-term", "leader:Leader._commit", "index >= self.first_own_index and ", ""),
     _raft(
@@ -236,13 +236,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # what is said when
     _raft(
         "say-before-durable",
-        "ready_maker:ReadyMaker.take",
+        "ready_builder:ReadyBuilder.take",
         "(messages, ()) if replica.is_hard_state_durable else ((), messages)",
         "(messages, ())",
     ),
     _raft(
         "deliver-what-is-not-durable",
-        "ready_maker:ReadyMaker._take_apply",
+        "ready_builder:ReadyBuilder._take_apply",
         "last = min(replica.committed, replica.durable_index)",
         "last = replica.committed",
     ),

@@ -273,7 +273,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _replica(
         "quiesced-group-has-too-few",
         "replica/appending:active_members",
-        "each.is_active or status.is_asleep",
+        "each.is_active or status.is_quiesced",
         "each.is_active",
         _APPENDING_RULES,
     ),

@@ -289,7 +289,7 @@ class Moves(BackgroundLoop):
         return [
             each.member
             for each in core.status().followers
-            if (each.is_active or core.is_asleep) and each.match_index >= least
+            if (each.is_active or core.is_quiesced) and each.match_index >= least
         ]
 
 

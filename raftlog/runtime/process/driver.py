@@ -17,8 +17,8 @@ from typing import Self
 
 from raftlog.errors import CorruptBatch, DescriptorsExhausted, LogClosed, NotLeader, RaftlogError
 from raftlog.raft import RaftCore, Ready, ReplicaId, Restart
+from raftlog.raft.message_errors import RefusedMessage
 from raftlog.raft.messages import AppendRequest
-from raftlog.raft.refused import RefusedMessage
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.histogram import Histogram
 from raftlog.runtime.journal.blocks import JournalSequence
@@ -103,7 +103,7 @@ class Driver:
         self._journal_room = JournalRoom(journal, data_dir, config.large_append_bytes)
         self._is_started = False
         self._is_turn_due = False
-        self._is_reluctant = False
+        self._is_unfit = False
         stalled: Callable[[Stall], None] = lambda stall: self.on_stall(stall)  # noqa: E731, PLW0108  # set later
         self.ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._ticked, stalled)
         silence = config.raft.election_ticks_min
@@ -162,9 +162,9 @@ class Driver:
         random = Random(self._random.getrandbits(64))  # noqa: S311  # election timeouts, no secrets
         core = RaftCore(self.me, self.config.raft, random, log, restart, payloads)
         group = Group(self, group_id, path, core, log, restart.hard_state)
-        core.set_reluctant(self._is_reluctant)
+        core.set_unfit(self._is_unfit)
         for node in self._peers.alive_nodes():
-            core.hear_from_process(node, True)
+            core.note_process(node, True)
         self.groups[group.key] = self._awake[group.key] = group
         self.note_members(group)
         self.persister.checkpoints.note_changed(group)
@@ -269,8 +269,8 @@ class Driver:
 
     def _process_changed(self, node: NodeId, is_alive: bool) -> None:
         for group in self.groups.values():
-            group.core.hear_from_process(node, is_alive)
-            if not group.core.is_asleep and group.key not in self._awake:
+            group.core.note_process(node, is_alive)
+            if not group.core.is_quiesced and group.key not in self._awake:
                 self.mark_dirty(group)
 
     # what groups ask
@@ -345,7 +345,7 @@ class Driver:
             return None
         ready = group.take_ready()
         group.admission.end_turn()
-        if group.core.is_asleep:
+        if group.core.is_quiesced:
             self._awake.pop(group.key, None)
         else:
             self._awake[group.key] = group
@@ -438,9 +438,9 @@ class Driver:
             if len(group.core.configuration.all_voters()) > 1:
                 group.give_leadership_up(stall.value)
 
-    def set_reluctant(self, is_reluctant: bool) -> None:
+    def set_unfit(self, is_unfit: bool) -> None:
         """Whether the other processes would lead better: then the groups here leave elections to them at first."""
-        if is_reluctant != self._is_reluctant:
-            self._is_reluctant = is_reluctant
+        if is_unfit != self._is_unfit:
+            self._is_unfit = is_unfit
             for group in self.groups.values():
-                group.core.set_reluctant(is_reluctant)
+                group.core.set_unfit(is_unfit)

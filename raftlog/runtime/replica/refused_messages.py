@@ -13,7 +13,7 @@ import logging
 
 from raftlog.events import event
 from raftlog.raft import Message
-from raftlog.raft.refused import Contradiction, RefusedMessage, TermRefused
+from raftlog.raft.message_errors import Contradiction, RefusedMessage, TermRefused
 from raftlog.runtime.replica.group import Group
 
 _logger = logging.getLogger(__name__)

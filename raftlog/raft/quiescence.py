@@ -14,52 +14,52 @@ from raftlog.raft.progress import FollowerProgress
 from raftlog.raft.replica import NEVER
 
 
-class Bedtime:
+class QuiescenceHandshake:
     """Progress of a leader in quiescing its Raft group; numbers are the leader's sequence."""
 
-    __slots__ = ("_asked", "_last_sung", "_sung", "_sung_tick")
+    __slots__ = ("_committed", "_committed_tick", "_last_committed", "_prepared")
 
     def __init__(self) -> None:
-        self._asked = NEVER
+        self._prepared = NEVER
         """Number of the first heartbeat that asked for agreement without any work since."""
-        self._sung = NEVER
+        self._committed = NEVER
         """Number of the first heartbeat of the second phase."""
-        self._sung_tick = NEVER
-        self._last_sung = 0
+        self._committed_tick = NEVER
+        self._last_committed = 0
         """Number of this leader's last heartbeat of the second phase: members without a later awake answer may be
         quiesced."""
 
-    def disturb(self) -> None:
+    def abandon(self) -> None:
         """Abandon the handshake because there is work; a later heartbeat begins it again."""
-        self._asked = self._sung = self._sung_tick = NEVER
+        self._prepared = self._committed = self._committed_tick = NEVER
 
     def all_agree(self, members: Iterable[FollowerProgress]) -> bool:
-        return all(progress.agreed_sequence >= self._asked for progress in members)
+        return all(progress.agreed_sequence >= self._prepared for progress in members)
 
-    def all_sleep(self, members: Iterable[FollowerProgress]) -> bool:
-        return all(progress.asleep_sequence >= self._sung for progress in members)
+    def all_quiesced(self, members: Iterable[FollowerProgress]) -> bool:
+        return all(progress.asleep_sequence >= self._committed for progress in members)
 
-    def note_asked(self, sequence: int) -> None:
-        self._asked = min(self._asked, sequence)
+    def note_prepared(self, sequence: int) -> None:
+        self._prepared = min(self._prepared, sequence)
 
-    def note_sung(self, sequence: int, tick: int) -> None:
-        self._sung = min(self._sung, sequence)
-        self._sung_tick = min(self._sung_tick, tick)
-        self._last_sung = sequence
+    def note_committed(self, sequence: int, tick: int) -> None:
+        self._committed = min(self._committed, sequence)
+        self._committed_tick = min(self._committed_tick, tick)
+        self._last_committed = sequence
 
-    def has_begun(self) -> bool:
-        return self._sung != NEVER
+    def is_committing(self) -> bool:
+        return self._committed != NEVER
 
     def is_late(self, tick: int, ticks_max: int) -> bool:
         """Return whether the second phase has taken `ticks_max` ticks or more."""
-        return tick - self._sung_tick >= ticks_max
+        return tick - self._committed_tick >= ticks_max
 
-    def is_refused_by(self, answered: int, is_asleep: bool) -> bool:
+    def is_refused_by(self, answered: int, is_quiesced: bool) -> bool:
         """Return whether an answer to the second phase shows that its sender stays awake."""
-        return answered >= self._sung and not is_asleep
+        return answered >= self._committed and not is_quiesced
 
-    def sleepers(self, progress: dict[ReplicaId, FollowerProgress]) -> list[ReplicaId]:
+    def maybe_quiesced(self, progress: dict[ReplicaId, FollowerProgress]) -> list[ReplicaId]:
         """Return the members that may be quiesced because this leader asked them to."""
-        if self._last_sung == 0:
+        if self._last_committed == 0:
             return []
-        return [member for member, known in progress.items() if known.awake_sequence <= self._last_sung]
+        return [member for member, known in progress.items() if known.awake_sequence <= self._last_committed]

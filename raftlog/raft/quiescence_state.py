@@ -15,13 +15,13 @@ from raftlog.raft.configuration import ReplicaId
 from raftlog.types import NodeId
 
 
-class Hibernation:
+class QuiescenceState:
     """Quiescence of one replica: its state, the processes that are alive, and the replicas to wake."""
 
-    __slots__ = ("_alive_nodes", "_to_wake", "is_asleep")
+    __slots__ = ("_alive_nodes", "_to_wake", "is_quiesced")
 
     def __init__(self) -> None:
-        self.is_asleep = False
+        self.is_quiesced = False
         """Whether the replica is quiesced."""
         self._alive_nodes: set[NodeId] = set()
         """Processes that were reported alive and not dead since; never iterated."""
@@ -34,17 +34,17 @@ class Hibernation:
         else:
             self._alive_nodes.discard(node)
 
-    def sees(self, replica: ReplicaId) -> bool:
+    def is_process_alive(self, replica: ReplicaId) -> bool:
         """Return whether the process of this replica is known to be alive."""
         return replica.node_id in self._alive_nodes
 
-    def owe_wake(self, replicas: Iterable[ReplicaId]) -> None:
+    def add_wakes(self, replicas: Iterable[ReplicaId]) -> None:
         self._to_wake.update(dict.fromkeys(replicas))
 
-    def has_woken(self, replica: ReplicaId) -> None:
+    def remove_wake(self, replica: ReplicaId) -> None:
         self._to_wake.pop(replica, None)
 
-    def forget_wakes(self) -> None:
+    def clear_wakes(self) -> None:
         """Drop the wakes to send, because a leader will send them."""
         self._to_wake.clear()
 

@@ -7,15 +7,15 @@ from raftlog.raft.role import RoleBehaviour
 from raftlog.types import Index, Term
 
 
-class ReadyMaker:
+class ReadyBuilder:
     """Builder that remembers the last Ready, so that the next one has only changes."""
 
-    __slots__ = ("_replica", "_told_commit", "_told_role")
+    __slots__ = ("_last_commit", "_last_role", "_replica")
 
     def __init__(self, replica: RaftReplica) -> None:
         self._replica = replica
-        self._told_role: tuple[Role, Term, ReplicaId | None] | None = None
-        self._told_commit = Index(-1)
+        self._last_role: tuple[Role, Term, ReplicaId | None] | None = None
+        self._last_commit = Index(-1)
 
     def has_work(self, role: RoleBehaviour) -> bool:
         """Return whether a Ready would have any content."""
@@ -25,11 +25,11 @@ class ReadyMaker:
             or replica.log.is_changed
             or replica.is_hard_state_changed
             or replica.delivered < min(replica.committed, replica.durable_index)
-            or self._told_commit != replica.committed
+            or self._last_commit != replica.committed
             or replica.reads.ready
             or replica.reads.failed
             or replica.install_offer
-            or self._told_role != (role.role, replica.term, role.leader)
+            or self._last_role != (role.role, replica.term, role.leader)
         )
 
     def take(self, role: RoleBehaviour, why: str) -> Ready:
@@ -46,7 +46,7 @@ class ReadyMaker:
         replica.outbox.clear()
         # A term, and so every message that carries it, is sent only once it is durable.
         now, once_durable = (messages, ()) if replica.is_hard_state_durable else ((), messages)
-        self._told_commit = replica.committed
+        self._last_commit = replica.committed
         reads, reads_failed = replica.reads.take()
         offer, replica.install_offer = replica.install_offer, None
         return Ready(
@@ -90,7 +90,7 @@ class ReadyMaker:
 
     def _take_role_state(self, role: RoleBehaviour, why: str) -> RoleState | None:
         now = (role.role, self._replica.term, role.leader)
-        if now == self._told_role:
+        if now == self._last_role:
             return None
-        self._told_role = now
+        self._last_role = now
         return RoleState(*now, why)
