@@ -1,7 +1,6 @@
-"""Group 0 on a node: founding and joining a cluster, the local copy of the controller's state, commands, snapshots.
+"""Controller on a node: founding and joining a cluster, the local copy of its state, commands, snapshots.
 
-Who may come in: the façade of a broker. What the commands mean is the business of `partitions.controller.machine`.
-"""
+Entry point: the broker. `partitions.controller.machine` defines the commands and their rules."""
 
 from raftlog.partitions.addresses import address_text, parse_address
 from raftlog.partitions.controller.host import ControllerHost, Freshness

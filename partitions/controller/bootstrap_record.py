@@ -1,14 +1,13 @@
-"""What a cluster began with, as each of its first brokers keeps it, and whom a later one asked to join.
+"""Bootstrap record of a cluster, kept by each of its first brokers, and members whose addresses a later broker can ask.
 
     {data-dir}/.raftlog/bootstrap     the record; the members that were known when this process joined
 
     a directory holds at most one record, and never another one
 
-Whether a process makes group 0 itself is decided by the record alone: it names node ids *and* disk uuids, so a process
-that was wiped is not a seed any more. Written once, by `first_start`; read when the process starts. One that is gone or
-damaged is written again from the controller's state, for processes that ask this one how to join; where this process
-has no replica of group 0 either, it is taken from a peer, and never made anew (`first_start`).
-"""
+The record alone decides whether a process may begin the controller's group: it names node ids *and* disk uuids, so a
+wiped process is not a seed any more. Written once, by `first_start`; read when the process starts. A lost or damaged
+one is written again from the controller's state, for processes that ask this one how to join; when this process has
+no replica of the controller either, the record is fetched from a peer, and never made anew (`first_start`)."""
 
 import logging
 from collections.abc import Sequence
@@ -32,7 +31,7 @@ BOOTSTRAP: Final = "bootstrap"
 
 
 class BootstrapMember(NamedTuple):
-    """A broker and its RPC address, HOST:PORT, empty when it has none."""
+    """Broker and its RPC address, HOST:PORT, empty when it has none."""
 
     node_id: NodeId
     disk_uuid: UUID
@@ -44,7 +43,7 @@ class BootstrapMember(NamedTuple):
 
 
 class BootstrapRecord(msgspec.Struct, frozen=True):
-    """`seeds` ascend by node id; `addresses` is the list of seeds that all of them were started with, canonical."""
+    """Bootstrap record: `seeds` ascend by node id; `addresses` is their common list of seeds, canonical."""
 
     cluster_id: UUID
     seeds: tuple[BootstrapMember, ...]
@@ -53,47 +52,48 @@ class BootstrapRecord(msgspec.Struct, frozen=True):
     feature_level: int
 
     def names(self, replica: ReplicaId) -> bool:
-        """Whether this node with this disk is one of the seeds."""
+        """Return whether this node with this disk is one of the seeds."""
         return any(seed.replica == replica for seed in self.seeds)
 
     def command(self) -> Bootstrap:
-        """The first command of the cluster."""
+        """Return the first command of the cluster."""
         return Bootstrap(
             self.cluster_id, tuple(seed.replica for seed in self.seeds), self.feature_level, self.created_ms
         )
 
     def packed(self) -> dict[str, Any]:
-        """As JSON and as MessagePack."""
+        """Return the fields, for JSON and MessagePack alike."""
         fields: dict[str, Any] = in_lists(self)
         return fields
 
     @classmethod
     def unpacked(cls, raw: Any) -> "BootstrapRecord":
-        """Raises `FormatError`, also for a record that no cluster can begin with."""
+        """Return the record. Raises `FormatError`, also for a record that no cluster can begin with."""
         try:
             record = msgspec.convert(raw, cls)
             record.command()
         except (msgspec.ValidationError, InvalidArgument) as error:
-            raise FormatError(f"a bootstrap record that cannot be used: {error}") from None
+            raise FormatError(f"the bootstrap record cannot be used: {error}") from None
         return record
 
 
 def in_lists(value: BootstrapRecord | Sequence[BootstrapMember]) -> Any:
-    """As mappings, lists, numbers and text; neither JSON nor a frame has tuples."""
+    """Return mappings, lists, numbers and text; neither JSON nor a frame has tuples."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def members_of(raw: Any) -> tuple[BootstrapMember, ...]:
-    """Raises `FormatError`."""
+    """Return the members in a file or answer. Raises `FormatError`."""
     try:
         return msgspec.convert(raw, tuple[BootstrapMember, ...])
     except msgspec.ValidationError as error:
-        raise FormatError(f"no members of a cluster: {error}") from None
+        raise FormatError(f"the list of members cannot be read: {error}") from None
 
 
 def record_again(state: ControllerState, addresses: tuple[str, ...]) -> BootstrapRecord | None:
-    """The record of a cluster that was founded, without the addresses of seeds that are there no more; None before the
-    founding is known. `addresses` is the list of seeds that this process was started with."""
+    """Return the record of a founded cluster, made from its state; None before the bootstrap is known.
+
+    Seeds that were removed have no address in it. `addresses`: the list of seeds that this process was started with."""
     founded = state.bootstrap
     if founded is None:
         return None
@@ -103,19 +103,19 @@ def record_again(state: ControllerState, addresses: tuple[str, ...]) -> Bootstra
 
 
 class BootstrapFile:
-    """The file of one directory. Methods block for their syncs and raise `OSError`."""
+    """Bootstrap file of one directory. Methods block for their syncs and raise `OSError`."""
 
     def __init__(self, disk: Disk, data_dir: str) -> None:
         self._disk, self._data_dir = disk, data_dir
         self._path = internal(data_dir, BOOTSTRAP)
         self.record: BootstrapRecord | None = None
         self.members: tuple[BootstrapMember, ...] = ()
-        """Of the cluster that this process joined; empty for a seed."""
+        """Members of the cluster that this process joined; empty for a seed."""
         self.is_lost = False
-        """There is no record, and there was one: this process may take a record or join, and never makes one."""
+        """Whether an earlier record is missing: this process may fetch a record or join, and never makes one."""
 
     def judge_use(self, identity: NodeIdentity, given_cluster_id: str | None) -> None:
-        """Note whether a directory without a record was in use: it belongs to a cluster, or holds data."""
+        """Record whether a directory without a record was in use: it belongs to a cluster, or holds data."""
         is_member = identity.cluster_id is not None and (
             identity.cluster_id != given_cluster_id or bool(identity.former_disks)
         )
@@ -142,7 +142,7 @@ class BootstrapFile:
             )
 
     def keep(self, record: BootstrapRecord, members: Sequence[BootstrapMember] = ()) -> None:
-        """Hold this record for ever; durable on return."""
+        """Store this record for good; durable on return."""
         assert self.record in (None, record), f"holds the record of {self.record}, and is given {record}"
         fields = {**record.packed(), "members": in_lists(members)}
         write_sealed(self._disk, self._path, BOOTSTRAP, fields)

@@ -1,8 +1,7 @@
-"""What the controller decided, as events: written by the broker that leads it, so once for the whole cluster.
+"""Events of the controller's decisions, written by its leader, so once for the whole cluster.
 
-A command is told when it is applied by the leader in whose term it stands. So a replay tells nothing; and what a leader
-committed in its last moment may stay untold. Called by the local copy.
-"""
+An event is written when the leader of the command's term applies it. So a replay writes none, and events of a
+leader's last commands may be missing. Called by the local copy."""
 
 import logging
 
@@ -14,7 +13,7 @@ _logger = logging.getLogger(__name__)
 
 
 def tell(command: Command, state: ControllerState) -> None:
-    """The command changed the state, which is this one now."""
+    """Write the event of a command that changed the state, which is given after the change."""
     match command:
         case commands.RegisterBroker():
             _tell_broker(command)

@@ -1,8 +1,7 @@
-"""Damage in this process's replica of group 0: repaired from the other brokers, and refused where there are none.
+"""Damage in this process's replica of the controller: repaired from other brokers, and refused without any.
 
-Without its state there are no topics, and a gap in the place of a command would make another state of it; so a broker
-that is alone does not start, and says what can be recovered. Called by the host, before anything is sent.
-"""
+Without its state there are no topics, and a gap in place of a command would change the state; so a broker that is
+alone does not start, and reports what can be recovered. Called by the host, before any message is sent."""
 
 import logging
 from collections.abc import Sequence
@@ -18,15 +17,16 @@ _logger = logging.getLogger(__name__)
 _ALONE: Final = (
     "This is the controller's log, and no other broker has it. Restore the data directory from a copy; or copy the "
     "records out of it (`raftlog log dump FILE --records --json`) and start in an empty directory: topics, their "
-    "settings and committed offsets have to be made again. Nothing was deleted"
+    "settings and committed offsets have to be created again. Nothing was deleted"
 )
 
 
 def check_repairable(
     node: Node, group: Group, file: BootstrapFile, seeds: Sequence[Address], found: CorruptBatch | None
 ) -> None:
-    """Log what was `found` when the copy was folded, or that the log lost its end; raise `CorruptBatch` with what to do
-    where no other broker can repair it."""
+    """Log damage; raise `CorruptBatch` with advice when no other broker can repair it.
+
+    `found`: damage met when the copy was folded. A log that lost its end counts as damaged too."""
     damage = group.damage if found is None and group.core.voting_position is not None else found
     if damage is None:
         return
@@ -36,14 +36,14 @@ def check_repairable(
 
 
 def _is_alone(node: Node, group: Group, file: BootstrapFile, seeds: Sequence[Address]) -> bool:
-    """Whether nobody else can have what is damaged here; the members may stand in what is damaged."""
+    """Return whether no other broker can have the damaged data; members may be named in the damaged part only."""
     of_record = 1 if file.record is None else len(file.record.seeds)
     known = max(of_record, len(seeds), len(group.core.configuration.all_members()))
     return known < 2 and not node.transport.memory.records()
 
 
 def lost_alone(data_dir: str, cluster_id: str | None) -> InvalidArgument:
-    """The error of a broker without seeds that lost its bootstrap record and its replica of group 0."""
+    """Return the error of a broker without seeds that lost its bootstrap record and its controller replica."""
     return InvalidArgument(
         f"the bootstrap record in {data_dir} is lost, and so is the controller's log, so this broker founds no cluster "
         f"over what is left of cluster {cluster_id or '(not known)'}. Give a member's address with --seeds: then it "

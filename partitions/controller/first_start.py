@@ -1,37 +1,37 @@
-"""The first start of a process: it founds a cluster with the other seeds, or joins one that is there.
+"""First start of a process: it founds a cluster with the other seeds, or joins an existing one.
 
     EMPTY ──record synced──▶ HOLDING ──all seeds hold it──▶ FOUNDED ──bootstrap applied──▶ MEMBER
       └──a member answered──▶ JOINING ──registered──▶ MEMBER
 
-Every process looks at all addresses in its list of seeds, its own too (which it knows by the refusal of its own
-handshake), and repeats that until it can go on. When all are present, distinct, EMPTY or HOLDING one and the same
-record, and were started with the same list, the one with the lowest node id makes the bootstrap record, syncs it, and
-gives it to the others, who sync it.
+Every process probes all addresses in its list of seeds, its own too (recognized by the refusal of its own
+handshake), and repeats that until it can proceed. When all are present, distinct, EMPTY or HOLDING the same record,
+and were started with the same list, the one with the lowest node id makes the bootstrap record, syncs it, and sends
+it to the others, which sync it.
 
 Two clusters never come from one list of seeds:
 
     1. A process (node id with disk uuid) holds at most one record in its life: `BootstrapFile.keep`, synced before it
-       says so. What it holds survives every crash. A wiped process is another one, with another disk uuid.
+       is announced. The record survives every crash. A wiped process is another one, with another disk uuid.
     2. It takes a record only if that names it with its disk, has its own list, and comes from the first seed in it.
-    3. Group 0 of a record is begun by a seed of the record, once *all* its seeds have said, at whatever time, that they
-       hold it (its maker by giving it away), or one of them that it was begun, which is the same by induction.
+    3. The controller's group of a record is begun by a seed of the record, once *all* its seeds have confirmed, at any
+       time, that they hold it (its maker by sending it), or one of them that it was begun, which is the same by
+       induction.
 
 So if two records were both begun, their seeds are disjoint: by 1, one process in both would hold two. Both name a
 process for each address of the same list, so at every address the process was replaced in between; as long as one of
-the first cluster's members is there, it answers MEMBER, and whoever comes new joins it. Only when every disk of the
-first cluster was taken away does its list found another one, and that has another cluster id.
+the first cluster's members is there, it answers MEMBER, and new processes join it. Only when every disk of the first
+cluster was removed does its list found another one, and that has another cluster id.
 
-A crash at any point is gone on from: before the record is synced nothing has happened; the maker gives out again what
-it holds; a HOLDING seed asks again who holds it; group 0 is made by `Node.create_group`, which is done wholly or again,
-and the same first roll follows from the record everywhere. A seed that is wiped while others hold a record that names
-its old disk blocks the founding for good, which is said with what to do. (It could not be told from a seed that began
-group 0 and has votes in it.) A stale copy of a HOLDING disk is refused by those who remember its later boot epoch, and
-without one accepted handshake it never begins.
+A process continues after a crash at any point: before the record is synced nothing has happened; the maker sends its
+record again; a HOLDING seed asks again which seeds hold it; the controller's group is made by `Node.create_group`,
+which is done wholly or again, and the same first roll follows from the record everywhere. A seed that is wiped while
+others hold a record that names its old disk blocks the founding for good, which is reported with what to do. (It
+could not be distinguished from a seed that began the group and has votes in it.) A stale copy of a HOLDING disk is
+refused by processes that remember its later boot epoch, and without one accepted handshake it never begins.
 
-A process that joins keeps the record as well, which does not name it, so it never counts as EMPTY again. One that lost
-its record, and group 0 with it, makes none: it joins, or takes again the record of its own cluster that names its disk.
-Called by the host, once; what others ask is answered for as long as the process lives.
-"""
+A process that joins keeps the record as well, which does not name it, so it never counts as EMPTY again. One that
+lost its record and its controller replica makes none: it joins, or fetches the record of its own cluster that names
+its disk. Called by the host, once; requests of others are answered for as long as the process runs."""
 
 import asyncio
 import contextlib
@@ -65,11 +65,11 @@ _logger = logging.getLogger(__name__)
 JOIN = "control.join"
 BOOTSTRAP = "control.bootstrap"
 REPEAT_MS: Final = 10_000
-"""How often a process that waits repeats what it waits for."""
+"""Interval after which a waiting process logs the same reason again."""
 
 
 class Phase(Enum):
-    """How far a process is; the texts travel."""
+    """Progress of a process; the texts are sent to others."""
 
     EMPTY = "empty"
     HOLDING = "holding"
@@ -82,7 +82,7 @@ _PHASES = frozenset(phase.value for phase in Phase)
 
 
 class StartView(NamedTuple):
-    """What a process says of itself."""
+    """Report of a process on its start."""
 
     phase: Phase
     replica: ReplicaId
@@ -90,12 +90,12 @@ class StartView(NamedTuple):
     seeds: tuple[str, ...]
     record: BootstrapRecord | None
     members: tuple[BootstrapMember, ...]
-    """Of a MEMBER: all brokers that it knows."""
+    """Brokers known to a MEMBER."""
     cluster_id: str | None
 
     @property
     def is_member(self) -> bool:
-        """Whether a newcomer can join through it."""
+        """Whether a new process can join through it."""
         return self.phase is Phase.MEMBER and self.record is not None
 
     def packed(self) -> list[Any]:
@@ -104,7 +104,7 @@ class StartView(NamedTuple):
 
 
 class FirstStart:
-    """Answers what others ask from the beginning; `run` once, by a process that is not in a cluster yet."""
+    """First start of one process: serves requests from the beginning; `run` once, before it is in a cluster."""
 
     def __init__(
         self,
@@ -115,25 +115,24 @@ class FirstStart:
     ) -> None:
         self._node, self._settings, self._file = node, settings, file
         self._picture = picture
-        """The phase, from FOUNDED on, and the members; EMPTY for what is only known here."""
+        """Source of the phase, from FOUNDED on, and the members; EMPTY for all earlier phases."""
         self._seeds = canonical(settings.seeds)
         self._address: str | None = None
-        """Our own RPC address; None before `run`."""
+        """RPC address of this process; None before `run`."""
         self._holders: dict[ReplicaId, None] = {}
-        """Seeds that hold the record that we hold."""
+        """Seeds that hold the same record as this process."""
         self._news = asyncio.Event()
         self._told: dict[str, float] = {}
-        """What was logged less than `REPEAT_MS` ago."""
+        """Texts logged less than `REPEAT_MS` ago, with the time."""
         self._why: dict[str, str] = {}
-        """Why the last look at an address found no process, by address."""
+        """Errors of the last look, by address."""
         node.on_request(JOIN, self._serve_join, is_open=True)
         node.on_request(BOOTSTRAP, self._serve_bootstrap, is_open=True)
 
     async def run(self, address: str) -> StartView | None:
-        """Until group 0 can be begun here from the record that is held (None), or a member was met (its picture).
+        """Wait until the controller's group can be begun from the record held here (None), or return a member's report.
 
-        Raises `InvalidArgument` when nothing could ever come of it, and `IdentityRefused`.
-        """
+        Raises `InvalidArgument` when waiting could never succeed, and `IdentityRefused`."""
         self._address = address
         me = self._node.identity.replica
         if not self._addresses():
@@ -163,7 +162,7 @@ class FirstStart:
             pause_s = min(1.5 * pause_s, self._settings.look_ms_max / 1000)
 
     def _found_alone(self) -> None:
-        """A broker without seeds founds a cluster of its own, at once."""
+        """Found a cluster of this broker alone, because it has no seeds."""
         record = self._file.record
         data_dir = self._node.settings.data_dir
         if self._file.is_lost:
@@ -205,7 +204,7 @@ class FirstStart:
         _logger.info("node %s holds the bootstrap record of cluster %s", self._node.identity.node_id, record.cluster_id)
 
     def _take_again(self, views: dict[str, StartView | None]) -> bool:
-        """Take the record that was lost from a peer that holds it; it names this disk, and is of this cluster."""
+        """Fetch the lost record from a peer that holds it; it has to name this disk, and this cluster."""
         me, cluster_id = self._node.identity.replica, self._node.identity.cluster_id
         for view in views.values():
             record = None if view is None else view.record
@@ -216,10 +215,10 @@ class FirstStart:
         self._tell(f"{waits}: its bootstrap record was lost, and a broker that holds data founds no cluster")
         return False
 
-    # looking
+    # probes
 
     def _addresses(self) -> tuple[str, ...]:
-        """The list of seeds; that of the record, or the members that were known, when there is one."""
+        """Return the addresses of the record or of the known members; without a record, the list of seeds."""
         record = self._file.record
         if record is None:
             return self._seeds
@@ -229,7 +228,7 @@ class FirstStart:
         return tuple(sorted({*members, *record.addresses, *self._seeds}))
 
     async def _look(self) -> dict[str, StartView | None]:
-        """What is at each address; None where nobody answers that can be understood."""
+        """Return the report of the process at each address; None without a readable answer."""
         addresses = self._addresses()
         views = await asyncio.gather(*(self._look_at(address) for address in addresses))
         found = dict(zip(addresses, views, strict=True))
@@ -264,11 +263,11 @@ class FirstStart:
     # founding
 
     def _may_found(self, views: dict[str, StartView | None]) -> bool:
-        """Whether all seeds are there and agree, nobody holds a record, and we are the one to make it."""
+        """Return whether all seeds are there and agree, none holds a record, and this process is to make it."""
         present = [view for view in views.values() if view is not None]
         me = self._node.identity.replica
         if not any(view.replica == me for view in present):
-            if self._address not in views or views[self._address] is not None:  # else the look has said why
+            if self._address not in views or views[self._address] is not None:  # else the probe has logged the reason
                 self._tell(
                     f"node {me.node_id} is none of the seeds {', '.join(views)}, and waits until they have founded a "
                     "cluster (or its address is missing in --seeds)"
@@ -318,9 +317,9 @@ class FirstStart:
         self._keep(self._new_record(members, self._seeds))
 
     def _is_begun(self, views: dict[str, StartView | None]) -> bool:
-        """Whether another seed says that group 0 of our record was begun."""
+        """Return whether another seed reports that the controller's group of our record was begun."""
         record = self._file.record
-        assert record is not None, "asks about no record"
+        assert record is not None, "no record is held"
         return any(
             view is not None
             and view.phase in (Phase.FOUNDED, Phase.MEMBER)
@@ -329,10 +328,10 @@ class FirstStart:
         )
 
     async def _give(self, views: dict[str, StartView | None]) -> bool:
-        """Whether all seeds of our record hold it; its maker gives it to those who do not."""
+        """Return whether all seeds of our record hold it; its maker sends it to those without it."""
         record, me = self._file.record, self._node.identity.replica
-        assert record is not None, "gives no record"
-        self._holders[me] = self._holders[record.seeds[0].replica] = None  # its maker had synced it before it was given
+        assert record is not None, "no record is held"
+        self._holders[me] = self._holders[record.seeds[0].replica] = None  # its maker had synced it before it sent it
         for address, view in views.items():
             if view is None or view.replica in self._holders:
                 continue
@@ -353,7 +352,7 @@ class FirstStart:
         try:
             identity, _ = await self._node.probe(parse_address(address), BOOTSTRAP, record.packed(), deadline)
         except (RaftlogError, OSError) as error:
-            self._tell(f"node {view.replica.node_id} at {address} did not take the bootstrap record: {error}")
+            self._tell(f"node {view.replica.node_id} at {address} refused the bootstrap record: {error}")
             return
         if (identity.node_id, identity.disk_uuid) == view.replica:
             self._holders[view.replica] = None
@@ -363,7 +362,7 @@ class FirstStart:
             async with asyncio.timeout(seconds):
                 await self._news.wait()
 
-    # what others ask
+    # requests of others
 
     async def _serve_join(self, request: Request) -> Answer:
         if self._address is None and self._picture()[0] is Phase.EMPTY:
@@ -371,14 +370,14 @@ class FirstStart:
         return Answer(self._own_view().packed())
 
     async def _serve_bootstrap(self, request: Request) -> Answer:
-        """Hold the record that the first of its seeds made; durable before the answer."""
+        """Store the record made by its first seed; durable before the answer."""
         try:
             record = BootstrapRecord.unpacked(request.header)
         except FormatError as error:
             raise InvalidArgument(str(error)) from None
         why = self._why_refused(record, request)
         if why is not None:
-            raise InvalidArgument(f"node {self._node.identity.node_id} does not take the bootstrap record: {why}")
+            raise InvalidArgument(f"node {self._node.identity.node_id} refused the bootstrap record: {why}")
         if self._file.record is None:
             self._keep(record)
             self._news.set()
@@ -402,7 +401,7 @@ class FirstStart:
             return f"it was started for cluster {identity.cluster_id}"
         return None
 
-    # words
+    # log
 
     def _complain_of_clusters(self, members: dict[str, StartView]) -> None:
         named = ", ".join(f"{at} to {view.cluster_id}" for at, view in sorted(members.items()))
@@ -412,7 +411,7 @@ class FirstStart:
         )
 
     def _tell(self, text: str) -> None:
-        """Once, and again after `REPEAT_MS` for as long as it is so."""
+        """Log a text, and again every `REPEAT_MS` while it holds."""
         self._say(logging.INFO, text)
 
     def _complain(self, text: str) -> None:
@@ -427,13 +426,13 @@ class FirstStart:
 
 
 def met_at(view: StartView, address: str) -> StartView:
-    """A member is reached where it was met, whatever its own row says: that may be of an earlier start."""
+    """Replace the member's own address by the one where it answered: its row may be from an earlier start."""
     others = tuple(member for member in view.members if member.replica != view.replica)
     return view._replace(members=(*others, BootstrapMember(*view.replica, address)))
 
 
 def view_of(replica: ReplicaId, cluster_id: str | None, raw: Any) -> StartView:
-    """What `StartView.packed` packed; raises `FormatError`."""
+    """Return the report packed by `StartView.packed`. Raises `FormatError`."""
     match raw:
         case [str(phase), str(address), [*seeds], record, [*members], *_] if phase in _PHASES and all(
             type(seed) is str for seed in seeds
@@ -447,4 +446,4 @@ def view_of(replica: ReplicaId, cluster_id: str | None, raw: Any) -> StartView:
                 members_of(members),
                 cluster_id,
             )
-    raise FormatError(f"node {replica.node_id} says something of itself that cannot be read")
+    raise FormatError(f"node {replica.node_id} sent a report on its start that cannot be read")

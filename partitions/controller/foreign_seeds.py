@@ -1,15 +1,14 @@
-"""Seeds that belong to another cluster, looked for by a broker that is the only one of its own.
+"""Seeds that belong to another cluster, searched by a broker that is the only one of its own.
 
-A broker that was started without seeds has founded a cluster of one. Started again with the seeds that were meant, it
-would go on as that cluster, beside the other one, and both would be healthy. So before it is ready it looks at its
-seeds once; a seed that does not answer is no obstacle, for it may be a broker that is to join this one.
+A broker that was started without seeds has founded a cluster of one. Restarted with the intended seeds, it would
+continue as that cluster, beside the other one, and both would be healthy. So before it is ready it probes its seeds
+once; a seed that does not answer is ignored, because it may be a broker that is to join this one.
 
-    no seed of another cluster                         it goes on
+    no seed of another cluster                         it continues
     one, and the own cluster has topics                `IdentityRefused`: the process ends, nothing is changed
-    one, and the own cluster has none                  it waits and looks again, and repeats what it waits for
+    one, and the own cluster has none                  it waits, probes again, and logs the reason regularly
 
-Called by the host, once.
-"""
+Called by the host, once."""
 
 import asyncio
 import logging
@@ -30,7 +29,7 @@ _logger = logging.getLogger(__name__)
 
 
 class ForeignSeeds:
-    """`state` gives the copy of the controller's state, which has to be up to date when `check` is called."""
+    """Check of one broker. `state` returns the copy of the controller's state, which `check` needs up to date."""
 
     def __init__(self, node: Node, settings: MetadataSettings, state: Callable[[], ControllerState]) -> None:
         self._node, self._settings, self._state = node, settings, state

@@ -1,15 +1,14 @@
-"""Group 0 on this process: the controller's state, always at hand, and the ways to change it.
+"""Controller on this process: its state, always available, and operations that change it.
 
-    metadata = Metadata.open(node, settings)      what the local replica holds is in `state`
+    metadata = ControllerHost.open(node, settings)   the state of the local replica is in `state`
     await node.start()
-    await metadata.start(addresses)               founded or joined a cluster; registered, and the copy here knows it
+    await metadata.start(addresses)               founded or joined a cluster; registered, also in the copy here
     await metadata.submit(command, deadline)      from any node
     await metadata.barrier(deadline)              the copy then has everything that was committed before
     await metadata.stop()                         before the node
 
-Only a committed entry changes the state; only the replica's own log is read for it. What may be asked without a leader
-is answered from the copy, which says how fresh it is. All calls come from the node's loop. Called by the façade.
-"""
+Only a committed entry changes the state; only the replica's own log is read for it. Reads that need no leader are
+answered from the copy, with its freshness. All calls come from the node's loop. Called by the broker."""
 
 import asyncio
 import logging
@@ -51,8 +50,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Freshness(NamedTuple):
-    """How far the local copy is. `age_ms`: since the leader of group 0 was last heard; 0 where it leads, None when it
-    never was. `problem`: why the copy cannot be trusted or does not go on."""
+    """Freshness of the local copy.
+
+    `age_ms`: since the controller's leader was last heard; 0 when it is this node, None when it never was.
+    `problem`: reason why the copy cannot be trusted or is not updated."""
 
     applied_index: Index
     age_ms: float | None
@@ -62,13 +63,13 @@ class Freshness(NamedTuple):
 
 
 class ControllerHost:
-    """See the module. Use `open`."""
+    """Controller on one process; see the module. Created by `open`."""
 
     def __init__(self, node: Node, settings: MetadataSettings) -> None:
         self.observers: list[Callable[[], None]] = []
-        """Called on the loop in their order, once per batch of applied entries."""
+        """Callbacks on the loop, in their order, once per batch of applied entries."""
         self.is_ready = False
-        """`start` has returned."""
+        """Whether `start` has returned."""
         self._node, self._settings = node, settings
         self._file = BootstrapFile(node.surroundings.disk, node.settings.data_dir)
         self._copy = LocalCopy(settings.fold_ms, node.fail)
@@ -80,10 +81,10 @@ class ControllerHost:
         self._replacing = Replacing(node, self._copy, self._proposals, settings)
         self.introductions = Introductions(node, settings, self._away, self._tell_peers)
         self._heard_at: float | None = None
-        """When a leader of group 0 was last heard, before the one of now."""
+        """Time when an earlier leader of the controller was last heard."""
         self._told: PeerAddresses | None = None
         self._is_founded = False
-        """All seeds of the record that is held here are known to hold it."""
+        """Whether all seeds of the record here are known to hold it."""
         self._starting: asyncio.Task[None] | None = None
         node.is_established = self._is_established
         memory = node.transport.memory
@@ -92,11 +93,10 @@ class ControllerHost:
 
     @classmethod
     def open(cls, node: Node, settings: MetadataSettings | None = None) -> Self:
-        """Fold what the local replica holds; blocking, before `node.start()`.
+        """Fold the log of the local replica; blocking, before `node.start()`.
 
         Raises `FormatError`, `InvalidArgument`, `IdentityRefused` for a broker that was removed, and `CorruptBatch`
-        where no other replica could repair it.
-        """
+        when no other replica could repair the log."""
         metadata = cls(node, settings or MetadataSettings())
         metadata._file.read()
         metadata._file.judge_use(node.identity, node.settings.cluster_id)
@@ -137,11 +137,11 @@ class ControllerHost:
         self._node.watch(group.group_id, self._stepped)
         self._copy.follow()
 
-    # what is known
+    # state
 
     @property
     def state(self) -> ControllerState:
-        """The local copy of the controller's state; others only read it. Replaced when a snapshot was read."""
+        """Local copy of the controller's state; callers only read it. Replaced when a snapshot was read."""
         return self._copy.state
 
     @property
@@ -150,26 +150,26 @@ class ControllerHost:
 
     @property
     def group_id(self) -> UUID | None:
-        """Of group 0, once this process has a replica of it."""
+        """Id of the controller's Raft group; None without a replica of it here."""
         return None if self._copy.group is None else self._copy.group.group_id
 
     @property
     def is_leading(self) -> bool:
-        """Group 0 is led here, and everything that was committed before is in the state."""
+        """Whether the controller is led here, and everything committed before is in the state."""
         group = self._copy.group
         return group is not None and group.core.has_own_term_commit and self._copy.is_level
 
     @property
     def term(self) -> Term:
-        """Of group 0, as far as it is known here."""
+        """Raft term of the controller, as far as known here."""
         return Term(0) if self._copy.group is None else self._copy.group.core.term
 
     def controller_voters(self) -> tuple[ReplicaId, ...]:
-        """Who votes in group 0, or may still have to; as far as it is known here."""
+        """Return the voters of the controller, outgoing ones included, as far as known here."""
         return () if self._copy.group is None else self._copy.group.core.configuration.all_voters()
 
     def freshness(self) -> Freshness:
-        """How far the copy is, and when it last heard of a leader."""
+        """Return the position of the copy, and the time since its leader was heard."""
         group, replica = self._copy.group, self._node.identity.replica
         if group is None:
             return Freshness(Index(0), None, None, False, self._copy.problem)
@@ -186,7 +186,7 @@ class ControllerHost:
         )
 
     def why_not_whole(self) -> str | None:
-        """What of group 0 is not as it shall be, as far as is known here; None when all is well."""
+        """Return the pending change of the controller's voters, as far as known here; None when all is well."""
         group = self._copy.group
         if group is None:
             return None
@@ -209,29 +209,28 @@ class ControllerHost:
         return self._heard_at
 
     def _is_registered(self) -> bool:
-        """The controller knows this node with this disk, as far as the copy here says."""
+        """Return whether this node is registered with this disk, in the copy here."""
         return self.state.broker_of(self._node.identity.replica) is not None
 
     def _is_removed(self) -> bool:
-        """Its disk is retired, and no other one has its node id."""
+        """Return whether its disk is retired, and no other one has its node id."""
         me = self._node.identity.replica
         return me.disk_uuid in self.state.retired and self.state.disk_of(me.node_id) is None
 
     def _is_established(self) -> bool:
-        """It is registered, or belongs to group 0: a copy whose log was trimmed may know nothing for a while."""
+        """Return whether it is registered or a member: a copy with a trimmed log may be empty for a while."""
         group = self._copy.group
         is_member = group is not None and group.core.configuration.has_member(self._node.identity.replica)
         return is_member or self._is_registered()
 
-    # life
+    # start and stop
 
     async def start(self, addresses: Addresses) -> None:
-        """Belong to a cluster, founded now if need be; done when this process is registered under its boot epoch, and
-        the copy here has that. Without a majority it waits.
+        """Found or join a cluster; return when this process is registered in the copy here, under its boot epoch.
 
-        `addresses` are those that others are told; an empty one for RPC is where the node listens. Raises
-        `IdentityRefused` and `InvalidArgument` when this process cannot be in the cluster, which ends the node.
-        """
+        Without a majority it waits. `addresses` are announced to others; without an RPC address, that of the node's
+        listener is. Raises `IdentityRefused` and `InvalidArgument` when this process cannot be in the cluster, which
+        ends the node."""
         assert self._starting is None, "started twice"
         self._starting = self._node.loop.create_task(self._start(addresses), name="the controller's start")
         waiting: list[asyncio.Future[Any]] = [self._starting, self._node.ended]
@@ -271,14 +270,14 @@ class ControllerHost:
         _logger.debug("node %s is registered in cluster %s", self._node.identity.node_id, self.cluster_id)
 
     def _maybe_restore_record(self) -> None:
-        """Whoever joins through this process needs it."""
+        """Write a lost record again: processes that join through this one need it."""
         lost = record_again(self.state, canonical(self._settings.seeds)) if self._file.record is None else None
         if lost is not None:
             _logger.warning("the bootstrap record of cluster %s was lost, and is written again", lost.cluster_id)
             self._file.keep(lost)
 
     def _has_moved(self, addresses: Addresses) -> bool:
-        """Whether the others look for this broker at another address, and so cannot tell it anything."""
+        """Return whether this broker is registered under another address, so that others cannot reach it."""
         registered = self.state.broker_of(self._node.identity.replica)
         return registered is not None and registered.addresses.rpc != addresses.rpc
 
@@ -295,7 +294,7 @@ class ControllerHost:
         self._follow(self._node.join_group(controller_group_id(met.record.cluster_id), CONTROLLER))
 
     async def _maybe_replace(self, met: StartView, addresses: Addresses) -> None:
-        """Take the place of another disk that this node id has in the cluster, if there is one."""
+        """Replace another disk that this node id has in the cluster, if there is one."""
         me = self._node.identity.replica
         old = next((member.disk_uuid for member in met.members if member.node_id == me.node_id), None)
         former = self._node.identity.former_disks
@@ -313,7 +312,7 @@ class ControllerHost:
             await self._replacing.ask(self._registration(addresses, replaces=old), silence_ms, at)
 
     def _begin_group(self) -> None:
-        """Make the first replica of group 0, as the record says."""
+        """Create the first replica of the controller, from the record."""
         record, me = self._file.record, self._node.identity.replica
         assert record is not None, "begins without a record"
         self._node.join_cluster(str(record.cluster_id))  # a full disk may have refused that when the record was kept
@@ -341,7 +340,7 @@ class ControllerHost:
         )
 
     async def _register(self, addresses: Addresses) -> None:
-        """Until it is done; every attempt has a deadline, and a repetition changes nothing."""
+        """Retry the registration until it succeeds; every attempt has a deadline, and a repetition changes nothing."""
         identity, command = self._node.identity, self._registration(addresses)
         while True:
             try:
@@ -354,7 +353,7 @@ class ControllerHost:
             await self._node.pause(deadline_in(self._settings.look_ms))
 
     async def stop(self) -> None:
-        """Nothing is asked or answered any more; before `Node.stop`."""
+        """Stop all tasks; called before `Node.stop`."""
         tasks = [] if self._starting is None else [self._starting]
         for task in tasks:
             task.cancel()
@@ -364,21 +363,20 @@ class ControllerHost:
         await self._leading.stop()
         self._copy.stop()
 
-    # changing and reading
+    # commands and reads
 
     async def submit(self, command: Command, deadline: Deadline) -> int:
-        """Let the controller do a command, once; its number, when the copy here has it too.
+        """Submit a command to the controller, executed once; return its number when the copy here has it too.
 
         Raises the command's own error; `Unavailable` (mostly `NoLeader`) when it was definitely not proposed;
-        `DeadlineExceeded` or `OutcomeUnknown` when that is not known.
-        """
+        `DeadlineExceeded` or `OutcomeUnknown` when that is not known."""
         return await self._proposals.submit(command, deadline)
 
     async def barrier(self, deadline: Deadline) -> None:
         """Wait until the copy here has everything that was committed before the call. Raises `Unavailable`."""
         await self._leading.barrier(deadline)
 
-    # what happens
+    # callbacks
 
     def _stepped(self, group: Group, ready: Ready) -> None:
         if ready.role_state is not None:
@@ -395,7 +393,7 @@ class ControllerHost:
             observe()
 
     def _tell_peers(self) -> None:
-        """Who else is there, as far as it is known here; not before the cluster of our record is founded."""
+        """Give the node the known peers; not before the cluster of our record is founded."""
         record = self._file.record
         is_seed = record is not None and record.names(self._node.identity.replica)
         if is_seed and self._copy.group is None and not self._is_founded:
@@ -406,11 +404,10 @@ class ControllerHost:
             self._node.set_peers(told.addresses, told.disks)
 
     def _away(self) -> dict[ReplicaId, BootstrapMember | None]:
-        """Return members of group 0 that are not connected, each with its node as it is known here, if it is.
+        """Return unconnected members of the controller's group, each with its node as far as known.
 
         Among them count its leader, and processes that connected to this one and are unknown here: the configuration
-        and the copy may be older than they are.
-        """
+        and the copy may be older than they are."""
         group, me = self._copy.group, self._node.identity.replica
         if group is None:
             return {}
@@ -428,7 +425,7 @@ class ControllerHost:
         return {member: None if known is None else known.member(member.node_id) for member in away}
 
     def _picture(self) -> tuple[Phase, list[BootstrapMember]]:
-        """What others are told of this process."""
+        """Return phase and members for the report to other processes."""
         state = self.state
         if self._copy.group is None:
             return Phase.EMPTY, []

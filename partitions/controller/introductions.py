@@ -1,20 +1,20 @@
-"""Where nodes are that cannot be reached: asked of those that can, and looked for at the seeds.
+"""Addresses of nodes that cannot be reached: asked of reachable nodes, and probed at the seeds.
 
-A copy of the controller's state that is old may not know a broker that joined since, or the address of one that moved;
-when that one leads group 0 the copy never becomes newer by itself. Nor when the leader has another disk since, which is
-refused here. So while a member of the group is not connected, the others are asked whom they know, and so is whoever is
-at the addresses of seeds and of those that are away. What is learned so counts for as long as the state says what it
-said then. Who is at an address, the handshake says; that a disk has a node's place, only a member whose copy of the
-state has it so.
+An old copy of the controller's state may lack a broker that joined since, or the address of one that moved; when
+that one leads the controller the copy never becomes newer by itself. The same holds when the leader has another disk
+since, which is refused here. So while a member of the group is not connected, other nodes are asked for the members
+that they have, and the addresses of seeds and of unreachable nodes are probed. An answer counts as long as the state
+is unchanged for that node. The handshake proves the identity at an address; that a disk belongs to a node is only
+taken from a member whose copy of the state has it so.
 
-    a node in a round: at most one change      where two contradict each other, each is tried in its turn
+    a node in a round: at most one change      contradicting answers are tried in turn
 
-A process that proved itself in the handshake, and that the copy here does not know, may be a broker that joined since:
-no Raft message of it is taken before a known member has named it. Only when none of those is connected (all may have
-left meanwhile), the process is asked itself, and believed if it knows this very disk as a member of the same cluster.
+A process that proved itself in the handshake, and that the copy here lacks, may be a broker that joined since: no
+Raft message of it is accepted before a known member has named it. Only when no known member is connected (all may
+have left meanwhile), the process is asked itself, and trusted if it has this very disk as a member of the same
+cluster.
 
-Called by the host.
-"""
+Called by the host."""
 
 import asyncio
 import logging
@@ -37,14 +37,14 @@ _PAUSE_MS_MAX = 10_000
 
 
 class NodeIntroduction(NamedTuple):
-    """A node as somebody described it, and what was known of it before; None: it was not known."""
+    """Node as another one described it, and its earlier description; None: it was not known."""
 
     member: BootstrapMember
     instead_of: BootstrapMember | None
 
 
 class _Heard(NamedTuple):
-    """Who was named. `is_certain`: by a member, from its copy of the state; else by the handshake alone."""
+    """Members named in an answer. `is_certain`: from a member's copy of the state; else from the handshake alone."""
 
     members: Sequence[BootstrapMember]
     is_certain: bool
@@ -54,8 +54,10 @@ _NOBODY = _Heard((), False)
 
 
 class Introductions(BackgroundLoop):
-    """Runs from `start` to `stop`. `away` gives the members that are not connected, with what is known of their nodes
-    apart from `known`; `learned` is called when there is something new in `known`."""
+    """Search for unreachable nodes; runs from `start` to `stop`.
+
+    `away` returns the members that are not connected, with what is known of their nodes apart from `known`;
+    `learned` is called when `known` has changed."""
 
     purpose = "looking for nodes that are away"
 
@@ -68,7 +70,7 @@ class Introductions(BackgroundLoop):
     ) -> None:
         self.known: dict[NodeId, NodeIntroduction] = {}
         self.hint: Callable[[ReplicaId], Address | None] = lambda replica: None
-        """Where a member may be as others whisper: one more address to look at."""
+        """Address of a member according to gossip: one more address to probe."""
         self._node, self._settings = node, settings
         self._away, self._learned = away, learned
 
@@ -92,22 +94,22 @@ class Introductions(BackgroundLoop):
         self._note(await asyncio.gather(*told, *found, *joined))
 
     async def _members_of(self, node: NodeId) -> _Heard:
-        """Whom a node knows that can be asked."""
+        """Return the members that a reachable node has."""
         try:
             answer = await self._node.ask(node, JOIN, None, (), deadline_in(self._settings.probe_ms))
             return _Heard(view_of(self._node.identity.replica, None, answer.value).members, True)
         except RaftlogError as error:
-            _logger.debug("node %s introduces nobody: %s", node, error)
+            _logger.debug("node %s did not name its members: %s", node, error)
             return _NOBODY
 
     async def _at(self, address: Address) -> _Heard:
-        """Who is at an address, and whom a member there knows."""
+        """Return the process at an address, and the members that it has if it is a member itself."""
         text = address_text(address)
         try:
             identity, answer = await self._node.probe(address, JOIN, None, deadline_in(self._settings.probe_ms))
             view = view_of(ReplicaId(identity.node_id, identity.disk_uuid), identity.cluster_id, answer.value)
         except (RaftlogError, OSError) as error:
-            _logger.debug("nobody at %s can be met: %s", text, error)
+            _logger.debug("no process at %s can be probed: %s", text, error)
             return _NOBODY
         if view.phase is Phase.MEMBER and view.cluster_id == self._node.identity.cluster_id:
             return _Heard(met_at(view, text).members, True)
@@ -118,7 +120,7 @@ class Introductions(BackgroundLoop):
         try:
             heard = await self._at(parse_address(identity.rpc_address))
         except InvalidArgument as error:
-            _logger.debug("node %s cannot be asked who it is: %s", identity.node_id, error)
+            _logger.debug("node %s cannot be probed: %s", identity.node_id, error)
             return _NOBODY
         knows_us = any(member.replica == self._node.identity.replica for member in heard.members)
         return heard if heard.is_certain and knows_us else _NOBODY
@@ -142,12 +144,14 @@ class Introductions(BackgroundLoop):
             else:
                 self.known[node] = introduction
                 member = introduction.member
-                _logger.info("node %s is said to be at %s with the disk %s", node, member.address, member.disk_uuid)
+                _logger.info(
+                    "another node reports node %s at %s with the disk %s", node, member.address, member.disk_uuid
+                )
         if news:
             self._learned()
 
     def _introduction(self, member: BootstrapMember, before: BootstrapMember | None) -> NodeIntroduction | None:
-        """What counts from now on, when a node is described so; None: what is known of it anyhow."""
+        """Return what counts from now on for a node described so; None: its description is already known."""
         if member != before:
             return NodeIntroduction(member, before)
         counts = self.known.get(member.node_id)

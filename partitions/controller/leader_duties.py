@@ -1,12 +1,11 @@
-"""What the leader of group 0 does besides taking commands, and reads that must be current.
+"""Duties of the controller's leader besides commands, and linearizable reads.
 
     the bootstrap command, if the log does not have it · the least feature level of this release ·
-    who belongs to the group (`members`) · snapshots (`snapshots`) ·
-    the hash of its state to the others, who compare it with theirs
+    members of the group (`members`) · snapshots (`snapshots`) ·
+    the hash of its state to the others, which compare it with theirs
 
-One task looks when something changed and every `care_ms`; whatever fails is looked at again. A process that does not
-lead does nothing here but answer hashes. Called by the host.
-"""
+One task runs after changes and every `care_ms`; failed duties are retried. A process that does not lead only answers
+hashes here. Called by the host."""
 
 import asyncio
 import contextlib
@@ -33,7 +32,7 @@ _READ_PAUSE_S = 0.02
 
 
 class Leading(BackgroundLoop):
-    """Works from `start` to `stop`."""
+    """Task with the leader's duties; runs from `start` to `stop`."""
 
     purpose = "the controller's leader"
 
@@ -49,10 +48,10 @@ class Leading(BackgroundLoop):
         node.on_request(HASH, self._serve_hash)
 
     def look_soon(self) -> None:
-        """Something changed."""
+        """Run the duties soon, because of a change."""
         self._changed.set()
 
-    # reading
+    # reads
 
     async def barrier(self, deadline: Deadline) -> None:
         """Wait until the copy has everything that was committed before the call (ReadIndex, thesis 6.4).
@@ -85,7 +84,7 @@ class Leading(BackgroundLoop):
             else:
                 await self._node.leader_changed(group.group_id, pause)
 
-    # leading
+    # duties
 
     async def _run(self) -> None:
         while True:
@@ -100,7 +99,7 @@ class Leading(BackgroundLoop):
                 await self._care(group)
                 self._told = None
             except (RaftlogError, TimeoutError) as error:
-                self._tell(str(error) or "what it proposed is not committed yet")
+                self._tell(str(error) or "its proposal is not committed yet")
 
     async def _care(self, group: Group) -> None:
         state, settings = self._copy.state, self._settings
@@ -154,10 +153,14 @@ class Leading(BackgroundLoop):
             _logger.debug("node %s did not compare its state: %s", node, error)
             return
         if answer.value is False:
-            _logger.error("the controller's state of node %s differs from ours at index %s: report it", node, told[0])
+            _logger.error(
+                "the controller's state of node %s differs from the leader's at index %s: report it as a bug",
+                node,
+                told[0],
+            )
 
     async def _serve_hash(self, request: Request) -> Answer:
         match request.header:
             case [int(index), bytes(state_hash)]:
                 return Answer(self._copy.compare_at(Index(index), state_hash))
-        raise InvalidArgument(f"node {request.node} tells a hash that cannot be read")
+        raise InvalidArgument(f"node {request.node} sent a hash that cannot be read")

@@ -1,12 +1,11 @@
-"""This process's copy of the controller's state: folded from its own replica of group 0, entry by entry.
+"""Local copy of the controller's state: folded from the process's own replica of the controller, entry by entry.
 
-    state.applied_index < next index to look at ≤ applied index of the group + 1
+    state.applied_index < next index to read ≤ applied index of the group + 1
 
-Nothing is asked from others, and it does not matter whether the replica votes or learns. Where the log begins with a
-roll that is not the group's first one, the snapshot behind that roll gives the state; an unfinished one is passed over.
-The loop is held for `fold_ms` at a time. An entry that cannot be read by this program stops the process: skipping it
-would make the state another one. Called by the host, with every Ready of the group.
-"""
+No other process is asked, and voters and learners work alike. When the log begins with a roll that is not the
+group's first one, the snapshot behind that roll gives the state; an unfinished one is skipped. The loop is held for
+`fold_ms` at a time. An entry that this release cannot read stops the process: skipping it would change the state.
+Called by the host, with every Ready of the group."""
 
 import asyncio
 import logging
@@ -43,36 +42,36 @@ from raftlog.types import Index
 _logger = logging.getLogger(__name__)
 _READ_BYTES: Final = 128 * 1024
 _SLICE_ENTRIES: Final = 512
-"""Bounds a slice where the clock stands still meanwhile."""
+"""Limit of a slice when the clock does not advance."""
 _DAMAGE_PAUSE_S: Final = 1.0
-"""Before an entry that was damaged is read again; it is being repaired."""
+"""Pause before a damaged entry, which is being repaired, is read again."""
 
 
 class Decided(NamedTuple):
-    """What became of a request, and where."""
+    """Result of a request, and the index of its entry."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     answer: CommandAnswer
 
 
 class LocalCopy:
-    """See the module; `attach` gives it its replica, once there is one."""
+    """Local copy of one process; see the module. `attach` sets its replica."""
 
     def __init__(self, fold_ms: float, fail: Callable[[RaftlogError], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._fold_s, self._fail = fold_ms / 1000, fail
         self.state = ControllerState()
-        """Replaced when a snapshot is read."""
+        """Present state; replaced when a snapshot is read."""
         self.group: Group | None = None
         self.on_applied: Callable[[], None] = lambda: None
         self.snapshot_bytes = 0
-        """Of the newest whole snapshot that was met."""
+        """Size of the newest complete snapshot in the log."""
         self.problem: str | None = None
-        """Why the copy does not go on, or that it is not what the others have."""
+        """Reason why the copy is not updated, or differs from the others."""
         self._next = Index(1)
         self._chunk: deque[CommittedEntry] = deque()
         self._reader: SnapshotReader | None = None
-        """While the state is to be read from a snapshot."""
+        """Reader of the snapshot that the state has to be read from; else None."""
         self._restoration: Restoration | None = None
         self._run_bytes = 0
         self._is_due = False
@@ -89,12 +88,12 @@ class LocalCopy:
     # folding
 
     def fold_now(self) -> None:
-        """Fold all that is committed here; blocking. Raises `FormatError`, `CorruptBatch`."""
+        """Fold all committed entries; blocking. Raises `FormatError` and `CorruptBatch`."""
         while self._has_more():
             self._fold_some(lambda: False)
 
     def follow(self) -> None:
-        """The group may have delivered more."""
+        """Fold in the background if the group has committed more."""
         if not self._is_due and self._has_more():
             self._is_due = True
             self._loop.call_soon(self._fold_slice)
@@ -106,7 +105,7 @@ class LocalCopy:
 
     @property
     def is_level(self) -> bool:
-        """Everything that was delivered here is in the state."""
+        """Whether all committed entries delivered here are in the state."""
         return self.group is not None and not self._has_more() and self._reader is None
 
     def _has_more(self) -> bool:
@@ -128,14 +127,14 @@ class LocalCopy:
             if self._has_more():
                 self._fold_some(is_over)
         except (CorruptBatch, DescriptorsExhausted) as error:
-            _logger.error("the controller's state does not go on: %s", error)
+            _logger.error("the controller's state is not updated: %s", error)
             self._timer = self._loop.call_later(_DAMAGE_PAUSE_S, self.follow)
             return
         except (FormatError, InvalidBatch) as error:
             self.problem = str(error)
             self._fail(FormatError(f"the controller's log cannot be applied: {error}"))
             return
-        except Exception as error:  # an entry that was passed over would make the state another one than the others'
+        except Exception as error:  # a skipped entry would make the state differ from the others'
             self.problem = repr(error)
             self._fail(StorageError(f"the controller's log cannot be applied: {error!r}"))
             raise
@@ -178,7 +177,9 @@ class LocalCopy:
             self._compare_hash()
 
     def _note_snapshot(self, payload: bytes) -> None:
-        """The third byte of a payload says whether it is the last one, the next four count from 0."""
+        """Add up the size of a snapshot.
+
+        The third byte of a payload marks the last piece, the next four count pieces from 0."""
         self._run_bytes = len(payload) + (0 if not any(payload[3:7]) else self._run_bytes)
         if payload[2]:
             self.snapshot_bytes = self._run_bytes
@@ -195,7 +196,7 @@ class LocalCopy:
         self._compare_hash()
 
     def _is_led(self, entry: CommittedEntry) -> bool:
-        """The entry was committed by this process's replica, which still leads."""
+        """Return whether the entry was committed by this process's replica, and it still leads."""
         core = None if self.group is None else self.group.core
         return core is not None and core.role is Role.LEADER and core.term == entry.term
 
@@ -221,12 +222,12 @@ class LocalCopy:
     # waiting
 
     def decided(self, request_id: UUID) -> Decided | None:
-        """What became of a request that was applied here, and is remembered."""
+        """Return the result of a request that was applied here, if it is remembered."""
         known = self.state.answered.get(request_id)
         return None if known is None else _decided(known)
 
     def expect(self, request_id: UUID) -> "asyncio.Future[Decided]":
-        """Done when the request is applied here; to be forgotten by `forget`."""
+        """Return a future that completes when the request is applied here; release it with `forget`."""
         future: asyncio.Future[Decided] = self._loop.create_future()
         self._expected.setdefault(request_id, []).append(future)
         return future
@@ -265,10 +266,9 @@ class LocalCopy:
     # hashes
 
     def compare_at(self, index: Index, state_hash: bytes) -> bool | None:
-        """Whether the state was the same as another replica's at `index`; None when that is not known yet, or no more.
+        """Return whether the state equals another replica's at `index`; None when that cannot be known now.
 
-        When this copy comes to that index later, it is compared then.
-        """
+        When this copy reaches that index later, it is compared then."""
         if index == self.state.applied_index:
             return self._compare(index, state_hash)
         if index > self.state.applied_index:

@@ -1,14 +1,13 @@
-"""Who belongs to group 0: every registered broker, up to five as voters. Decided by its leader, again and again.
+"""Members of the controller's group: every registered broker, up to five as voters. Decided by its leader, repeatedly.
 
     min(bootstrap's voters, brokers that stay) ≤ voters ≤ VOTERS_MAX      learners: all other brokers
-    nobody ceases to vote unless a majority of those that are left is there
+    no voter is removed unless a majority of the remaining ones is there
 
-What should be follows from the controller's state alone, so a new leader goes on where the old one ended. One change at
-a time; a learner becomes a voter once it holds nearly everything. A draining broker is to learn only, so that it hears
-of its removal and nobody misses it then. It and a retired disk cease to vote when enough others are there or can take
-their place, whoever is away first; a retired learner leaves at once. Who leads hands over before it ceases to vote.
-Called by the host's timer while this process leads.
-"""
+The target follows from the controller's state alone, so a new leader continues where the old one ended. One change
+at a time; a learner becomes a voter once it holds nearly everything. A draining broker becomes a learner, so that it
+receives its removal and is not needed then. It and a retired disk are removed from the voters when enough others are
+there or can replace them, absent ones first; a retired learner is removed at once. A leader transfers its leadership
+before it becomes a learner. Called by the host's timer while this process leads."""
 
 from collections.abc import Callable, Collection
 
@@ -23,8 +22,9 @@ from raftlog.types import Index, NodeId
 def next_change(
     group: Group, state: ControllerState, caught_up_entries: int, is_alive: Callable[[NodeId], bool]
 ) -> ConfigurationChange | None:
-    """What to change now; None when nothing is due, or a change is under way. `is_alive`: whether a process is there,
-    which is known before the group has missed it."""
+    """Return the next change; None when none is due, or one is pending.
+
+    `is_alive`: whether a process is there, which is known before the group has missed it."""
     core = group.core
     configuration = core.configuration
     if configuration.is_joint or configuration.index > core.committed_index or state.bootstrap is None:
@@ -45,7 +45,7 @@ def next_change(
 
 
 def _wanted(state: ControllerState) -> list[ReplicaId]:
-    """All brokers, and seeds that have not come yet."""
+    """Return all brokers, and seeds that have not registered yet."""
     return sorted({*(broker.replica for broker in state.all_brokers()), *state.absent_seeds()})
 
 
@@ -55,7 +55,7 @@ def _is_draining(state: ControllerState, replica: ReplicaId) -> bool:
 
 
 def heir_of(group: Group, change: ConfigurationChange, me: ReplicaId) -> ReplicaId | None:
-    """Who is to lead before a change by which this replica ceases to vote; None for any other change."""
+    """Return the transfer target before a change that removes this voter; None for any other change."""
     core = group.core
     if me in change.voters:
         return None
@@ -77,7 +77,7 @@ def _voters(
     there: Collection[ReplicaId],
     least: int,
 ) -> list[ReplicaId]:
-    """At most one is added and at most one is taken away."""
+    """Return the next voters: at most one is added and at most one is removed."""
     voters = list(configuration.voters)
     retired = [voter for voter in voters if voter not in staying]
     new = [replica for replica in staying if replica in near and replica in configuration.learners]

@@ -1,7 +1,6 @@
-"""The other nodes and where they are, from what is known best: the controller's state, or what this process began with.
+"""Addresses and disks of the other nodes, from the best source: the controller's state, or the bootstrap file.
 
-Pure; called by the host whenever the state changed.
-"""
+Pure; called by the host whenever the state changed."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -16,13 +15,13 @@ from raftlog.types import NodeId
 
 
 class PeerAddresses(NamedTuple):
-    """By node id; `disks` of those that belong to the cluster."""
+    """Addresses by node id, and `disks` of the members of the cluster."""
 
     addresses: dict[NodeId, Address]
     disks: dict[NodeId, UUID]
 
     def member(self, node: NodeId) -> BootstrapMember | None:
-        """A node as it is known; None when it is not."""
+        """Return a known node; None for an unknown one."""
         address = self.addresses.get(node)
         return None if address is None else BootstrapMember(node, self.disks[node], address_text(address))
 
@@ -30,12 +29,11 @@ class PeerAddresses(NamedTuple):
 def peers_of(
     state: ControllerState, file: BootstrapFile, me: ReplicaId, introduced: Mapping[NodeId, NodeIntroduction]
 ) -> PeerAddresses | None:
-    """All others; None before anything is known. What was `introduced` fills in until the state says otherwise.
+    """Return all other nodes; None before any is known. `introduced` ones count until the state has newer rows.
 
-    A copy that does not have this process itself may be an old beginning of the log, so what stands in the file counts
-    beside it, until it has. Of two disks of a node, one is only followed by the other when it is retired, for ever: so
-    a disk that others name is newer than the state, unless the state has it among the retired.
-    """
+    A copy without a row of this process may be an old beginning of the log, so the file's members count beside it,
+    until it has that row. Of two disks of a node, one only follows the other after that is retired, for good: so a
+    disk named by others is newer than the state, unless the state has it among the retired."""
     record = file.record
     if record is None and state.bootstrap is None:
         return None

@@ -1,13 +1,12 @@
-"""Commands on their way into the log of group 0, from any node, each done once.
+"""Commands on their way into the controller's log, from any node, each executed once.
 
-    here                   the leader of group 0
+    here                   the controller's leader
     submit  ── control.submit ──▶  proposes the request, waits until it has applied it
             ◀── index, answer ──
 
-The request id stays the same however often it is sent, and so does the basis index; the state machine applies an id
-once (docs/CONTROLLER.md, section 4). So whatever may have happened is simply asked again, of whoever leads then, until
-the deadline. Bounded by that; a leader does not propose an id again while its first proposal has no outcome.
-"""
+The request id and the basis index stay the same in all repetitions; the state machine applies an id once
+(docs/CONTROLLER.md, section 4). So a request of unknown outcome is repeated, at the present leader, until the
+deadline. Bounded by that; a leader does not propose an id again while its first proposal has no outcome."""
 
 import asyncio
 import logging
@@ -42,33 +41,32 @@ BASIS = "control.basis"
 _PAUSE_S = 0.02
 _PAUSE_S_MAX = 0.25
 _PROPOSED_MAX = 10_000
-"""Proposals of this leader whose outcome is not known."""
+"""Limit of this leader's proposals without an outcome."""
 
 
 class CommandProposals:
-    """Both sides of one process."""
+    """Proposer and server of requests in one process."""
 
     def __init__(self, node: Node, copy: LocalCopy, attempt_ms: int) -> None:
         self._node, self._copy = node, copy
         self._attempt_s = attempt_ms / 1000
         self._proposed: dict[UUID, asyncio.Future[Committed]] = {}
         self._hint: NodeId | None = None
-        """Who leads, as another node said; for as long as the own replica does not know."""
+        """Leader named by another node, used while the own replica knows none."""
         self._turn = 0
-        """Counts attempts to find a leader, so that they go to other nodes."""
+        """Counter of attempts to find a leader, so that they go to different nodes."""
         self.is_fit = False
-        """The own copy was up to date once, so what it has applied can be the basis of a request."""
+        """Whether the own copy was up to date once, so that its applied index can be the basis of a request."""
         node.on_request(SUBMIT, self._serve)
         node.on_request(BASIS, self._serve_basis)
 
     async def submit(self, command: Command, deadline: Deadline, basis: Index | None = None) -> int:
-        """The command's number, once the copy here has applied it as well; raises its error. `basis`, if it is given,
-        was applied here and is not far behind.
+        """Return the command's number, once the copy here has applied it as well; raise its error.
 
-        Raises `Unavailable` when it was definitely not proposed, `DeadlineExceeded` when it may have been, and
-        `InvalidArgument` for a command above the cluster's feature level.
-        """
-        if self.is_fit and self._copy.state.bootstrap is not None:  # before, the command itself brings the level
+        `basis`, if given, was applied here and is not far behind. Raises `Unavailable` when it was definitely not
+        proposed, `DeadlineExceeded` when it may have been, and `InvalidArgument` for a command above the cluster's
+        feature level."""
+        if self.is_fit and self._copy.state.bootstrap is not None:  # the bootstrap command sets the level
             check_level(command, self._copy.state.feature_level)
         request_id = draw_uuid(self._node.surroundings.random)
         if basis is None:
@@ -77,11 +75,13 @@ class CommandProposals:
         decided = await self._decide(request_id, packed, deadline)
         value = decided.answer.result()
         if self._copy.group is not None and not await self._copy.reached(decided.index, deadline):
-            raise DeadlineExceeded(f"{_name(command)} was done, and this node has not heard of that in time")
+            raise DeadlineExceeded(
+                f"{_name(command)} was executed, but this node had not applied it before the deadline"
+            )
         return value
 
     async def _basis(self, deadline: Deadline) -> Index:
-        """What the proposer has applied; a copy that may be far behind lets another node say it."""
+        """Return the applied index; that of another node when the copy here may be far behind."""
         if self.is_fit:
             return self._copy.state.applied_index
         while True:
@@ -89,7 +89,7 @@ class CommandProposals:
                 try:
                     answer = await self._node.ask(node, BASIS, None, (), self._attempt_until(deadline))
                 except RaftlogError as error:
-                    _logger.debug("node %s does not say how far it is: %s", node, error)
+                    _logger.debug("node %s did not return its applied index: %s", node, error)
                     continue
                 if type(answer.value) is int:
                     return Index(answer.value)
@@ -135,7 +135,7 @@ class CommandProposals:
         return _decided_of(answer)
 
     async def _find_leader(self, until: Deadline) -> NodeId | None:
-        """Whom to ask: the leader that the own replica knows, or that another node named, or any node that answers."""
+        """Return the node to ask: the leader known here, one that another node named, or any connected node."""
         group = self._copy.group
         known = None if group is None else self._node.leader_of(group.group_id)
         if known is not None and known.leader is not None:
@@ -145,7 +145,7 @@ class CommandProposals:
             soon = Deadline(min(until, self._node.loop.time() + self._attempt_s / 2))
             known = await self._node.wait_for_leader(group.group_id, soon)
             if known is not None and known.leader is not None:
-                return known.leader.node_id  # otherwise it may be that the leader looks for this process elsewhere
+                return known.leader.node_id  # without one, the leader may have another address of this process
         if self._hint is not None and self._hint != me:
             return self._hint
         others = self._others()
@@ -155,10 +155,10 @@ class CommandProposals:
     def _others(self) -> list[NodeId]:
         return [peer.node for peer in self._node.transport.peers() if peer.raft.is_connected]
 
-    # the leader's side
+    # at the leader
 
     async def _propose(self, request_id: UUID, packed: bytes, until: Deadline) -> Decided:
-        """Propose a request here, and wait until it was applied here."""
+        """Propose a request here, and wait until it is applied here."""
         group = self._leading_group()
         decided = self._copy.decided(request_id)
         if decided is not None:
@@ -199,7 +199,7 @@ class CommandProposals:
         if self._proposed.get(request_id) is done:
             del self._proposed[request_id]
         if not done.cancelled():
-            done.exception()  # whoever waited has it, or has gone
+            done.exception()  # waiting requests have it already
 
     async def _first_of(self, until: Deadline, *futures: "asyncio.Future[Decided] | asyncio.Future[Committed]") -> None:
         timeout = max(0.0, until - self._node.loop.time())
@@ -220,7 +220,7 @@ class CommandProposals:
         return Answer([decided.index, decided.answer.value, None if error is None else as_fields(error)])
 
     def _check_level(self, command: Command) -> None:
-        """A leader that has not applied all of its log yet may not know the level that the proposer knows."""
+        """Raise `Unavailable` unless the level is known here: a new leader may not have applied its whole log yet."""
         try:
             check_level(command, self._copy.state.feature_level)
         except InvalidArgument as error:
@@ -240,7 +240,7 @@ class CommandProposals:
         return self._node.loop.time() >= deadline or self._node.ended.done()
 
     async def _pause(self, seconds: float, deadline: Deadline) -> None:
-        """Before the next attempt; shorter when another one leads meanwhile."""
+        """Wait before the next attempt; return earlier when the leader changes."""
         until = Deadline(min(deadline, self._node.loop.time() + seconds))
         if self._copy.group is None:
             await self._node.pause(until)
@@ -253,18 +253,22 @@ def _decided_of(answer: Answer) -> Decided:
         case [int(index), int(value), fields, *_]:
             error = None if fields is None else from_fields(fields)
             return Decided(Index(index), ControllerAnswer(value, error))
-    raise OutcomeUnknown("the controller's leader gave an answer that cannot be read")
+    raise OutcomeUnknown("the answer of the controller's leader cannot be read")
 
 
 def _is_worth_repeating(error: RaftlogError) -> bool:
-    """What is not for now, or is not known; everything else would be refused again."""
+    """Return whether the error is temporary or its outcome unknown; other errors would repeat."""
     return error.outcome == "unknown" or isinstance(error, Unavailable)
 
 
 def _outcome(last: RaftlogError, is_unknown: bool) -> RaftlogError:
     if is_unknown:
-        return DeadlineExceeded(f"the controller did not say in time whether it was done: {last}")
-    return last if isinstance(last, NoLeader) else NoLeader(f"the controller took nothing in time: {last}")
+        return DeadlineExceeded(f"the outcome at the controller is unknown at the deadline: {last}")
+    return (
+        last
+        if isinstance(last, NoLeader)
+        else NoLeader(f"the controller accepted no request before the deadline: {last}")
+    )
 
 
 def _name(command: Command) -> str:

@@ -1,22 +1,21 @@
-"""A new disk takes the place of the one that its node id had: a wiped or a damaged disk comes back as another one.
+"""Replacement of a node id's disk by a new one, such as a wiped disk or one after damage.
 
-    the process with the new disk                 any member                      the leader of group 0
+    the process with the new disk                 any member                      the controller's leader
     probe: control.replace(RegisterBroker)  ──▶   is the old disk heard here?
                                                   control.replace            ──▶  is it heard here, or was it lately?
                                             ◀───────────────────────────────────  proposes the registration, answers
 
-The state machine decides, by compare and set on the old disk (`RegisterBroker.replaces`); the silence that is waited
-for only guards against a second process that was given a node id by mistake. Until the registration is applied, members
-take probes of the new disk and nothing else (`rpc.handshake`): no message of Raft, no heartbeat.
+The state machine decides, by compare and set on the old disk (`RegisterBroker.replaces`); the required silence only
+guards against a second process that was given a node id by mistake. Until the registration is applied, members
+accept probes of the new disk and nothing else (`rpc.handshake`): no Raft message, no heartbeat.
 
     a disk is replaced only when the leader has not heard it for `replace_silence_ms`, while it was asked all the time;
-    a disk that was refused as an old copy waits `refused_silence_ms`, for the right one may only be starting again
+    after a disk was refused as an old copy, `refused_silence_ms`: the right one may only be restarting
 
-(A leader that stood still itself heard nobody meanwhile: that is nobody's silence.)
+(A leader whose process was stopped heard no broker meanwhile: that does not count as silence.)
 
-A process that finds the old disk alive all the time for `replace_patience_ms` has a node id that is used already, and
-ends. Called by the host, before it joins group 0.
-"""
+A process that finds the old disk alive all the time for `replace_patience_ms` has a node id that is in use, and
+ends. Called by the host, before it joins the controller's group."""
 
 import logging
 from collections.abc import Sequence
@@ -42,7 +41,7 @@ _ASKED_PAUSE_S: Final = 2.0
 
 
 class _Verdict(Enum):
-    """What a member says; the texts travel."""
+    """Decision of a member; the texts are sent."""
 
     DONE = "done"
     ALIVE = "alive"
@@ -55,36 +54,35 @@ class _DiskReport(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """Since when somebody asks, and when it did last."""
+    """Times of the first and the last request of a disk."""
 
     since: float
     at: float
 
 
 class Replacing:
-    """Both sides of one process."""
+    """Requester and server of replacements in one process."""
 
     def __init__(self, node: Node, copy: LocalCopy, proposals: CommandProposals, settings: MetadataSettings) -> None:
         self._node, self._copy, self._proposals, self._settings = node, copy, proposals, settings
         self._told: str | None = None
         self._asked: dict[ReplicaId, _Asked] = {}
-        """Of the leader, by whoever wants a place; at most `_ASKED_MAX`."""
+        """Disks that asked this leader for a node id; at most `_ASKED_MAX`."""
         node.on_request(REPLACE, self._serve, is_open=True)
 
     # the process with the new disk
 
     async def ask(self, command: RegisterBroker, silence_ms: int, addresses: Sequence[str]) -> None:
-        """Until the cluster has taken this disk in the place of the other one, once that is silent for so long; again
-        and again, of all addresses.
+        """Ask all addresses repeatedly, until the cluster has replaced the other disk by this one.
 
-        Raises `IdentityRefused` when the old disk is in use or the node id went to a third one, and `InvalidArgument`.
-        """
+        The other disk has to be silent for so long. Raises `IdentityRefused` when it is in use or the node id went
+        to a third one, and `InvalidArgument`."""
         loop = self._node.loop
         alive_since: float | None = None
         while True:
             said = await self._ask_all([silence_ms, command.packed()], addresses)
             if said.verdict is _Verdict.DONE:
-                _logger.info("node %s: the disk %s has taken the place of %s", *_names(command))
+                _logger.info("node %s: the disk %s has replaced %s", *_names(command))
                 return
             self._tell(f"node {command.node_id} waits to replace the disk {command.replaces}: {said.why}")
             if said.verdict is not _Verdict.ALIVE:
@@ -108,7 +106,7 @@ class Replacing:
             except (IdentityRefused, InvalidArgument):
                 raise
             except (RaftlogError, OSError) as error:
-                _logger.debug("%s does not take the disk: %s", address, error)
+                _logger.debug("%s refused the disk: %s", address, error)
                 if isinstance(error, NoLeader):
                     said = _DiskReport(_Verdict.LATER, str(error))
                 continue
@@ -131,7 +129,7 @@ class Replacing:
         group = self._copy.group
         leadership = None if group is None else self._node.leader_of(group.group_id)
         if leadership is None or leadership.leader is None or not (leadership.is_ready or not leadership.is_here):
-            raise NoLeader(f"node {self._node.identity.node_id} knows no leader of the controller that could decide it")
+            raise NoLeader(f"node {self._node.identity.node_id} knows no leader of the controller; retry")
         if not leadership.is_here:
             if request.stranger is None:
                 raise NoLeader(f"node {self._node.identity.node_id} does not lead the controller any more")
@@ -166,7 +164,7 @@ class Replacing:
         )
 
     def _why_later(self, command: RegisterBroker, silence_s: float) -> _DiskReport | None:
-        """Asked of the leader: whether the old disk has been silent for long enough."""
+        """Return the leader's refusal while the old disk has not been silent for long enough."""
         if self._is_done(command):
             return None
         now = self._node.loop.time()
@@ -176,11 +174,11 @@ class Replacing:
         if now - quiet_since >= silence_s:
             return None
         return _DiskReport(
-            _Verdict.LATER, f"it was heard a moment ago, or may have been; it has to be silent for {silence_s:g} s"
+            _Verdict.LATER, f"the old disk may have been heard recently; it has to be silent for {silence_s:g} s"
         )
 
     def _asked_since(self, stranger: ReplicaId, now: float) -> float:
-        """Since when it has asked without a pause, in which this process may have stood still."""
+        """Return the time since when it has asked without a pause, in which this process may have been stopped."""
         asked = self._asked.pop(stranger, None)
         since = now if asked is None or now - asked.at > _ASKED_PAUSE_S else asked.since
         self._asked[stranger] = _Asked(since, now)
@@ -190,7 +188,7 @@ class Replacing:
 
 
 def removed(node_id: NodeId) -> IdentityRefused:
-    """Why a process ends whose broker was decommissioned."""
+    """Return the error of a process whose broker was decommissioned."""
     return IdentityRefused(
         f"node {node_id} was removed from the cluster, and what this data directory holds is not needed any more; to "
         "add this machine again, start it with an empty data directory"
@@ -202,7 +200,7 @@ def _asked_by(request: Request) -> tuple[int, RegisterBroker]:
         case [int(silence_ms), list(fields)]:
             pass
         case _:
-            raise InvalidArgument("a request for the place of a disk that cannot be read")
+            raise InvalidArgument("a request to replace a disk cannot be read")
     try:
         command = RegisterBroker.unpacked(fields)
     except FormatError as error:
@@ -211,7 +209,7 @@ def _asked_by(request: Request) -> tuple[int, RegisterBroker]:
     if command.replaces is None:
         raise InvalidArgument("the disk that is to be replaced is not named")
     if stranger is not None and (stranger.node_id, stranger.disk_uuid) != (command.node_id, command.disk_uuid):
-        raise InvalidArgument(f"node {stranger.node_id} asks for the place of node {command.node_id}")
+        raise InvalidArgument(f"node {stranger.node_id} asks to replace the disk of node {command.node_id}")
     return silence_ms, command
 
 
@@ -227,4 +225,4 @@ def _said_of(answer: Answer) -> _DiskReport:
     match answer.value:
         case [str(verdict), str(why), *_] if verdict in (each.value for each in _Verdict):
             return _DiskReport(_Verdict(verdict), why)
-    raise NoLeader("a member gave an answer that cannot be read")
+    raise NoLeader("the answer of a member cannot be read")

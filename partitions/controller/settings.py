@@ -1,4 +1,4 @@
-"""What the host of the controller's group can be told."""
+"""Settings of the controller's host."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -10,34 +10,36 @@ from raftlog.partitions.addresses import Address, address_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataSettings:
-    """Sizes in bytes, times in milliseconds."""
+    """Settings; sizes in bytes, times in milliseconds."""
 
     seeds: tuple[Address, ...] = ()
-    """RPC addresses: the same list on each of a cluster's first brokers (with their own, in any order), or any members
-    of a cluster to join. Empty: a broker alone, or one that knows its cluster already."""
+    """RPC addresses: the list of the cluster's first brokers, or members of a cluster to join.
+
+    The first brokers all have the same list (with their own, in any order). Empty: a broker alone, or one that
+    belongs to a cluster already."""
     snapshot_log_bytes: int = 4 * MIB
-    """A snapshot is made when the log has grown by more than this since the last one, and by more than that has."""
+    """Growth of the log after which a snapshot is made; it also has to exceed the last snapshot's size."""
     hash_interval_ms: int = 30_000
-    """The leader tells the others the hash of its state so often, while it changes."""
+    """Interval at which the leader sends the hash of its state to the others, while it changes."""
     attempt_ms: int = 1_500
-    """A request whose answer takes longer is sent again, to whoever leads then; it is done once all the same."""
+    """Time without an answer after which a request is sent again, to the present leader; it is executed once."""
     look_ms: int = 100
-    """Between two looks at the seeds, and between two attempts to register, at first; doubled up to `look_ms_max`."""
+    """First interval of looks at the seeds, and of attempts to register; doubled up to `look_ms_max`."""
     look_ms_max: int = 1_000
     probe_ms: int = 1_000
-    """An address that does not answer for so long is absent."""
+    """Time without an answer after which an address counts as absent."""
     care_ms: int = 250
-    """Between two looks of the leader at who should belong to the group."""
+    """Interval at which the leader compares the members of the group with the brokers."""
     caught_up_entries: int = 64
-    """A learner that lacks no more entries than these can become a voter."""
+    """Most entries that a learner may lack when it becomes a voter."""
     replace_silence_ms: int = 3_000
-    """A new disk takes the place of an old one when the controller's leader has not heard that for so long."""
+    """Silence of an old disk, as the controller's leader hears it, after which a new one replaces it."""
     refused_silence_ms: int = 10_000
-    """The same for a disk that the cluster had refused as an old copy: the right one may only be starting again."""
+    """The same after the cluster refused a disk as an old copy: the right one may only be restarting."""
     replace_patience_ms: int = 15_000
-    """A process with a new disk ends when the old one was in use all the time for so long: its node id is taken."""
+    """Time after which a process with a new disk ends while the old one is in use: its node id is taken."""
     fold_ms: float = 2.0
-    """The loop is not held longer to apply what was committed."""
+    """Longest time that the loop is held to apply committed entries."""
 
     def __post_init__(self) -> None:
         for seed in self.seeds:
@@ -49,7 +51,7 @@ class MetadataSettings:
 
 
 def check_start(settings: MetadataSettings, rpc_port: int | None, cluster_id: str | None) -> None:
-    """Raises `InvalidArgument` where a process cannot start with these."""
+    """Raise `InvalidArgument` when a process cannot start with these settings."""
     if cluster_id is not None and not _is_uuid(cluster_id):
         raise InvalidArgument(f"the cluster id {cluster_id!r} is not a uuid in its usual form")
     if rpc_port is None and settings.seeds:

@@ -1,11 +1,10 @@
-"""The leader of group 0 keeps its log short: a roll, the state behind it, and then a trim to that roll.
+"""Snapshots at the controller's leader, which keep its log short: a roll, the state behind it, and a trim to that roll.
 
     roll committed → state written as `snapshot` entries behind it, all committed → trim committed
 
-A leader that is deposed or dies in the middle leaves an incomplete run, which readers pass over; the next leader begins
-anew, behind a roll of its own. The trim comes only after the run has committed, so at every moment the log that is left
-gives the state. Called by the host's timer while this process leads.
-"""
+A leader that is deposed or crashes in the middle leaves an incomplete run, which readers skip; the next leader
+begins anew, behind a roll of its own. The trim comes only after the run has committed, so at every moment the
+remaining log gives the state. Called by the host's timer while this process leads."""
 
 import asyncio
 import logging
@@ -21,22 +20,22 @@ from raftlog.types import Index, Offset
 
 _logger = logging.getLogger(__name__)
 _PROPOSED_BYTES: Final = 1024 * 1024
-"""Pieces proposed together; the next ones follow once they are committed."""
+"""Size of the pieces proposed together; the next ones follow once they are committed."""
 
 
 def log_bytes(group: Group) -> int:
-    """What the log takes in its files."""
+    """Return the size of the log's files."""
     return sum(segment.end_position for segment in group.log.segments.segments)
 
 
 def is_due(group: Group, copy: LocalCopy, snapshot_log_bytes: int) -> bool:
-    """Whether the log has grown enough since the last snapshot, which it begins with."""
+    """Return whether the log has grown enough since its last snapshot."""
     grown = log_bytes(group) - copy.snapshot_bytes
     return copy.is_level and grown > max(snapshot_log_bytes, copy.snapshot_bytes)
 
 
 async def write_snapshot(group: Group, copy: LocalCopy, deadline: Deadline) -> None:
-    """Write one and trim the log to it. Raises `RaftlogError` when it was given up; then nothing was lost."""
+    """Write a snapshot and trim the log to it. Raises `RaftlogError` when it was abandoned; then no data is lost."""
     roll_index, base_offset = await _roll(group)
     if not await copy.reached(roll_index, deadline):
         raise Unavailable("the roll for a snapshot of the controller's state was not applied in time")
@@ -57,7 +56,7 @@ async def write_snapshot(group: Group, copy: LocalCopy, deadline: Deadline) -> N
 
 
 async def _roll(group: Group) -> tuple[Index, Offset]:
-    """A committed roll with which the newest segment begins; one that holds no record yet is taken as it is."""
+    """Return a committed roll with which the newest segment begins; one without records behind it is reused."""
     active = group.log.segments.active
     if group.log.next_offset == active.base_offset and 1 < active.base_index <= group.applied_index:
         return Index(active.base_index), Offset(active.base_offset)

@@ -6,7 +6,6 @@ ALLOWED: Final[dict[str, str]] = {}
 
 PENDING: Final = (
     "jepsen",
-    "partitions/controller",
     "partitions/coordinator",
     "partitions/gossip",
     "partitions/node",

@@ -1,9 +1,8 @@
-"""The controller, group 0, as a replicated state machine: brokers, topics, configurations, assignments, producer ids.
+"""Replicated state machine of the controller: brokers, topics, configurations, assignments, producer ids.
 
-Pure: no asyncio, sockets, files, clocks or global random. Whoever runs group 0 proposes `encode_request(…)` as the one
-record of a batch, applies what is committed with `ControllerState.apply`, and writes and reads snapshots of the state;
-everybody else asks the state. docs/CONTROLLER.md has the commands, the rules and the bytes.
-"""
+Pure: no asyncio, sockets, files, clocks or global random. The host proposes `encode_request(…)` as the one record of
+a batch, applies committed entries with `ControllerState.apply`, and writes and reads snapshots of the state; all
+other components read the state. docs/CONTROLLER.md has the commands, the rules and the bytes."""
 
 from raftlog.partitions.controller.machine.cluster import ClusterState, ReplicaLoad
 from raftlog.partitions.controller.machine.commands import (

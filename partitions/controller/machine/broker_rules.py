@@ -1,8 +1,7 @@
-"""When a command about brokers holds, and what it does then.
+"""Rules and effects of commands about brokers.
 
-Every function looks first and changes last: it raises a `RaftlogError` with nothing changed, or it changes everything
-and gives the result. Called by `ControllerState.apply` only.
-"""
+Every function checks first and changes last: it raises a `RaftlogError` with nothing changed, or it changes
+everything and returns the result. Called by `ControllerState.apply` only."""
 
 from dataclasses import replace
 
@@ -30,7 +29,7 @@ from raftlog.types import FEATURE_LEVEL_KNOWN, Index
 
 
 def bootstrap(cluster: ClusterState, command: Bootstrap, index: Index) -> int:
-    """The cluster exists; saying it again in the same words changes nothing."""
+    """Begin the cluster; an identical repetition changes nothing."""
     if cluster.bootstrap is not None and cluster.bootstrap != command:
         raise InvalidArgument(
             f"the cluster {cluster.bootstrap.cluster_id} exists already; it cannot become {command.cluster_id}"
@@ -42,8 +41,9 @@ def bootstrap(cluster: ClusterState, command: Bootstrap, index: Index) -> int:
 
 
 def register(cluster: ClusterState, command: RegisterBroker, index: Index) -> int:
-    """A broker has started. Its version is the result. A disk that replaces another one has its replicas from now on:
-    empty ones, for the groups' leaders to fill."""
+    """Register a started broker; return its version.
+
+    A disk that replaces another one has its replicas from now on: empty ones, which the groups' leaders fill."""
     _check_disk(cluster, command)
     _check_node_id(cluster, command)
     _check_levels(cluster, command)
@@ -79,7 +79,7 @@ def _registered(command: RegisterBroker, before: RegisteredBroker | None, index:
 
 
 def _check_disk(cluster: ClusterState, command: RegisterBroker) -> None:
-    """A disk belongs to one node id, and never comes back once it is retired."""
+    """Raise `IdentityRefused` unless the disk belongs to this node id alone, and is not retired."""
     retired = cluster.retired.get(command.disk_uuid)
     if retired is not None:
         raise IdentityRefused(
@@ -98,7 +98,7 @@ def _check_disk(cluster: ClusterState, command: RegisterBroker) -> None:
 
 
 def _check_node_id(cluster: ClusterState, command: RegisterBroker) -> None:
-    """Another disk gets a node id only when the old one is removed or named as replaced."""
+    """Raise `IdentityRefused` unless the old disk of the node id is removed, or named as replaced."""
     owner = cluster.disk_of(command.node_id)
     if owner not in (None, command.disk_uuid, command.replaces):
         raise IdentityRefused(
@@ -136,7 +136,7 @@ def _check_epoch(known: RegisteredBroker, after: RegisteredBroker) -> None:
 
 
 def update(cluster: ClusterState, command: UpdateBroker, index: Index) -> int:
-    """Draining or not. The broker's version is the result."""
+    """Set whether a broker is draining; return its version."""
     broker = cluster.present(command.node_id, command.disk_uuid)
     check_version(f"broker {command.node_id}", broker.version, command.expected_version)
     if broker.is_draining == command.is_draining:
@@ -165,7 +165,7 @@ def remove(cluster: ClusterState, command: RemoveBroker, index: Index) -> int:
 
 
 def allocate_producer_ids(cluster: ClusterState, command: AllocateProducerIds, index: Index) -> int:
-    """The first id of the block is the result."""
+    """Allocate a block of producer ids; return its first one."""
     broker = cluster.present(command.node_id, command.disk_uuid)
     if broker.boot_epoch != command.boot_epoch:
         raise IdentityRefused(
@@ -180,7 +180,7 @@ def allocate_producer_ids(cluster: ClusterState, command: AllocateProducerIds, i
 
 
 def set_feature_level(cluster: ClusterState, command: SetFeatureLevel, index: Index) -> int:
-    """Raise the level once every broker knows the new one."""
+    """Raise the level once every broker supports the new one."""
     if command.level < cluster.feature_level:
         raise InvalidArgument(f"the feature level is {cluster.feature_level}; it cannot fall to {command.level}")
     if command.level == cluster.feature_level:
@@ -205,7 +205,7 @@ def _knows(broker: RegisteredBroker, level: int) -> bool:
 
 
 def _check_level_is_known(level: int) -> None:
-    """What others go on with, this program cannot: its replica stops. Nothing is answered to the proposer."""
+    """Raise `FormatError` for a level above this release: its replica stops. The proposer receives no answer."""
     if level > FEATURE_LEVEL_KNOWN:
         raise FormatError(
             f"the cluster goes to feature level {level}; this program knows {FEATURE_LEVEL_KNOWN}: run a newer release"

@@ -1,14 +1,13 @@
-"""What the controller knows of a cluster, as tables, and the questions that can be asked about it.
+"""State of a cluster as tables, and queries on it.
 
-Some answers come from indexes that are derived from the tables and kept in step with them here: topics by name, groups
-by id, and the loads of replicas. Only `put_…`, `remove_…`, `replace_…` and `retire` change anything; they are called by
-the rules (`broker_rules`, `topic_rules`) once a command is known to hold, and when a snapshot is read.
+Some answers come from indexes that are derived from the tables and kept in step with them here: topics by name,
+groups by id, and the loads of replicas. Only `put_…`, `remove_…`, `replace_…` and `retire` change the state; they
+are called by the rules (`broker_rules`, `topic_rules`) once a command is accepted, and when a snapshot is read.
 
     every group of every topic is in `groups` once,   a topic that was deleted is not in `topics` and never again
 
-Answers with several items are sorted. Where a group's replicas are is what the controller decided; who votes stands in
-the group's own log.
-"""
+Answers with several items are sorted. Assignments of replicas are the controller's decisions; the voters stand in
+each group's own log."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +35,7 @@ from raftlog.types import Index, NodeId
 
 
 class ReplicaLoad(NamedTuple):
-    """How many groups a replica is in, and of how many it is the preferred leader."""
+    """Number of groups that a broker has a replica of, and of those whose preferred leader it is."""
 
     replicas: int
     leaders: int
@@ -48,20 +47,20 @@ class ClusterState:
     def __init__(self) -> None:
         self.bootstrap: Bootstrap | None = None
         self.feature_level = 0
-        """0 before the bootstrap; never falls."""
+        """Feature level; 0 before the bootstrap; never falls."""
         self.next_producer_id = 0
-        """Moved by blocks; ids below it were given away."""
+        """First producer id that is not allocated; advanced by blocks."""
         self.brokers: Table[int, RegisteredBroker] = Table("brokers", RegisteredBroker, lambda row: row.node_id)
         self.retired: Table[UUID, RetiredDisk] = Table("retired_disks", RetiredDisk, lambda row: row.disk_uuid)
         self.topics: Table[UUID, TopicRow] = Table("topics", TopicRow, lambda row: row.topic_id)
         self.moved: Table[GroupName, ReplicaAssignment] = Table("assignments", ReplicaAssignment, lambda row: row.group)
-        """Assignments that are no longer those of the creation."""
+        """Assignments that differ from those of the creation."""
         self.deleted: Table[UUID, DeletedTopic] = Table("deleted_topics", DeletedTopic, lambda row: row.topic_id)
         self.maintenance: Table[int, BrokerMaintenance] = Table(
             "maintenance", BrokerMaintenance, lambda row: row.node_id
         )
         self.settings: Table[int, ClusterSettings] = Table("cluster_config", ClusterSettings, lambda row: 0)
-        """At most one row."""
+        """Settings of the cluster, at most one row."""
         self.answered: Table[UUID, AnsweredRequest] = Table(
             "requests", AnsweredRequest, lambda row: row.request_id, order=lambda row: row.version
         )
@@ -71,7 +70,7 @@ class ClusterState:
         self._leader_counts: Counter[ReplicaId] = Counter()
 
     def tables(self) -> tuple[Table[Any, Any], ...]:
-        """In the order of a snapshot, which is that in which they are made."""
+        """Return the tables in the order of a snapshot, which is that of their creation."""
         return tuple(each for each in vars(self).values() if isinstance(each, Table))
 
     # brokers
@@ -80,33 +79,33 @@ class ClusterState:
         return sorted(self.brokers, key=lambda broker: broker.node_id)
 
     def broker(self, node_id: NodeId) -> RegisteredBroker:
-        """Raises `UnknownBroker`."""
+        """Return a broker. Raises `UnknownBroker`."""
         broker = self.brokers.get(node_id)
         if broker is None:
             raise UnknownBroker(f"there is no broker {node_id}")
         return broker
 
     def broker_of(self, replica: ReplicaId) -> RegisteredBroker | None:
-        """The broker that has this disk now."""
+        """Return the broker that has this disk now; None without one."""
         broker = self.brokers.get(replica.node_id)
         return broker if broker is not None and broker.disk_uuid == replica.disk_uuid else None
 
     def present(self, node_id: NodeId, disk_uuid: UUID) -> RegisteredBroker:
-        """The broker of this node id, if it has this disk; raises `UnknownBroker`."""
+        """Return the broker of this node id with this disk. Raises `UnknownBroker`."""
         broker = self.broker_of(ReplicaId(node_id, disk_uuid))
         if broker is None:
             raise UnknownBroker(f"there is no broker {node_id} with the disk {disk_uuid}")
         return broker
 
     def disk_of(self, node_id: NodeId) -> UUID | None:
-        """Whose a node id is: the disk that registered with it, or that of a seed, which has it from the beginning."""
+        """Return the disk that owns a node id: the registered one, or that of a seed, from the beginning."""
         broker = self.brokers.get(node_id)
         if broker is not None:
             return broker.disk_uuid
         return next((seed.disk_uuid for seed in self.absent_seeds() if seed.node_id == node_id), None)
 
     def absent_seeds(self) -> Iterator[ReplicaId]:
-        """Seeds that are not registered, and whose disk was not retired."""
+        """Yield seeds that are not registered, and whose disk was not retired."""
         for seed in self.bootstrap.seeds if self.bootstrap else ():
             if seed.disk_uuid not in self.retired and seed.node_id not in self.brokers:
                 yield seed
@@ -115,7 +114,7 @@ class ClusterState:
         return ReplicaLoad(self._replica_counts[replica], self._leader_counts[replica])
 
     def candidates(self) -> list[PlacementCandidate]:
-        """Brokers that can be given new replicas, for `place`."""
+        """Return the brokers that can be given new replicas, for `place`."""
         return [
             PlacementCandidate(broker.replica, broker.host, *self.load(broker.replica))
             for broker in self.all_brokers()
@@ -130,21 +129,21 @@ class ClusterState:
         return sorted(row.node_id for row in self.maintenance if row.is_on)
 
     def is_reluctant(self, node_id: NodeId) -> bool:
-        """In maintenance or draining: it is to lead nothing, and to be given nothing."""
+        """Return whether a broker is draining or in maintenance: it is to lead nothing and receives no replicas."""
         broker = self.brokers.get(node_id)
         return self.is_in_maintenance(node_id) or (broker is not None and broker.is_draining)
 
     # topics
 
     def topic(self, name: str) -> TopicRow:
-        """Raises `UnknownTopic`."""
+        """Return a topic by name. Raises `UnknownTopic`."""
         topic_id = self._ids_by_name.get(name)
         if topic_id is None:
             raise UnknownTopic(f"there is no topic {name!r}; create it first")
         return self.topics[topic_id]
 
     def topic_by_id(self, topic_id: UUID) -> TopicRow:
-        """Raises `UnknownTopic`, which says so when the topic was deleted."""
+        """Return a topic by uuid. Raises `UnknownTopic`, with its name when it was deleted."""
         topic = self.topics.get(topic_id)
         if topic is None:
             tombstone = self.deleted.get(topic_id)
@@ -161,7 +160,7 @@ class ClusterState:
     # groups
 
     def assignment(self, group: GroupName) -> ReplicaAssignment:
-        """Where the replicas of a group shall be; raises `UnknownTopic`, `UnknownPartition`."""
+        """Return the assigned replicas of a group. Raises `UnknownTopic` and `UnknownPartition`."""
         topic = self.topic_by_id(group.topic_id)
         if not 0 <= group.partition < topic.partition_count:
             raise UnknownPartition(
@@ -172,7 +171,7 @@ class ClusterState:
         return self.moved.get(group) or ReplicaAssignment(*group, replicas, topic.created_index)
 
     def replicas_of(self, topic: TopicRow) -> list[tuple[ReplicaId, ...]]:
-        """Where the replicas of each partition shall be, in the order of the partitions."""
+        """Return the assigned replicas of each partition, in the order of the partitions."""
         placed = list(topic.creation.partitions)
         if len(self.moved):
             for partition in range(len(placed)):
@@ -182,7 +181,7 @@ class ClusterState:
         return placed
 
     def group(self, group_id: UUID) -> GroupName | None:
-        """Which partition of which topic a group is; None when there is no such group (now)."""
+        """Return topic and partition of a group; None when there is no such group (now)."""
         return self._groups.get(group_id.bytes)
 
     def has_group(self, group: GroupName) -> bool:
@@ -190,14 +189,14 @@ class ClusterState:
         return topic is not None and 0 <= group.partition < topic.partition_count
 
     def group_keys(self) -> Iterable[bytes]:
-        """The ids of all groups but the controller's."""
+        """Return the ids of all groups but the controller's."""
         return self._groups
 
     def group_count(self) -> int:
         return len(self._groups)
 
     def groups_of(self, replica: ReplicaId) -> list[GroupName]:
-        """The groups that shall have this replica; looks through all assignments."""
+        """Return the groups that are assigned to this replica; scans all assignments."""
         return [
             GroupName(topic.topic_id, partition)
             for topic in sorted(self.topics, key=lambda topic: topic.topic_id)
@@ -206,7 +205,7 @@ class ClusterState:
         ]
 
     def deletion_of(self, group_id: UUID, partition: int) -> DeletedTopic | None:
-        """The deleted topic whose partition of this number is the group; looks through all tombstones."""
+        """Return the deleted topic whose partition of this number is the group; scans all tombstones."""
         for tombstone in self.deleted:
             if partition < tombstone.partition_count and GroupName(tombstone.topic_id, partition).group_id == group_id:
                 return tombstone
@@ -215,21 +214,21 @@ class ClusterState:
     # changes
 
     def retire(self, disk_uuid: UUID, node_id: NodeId, index: Index) -> None:
-        """The disk never comes back. What is assigned to it stays so until it is assigned to others."""
+        """Exclude a disk for good; its assignments stay until they are changed."""
         self.retired.put(RetiredDisk(disk_uuid, node_id, index))
         broker = self.brokers.get(node_id)
         if broker is not None and broker.disk_uuid == disk_uuid:
             self.brokers.remove(node_id)
 
     def replace_replica(self, old: ReplicaId, new: ReplicaId, index: Index) -> None:
-        """Assign to `new` whatever is assigned to `old`, in its places; costs a row for each replica of `old`."""
+        """Assign all groups of `old` to `new`, at the same positions; costs a row for each replica of `old`."""
         for group in self.groups_of(old):
             current = self.assignment(group)
             replicas = tuple(new if replica == old else replica for replica in current.replicas)
             self.put_assignment(replace(current, replicas=replicas, version=index))
 
     def put_topic(self, topic: TopicRow) -> None:
-        """A new topic, or another state of one."""
+        """Insert a topic, or replace its row."""
         if topic.topic_id not in self.topics:
             self._ids_by_name[topic.name] = topic.topic_id
             for partition, key in enumerate(group_keys(topic.topic_id, topic.partition_count)):
@@ -238,7 +237,7 @@ class ClusterState:
         self.topics.put(topic)
 
     def remove_topic(self, topic: TopicRow, index: Index) -> None:
-        """The topic goes, and its tombstone stays."""
+        """Remove a topic, and keep its tombstone."""
         self._count(self.replicas_of(topic), -1)
         for key in group_keys(topic.topic_id, topic.partition_count):
             group = self._groups.pop(key)
@@ -249,13 +248,13 @@ class ClusterState:
         self.deleted.put(DeletedTopic(topic.topic_id, topic.name, topic.partition_count, index))
 
     def put_assignment(self, assignment: ReplicaAssignment) -> None:
-        """Another assignment of a group that is there."""
+        """Replace the assignment of an existing group."""
         self._count([self.assignment(assignment.group).replicas], -1)
         self._count([assignment.replicas], 1)
         self.moved.put(assignment)
 
     def _count(self, placed: Sequence[tuple[ReplicaId, ...]], change: int) -> None:
-        """Tell the loads that groups were placed so, or no longer are."""
+        """Add placed groups to the loads, or subtract them."""
         members = [replica for replicas in placed for replica in replicas]
         leaders = [replicas[0] for replicas in placed]
         for counts, named in ((self._replica_counts, members), (self._leader_counts, leaders)):

@@ -1,7 +1,6 @@
-"""When the cluster's own settings change. Called by `ControllerState.apply` only.
+"""Rules and effects of changes of the cluster's own settings. Called by `ControllerState.apply` only.
 
-What a setting may say was checked by the proposer: it differs from release to release.
-"""
+Values of settings were checked by the proposer: they differ from release to release."""
 
 from raftlog.errors import VersionConflict
 from raftlog.partitions.controller.machine.cluster import ClusterState
@@ -12,7 +11,7 @@ from raftlog.types import Index
 
 
 def alter(cluster: ClusterState, command: AlterClusterConfig, index: Index) -> int:
-    """The version of the settings is the result; 0 while none was ever changed."""
+    """Change the settings; return their version, 0 while none was ever changed."""
     before = cluster.settings.get(0)
     version, configs = (0, {}) if before is None else (before.version, dict(before.configs))
     if command.expected_version not in (None, version):

@@ -1,12 +1,11 @@
-"""What the controller can be told, one frozen record for each command.
+"""Commands of the controller, one frozen record each.
 
-A command carries everything that is random or read from a clock, so applying it is a pure function. What is checked
-here never changes for one version of a command, for replicas of different releases apply the same ones: names of
-topics, bounds, nothing named twice. What topic settings may say does change from release to release; `check_configs`
-is for whoever proposes, and is never asked when a command is applied.
+A command carries everything that is random or read from a clock, so applying it is a pure function. The checks here
+never change for one version of a command, because replicas of different releases apply the same ones: names of
+topics, bounds, no repeated names. Possible values of topic settings do change from release to release;
+`check_configs` is for the proposer, and is never called when a command is applied.
 
-A wrong command cannot be made: the constructors raise `InvalidArgument`.
-"""
+An invalid command cannot be made: the constructors raise `InvalidArgument`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,7 +43,7 @@ from raftlog.partitions.controller.machine.schema import (
 )
 
 PRODUCER_IDS_MAX: Final = 1_000_000
-"""Of one block."""
+"""Limit of one block of producer ids."""
 BootEpoch = Annotated[int, whole("boot epoch", 1, NUMBER_MAX)]
 PartitionNumber = Annotated[int, whole("partition", 0, (1 << 31) - 1)]
 
@@ -57,7 +56,7 @@ class Command(SchemaRecord):
 
 @dataclass(frozen=True, slots=True)
 class Addresses(SchemaRecord):
-    """Where a broker is reached, each as HOST:PORT; empty when it does not serve that."""
+    """Addresses of a broker, each as HOST:PORT; empty when it does not serve that."""
 
     http: Text
     rpc: Text
@@ -66,7 +65,7 @@ class Addresses(SchemaRecord):
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap(Command):
-    """The first command of a cluster. `seeds` are its first brokers, by ascending node id."""
+    """First command of a cluster. `seeds` are its first brokers, by ascending node id."""
 
     cluster_id: Id
     seeds: Replicas
@@ -81,11 +80,10 @@ class Bootstrap(Command):
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker(Command):
-    """A broker has started: with each start once, and `boot_epoch` rises with every start.
+    """Registration of a broker: once with each start, and `boot_epoch` rises with every start.
 
-    `replaces` is the disk uuid that this node id had before, and that is gone for good: the new disk gets its replicas.
-    `is_draining` stays as it was when it is None.
-    """
+    `replaces`: earlier disk uuid of this node id, which is lost for good: the new disk gets its replicas.
+    `is_draining` stays unchanged when it is None."""
 
     node_id: NodeNumber
     disk_uuid: Id
@@ -106,7 +104,7 @@ class RegisterBroker(Command):
 
 @dataclass(frozen=True, slots=True)
 class UpdateBroker(Command):
-    """An operator's word about a broker. A draining one gets no new replicas."""
+    """Operator's change of a broker. A draining one gets no new replicas."""
 
     node_id: NodeNumber
     disk_uuid: Id
@@ -116,7 +114,7 @@ class UpdateBroker(Command):
 
 @dataclass(frozen=True, slots=True)
 class RemoveBroker(Command):
-    """A broker that holds no replica any more is gone, and its disk never comes back."""
+    """Removal of a broker without replicas; its disk never comes back."""
 
     node_id: NodeNumber
     disk_uuid: Id
@@ -124,10 +122,9 @@ class RemoveBroker(Command):
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic(Command):
-    """A topic. `partitions` has the voters of each partition, the preferred leader first.
+    """Creation of a topic. `partitions` has the voters of each partition, the preferred leader first.
 
-    `configs` are its own settings. Only internal topics have names that begin with `__`.
-    """
+    `configs` are its own settings. Only internal topics have names that begin with `__`."""
 
     name: Name
     topic_id: Id
@@ -160,7 +157,7 @@ class CreateTopic(Command):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic(Command):
-    """The topic of this uuid goes, and never comes back; another one can have its name."""
+    """Deletion of the topic of this uuid, for good; another topic can have its name."""
 
     name: Name
     topic_id: Id
@@ -168,7 +165,7 @@ class DeleteTopic(Command):
 
 @dataclass(frozen=True, slots=True)
 class AlterTopicConfigs(Command):
-    """Some of a topic's own settings change; `unset` ones get the default again."""
+    """Change of a topic's own settings; `unset` ones get the default again."""
 
     name: Name
     topic_id: Id
@@ -182,7 +179,7 @@ class AlterTopicConfigs(Command):
 
 @dataclass(frozen=True, slots=True)
 class SetAssignment(Command):
-    """Where the replicas of a partition shall be, the preferred leader first."""
+    """Assignment of the replicas of a partition, the preferred leader first."""
 
     topic_id: Id
     partition: PartitionNumber
@@ -201,7 +198,7 @@ class SetAssignment(Command):
 
 @dataclass(frozen=True, slots=True)
 class AllocateProducerIds(Command):
-    """A block of `count` producer ids for a broker; its first one is the result."""
+    """Allocation of a block of `count` producer ids to a broker; its first one is the result."""
 
     node_id: NodeNumber
     disk_uuid: Id
@@ -211,14 +208,14 @@ class AllocateProducerIds(Command):
 
 @dataclass(frozen=True, slots=True)
 class SetFeatureLevel(Command):
-    """All brokers know this level, so what it adds may be written."""
+    """Change of the feature level: all brokers support this one, so its additions may be written."""
 
     level: FeatureLevel
 
 
 @dataclass(frozen=True, slots=True)
 class SetMaintenance(Command):
-    """A broker leads nothing, and is given no new replicas, while it is in maintenance."""
+    """Change of the maintenance mode, in which a broker leads nothing, and receives no new replicas."""
 
     node_id: NodeNumber
     disk_uuid: Id
@@ -228,7 +225,7 @@ class SetMaintenance(Command):
 
 @dataclass(frozen=True, slots=True)
 class AlterClusterConfig(Command):
-    """Some of the cluster's own settings change; `unset` ones get the default again."""
+    """Change of the cluster's own settings; `unset` ones get the default again."""
 
     configs: Settings
     unset: Names = ()
@@ -250,5 +247,5 @@ def _check_changes(configs: Settings, unset: Names) -> None:
 
 
 def check_configs(configs: Mapping[str, str]) -> None:
-    """Whether this release can serve a topic with these settings of its own; raises `InvalidArgument`."""
+    """Raise `InvalidArgument` unless this release can serve a topic with these settings."""
     TopicConfig().updated(configs)

@@ -1,7 +1,6 @@
-"""Why the controller refuses a command: errors of `raftlog.errors`, all of them definite.
+"""Errors with which the controller refuses a command: those of `raftlog.errors`, all of them definite.
 
-In the state an error is a number and its message, so that a repeated request gets the same answer.
-"""
+In the state an error is a number and its message, so that a repeated request gets the same answer."""
 
 from typing import Final
 
@@ -31,23 +30,23 @@ NUMBERS: Final[dict[type[RaftlogError], int]] = {
     ChangeRefused: 8,
     Unavailable: 9,
 }
-"""The numbers are part of the format and are never reused."""
+"""Numbers of the errors; part of the format and never reused."""
 _BY_NUMBER: Final = {number: error for error, number in NUMBERS.items()}
 
 
 def as_number(error: RaftlogError) -> int:
-    """The number of an error that a command can end with."""
+    """Return the number of an error that a command can end with."""
     number = NUMBERS.get(type(error))
     assert number is not None, f"a command must not end with {type(error).__name__}: {error}"
     return number
 
 
 def from_number(number: int, message: str) -> RaftlogError:
-    """The error of a number that `as_number` gave."""
+    """Return the error of a number made by `as_number`."""
     return _BY_NUMBER[number](message)
 
 
 def check_version(what: str, version: int, expected: int | None) -> None:
-    """Raises `VersionConflict` when a change was decided by another version; None: by whatever version."""
+    """Raise `VersionConflict` when a change was decided by another version; None: any version."""
     if expected not in (None, version):
         raise VersionConflict(f"{what} has version {version}, not {expected}: read it again")

@@ -1,9 +1,8 @@
-"""When a broker goes into maintenance, and when it has to wait until another one is back.
+"""Rules of maintenance mode: a broker that is to enter it may have to wait until another one has left it.
 
-Whoever is in maintenance is about to be stopped. So of several at a time no partition may have two, unless a majority
-of its replicas stays outside; nor may they be half of all brokers, for these decide in group 0. Called by
-`ControllerState.apply` only.
-"""
+A broker in maintenance is about to be stopped. So no partition may have two replicas on such brokers, unless a
+majority of its replicas stays outside; nor may they be half of all brokers, because these decide in the controller.
+Called by `ControllerState.apply` only."""
 
 from raftlog.errors import ChangeRefused, InvalidArgument
 from raftlog.partitions.controller.machine.cluster import ClusterState
@@ -15,7 +14,7 @@ from raftlog.types import Index, NodeId
 
 
 def set_maintenance(cluster: ClusterState, command: SetMaintenance, index: Index) -> int:
-    """The version of the broker's maintenance is the result; 0 when it never was in maintenance, and shall not be."""
+    """Set the maintenance mode; return its version, 0 when it never was on and stays off."""
     broker = cluster.present(command.node_id, command.disk_uuid)
     before = cluster.maintenance.get(command.node_id)
     version = 0 if before is None else before.version

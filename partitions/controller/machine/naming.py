@@ -1,9 +1,7 @@
-"""Names of topics, and of groups: these are derived from what a topic or cluster is called by, so that nobody has to
-remember them.
+"""Names of topics and groups; group ids are derived from topics and clusters, so that they need not be stored.
 
 A group's id is the version 5 UUID (RFC 9562, SHA-1) in the namespace of the topic's uuid, and its name there is the
-partition in decimal. The controller's own group is named "controller" in the namespace of the cluster's id. Pure.
-"""
+partition in decimal. The controller's own group is named "controller" in the namespace of the cluster's id. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +18,7 @@ _CONTROLLER: Final = "controller"
 
 
 def check_topic_name(name: str) -> None:
-    """Raises `InvalidTopic` for a name that a topic of users cannot have."""
+    """Raise `InvalidTopic` for a name that a topic of users cannot have."""
     if not _TOPIC_NAME.fullmatch(name) or name.startswith("."):
         raise InvalidTopic(
             f"topic name {name!r} cannot be used: 1 to {TOPIC_NAME_BYTES_MAX} of the characters a-z A-Z 0-9 . _ - "
@@ -31,7 +29,7 @@ def check_topic_name(name: str) -> None:
 
 
 class GroupName(NamedTuple):
-    """One partition of one topic, which keeps this name when another topic gets the same text as its name."""
+    """Partition of one topic by uuid; the name stays unique when another topic gets the same text as its name."""
 
     topic_id: UUID
     partition: int
@@ -45,12 +43,12 @@ class GroupName(NamedTuple):
 
 
 def controller_group_id(cluster_id: UUID) -> UUID:
-    """The group id of group 0, the controller's."""
+    """Return the id of the controller's group."""
     return uuid5(cluster_id, _CONTROLLER)
 
 
 def group_keys(topic_id: UUID, partition_count: int) -> Iterator[bytes]:
-    """The bytes of the group ids of all partitions; the same as `group_id`, at a third of the time."""
+    """Yield the bytes of the group ids of all partitions; the same as `group_id`, at a third of the time."""
     namespace = sha1(topic_id.bytes, usedforsecurity=False)
     for partition in range(partition_count):
         digest = namespace.copy()

@@ -1,13 +1,12 @@
-"""Where the replicas of a new topic go: on distinct hosts, the least loaded first, leaders spread evenly.
+"""Placement of a new topic's replicas: on distinct hosts, the least loaded first, leaders spread evenly.
 
 Hosts are chosen by their load per broker, then the least loaded broker of each host. Leaders are spread over the
-brokers that the topic is on. With as many brokers on every host and nothing on them, the numbers of replicas differ by
-at most one between brokers, and so do those of preferred leaders. Of what is equally loaded, what has about twice the
-room on its disk comes first, as far as that is known; then an order drawn from the generator that is handed in decides,
-so that replica sets differ and the leaders of a broker that dies go to many others.
+brokers of the topic. With as many brokers on every host and no load on them, the numbers of replicas differ by at
+most one between brokers, and so do those of preferred leaders. Of equally loaded brokers, one with about twice the
+room on its disk comes first, as far as that is known; then an order drawn from the given generator decides, so that
+replica sets differ and the leaders of a failed broker move to many others.
 
-Pure. Called by whoever proposes a `CreateTopic`; the result travels in the command, nobody computes it again.
-"""
+Pure. Called by the proposer of a `CreateTopic`; the result is part of the command and is not computed again."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from raftlog.raft import ReplicaId
 
 
 class PlacementCandidate(NamedTuple):
-    """A broker that can be given replicas, how many it has and leads already, and the room on its disk; 0: unknown."""
+    """Broker that can be given replicas; its replicas, leaders and free disk space now; 0 bytes: unknown."""
 
     replica: ReplicaId
     host: str
@@ -29,17 +28,16 @@ class PlacementCandidate(NamedTuple):
 
     @property
     def room(self) -> int:
-        """The same for disks that are about equally free: it must not outweigh chance where they hardly differ."""
+        """Class of free space, equal for similar disks, so that it does not outweigh chance when they hardly differ."""
         return self.free_bytes.bit_length()
 
 
 def place(
     partition_count: int, replication_factor: int, candidates: Sequence[PlacementCandidate], random: Random
 ) -> tuple[tuple[ReplicaId, ...], ...]:
-    """The replicas of every partition, the preferred leader first.
+    """Return the replicas of every partition, the preferred leader first.
 
-    Raises `PlacementImpossible` when there are fewer hosts than replicas, `InvalidArgument` for numbers below 1.
-    """
+    Raises `PlacementImpossible` when there are fewer hosts than replicas, `InvalidArgument` for numbers below 1."""
     if partition_count < 1 or replication_factor < 1:
         raise InvalidArgument(f"{partition_count} partitions with {replication_factor} replicas cannot be placed")
     hosts = _Hosts(candidates)
@@ -68,7 +66,7 @@ class _Hosts:
         self.names = sorted(self._brokers)
 
     def take(self, count: int, random: Random) -> list[ReplicaId]:
-        """The brokers of one more partition."""
+        """Choose the brokers of one more partition."""
         random.shuffle(self.names)  # sorting is stable, so this decides between equals
         chosen = sorted(self.names, key=self._rank)[:count]
         return [self._take_from(host) for host in chosen]
@@ -85,9 +83,10 @@ class _Hosts:
 
 
 def _with_leaders(sets: list[list[ReplicaId]], leaders: dict[ReplicaId, int]) -> list[tuple[ReplicaId, ...]]:
-    """The sets with their leaders first. Within a topic each broker leads as many as the others, whatever it leads
-    already: a new broker shall not have all the work of a new topic. What it leads already decides between equals.
-    """
+    """Put the leader of each set first.
+
+    Within a topic each broker leads as many partitions as the others, whatever it leads already: a new broker shall
+    not have all the work of a new topic. The present leaders decide between equals."""
     counts = dict.fromkeys(leaders, 0)
     led: dict[ReplicaId, list[int]] = {replica: [] for replica in leaders}
     for number, replicas in enumerate(sets):
@@ -105,14 +104,13 @@ def _first(leader: ReplicaId, replicas: list[ReplicaId]) -> tuple[ReplicaId, ...
 
 
 _Chain = list[tuple[ReplicaId, int, ReplicaId]]
-"""Who gives up the leadership of which set to whom, step by step."""
+"""Leaderships that move in one step: giver, set, taker."""
 
 
 def _even_out(sets: list[list[ReplicaId]], led: dict[ReplicaId, list[int]], counts: dict[ReplicaId, int]) -> bool:
-    """Move one leadership from a broker to one that leads at least two less, over others if need be.
+    """Move one leadership to a broker that leads at least two fewer, through other brokers if needed.
 
-    Each move lowers the sum of squares of the counts, so there is an end. False when no such pair is left.
-    """
+    Each move lowers the sum of squares of the counts, so there is an end. False when no such pair is left."""
     for level in range(max(counts.values()), min(counts.values()) + 1, -1):
         origins = [replica for replica, count in counts.items() if count == level]
         chain = _chain(origins, sets, led, {replica for replica, count in counts.items() if count <= level - 2})
@@ -129,7 +127,7 @@ def _even_out(sets: list[list[ReplicaId]], led: dict[ReplicaId, list[int]], coun
 def _chain(
     origins: list[ReplicaId], sets: list[list[ReplicaId]], led: dict[ReplicaId, list[int]], ends: set[ReplicaId]
 ) -> _Chain:
-    """The shortest chain from one of `origins` to one of `ends`; empty when there is none."""
+    """Return the shortest chain from one of `origins` to one of `ends`; empty when there is none."""
     reached: dict[ReplicaId, _Chain] = {origin: [] for origin in origins}
     queue = deque(origins)
     while queue:

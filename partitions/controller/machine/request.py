@@ -1,4 +1,4 @@
-"""A command on its way through the log of group 0: who asks is known by a request id, and asks once.
+"""Request to the controller: a command with an id, by which repetitions in the log are recognized.
 
 A request is the value of the one record of a data batch. `basis_index` is the `applied_index` of the proposer's copy
 when it proposed this request for the first time; the same request may be proposed again, with the same id and basis,
@@ -6,9 +6,8 @@ for as long as its outcome is not known.
 
     basis_index < index of every entry that holds the request
 
-Decoding an unknown kind or field is a `FormatError`: a replica that meets one in its log stops, for skipping it
-would make its state another one. Pure; called by whoever proposes, and by the replicas when they apply.
-"""
+Decoding an unknown kind or field is a `FormatError`: a replica that meets one in its log stops, because skipping it
+would change its state. Pure; called by proposers, and by the replicas when they apply."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -24,7 +23,7 @@ REQUEST_FORMAT: Final = 1
 
 
 class CommandKind(NamedTuple):
-    """Number of a command, never reused, and the feature level of the cluster from which on it may be applied."""
+    """Number of a command, never reused, and the lowest feature level of a cluster that may apply it."""
 
     number: int
     feature_level: int = FEATURE_LEVEL_FIRST
@@ -49,7 +48,7 @@ _ENVELOPE: Final = (int, int, bytes, int, list)
 
 
 class CommandRequest(NamedTuple):
-    """A command, the id by which a repetition is known, and what the proposer had applied."""
+    """Command, with the id that identifies its repetitions, and the proposer's applied index."""
 
     request_id: UUID
     basis_index: Index
@@ -57,10 +56,9 @@ class CommandRequest(NamedTuple):
 
 
 def check_level(command: Command, level: int) -> None:
-    """Whether a cluster of this feature level may be told the command; raises `InvalidArgument`.
+    """Raise `InvalidArgument` unless a cluster of this feature level may receive the command.
 
-    Before it is proposed, for a replica of an older release that met it in its log would have to stop.
-    """
+    Called before it is proposed, because a replica of an older release that met it in its log would have to stop."""
     needed = max(KINDS[type(command)].feature_level, command.level_needed())
     if level < needed:
         raise InvalidArgument(
@@ -70,14 +68,14 @@ def check_level(command: Command, level: int) -> None:
 
 
 def encode_request(request: CommandRequest) -> bytes:
-    """The bytes to propose; raises `InvalidArgument` for topic settings that this release does not know."""
+    """Encode a request to propose. Raises `InvalidArgument` for topic settings unknown to this release."""
     _check_proposable(request.command)
     number = KINDS[type(request.command)].number
     return pack([REQUEST_FORMAT, number, request.request_id.bytes, request.basis_index, request.command.packed()])
 
 
 def decode_request(body: Buffer) -> CommandRequest:
-    """Raises `FormatError`; never for what a program of the same or a lower feature level encoded."""
+    """Decode a request. Raises `FormatError`, but never for one of the same or a lower feature level."""
     parts = unpack(body, "a request to the controller", PARTITIONS_MAX)
     is_list = type(parts) is list and len(parts) > 0
     if is_list and type(parts[0]) is int and parts[0] != REQUEST_FORMAT:

@@ -1,7 +1,6 @@
-"""The first entry of a group, byte for byte what its creation says, so that every initial replica writes it alone.
+"""First entry of a group, fixed byte for byte by its creation, so that every initial replica writes it alone.
 
-It has term 0 and index 1 and counts as committed. Altered settings and later assignments never change it. Pure.
-"""
+It has term 0 and index 1 and counts as committed. Altered settings and later assignments never change it. Pure."""
 
 from typing import Final
 from uuid import UUID
@@ -14,19 +13,19 @@ from raftlog.runtime.log.control_entries import member_of
 from raftlog.storage.roll import Roll, RollMember
 
 CONTROLLER_VOTERS_MAX: Final = 5
-"""Voters of group 0; everybody else learns."""
+"""Limit of voters of the controller; all other brokers are learners."""
 _NOWHERE: Final = -1
 
 
 def first_roll(creation: CreateTopic, partition: int) -> Roll:
-    """The roll at index 1 of a topic's partition, as its `CreateTopic` says (`Topic.creation` in the state)."""
+    """Return the roll at index 1 of a topic's partition, from its `CreateTopic` (`TopicRow.creation` in the state)."""
     assert 0 <= partition < len(creation.partitions), f"{creation.name} has no partition {partition}"
     group_id, voters = GroupName(creation.topic_id, partition).group_id, creation.partitions[partition]
     return _first_roll(group_id, creation.created_ms, voters, settings=creation.configs)
 
 
 def first_controller_roll(bootstrap: Bootstrap) -> Roll:
-    """The roll at index 1 of group 0: the seeds with the lowest node ids vote, others learn."""
+    """Return the roll at index 1 of the controller: the seeds with the lowest node ids vote, others learn."""
     group_id, seeds = controller_group_id(bootstrap.cluster_id), bootstrap.seeds
     voters, learners = seeds[:CONTROLLER_VOTERS_MAX], seeds[CONTROLLER_VOTERS_MAX:]
     return _first_roll(group_id, bootstrap.created_ms, voters, learners)
@@ -50,5 +49,5 @@ def _first_roll(
 
 
 def _members(replicas: tuple[ReplicaId, ...]) -> tuple[RollMember, ...]:
-    """In the order in which a roll has them."""
+    """Return the members in the order of a roll."""
     return tuple(sorted(map(member_of, replicas)))

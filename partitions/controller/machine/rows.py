@@ -1,8 +1,7 @@
-"""What the controller's state is made of: one frozen record for each thing that it knows.
+"""Rows of the controller's state, one frozen record for each object.
 
-A `version` is the index of the entry that changed the thing last, so it only rises, and is not used again when a topic
-is deleted and another one created. The fields of a row, in their order, are its form in a snapshot.
-"""
+A `version` is the index of the entry that changed the object last, so it only rises, and is not used again when a
+topic is deleted and another one created. The fields of a row, in their order, are its form in a snapshot."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -32,7 +31,7 @@ from raftlog.raft import ReplicaId
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBroker(SchemaRecord):
-    """A broker as it registered last, and whether it is draining."""
+    """Broker as it registered last, and whether it is draining."""
 
     node_id: NodeNumber
     disk_uuid: Id
@@ -51,7 +50,7 @@ class RegisteredBroker(SchemaRecord):
 
 @dataclass(frozen=True, slots=True)
 class RetiredDisk(SchemaRecord):
-    """A disk that was removed or replaced at `version`. It never takes part again."""
+    """Disk that was removed or replaced at `version`, and is excluded for good."""
 
     disk_uuid: Id
     node_id: NodeNumber
@@ -60,7 +59,7 @@ class RetiredDisk(SchemaRecord):
 
 @dataclass(frozen=True, slots=True)
 class TopicRow(SchemaRecord):
-    """A topic: how it was created, which never changes, and its own settings now."""
+    """Topic: its creation, which never changes, and its own settings now."""
 
     creation: Annotated[CreateTopic, nested(CreateTopic)]
     created_index: IndexNumber
@@ -82,7 +81,7 @@ class TopicRow(SchemaRecord):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAssignment(SchemaRecord):
-    """Where the replicas of a partition shall be, the preferred leader first."""
+    """Assigned replicas of a partition, the preferred leader first."""
 
     topic_id: Id
     partition: PartitionNumber
@@ -96,7 +95,7 @@ class ReplicaAssignment(SchemaRecord):
 
 @dataclass(frozen=True, slots=True)
 class DeletedTopic(SchemaRecord):
-    """A tombstone: the topic of this uuid was deleted at `version`."""
+    """Tombstone of the topic of this uuid, which was deleted at `version`."""
 
     topic_id: Id
     name: Name
@@ -106,7 +105,7 @@ class DeletedTopic(SchemaRecord):
 
 @dataclass(frozen=True, slots=True)
 class BrokerMaintenance(SchemaRecord):
-    """Whether the broker of a node id is in maintenance, whatever disk it has. From feature level 3 on."""
+    """Maintenance mode of a node id's broker, on any disk. From feature level 3 on."""
 
     node_id: NodeNumber
     is_on: Flag
@@ -115,7 +114,7 @@ class BrokerMaintenance(SchemaRecord):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings(SchemaRecord):
-    """The cluster's own settings, those that are not at their defaults: one row. From feature level 3 on."""
+    """Settings of the cluster that differ from their defaults: one row. From feature level 3 on."""
 
     configs: Settings
     version: IndexNumber
@@ -123,7 +122,7 @@ class ClusterSettings(SchemaRecord):
 
 @dataclass(frozen=True, slots=True)
 class AnsweredRequest(SchemaRecord):
-    """What became of a request. `error` is 0 when it was done, and then `value` is its result."""
+    """Result of a request. `error` is 0 on success, and then `value` is its result."""
 
     request_id: Id
     version: IndexNumber

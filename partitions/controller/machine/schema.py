@@ -1,14 +1,13 @@
-"""How the controller's values stand in MessagePack, and what each may be.
+"""Schema of the controller's values: their form in MessagePack, and their limits.
 
-A record is a frozen dataclass whose fields are `Annotated` with a `Shape`; it is packed as the list of its fields, in
-their order, without those at the end that have their defaults. So a record without values for later fields has the
-bytes, and the hash, that earlier releases give it. A record that breaks a rule cannot be made at all.
+A record is a frozen dataclass whose fields are `Annotated` with a `Shape`; it is packed as the list of its fields,
+in their order, without those at the end that have their defaults. So a record without values for later fields has
+the bytes, and the hash, that earlier releases give it. A record that breaks a rule cannot be made at all.
 
     unpack(pack(record)) = record,   and the same record gives the same bytes everywhere
 
 No value depends on the order of a set or mapping, on a locale or on the Unicode tables of a Python version. Pure;
-commands, the rows of the state and its snapshots are made of these.
-"""
+commands, the rows of the state and its snapshots are made of these."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -29,19 +28,21 @@ NODE_ID_MAX = (1 << 31) - 1
 UUID_BYTES = 16
 TEXT_BYTES_MAX = 255
 PARTITIONS_MAX = 10_000
-"""Of one topic."""
+"""Limit of partitions of one topic."""
 REPLICAS_MAX = 15
-"""Of one partition."""
+"""Limit of replicas of one partition."""
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 
 
 class Misfit(ValueError):
-    """A value that does not fit its shape: `InvalidArgument` where it is made, `FormatError` where it is read."""
+    """Error of a value that does not fit its shape.
+
+    It becomes `InvalidArgument` when a record is made, `FormatError` when it is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape(Generic[T]):
-    """One kind of value. `check` raises `Misfit`; `unpack` raises it for what is not a packed value of this kind."""
+    """Kind of values. `check` raises `Misfit`; `unpack` raises it for other values than packed ones of this kind."""
 
     name: str
     check: Callable[[T], None]
@@ -50,7 +51,7 @@ class Shape(Generic[T]):
 
 
 def whole(name: str, low: int, high: int) -> Shape[Any]:
-    """A whole number within bounds, both included."""
+    """Return the shape of a whole number within bounds, both included."""
 
     def check(value: Any) -> None:
         if type(value) is not int or not low <= value <= high:
@@ -60,7 +61,7 @@ def whole(name: str, low: int, high: int) -> Shape[Any]:
 
 
 def text(name: str, bytes_min: int, bytes_max: int) -> Shape[str]:
-    """Text of so many bytes in UTF-8, without control characters."""
+    """Return the shape of text with so many bytes in UTF-8, without control characters."""
 
     def check(value: str) -> None:
         if type(value) is not str:
@@ -98,7 +99,7 @@ def _check_flag(value: bool) -> None:
 
 
 def optional(shape: Shape[T]) -> Shape[T | None]:
-    """A value of the shape, or nil."""
+    """Return the shape of a value or nil."""
 
     def check(value: T | None) -> None:
         if value is not None:
@@ -113,7 +114,7 @@ def optional(shape: Shape[T]) -> Shape[T | None]:
 
 
 def listing(name: str, shape: Shape[T], count_min: int, count_max: int) -> Shape[tuple[T, ...]]:
-    """A tuple of so many values of one shape."""
+    """Return the shape of a tuple of so many values of one shape."""
 
     def check(values: tuple[T, ...]) -> None:
         if type(values) is not tuple:
@@ -149,7 +150,7 @@ def _unpack_replica(raw: Any) -> ReplicaId:
 
 @lru_cache(maxsize=4096)
 def _replica(node_id: int, disk_uuid: bytes) -> ReplicaId:
-    """One object for each replica: there are few, and they stand in thousands of rows."""
+    """Return one object for each replica: there are few, and they stand in thousands of rows."""
     return ReplicaId(NodeId(node_id), interned_uuid(disk_uuid))
 
 
@@ -169,7 +170,7 @@ def _check_placement(rows: tuple[tuple[ReplicaId, ...], ...]) -> None:
 
 
 def _pack_placement(rows: tuple[tuple[ReplicaId, ...], ...]) -> Any:
-    """Every replica once, in ascending order, then the partitions by their places in that list."""
+    """Pack every replica once, in ascending order, then the partitions by their positions in that list."""
     objects = {id(replica): replica for replicas in rows for replica in replicas}
     table = sorted(set(objects.values()))
     ranks = {replica: place for place, replica in enumerate(table)}
@@ -243,8 +244,10 @@ FeatureLevel = Annotated[int, whole("feature level", 1, 65_535)]
 
 
 class SchemaField(NamedTuple):
-    """A field of a record. One that was added later has a default, and the feature level from which on it is written
-    as second annotation: `Annotated[str, text("rack", 0, 255), 2] = ""`."""
+    """Field of a record.
+
+    A field that was added later has a default, and its first feature level as second annotation: `Annotated[str,
+    text("rack", 0, 255), 2] = ""`."""
 
     name: str
     shape: Shape[Any]
@@ -252,7 +255,7 @@ class SchemaField(NamedTuple):
     level: int
 
     def is_left_out(self, record: Any) -> bool:
-        """Whether the record has the default here."""
+        """Return whether the record has the default here."""
         return self.default is not MISSING and bool(getattr(record, self.name) == self.default)
 
 
@@ -270,7 +273,7 @@ class SchemaRecord:
         self.rules()
 
     def rules(self) -> None:
-        """What must hold between fields; raises `InvalidArgument`."""
+        """Raise `InvalidArgument` unless the rules between fields hold."""
 
     def packed(self) -> list[Any]:
         """Return the fields, ready for MessagePack, without those at the end that have their defaults."""
@@ -293,10 +296,9 @@ class SchemaRecord:
 
     @classmethod
     def unpacked(cls, raw: Any) -> Self:
-        """Return the record of these fields, with defaults for those that miss at the end; raises `FormatError`.
+        """Return the record of these fields, with defaults for missing ones at the end. Raises `FormatError`.
 
-        An unknown field is refused: a replica that left it out would make its state another one.
-        """
+        An unknown field is refused: a replica that ignored it would change its state."""
         wanted = schema_fields(cls)
         if type(raw) is not list:
             raise FormatError(f"{cls.__name__} cannot be read: it is no list")
@@ -331,7 +333,7 @@ R = TypeVar("R", bound=SchemaRecord)
 
 
 def nested(record: type[R]) -> Shape[R]:
-    """A record as a field of another one; it was checked when it was made."""
+    """Return the shape of a record as a field of another one; it was checked when it was made."""
 
     def check(value: R) -> None:
         if type(value) is not record:
@@ -341,21 +343,20 @@ def nested(record: type[R]) -> Shape[R]:
 
 
 def settings_of(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Settings in their order."""
+    """Return settings in ascending order."""
     return tuple(sorted(configs.items()))
 
 
 def pack(value: object) -> bytes:
-    """Lists, mappings, numbers, text, bytes and nil as MessagePack."""
+    """Pack lists, mappings, numbers, text, bytes and nil as MessagePack."""
     packed: bytes = msgpack.packb(value)
     return packed
 
 
 def unpack(body: Buffer, what: str, items_max: int) -> Any:
-    """What `pack` packed, tuples as lists; raises `FormatError` that says `what` could not be read.
+    """Unpack the bytes of `pack`, tuples as lists. Raises `FormatError` that names `what`.
 
-    A list that claims to have more than `items_max` items is not read: memory is taken for the claim.
-    """
+    A list that claims to have more than `items_max` items is not read, because memory is taken for the claim."""
     try:
         return msgpack.unpackb(body, max_array_len=items_max, max_map_len=items_max, max_ext_len=0)
     except (ValueError, TypeError, msgpack.UnpackException) as error:

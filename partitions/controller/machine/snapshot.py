@@ -1,12 +1,11 @@
-"""The controller's state as the payloads of a run of `snapshot` control entries, and back.
+"""Snapshots of the controller's state as the payloads of a run of `snapshot` control entries, and back.
 
-Put together, the pieces behind the headers are one MessagePack map (docs/CONTROLLER.md); docs/FORMATS.md section 5 has
-the header. Rows stand in ascending order, so equal states give equal bytes. The map holds the state's hash, and what
-is read is only given out when it has that hash.
+Joined, the pieces behind the headers are one MessagePack map (docs/CONTROLLER.md); docs/FORMATS.md section 5 has the
+header. Rows stand in ascending order, so equal states give equal bytes. The map holds the state's hash, and a state
+is only returned when it has that hash.
 
-The pieces are of the state as it was when they were asked for, however much later they are taken. Pure; called by
-whoever writes and reads the log of group 0.
-"""
+The pieces are of the state at the time of the request, even when they are read later. Pure; called by the host,
+which writes and reads the controller's log."""
 
 import struct
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ MAP_VERSION: Final = 1
 PIECE_BYTES: Final = 64 * 1024
 ROWS_PER_STEP: Final = 50
 HEADER: Final = struct.Struct(">BBBIQ")
-"""Version, subject, is_last, piece, index of the roll that the run stands behind."""
+"""Header: version, subject, is_last, piece, index of the roll that the run stands behind."""
 _LIST_HEADER: Final = struct.Struct(">BI")
 _LIST_32: Final = 0xDD
 _MAP_OF_NONE: Final = 0x80
@@ -37,13 +36,13 @@ _MAP_16: Final = 0xDE
 
 
 def snapshot_payloads(state: ControllerState, roll_index: Index, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
-    """The payloads of the entries, each a header and at most `piece_bytes`."""
+    """Return the payloads of the entries, each a header and at most `piece_bytes`."""
     assert piece_bytes > 0, f"pieces of {piece_bytes} bytes"
     return _payloads(_parts(_frozen(state)), roll_index, piece_bytes)
 
 
 def _frozen(state: ControllerState) -> dict[str, Any]:
-    """The map, with rows that are still records: copying references is all that has to be done at once."""
+    """Return the map, with rows that are still records: only references have to be copied at once."""
     rows = {table.name: (list(table), table.order) for table in state.tables() if len(table)}
     return {"version": MAP_VERSION, **state.scalars(), **rows, "state_hash": state.state_hash()}
 
@@ -77,14 +76,16 @@ def _payloads(parts: Iterator[bytes], roll_index: Index, piece_bytes: int) -> It
 
 
 class SnapshotReader:
-    """Puts the payloads of a run together. A run that begins replaces one that was not finished."""
+    """Reader that joins the payloads of a run. A new run replaces an unfinished one."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._roll_index = -1
 
     def take(self, payload: bytes) -> "Restoration | None":
-        """What makes the state, once the last piece of a run is taken; raises `FormatError`, and forgets the run."""
+        """Add a payload; return the restoration after the last piece of a run.
+
+        Raises `FormatError`, and drops the run."""
         try:
             is_last, piece, roll_index = _header(payload)
             if piece == 0:
@@ -109,7 +110,7 @@ class SnapshotReader:
 
 
 def _header(payload: bytes) -> tuple[bool, int, int]:
-    """Whether it is the last, number of the piece, index of the roll."""
+    """Return whether it is the last piece, the number of the piece, and the index of the roll."""
     if len(payload) < HEADER.size:
         raise FormatError(f"a snapshot entry of {len(payload)} bytes has no header")
     version, subject, is_last, piece, roll_index = HEADER.unpack_from(payload)
@@ -121,7 +122,7 @@ def _header(payload: bytes) -> tuple[bool, int, int]:
 
 
 class Restoration:
-    """Makes a state from the map, some rows at a time, so that a large one does not hold anybody else up."""
+    """Restoration of a state from the map, some rows at a time, so that a large one does not block the loop."""
 
     def __init__(self, packed: bytes) -> None:
         fields = unpack(packed, "the controller's snapshot", len(packed))
@@ -147,12 +148,12 @@ class Restoration:
         self._rows = chain.from_iterable(_entered(self._state, table, fields.get(table.name, [])) for table in tables)
 
     def step(self, rows: int = ROWS_PER_STEP) -> ControllerState | None:
-        """Take so many rows; the state, once that was all of them. Raises `FormatError`."""
+        """Restore so many rows; return the state after the last one. Raises `FormatError`."""
         taken = sum(1 for _ in islice(self._rows, rows))
         return self._finished() if taken < rows else None
 
     def finish(self) -> ControllerState:
-        """Take all that is left; raises `FormatError`."""
+        """Restore all remaining rows; return the state. Raises `FormatError`."""
         while (state := self.step()) is None:
             pass
         return state

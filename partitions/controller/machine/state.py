@@ -1,15 +1,14 @@
-"""The controller as a replicated state machine: requests in, in the order of the log, and answers out.
+"""State machine of the controller: requests in the order of the log, and their answers.
 
     forgotten_index < index of every answer that is remembered ≤ applied_index
 
 `apply` is a pure function of the state and the request; every replica that applied the same requests has the same
-`state_hash()`. A request is applied once, however often it stands in the log: its answer, a refusal too, is remembered
-by its id, for the last `ANSWERS_MAX` requests. An older one is told from a new one by what its proposer had applied
-(`basis_index`): a request stands in no entry at or below that index, so unless an answer above it was forgotten, not to
-know the id means that it was never applied.
+`state_hash()`. A request is applied once, however often it stands in the log: its answer, a refusal too, is
+remembered by its id, for the last `ANSWERS_MAX` requests. An older request is distinguished from a new one by the
+applied index of its proposer (`basis_index`): a request stands in no entry at or below that index, so unless an
+answer above it was forgotten, an unknown id means that it was never applied.
 
-Pure and single-threaded. Called by whoever applies the log of group 0.
-"""
+Pure and single-threaded. Called by the local copy, which applies the controller's log."""
 
 from collections.abc import Callable
 from hashlib import blake2b
@@ -27,9 +26,9 @@ from raftlog.partitions.controller.machine.table import DIGEST_BYTES
 from raftlog.types import Index
 
 STATE_NUMBERS: Final = ("applied_index", "forgotten_index", "feature_level", "next_producer_id")
-"""All of the state that is a number."""
+"""Names of all numbers of the state."""
 ANSWERS_MAX: Final = 4096
-"""Requests whose answers are remembered. The same in all replicas: another number needs another feature level."""
+"""Limit of remembered answers; the same in all replicas: another number needs another feature level."""
 
 _RULES: Final[dict[type[Command], Callable[[ClusterState, Any, Index], int]]] = {
     commands.Bootstrap: broker_rules.bootstrap,
@@ -48,38 +47,37 @@ _RULES: Final[dict[type[Command], Callable[[ClusterState, Any, Index], int]]] = 
 
 
 class CommandAnswer(NamedTuple):
-    """What became of a request: a number (a version, or the first producer id), or the error that refused it.
+    """Answer to a request: a number (a version, or the first producer id), or the error that refused it.
 
-    `is_repeated` says that nothing was changed now: the request was answered before, or can no longer be known.
-    """
+    `is_repeated`: the state was not changed now, because the request was answered before, or its answer is
+    forgotten."""
 
     value: int
     error: RaftlogError | None = None
     is_repeated: bool = False
 
     def result(self) -> int:
-        """The number; raises the error."""
+        """Return the number, or raise the error."""
         if self.error is not None:
             raise self.error
         return self.value
 
 
 class ControllerState(ClusterState):
-    """The state, and what changes it."""
+    """State of the controller, and its transitions."""
 
     def __init__(self) -> None:
         super().__init__()
         self.applied_index = Index(0)
-        """Moved by `apply` and `advance`, upwards only."""
+        """Index of the last applied entry; advanced by `apply` and `advance`."""
         self.forgotten_index = Index(0)
         """Index of the newest request whose answer is no longer remembered."""
 
     def apply(self, request: CommandRequest, index: Index) -> CommandAnswer:
         """Apply the request in the entry at `index`: wholly, or with an error and no change but the remembered answer.
 
-        Raises `FormatError`, with nothing changed, when the cluster goes where this program cannot follow; the
-        replica then has to stop.
-        """
+        Raises `FormatError`, with nothing changed, when the cluster goes to a feature level above this release; the
+        replica then has to stop."""
         assert index > self.applied_index, f"entry {index} comes after {self.applied_index} was applied"
         before = self.answered.get(request.request_id)
         if before is not None:
@@ -94,7 +92,7 @@ class ControllerState(ClusterState):
         return answer
 
     def advance(self, index: Index) -> None:
-        """Entries up to `index` hold nothing for the controller, or were applied."""
+        """Advance to `index`: the entries up to it were applied, or hold no request."""
         assert index >= self.applied_index, f"applied goes back from {self.applied_index} to {index}"
         self.applied_index = index
 
@@ -127,12 +125,14 @@ class ControllerState(ClusterState):
             self.forgotten_index = oldest.version
 
     def state_hash(self) -> bytes:
-        """16 bytes, equal for equal states; takes the same short time for large ones."""
+        """Return 16 bytes, equal for equal states, in a time that does not depend on their size."""
         found = {**self.scalars(), **{table.name: table.digest for table in self.tables() if len(table)}}
         return blake2b(pack(found), digest_size=DIGEST_BYTES).digest()
 
     def scalars(self) -> dict[str, Any]:
-        """Return all that is no table, by name, without what is 0 or missing: later releases can have more of it."""
+        """Return all values outside of tables by name, without zero and missing ones.
+
+        Later releases can have more of them."""
         numbers = {name: getattr(self, name) for name in STATE_NUMBERS if getattr(self, name)}
         return numbers if self.bootstrap is None else {**numbers, "bootstrap": self.bootstrap.packed()}
 

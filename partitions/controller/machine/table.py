@@ -1,9 +1,8 @@
-"""A table of rows with a digest of all of them that is kept up to date row by row.
+"""Table of rows with a digest of all of them, updated row by row.
 
-The digest is the sum, modulo 2¹²⁸, of a hash of every row under the table's name. So it depends on the rows alone and
-not on how they came to be there, and a change costs one row. It finds replicas that differ by mistake; it is no proof
-against somebody who makes rows to collide.
-"""
+The digest is the sum, modulo 2¹²⁸, of a hash of every row under the table's name. So it depends on the rows alone
+and not on their history, and a change costs one row. It detects replicas that differ by mistake; it is no protection
+against rows that are constructed to collide."""
 
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
@@ -25,7 +24,7 @@ class Table(Generic[K, R]):
     def __init__(
         self, name: str, row_type: type[R], key_of: Callable[[R], K], order: Callable[[R], Any] | None = None
     ) -> None:
-        """`order`: what rows in a snapshot ascend by; None: their keys."""
+        """Make an empty table. `order`: sort key of the rows in a snapshot; None: their keys."""
         self.name, self.row_type = name, row_type
         self._key_of, self.order = key_of, order or key_of
         self._rows: dict[K, R] = {}
@@ -33,7 +32,7 @@ class Table(Generic[K, R]):
         self._sum = 0
 
     def put(self, row: R) -> None:
-        """Insert the row, or set it in place of the one with the same key."""
+        """Insert the row, or replace the one with the same key."""
         key, digest = self._key_of(row), self._digest(row)
         self._sum = (self._sum - self._digests.get(key, 0) + digest) % _MODULUS
         self._rows[key] = row
@@ -59,7 +58,7 @@ class Table(Generic[K, R]):
         return len(self._rows)
 
     def first(self) -> R:
-        """The row that was inserted first."""
+        """Return the row that was inserted first."""
         return next(iter(self._rows.values()))
 
     @property

@@ -1,9 +1,8 @@
-"""When a command about topics holds, and what it does then.
+"""Rules and effects of commands about topics.
 
-Every function looks first and changes last: it raises a `RaftlogError` with nothing changed, or it changes everything
-and gives the result. What a setting may say was checked by the proposer (`check_configs`); here only
-`min.insync.replicas` is compared with the number of replicas. Called by `ControllerState.apply` only.
-"""
+Every function checks first and changes last: it raises a `RaftlogError` with nothing changed, or it changes
+everything and returns the result. Values of settings were checked by the proposer (`check_configs`); here only
+`min.insync.replicas` is compared with the number of replicas. Called by `ControllerState.apply` only."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -27,7 +26,7 @@ MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 
 def create(cluster: ClusterState, command: CreateTopic, index: Index) -> int:
-    """The topic's version is the result."""
+    """Create a topic; return its version."""
     if command.topic_id in cluster.deleted:
         raise InvalidArgument(f"the topic with the uuid {command.topic_id} was deleted; it is never created again")
     if cluster.has_topic(command.name):
@@ -45,13 +44,13 @@ def create(cluster: ClusterState, command: CreateTopic, index: Index) -> int:
 
 
 def delete(cluster: ClusterState, command: DeleteTopic, index: Index) -> int:
-    """The index of the deletion is the result."""
+    """Delete a topic; return the index of the deletion."""
     cluster.remove_topic(_named(cluster, command), index)
     return index
 
 
 def alter(cluster: ClusterState, command: AlterTopicConfigs, index: Index) -> int:
-    """The topic's version is the result."""
+    """Change a topic's settings; return its version."""
     topic = _named(cluster, command)
     check_version(f"topic {topic.name}", topic.version, command.expected_version)
     unset = frozenset(command.unset)
@@ -62,10 +61,9 @@ def alter(cluster: ClusterState, command: AlterTopicConfigs, index: Index) -> in
 
 
 def set_assignment(cluster: ClusterState, command: SetAssignment, index: Index) -> int:
-    """The assignment's version is the result.
+    """Assign replicas to a partition; return the assignment's version.
 
-    A replica that the group has already may stay although its disk was retired: it can be moved after the others.
-    """
+    A replica that the group has already may stay although its disk was retired: it can be moved after the others."""
     current = cluster.assignment(command.group)
     check_version(f"the assignment of {command.group}", current.version, command.expected_version)
     new = [replica for replica in command.replicas if replica not in current.replicas]
@@ -78,7 +76,7 @@ def set_assignment(cluster: ClusterState, command: SetAssignment, index: Index) 
 
 
 def _named(cluster: ClusterState, command: DeleteTopic | AlterTopicConfigs) -> TopicRow:
-    """The topic of this uuid: not a later one of the same name."""
+    """Return the topic of this uuid, unless it has another name. Raises `UnknownTopic`."""
     topic = cluster.topic_by_id(command.topic_id)
     if topic.name != command.name:
         raise UnknownTopic(f"the topic with the uuid {command.topic_id} is {topic.name!r}, not {command.name!r}")
@@ -86,7 +84,7 @@ def _named(cluster: ClusterState, command: DeleteTopic | AlterTopicConfigs) -> T
 
 
 def _hosts(cluster: ClusterState, replicas: Iterable[ReplicaId]) -> dict[ReplicaId, str]:
-    """The host of each replica; all of them have to be brokers of now."""
+    """Return the host of each replica. Raises `UnknownBroker` for one that is not a present broker's."""
     hosts = {}
     for replica in replicas:
         broker = cluster.broker_of(replica)
@@ -111,7 +109,9 @@ def _check_insync(configs: Mapping[str, str], replica_count: int) -> None:
 
 
 def _whole(text: str) -> int:
-    """A number that the proposer has checked; 0 for anything else. In ASCII only: what else is a digit changes."""
+    """Return a number that the proposer has checked; 0 for any other text.
+
+    Only ASCII counts, because the set of Unicode digits changes."""
     try:
         return int(text) if text.isascii() else 0
     except ValueError:
