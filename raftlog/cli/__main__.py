@@ -1,4 +1,4 @@
-"""`python -m raftlog.cli`, for whoever has the interpreter but not the script."""
+"""`python -m raftlog.cli`, for an interpreter whose script is not on the path."""
 
 from raftlog.cli.entry import main
 

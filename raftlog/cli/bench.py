@@ -124,7 +124,7 @@ def _plan(options: dict[str, Any]) -> LoadPlan:
 
 @contextmanager
 def _brokers(local: int | None, bootstrap: Sequence[str], *, is_said: bool) -> Iterator[Sequence[str]]:
-    """Where the brokers are; those of a cluster of our own live as long as the block."""
+    """Return the addresses of the brokers; a local cluster lives as long as the block."""
     if local is None:
         yield bootstrap
         return

@@ -1,9 +1,8 @@
-"""Processes of this command that live no longer than it: the brokers of `dev`, the workers of `serve --workers`.
+"""Child processes that end with this command: the brokers of `dev`, the workers of `serve --workers`.
 
     start → (one ready line on stdout) → runs → end | ends by itself
 
-A child gets SIGTERM from the kernel when its parent is gone, whatever happened to the parent (Linux).
-"""
+The kernel sends SIGTERM to a child when its parent ends, however the parent ended (Linux)."""
 
 import asyncio
 import contextlib
@@ -25,7 +24,7 @@ _ERROR: Final = "error: "
 
 
 class Child:
-    """One process. With `log_path` its stderr is appended to that file, otherwise it is the parent's."""
+    """Child process. With `log_path` its stderr is appended to that file, otherwise it is the parent's."""
 
     def __init__(self, name: str, command: list[str], log_path: Path | None = None) -> None:
         self.name, self.command = name, command
@@ -59,7 +58,7 @@ class Child:
                 log.close()
 
     async def ready_line(self) -> bytes:
-        """The line with which it says that it serves. Raises `CommandFailed` when it ends instead."""
+        """Return the child's ready line. Raises `CommandFailed` if it ends instead."""
         assert self._process is not None, f"{self.name} has not been started"
         assert self._process.stdout is not None, f"{self.name} has no stdout"
         line = await self._process.stdout.readline()
@@ -69,13 +68,14 @@ class Child:
         return line
 
     async def wait(self) -> int:
-        """Until it ends; the exit code, negative for a signal."""
+        """Wait for the end of the child; return its exit code, negative for a signal."""
         assert self._process is not None, f"{self.name} has not been started"
         return await self._process.wait()
 
     async def end(self) -> int:
-        """SIGTERM, and SIGKILL when that was not enough; the exit code. One that has not come as far as to take SIGTERM
-        in its own way is ended by it, and that is as good."""
+        """Send SIGTERM, and SIGKILL after a timeout; return the exit code.
+
+        A child that is still starting is killed by SIGTERM, which counts as exit code 0."""
         if self._process is None:
             return 0
         self._signal(signal.SIGTERM)
@@ -88,7 +88,7 @@ class Child:
         return 0 if code == -signal.SIGTERM else code
 
     def how_it_ended(self) -> str:
-        """The signal, or the exit code and the last thing that it wrote to its log: its error, if it named one."""
+        """Return the signal, or the exit code and the child's error (or else the last line of its log)."""
         code = self._process.returncode if self._process is not None else None
         assert code is not None, f"{self.name} has not ended"
         if code < 0:
@@ -112,7 +112,9 @@ class Child:
         return [*lines[-1:], *errors[-1:]][-1] if lines else ""
 
     def _signal(self, number: signal.Signals) -> None:
-        """Not by `send_signal`, which would take the exit code of an ended child away from the loop's watcher."""
+        """Send a signal with `os.kill`.
+
+        `send_signal` would take the exit code of an ended child away from the loop's watcher."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):  # it has ended, and the loop has not been told yet
                 os.kill(self._process.pid, number)
@@ -121,7 +123,7 @@ class Child:
 async def run_until(
     stop: asyncio.Event, signals: Iterable[signal.Signals], work: Coroutine[Any, Any, None]
 ) -> "asyncio.Task[None]":
-    """Work until it ends, a signal comes or `stop` is set; then it is cancelled, and returned."""
+    """Run `work` until it ends, a signal comes or `stop` is set; cancel it then, and return its task."""
     loop = asyncio.get_running_loop()
     for number in signals:
         loop.add_signal_handler(number, stop.set)
@@ -134,7 +136,9 @@ async def run_until(
 
 
 class _EndWithParent:
-    """Runs in the child between fork and exec. The library is loaded before, because that may take locks."""
+    """Function that runs in the child between fork and exec.
+
+    The library is loaded before, because loading may take locks."""
 
     def __init__(self, parent: int) -> None:
         self._parent = parent

@@ -1,4 +1,4 @@
-"""The command's root: which verbs there are, and how an error becomes a line and an exit code."""
+"""Root of the command: its verbs, and the mapping of errors to a line and an exit code."""
 
 import os
 import sys
@@ -41,11 +41,10 @@ def _version() -> str:
 )
 @click.version_option(_version(), prog_name="raftlog")
 def raftlog() -> None:
-    """A durable, replicated log on HTTP: one process is complete, three are a cluster.
+    """Run and use raftlog, a durable, replicated log on HTTP: one process is complete, three are a cluster.
 
-    Every flag can be given in the environment; `raftlog VERB --help` shows each one's variable and default.
-    Exit codes: 0 done, 1 failed, 2 wrong command line, 3 it may or may not have happened.
-    """
+    Every flag can be set in the environment; `raftlog VERB --help` shows its variable and default.
+    Exit codes: 0 success, 1 failed, 2 wrong command line, 3 the operation may or may not have happened."""
 
 
 def main() -> NoReturn:

@@ -23,10 +23,10 @@ VERBS: Final = {
     "grafana-dashboard": Verb("generate:grafana_dashboard", "A dashboard for Grafana."),
 }
 _LINE_WIDTH: Final = 1_000
-"""Of YAML: expressions stay on one line."""
+"""Line width of YAML, with which expressions stay on one line."""
 _as_json = json_option("Print JSON in place of YAML.")
 _COLUMNS, _WIDTH, _HEIGHT = 3, 8, 7
-"""Of the dashboard, whose grid has 24 columns."""
+"""Layout of the dashboard's panels; its grid has 24 columns."""
 
 
 @click.group(cls=LazyGroup, verbs=VERBS)

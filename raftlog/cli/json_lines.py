@@ -25,7 +25,7 @@ class JsonRecord(NamedTuple):
 
 
 def read_json_line(line: bytes, number: int) -> JsonRecord:
-    """One line; raises `CommandFailed` that names the line and what is wrong with it."""
+    """Parse one line; raise `CommandFailed` that names the line and the problem."""
     try:
         return _record_of(orjson.loads(line))
     except ValueError as error:
@@ -33,7 +33,7 @@ def read_json_line(line: bytes, number: int) -> JsonRecord:
 
 
 def print_json_line(topic: str | None, partition: int | None, record: Record) -> bytes:
-    """One record without its newline; `read_json_line` takes it back. A file names no topic: `None` leaves it out."""
+    """Return a record as JSON without a newline, in the form of `read_json_line`; a topic of None is left out."""
     encoding: dict[str, str] = {}
     place: dict[str, Any] = {} if topic is None else {"topic": topic, "partition": partition}
     fields: dict[str, Any] = {
@@ -54,7 +54,7 @@ def print_json_line(topic: str | None, partition: int | None, record: Record) ->
 
 
 def milliseconds(text: str) -> int:
-    """A time as milliseconds since 1970 or as ISO 8601, which without an offset is local; raises `ValueError`."""
+    """Parse a time: milliseconds since 1970, or ISO 8601, which is local without an offset; raises `ValueError`."""
     try:
         return int(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A group whose verbs are imported when they are used."""
+"""Command group whose verbs are imported when they are used."""
 
 import difflib
 import gc
@@ -11,8 +11,9 @@ import click
 
 
 class Verb(NamedTuple):
-    """Entry point of a verb below `raftlog.cli`, as `module:function`, and the line that the group's help shows without
-    importing it."""
+    """Entry point of a verb below `raftlog.cli`, as `module:function`, and its line in the group's help.
+
+    The line is shown without importing the module."""
 
     target: str
     help: str
@@ -24,11 +25,11 @@ class Verb(NamedTuple):
 
 
 class ReaderGone(Exception):
-    """Nobody reads what a verb prints any more."""
+    """Closed pipe: the reader of the verb's output has ended."""
 
 
 class LazyGroup(click.Group):
-    """A click group over a table of verbs."""
+    """Click group over a table of verbs."""
 
     def __init__(self, *args: Any, verbs: Mapping[str, Verb], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -56,7 +57,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a verb. click would end the process with exit code 1 when whoever reads its output goes away."""
+        """Run a verb; raise `ReaderGone` on a closed pipe, for which click would exit with code 1."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
@@ -68,8 +69,10 @@ class LazyGroup(click.Group):
 
 
 def _imported(module: str) -> ModuleType:
-    """Import without the garbage collector: next to nothing of a module becomes garbage, and walking all of them while
-    they come takes a tenth of the start of a broker."""
+    """Import a module with the garbage collector off.
+
+    Hardly any object of a module becomes garbage, and the collections during imports take a tenth of a broker's start.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -99,7 +99,7 @@ async def _run(settings: MaelstromSettings) -> None:
 
 
 async def _report_regularly(node: MaelstromNode) -> None:
-    """While there is something new to say."""
+    """Print the node's report whenever it has changed."""
     said = 0
     while True:
         await asyncio.sleep(REPORT_S)
@@ -115,7 +115,7 @@ def _say(node: MaelstromNode) -> None:
 
 
 def _unforeseen(end: Callable[[RaftlogError], None], loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """An error that reached the loop is logged; after a broken invariant nothing here can be trusted to go on."""
+    """Log an error that reached the loop, and end the node: after a broken invariant its state cannot be trusted."""
     loop.default_exception_handler(context)
     error = context.get("exception")
     if isinstance(error, AssertionError):

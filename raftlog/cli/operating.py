@@ -1,7 +1,6 @@
-"""What operators' verbs have in common: one client for a verb, errors that name the next command, looking again.
+"""Parts shared by operators' verbs: one client per verb, errors that name the next command, watching.
 
-An order that was taken goes on by itself, so waiting for its end may break off at any time, and says where to look.
-"""
+An accepted order continues by itself, so waiting for its end may stop at any time, and names the command to check."""
 
 import asyncio
 import functools
@@ -35,7 +34,7 @@ T = TypeVar("T")
 
 LOOK_SECONDS: Final = 1.0
 PATIENCE_SECONDS: Final = 30.0
-"""For so long whoever looks again puts up with brokers that do not answer."""
+"""Time for which watching tolerates brokers that do not answer."""
 FIRST_LOOK_SECONDS: Final = 5.0
 WAIT_SECONDS: Final = 3_600
 _HINTS: Final[tuple[tuple[type[RaftlogError], str], ...]] = (
@@ -52,7 +51,7 @@ _HINTS: Final[tuple[tuple[type[RaftlogError], str], ...]] = (
 
 
 def operate(bootstrap: Sequence[str], work: Callable[[BrokerClient], Awaitable[T]]) -> T:
-    """Run `work` with a client. An error says which command helps on."""
+    """Run `work` with a client. Errors name the command that helps next."""
 
     async def with_client() -> T:
         async with BrokerClient(bootstrap) as client:
@@ -64,7 +63,7 @@ def operate(bootstrap: Sequence[str], work: Callable[[BrokerClient], Awaitable[T
 
 @contextmanager
 def until_ctrl_c(goes_on: bool) -> Iterator[None]:
-    """Of what is watched without an end Ctrl-C is the way out, and no error."""
+    """End with exit code 0 on Ctrl-C if the output is watched without an end."""
     try:
         yield
     except KeyboardInterrupt:
@@ -93,7 +92,7 @@ def _hint(error: RaftlogError) -> str | None:
 
 
 class OperatorVerb(NamedTuple):
-    """What every operators' verb is given: which brokers it asks, and whether it prints JSON."""
+    """Common arguments of operators' verbs: the brokers to use, and whether to print JSON."""
 
     bootstrap: Sequence[str]
     as_json: bool
@@ -112,7 +111,7 @@ class OperatorVerb(NamedTuple):
             words(value)
 
     def look(self, watches: bool, ask: Callable[[BrokerClient], Awaitable[T]], show: Callable[[T], object]) -> None:
-        """Show what is there; with `watches` again whenever it has changed, until Ctrl-C."""
+        """Show the result; with `watches` again whenever it has changed, until Ctrl-C."""
 
         async def shown(client: BrokerClient) -> None:
             if watches:
@@ -124,7 +123,7 @@ class OperatorVerb(NamedTuple):
 
 
 def operator_verb(json_help: str | None = None) -> Callable[[F], F]:
-    """`--json`, where there is help for it, and `--bootstrap`, as one argument `verb`. Put it next to the function."""
+    """Add `--json`, if it has a help text, and `--bootstrap`, as one argument `verb`. Apply it next to the function."""
 
     def decorated(function: F) -> F:
         @functools.wraps(function)
@@ -141,17 +140,17 @@ node_argument = click.argument("node", metavar="NODE", type=click.IntRange(min=0
 
 
 def watch_option(help_text: str, name: str = "watches") -> Callable[[F], F]:
-    """`--watch`; its variable is called by the argument's name, too."""
+    """Return the option `--watch`; its variable is named after the argument."""
     return option("--watch", "-w", name, is_flag=True, help=help_text)
 
 
 def expected_version_option(help_text: str) -> Callable[[F], F]:
-    """`--expected-version`."""
+    """Return the option `--expected-version`."""
     return option("--expected-version", type=click.IntRange(min=0), metavar="N", help=help_text)
 
 
 def wait_options(what: str) -> Callable[[F], F]:
-    """`--wait/--no-wait` and `--timeout`."""
+    """Return the options `--wait/--no-wait` and `--timeout`."""
 
     def decorated(function: F) -> F:
         timeout = option(
@@ -166,8 +165,9 @@ yes_option = option("--yes", "-y", "yes", is_flag=True, help="Do it without aski
 
 
 def agree(question: str, yes: bool) -> None:
-    """Ask on standard input, unless `--yes` has answered already; raises `CommandFailed` after a no. Outside of a loop,
-    where Ctrl-C ends it."""
+    """Ask on standard input, unless `--yes` is given; raise `CommandFailed` after a no.
+
+    Called outside of an event loop, so that Ctrl-C ends it."""
     if yes:
         return
     is_person = sys.stdin.isatty()
@@ -184,7 +184,7 @@ def agree(question: str, yes: bool) -> None:
 
 
 class HowFar(NamedTuple):
-    """`done` of `total`, where that can be said; `text` is what a person wants to know."""
+    """Progress: `done` of `total`, if they are known; `text` is for people."""
 
     is_over: bool
     text: str
@@ -193,7 +193,7 @@ class HowFar(NamedTuple):
 
 
 async def once_ordered(ask: Callable[[], Awaitable[T]], ordered: str, look: str) -> T:
-    """The first look after an order was taken. That it fails must not read as if the order had."""
+    """Return the first state after an accepted order; its failure must not read as if the order had failed."""
     try:
         return await _outage(FIRST_LOOK_SECONDS).repeat(ask)
     except RaftlogError as error:
@@ -208,8 +208,9 @@ async def watch(
     steady: Callable[[T], object] = lambda found: found,
     patience_s: float = PATIENCE_SECONDS,
 ) -> T:
-    """Ask again and again, and show what is another than before, until it is over; without `is_over` until Ctrl-C.
-    `steady` leaves out what changes all the time."""
+    """Poll, and show each changed result, until `is_over`; without `is_over` until Ctrl-C.
+
+    `steady` leaves out the parts that change all the time."""
     last: object = None
     while True:
         found = await _outage(patience_s).repeat(ask)
@@ -223,8 +224,9 @@ async def watch(
 
 
 async def wait(ask: Callable[[], Awaitable[HowFar]], what: str, timeout_s: float, look: str) -> None:
-    """Until it is over, with a bar on a terminal. Raises `CommandFailed`, which says how far it is, and that `look`
-    shows more."""
+    """Wait for the end of an order, with a bar on a terminal.
+
+    Raises `CommandFailed` with the progress so far and the command `look`, which shows more."""
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout_s
     with _bar(what) as update, _telling_that_it_goes_on(what, look):
@@ -248,7 +250,7 @@ async def _answered(ask: Callable[[], Awaitable[HowFar]], seconds: float, what: 
 
 @contextmanager
 def _telling_that_it_goes_on(what: str, look: str) -> Iterator[None]:
-    """Ctrl-C ends the waiting, and not what was ordered."""
+    """Print on Ctrl-C that the order continues: Ctrl-C ends only the wait."""
     try:
         yield
     except asyncio.CancelledError:
@@ -261,7 +263,7 @@ def _outage(seconds: float) -> Outage:
 
 
 class _SaidOnce:
-    """What stands for a bar where no terminal is: one line, once the wait has lasted a second."""
+    """Replacement for a progress bar without a terminal: one line, after the first second."""
 
     def __init__(self, what: str) -> None:
         self._what, self._looks = what, 0

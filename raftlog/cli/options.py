@@ -1,4 +1,4 @@
-"""Options that several verbs share, and the readers of their values."""
+"""Options that several verbs share, and the parsers of their values."""
 
 import re
 from collections.abc import Callable
@@ -17,17 +17,17 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 
 def broker_option(flag: str, *names: str, **settings: Any) -> Callable[[F], F]:
-    """An option of a broker. Its variable is named after the flag alone: `RAFTLOG_NODE_ID` for `--node-id`."""
+    """Return an option of a broker, whose variable is named after the flag: `RAFTLOG_NODE_ID` for `--node-id`."""
     return option(flag, *names, envvar=f"RAFTLOG_{flag.removeprefix('--').replace('-', '_').upper()}", **settings)
 
 
 def all_of(*decorators: Callable[[F], F]) -> Callable[[F], F]:
-    """These decorators, the first one outermost, as one."""
+    """Combine decorators into one, the first outermost."""
     return lambda function: reduce(lambda inner, decorate: decorate(inner), reversed(decorators), function)
 
 
 def bootstrap_option(function: F) -> F:
-    """`--bootstrap HOST:PORT,…` as a list of addresses."""
+    """Add `--bootstrap HOST:PORT,…`, which gives a list of addresses."""
     return option(
         "--bootstrap",
         envvar="RAFTLOG_BOOTSTRAP",
@@ -39,12 +39,12 @@ def bootstrap_option(function: F) -> F:
 
 
 def json_option(help_text: str) -> Callable[[F], F]:
-    """`--json`, for programs."""
+    """Return the option `--json`."""
     return option("--json", "as_json", is_flag=True, help=help_text)
 
 
 def settings_option(help_text: str, *names: str, envvar: str | None = None) -> Callable[[F], F]:
-    """A repeatable `key=value`, read into a dict."""
+    """Return a repeatable option `key=value`, which gives a dict."""
     return option(*names, multiple=True, metavar="KEY=VALUE", callback=_read_settings, help=help_text, envvar=envvar)
 
 
@@ -59,7 +59,7 @@ def _read_settings(_context: click.Context, _parameter: click.Parameter, texts: 
 
 
 def read_separator(_context: click.Context, _parameter: click.Parameter, text: str | None) -> bytes | None:
-    """A separator as bytes; backslash escapes such as \\t are understood, because shells make tabs hard to type."""
+    r"""Parse a separator into bytes; backslash escapes such as \t are replaced, since shells make tabs hard to type."""
     if text is None:
         return None
     if not text:
@@ -68,23 +68,23 @@ def read_separator(_context: click.Context, _parameter: click.Parameter, text: s
 
 
 def unescape(text: str) -> str:
-    """`\\t`, `\\n`, `\\r`, `\\0` and `\\\\` as the characters that they stand for; other backslashes stay."""
+    r"""Replace `\t`, `\n`, `\r`, `\0` and `\\` by their characters; other backslashes stay."""
     return re.sub(r"\\([tnr0\\])", lambda match: _ESCAPES[match[1]], text)
 
 
 def separator_option(help_text: str) -> Callable[[F], F]:
-    """`--key-separator`, as bytes."""
+    """Return the option `--key-separator`, which gives bytes."""
     return option("--key-separator", callback=read_separator, metavar="TEXT", help=help_text)
 
 
 def give_up_option(help_text: str) -> Callable[[F], F]:
-    """`--give-up-after` in seconds."""
+    """Return the option `--give-up-after`, in seconds."""
     seconds = click.FloatRange(min=0)
     return option("--give-up-after", type=seconds, default=30.0, metavar="SECONDS", help=help_text)
 
 
 def split_address(text: str, what: str) -> tuple[str, int]:
-    """`HOST:PORT` with `[…]` around an IPv6 host; port 0 takes a free one. Raises `UsageError`."""
+    """Parse `HOST:PORT`, with `[…]` around an IPv6 host; port 0 means any free port. Raises `UsageError`."""
     host, colon, port = text.strip().rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
@@ -93,7 +93,7 @@ def split_address(text: str, what: str) -> tuple[str, int]:
 
 
 def partition_place(text: str) -> tuple[str, int]:
-    """`topic/partition`; raises `UsageError`."""
+    """Parse `topic/partition`; raises `UsageError`."""
     topic, slash, number = text.rpartition("/")
     if not slash or not topic or not number.isdecimal():
         raise click.UsageError(f"{text!r} is not TOPIC/PARTITION, such as orders/0")

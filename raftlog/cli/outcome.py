@@ -1,4 +1,4 @@
-"""How a verb ends when it does not end well."""
+"""Failures of a verb: error line and exit code."""
 
 import os
 
@@ -11,7 +11,7 @@ EXIT_UNKNOWN = 3
 
 
 class CommandFailed(Exception):
-    """A verb that could not do its work, said in one line for whoever typed it."""
+    """Failure of a verb, as one line for its user."""
 
     def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
         super().__init__(message)
@@ -19,11 +19,11 @@ class CommandFailed(Exception):
 
 
 def exit_code_of(error: RaftlogError) -> int:
-    """3 when the operation may have happened, otherwise 1."""
+    """Return 3 if the operation may have happened, otherwise 1."""
     return EXIT_UNKNOWN if error.outcome == "unknown" else EXIT_FAILED
 
 
 def say_error(message: str) -> None:
-    """One line on stderr, whatever the message held; on a terminal its first word is red, unless `NO_COLOR` is set."""
+    """Print an error as one line on stderr; on a terminal its first word is red, unless `NO_COLOR` is set."""
     color = False if os.environ.get("NO_COLOR") else None  # None: only on a terminal
     click.echo(f"{click.style('error:', fg='red', bold=True)} {' '.join(message.split())}", err=True, color=color)

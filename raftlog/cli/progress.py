@@ -1,4 +1,4 @@
-"""Progress bars on a terminal: of `produce`, once the work has lasted a second; of orders that take their time."""
+"""Progress bars on a terminal: of `produce`, after the first second; of orders that take time."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ SHOWN_AFTER_SECONDS = 1.0
 
 
 class Bar:
-    """A bar on stderr; without a total it pulses."""
+    """Bar on stderr; without a total it pulses."""
 
     def __init__(self, what: str, total_bytes: int | None) -> None:
         self._what, self._total = what, total_bytes
@@ -56,7 +56,7 @@ class Bar:
 
 
 class _WordedProgress(Progress):
-    """A bar with its task's words on lines of their own, which a sentence beside the bar would be cut for."""
+    """Bar with its task's text on separate lines, since text beside the bar would be cut."""
 
     def get_renderables(self) -> Iterator[RenderableType]:
         yield self.make_tasks_table(self.tasks)
@@ -66,7 +66,7 @@ class _WordedProgress(Progress):
 
 @contextmanager
 def far_bar(what: str) -> Iterator[Callable[[HowFar], None]]:
-    """A bar on stderr that is told how far something is, with the words below it in full."""
+    """Show a bar on stderr, updated with `HowFar` values, with their text below it in full."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with _WordedProgress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=None, text="")

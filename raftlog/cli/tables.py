@@ -1,4 +1,4 @@
-"""Tables for people; on a terminal what is wrong is red, unless `NO_COLOR` is set."""
+"""Tables for people; on a terminal problems are red, unless `NO_COLOR` is set."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias, TypeVar
@@ -10,11 +10,11 @@ from rich.table import Table
 
 T = TypeVar("T")
 Columns: TypeAlias = dict[str, Callable[[T], object]]
-"""Titles of columns, and the functions that give their cells."""
+"""Titles of columns, and the functions that return their cells."""
 
 
 def show(table: Table) -> None:
-    """Print a table as wide as it needs to be: a path or a number that is cut off helps nobody."""
+    """Print a table as wide as it needs to be, so that no path or number is cut off."""
     console = Console(highlight=False)
     unbounded = console.options.update(max_width=1 << 16)
     needed = Measurement.get(console, unbounded, table).maximum
@@ -23,47 +23,46 @@ def show(table: Table) -> None:
 
 
 def times(number: int, noun: str) -> str:
-    """`1 log`, `2 logs`."""
+    """Return number and noun: `1 log`, `2 logs`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def or_dash(value: object) -> str:
-    """What is not known is a dash."""
+    """Return the text of a value, or a dash for None."""
     return "-" if value is None else str(value)
 
 
 def foreign(text: str | None) -> str:
-    """What strangers called something, such as a client id: neither markup nor orders to the terminal; none is a
-    dash."""
+    """Escape text from other parties, such as a client id, against markup and terminal control; empty is a dash."""
     if not text:
         return "-"
     return escape("".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text))
 
 
 def good(text: str) -> str:
-    """Green on a terminal."""
+    """Return the text in green for a terminal."""
     return f"[green]{escape(text)}[/]"
 
 
 def bad(text: str) -> str:
-    """Red on a terminal."""
+    """Return the text in red for a terminal."""
     return f"[red]{escape(text)}[/]"
 
 
 def yes_no(is_so: bool) -> str:
-    """A state that should be `yes`."""
+    """Return a state that should be `yes`, with its color."""
     return good("yes") if is_so else bad("no")
 
 
 def age(seconds: float) -> str:
-    """A time that passed, in the unit that fits."""
+    """Return a duration in seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
 def size(count: int | None) -> str:
-    """Bytes, in the unit that fits."""
+    """Return a number of bytes in the unit that fits."""
     if count is None:
         return "-"
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -73,12 +72,12 @@ def size(count: int | None) -> str:
 
 
 def nodes(numbers: Iterable[int]) -> str:
-    """Node ids in the order in which they come."""
+    """Return node ids in their given order."""
     return ", ".join(map(str, numbers)) or "-"
 
 
 def table_of(rows: Iterable[T], columns: Columns[T]) -> Table:
-    """A table with a line for each value. A cell that is None is a dash."""
+    """Return a table with a line for each value. A cell that is None is a dash."""
     table = Table(*columns, box=None, header_style="bold")
     for row in rows:
         table.add_row(*(or_dash(cell(row)) for cell in columns.values()))
@@ -86,12 +85,12 @@ def table_of(rows: Iterable[T], columns: Columns[T]) -> Table:
 
 
 def rate(bytes_per_s: float | None) -> str:
-    """Bytes a second, in the unit that fits; of nothing a dash."""
+    """Return bytes a second in the unit that fits, or a dash for none."""
     return f"{size(int(bytes_per_s))}/s" if bytes_per_s else "-"
 
 
 def properties(rows: Iterable[tuple[str, object]]) -> Table:
-    """What is known of one thing: a name and a value a line."""
+    """Return a table of one object: a name and a value a line."""
     table = Table("", "", box=None, show_header=False)
     for name, value in rows:
         table.add_row(name, or_dash(value))

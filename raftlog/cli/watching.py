@@ -1,17 +1,17 @@
-"""What is worth an alert or a panel, as tables: `raftlog generate` makes files of them for Prometheus and Grafana.
+"""Tables of alerts and panels: `raftlog generate` makes files of them for Prometheus and Grafana.
 
-docs/METRICS.md has the same alerts. Expressions name metrics of `/metrics`, and nothing else but `up`.
-"""
+docs/METRICS.md has the same alerts. Expressions use metrics of `/metrics`, and of Prometheus only `up`."""
 
 from typing import Final, NamedTuple
 
 JOB: Final = "raftlog"
-"""What Prometheus calls the scrapes of the brokers, unless another name is given."""
+"""Default name of the Prometheus job that scrapes the brokers."""
 
 
 class Alert(NamedTuple):
-    """Firing when `expression` was true for so long (Prometheus' words for a duration). `summary` is a template of
-    Prometheus, with labels that the expression keeps."""
+    """Alert that fires when `expression` was true for the given duration, in Prometheus' notation.
+
+    `summary` is a Prometheus template with labels that the expression keeps."""
 
     name: str
     expression: str
@@ -34,7 +34,7 @@ CONSUMER_LAG: Final = (
     "max by (topic, partition) (raftlog_partition_high_watermark) - on (topic, partition) group_right "
     "max by (group, topic, partition) (raftlog_group_committed_offset), 0))"
 )
-"""Not `raftlog_group_lag`, which brokers lack for partitions that they have no replica of."""
+"""Expression of the lag. Brokers lack `raftlog_group_lag` for partitions without a local replica."""
 ALERTS: Final = (
     Alert(
         "RaftlogNoLeader",

@@ -27,7 +27,6 @@ PENDING: Final = (
     "partitions/results.py",
     "partitions/settings.py",
     "partitions/topic_changes.py",
-    "raftlog/cli",
     "raftlog/runtime",
     "raftlog/storage/real_disk.py",
 )

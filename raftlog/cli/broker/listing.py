@@ -21,7 +21,7 @@ def _show_all(rows: Sequence[BrokerDescription]) -> None:
 
 
 def status_of(row: BrokerDescription) -> str:
-    """In one word, or two."""
+    """Return the status of a broker in one or two words."""
     status = row.membership_status
     if not row.in_maintenance:
         return status

@@ -98,7 +98,7 @@ def _show(rows: Sequence[Row], as_json: bool) -> None:
 
 
 def _if_on(cell: Callable[[MaintenanceStatus], str]) -> Callable[[Row], str]:
-    """A cell that says nothing of a broker without maintenance."""
+    """Return a cell that is empty for brokers without maintenance."""
     return lambda row: cell(row[1]) if row[1].draining else "-"
 
 

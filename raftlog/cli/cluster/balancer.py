@@ -20,7 +20,7 @@ def status(watches: bool, verb: OperatorVerb) -> None:
     """Show what the balancer does, and what keeps it from it."""
 
     async def ask(client: BrokerClient) -> BalancerStatus:
-        """Where it is watched without what is another one every time."""
+        """Return the status without the figures that change each time, if it is watched."""
         found = await client.admin.balancer_status()
         return found.replaced(seconds_since_last_tick=None) if watches else found
 

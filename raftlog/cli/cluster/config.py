@@ -114,7 +114,7 @@ def _read(settings: Sequence[str]) -> dict[str, str]:
 
 
 def _value(name: str, text: str, known: SettingDescription | None) -> object:
-    """As the setting's type has it. A name that is not known here is left to the broker, which knows what there is."""
+    """Parse a value by the setting's type; a name that this release lacks is left to the broker."""
     kind = "string" if known is None else known.type
     if kind == "boolean":
         if text not in ("true", "false"):
@@ -129,5 +129,5 @@ def _value(name: str, text: str, known: SettingDescription | None) -> object:
 
 
 def _text(value: object) -> str:
-    """As `set` reads it."""
+    """Return a value in the form that `set` reads."""
     return str(value).lower() if isinstance(value, bool) else str(value)

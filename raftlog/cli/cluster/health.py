@@ -37,7 +37,7 @@ async def _health(verb: OperatorVerb, watches: bool) -> ClusterHealth:
 
 
 def _steady(found: ClusterHealth) -> ClusterHealth:
-    """Without what changes from commit to commit and with each hand-over."""
+    """Return the health without the parts that change with each commit and each leadership transfer."""
     return found.replaced(lagging_partitions=(), lagging_count=0, electing_partitions=(), electing_count=0)
 
 

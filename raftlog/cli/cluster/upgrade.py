@@ -56,7 +56,7 @@ async def _finished(bootstrap: Sequence[str]) -> Features:
 
 
 def next_step(levels: Features) -> str:
-    """What is to be done now, in a sentence."""
+    """Return the next step of the upgrade, as a sentence."""
     if behind := _behind(levels):
         return _not_yet(levels, behind)
     if levels.feature_level < levels.highest_known_by_all:

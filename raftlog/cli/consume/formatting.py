@@ -1,7 +1,6 @@
-"""How `consume` prints records: one function per way, over the records of one batch at a time.
+"""Output formats of `consume`: one function per format, over the records of one batch at a time.
 
-The plain ways do nothing per record that a comprehension cannot do.
-"""
+The plain formats do nothing per record that a comprehension cannot do."""
 
 import base64
 import re
@@ -23,7 +22,7 @@ FORMAT_HELP = "%t topic, %p partition, %o offset, %d timestamp (ms), %k key, %v 
 
 
 def value_printer(_partition: int, records: Sequence[Record]) -> bytes:
-    """One value a line; a record without one is an empty line."""
+    """Return one value a line; a record without a value is an empty line."""
     return b"\n".join([record.value or b"" for record in records]) + b"\n"
 
 
@@ -41,7 +40,7 @@ def keyed_printer(separator: bytes) -> Printer:
 
 
 def json_printer(topic: str) -> Printer:
-    """One JSON object a line."""
+    """Return a printer of one JSON object a line."""
 
     def printed(partition: int, records: Sequence[Record]) -> bytes:
         return b"\n".join([print_json_line(topic, partition, record) for record in records]) + b"\n"
@@ -50,7 +49,7 @@ def json_printer(topic: str) -> Printer:
 
 
 def format_printer(topic: str, text: str) -> Printer:
-    """A format of the caller's, as `FORMAT_HELP` describes it; raises `BadParameter`."""
+    """Return a printer for the caller's format, as `FORMAT_HELP` describes it; raises `BadParameter`."""
     pieces = list(_pieces(topic, text))
 
     def printed(partition: int, records: Sequence[Record]) -> bytes:

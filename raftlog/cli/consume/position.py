@@ -1,4 +1,4 @@
-"""Where `consume` begins: `start`, `end`, an offset, so many before the end, or a time."""
+"""Start position of `consume`: `start`, `end`, an offset, a number of records before the end, or a time."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ ANSWER_MS = 10_000
 
 
 class StartPosition(NamedTuple):
-    """One of the five ways; `number` is the offset, the distance from the end, or the time in milliseconds."""
+    """Start position; `number` is the offset, the distance from the end, or the time in milliseconds."""
 
     kind: str
     number: int = 0
@@ -45,7 +45,7 @@ class OffsetSpan(NamedTuple):
 async def locate(
     client: BrokerClient, topic: str, partition: int, position: StartPosition, timeout_ms: int = ANSWER_MS
 ) -> OffsetSpan:
-    """The offset behind a position; a time after the last record is the end. Raises `OffsetOutOfRange`."""
+    """Return the offset of a position; a time after the last record is the end. Raises `OffsetOutOfRange`."""
     beginning, end = await client.offsets(topic, partition, timeout_ms=timeout_ms)
     if position.kind == "start":
         begin = beginning

@@ -34,7 +34,7 @@ POLL_MS = 1_000
 LEADER_MS = 3_000
 """For a partition without a leader to elect one."""
 OFFSET_MAX = Offset((1 << 63) - 1)
-"""The end of a partition whose end nobody knows."""
+"""End of a partition whose end is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +101,10 @@ class ConsumeCommandLine:
 )
 @bootstrap_option
 def consume(**options: Any) -> None:
-    """Print the records of TOPIC, one value a line. It goes on waiting for more until it is stopped, unless --count,
-    --no-follow or --timeout says otherwise. Order holds within each partition."""
+    """Print the records of TOPIC, one value a line, and wait for more.
+
+    It runs until it is stopped, unless --count, --no-follow or --timeout ends it. Records of a partition are in order.
+    """
     wanted = ConsumeCommandLine(**options)
     if wanted.group is not None and (wanted.partition is not None or wanted.position.kind not in ("start", "end")):
         raise click.UsageError(
@@ -137,7 +139,7 @@ class _PartitionReading:
         self._printed = 0
         self._last_arrival = 0.0
         self._ends: dict[TopicPartition, int] = {}
-        """Where reading ends without `--follow`."""
+        """End offsets of the partitions without `--follow`."""
 
     async def run(self) -> None:
         wanted = self._wanted
@@ -169,7 +171,7 @@ class _PartitionReading:
             )
 
     async def _positions(self, client: BrokerClient, count: int) -> dict[TopicPartition, int]:
-        """Where to begin in each partition; without `--follow` only those that have something."""
+        """Return the start offset of each partition; without `--follow` only of those with records."""
         wanted = self._wanted
         if wanted.partition is not None and wanted.partition >= count:
             raise UnknownPartition(f"{wanted.topic} has {count} partitions, numbered from 0: no {wanted.partition}")
@@ -181,7 +183,9 @@ class _PartitionReading:
         return {place: span.begin for place, span in spans.items() if wanted.follow or span.begin < span.end}
 
     async def _span(self, client: BrokerClient, place: TopicPartition) -> OffsetSpan:
-        """Without a leader the end is unknown, and what is committed can be read from the start or an offset on."""
+        """Return the start offset and the end of a partition.
+
+        Without a leader the end is unknown, and committed records can be read from the start or an offset."""
         position = self._wanted.position
         if position.kind not in ("start", "offset"):
             return await locate(client, *place, position)
@@ -217,7 +221,7 @@ class _PartitionReading:
             return []
 
     async def _is_at_end(self, consumer: Consumer) -> bool:
-        """Whether all that was there when it began is printed; a member of a group has its share of it."""
+        """Return whether all records that existed at the start are printed; a group member prints its share of them."""
         if self._wanted.follow or (self._wanted.group is not None and not consumer.assignment):
             return False
         for place in consumer.assignment:
@@ -240,7 +244,7 @@ class _PartitionReading:
 
 
 class _Ends(RebalanceListener):
-    """Where the partitions end when they are assigned to this member."""
+    """End offsets of partitions when they are assigned to this member."""
 
     def __init__(self, ends: dict[TopicPartition, int], bootstrap: Sequence[str]) -> None:
         self._ends, self._bootstrap = ends, bootstrap

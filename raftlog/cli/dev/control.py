@@ -1,13 +1,12 @@
-"""How a running `raftlog dev` is told what to do: a Unix socket in its data directory, for its own user only.
+"""Control socket of a running `raftlog dev`: a Unix socket in its data directory, for its own user only.
 
 One order for each connection, a line of JSON each way:
 
-    {"order": "nodes"}                                → {"cluster_id": …, "nodes": [… as the ready line has them]}
+    {"order": "nodes"}                                → {"cluster_id": …, "nodes": [… as in the ready line]}
     {"order": "restart", "node_id": 2, "python": …}   → {"pid": …, "stopped_s": …, "ready_s": …}
-    what cannot be done                               → {"error": …}
+    an order that cannot be done                      → {"error": …}
 
-An order that was begun goes on when whoever gave it goes away. Served by `dev`; asked by `cluster rolling-restart`.
-"""
+An order continues when its sender disconnects. Served by `dev`; used by `cluster rolling-restart`."""
 
 import asyncio
 import contextlib
@@ -40,7 +39,7 @@ class DevControl:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen. Whoever comes here has the nodes' directories, so a socket that is there is an earlier run's."""
+        """Listen. An existing socket is left from an earlier run, since this one holds the nodes' directories."""
         self._server = await asyncio.start_unix_server(self._serve, sock=_bound(self._directory), limit=LINE_BYTES_MAX)
 
     def stop(self) -> None:
@@ -69,7 +68,7 @@ class DevControl:
 
 
 def _bound(directory: Path) -> socket.socket:
-    """A socket of this name there, for its user only."""
+    """Return a socket bound in this directory, for its user only."""
     bound = socket.socket(socket.AF_UNIX)
     # The name of a socket is short, a path may not be; and nobody else may come in between its birth and a chmod.
     mask = os.umask(ONLY_ITS_USER)

@@ -56,7 +56,7 @@ def demo(records: int, kills: int, as_json: bool) -> None:
 
 
 def _silent(_line: str) -> None:
-    """The trace of a run whose result is wanted as JSON."""
+    """Drop the trace of a run whose result is printed as JSON."""
 
 
 def _what_failed(report: SurvivalReport, committed: bool, codes: Sequence[int]) -> str:
@@ -71,7 +71,7 @@ def _what_failed(report: SurvivalReport, committed: bool, codes: Sequence[int]) 
 
 
 async def _trace(addresses: Sequence[str], say: Say) -> None:
-    """The four calls that a program needs, with what they answer."""
+    """Show the four calls that a program needs, with their answers."""
     async with BrokerClient(addresses) as client:
         await client.create_topic(ORDERS.topic)
         say('create_topic("orders") -> ok')

@@ -1,4 +1,4 @@
-"""What a directory of `raftlog dev` was made for. Its nodes know each other by their addresses, so these stay."""
+"""Plan of a `raftlog dev` directory. Nodes find each other by address, so addresses stay over restarts."""
 
 from pathlib import Path
 from typing import Final

@@ -1,10 +1,9 @@
-"""The processes of `raftlog dev`: started together, watched, restarted one by one when told to, ended together.
+"""Supervisor of the processes of `raftlog dev`: starts them together, watches, restarts and ends them.
 
-    a node runs → ends by itself (said, and the others go on)
+    a node runs → ends by itself (reported; the others continue)
                 → is restarted: SIGTERM, its end, the same command or another interpreter's, its ready line
 
-Called by `dev`, and by whoever reaches its control socket (`dev_control`).
-"""
+Called by `dev`, and through its control socket (`dev_control`)."""
 
 import asyncio
 import time
@@ -19,7 +18,7 @@ RESTART_SECONDS_MAX: Final = 60.0
 
 
 class DevNode(NamedTuple):
-    """One node: what is told about it, and its process."""
+    """Description of one node, and its process."""
 
     node_id: int
     http: str
@@ -68,12 +67,12 @@ class Supervisor:
             await node.child.start(own_session=True)
 
     def watch(self) -> None:
-        """From now on say when one ends by itself."""
+        """Report every node that ends by itself from now on."""
         for node in self.nodes.values():
             self._watch(node)
 
     async def all_ended(self) -> None:
-        """Until no node is left, and none is about to be."""
+        """Wait until no node runs or is being restarted."""
         await self._all_ended.wait()
 
     async def end(self) -> list[tuple[DevNode, int]]:
@@ -144,7 +143,8 @@ class Supervisor:
 
 
 def run_by(python: str, command: Sequence[str]) -> list[str]:
-    """A command of an interpreter, as another interpreter runs it: with the raftlog that is installed there, whatever
-    stands in the working directory."""
+    """Return a command for another interpreter, with the raftlog that is installed there.
+
+    The working directory has no influence."""
     arguments = [*command[1:]]
     return [python, *([] if arguments[0] == "-P" else ["-P"]), *arguments]

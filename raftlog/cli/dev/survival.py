@@ -29,8 +29,9 @@ PROGRESS_SECONDS_MAX: Final = 30.0
 
 
 class SurvivalReport(NamedTuple):
-    """What was written, and what is there. `unknown_found ≤ unknown`; `missing` must be 0. `pauses_s` are the longest
-    times without an acknowledged write, one around each kill."""
+    """Counts of written and found records. `unknown_found ≤ unknown`; `missing` must be 0.
+
+    `pauses_s` are the longest times without an acknowledged write, one around each kill."""
 
     kills: int
     sent: int
@@ -46,7 +47,7 @@ class SurvivalReport(NamedTuple):
 
 @dataclass(slots=True)
 class _Ledger:
-    """What became of every write."""
+    """Outcome of every write."""
 
     numbers: Iterator[int] = field(default_factory=itertools.count)
     sent: int = 0
@@ -68,7 +69,7 @@ class _SurvivalLoad:
         self.longest_pause_s = 0.0
 
     async def write(self) -> None:
-        """One writer, until the load is over."""
+        """Write as one of the writers until the load ends."""
         ledger = self._ledger
         while not self._is_over:
             value = b"write %d" % next(ledger.numbers)
@@ -107,15 +108,14 @@ class _SurvivalLoad:
                     raise CommandFailed(f"no write was acknowledged for {PROGRESS_SECONDS_MAX:g} s") from None
 
     def end(self) -> None:
-        """The writers end with the answers that they wait for."""
+        """End the load; writers wait for the answers to their last writes."""
         self._is_over = True
 
 
 async def kill_leaders_under_load(
     cluster: Cluster, place: TopicPartition, records: int, kills: int, say: Say
 ) -> SurvivalReport:
-    """Kill the leader of a partition `kills` times, each after `records` more acknowledgements; start it again while
-    writing goes on."""
+    """Kill a partition's leader `kills` times, every `records` acknowledgements, and restart it under load."""
     ledger = _Ledger()
     async with BrokerClient(cluster.addresses) as client:
         async with _writing(client, place, ledger) as load:
@@ -183,7 +183,7 @@ def _compare(ledger: _Ledger, stored: dict[int, bytes], kills: int) -> SurvivalR
 
 
 async def everything_stored(client: BrokerClient, place: TopicPartition) -> list[Record]:
-    """All records of a partition up to the end that it has now."""
+    """Return all records of a partition up to its present end."""
     offset, end = await client.offsets(*place)
     records: list[Record] = []
     while offset < end:

@@ -36,7 +36,7 @@ from raftlog.errors import Unavailable
 HOST: Final = "127.0.0.1"
 DATA_DIR_DEFAULT: Final = "./raftlog-dev"
 BASE_PORT_DEFAULT: Final = 8072
-"""So that the first node serves where every client looks first."""
+"""Base port with which the first node serves at the clients' default address."""
 NODES_MAX: Final = 99
 RPC_STEP: Final = 2
 GOSSIP_STEP: Final = 3
@@ -94,7 +94,7 @@ async def _restart(directory: Path, node: int, as_json: bool) -> None:
 
 
 def _restart_command(directory: Path, node: int | str) -> str:
-    """The command that starts a node again, in any working directory."""
+    """Return the command that starts a node again, from any working directory."""
     return f"raftlog dev --restart {node} --data-dir {shlex.quote(str(directory))}"
 
 
@@ -145,7 +145,7 @@ class _Dev:
         self._say(f"stopped {times(len(ended), 'node')}")
 
     async def _work(self) -> None:
-        """Until no node is left."""
+        """Run until no node is left."""
         began = time.monotonic()
         await self._supervisor.start()
         self._cluster_id = await self._until_writable()
@@ -181,7 +181,7 @@ class _Dev:
         return str(lines[0]["cluster_id"])
 
     async def _all_ready(self, status: Status | None) -> list[dict[str, Any]]:
-        """The ready lines. Raises `CommandFailed` with the first node that ends instead."""
+        """Return the ready lines. Raises `CommandFailed` for the first node that ends instead."""
         waiting = {node.node_id: node for node in self._nodes}
 
         async def ready(node: DevNode) -> dict[str, Any]:
@@ -199,7 +199,7 @@ class _Dev:
         return [task.result() for task in starting]
 
     async def _until_led(self) -> None:
-        """A cluster can be written to once its controller has a leader."""
+        """Wait until the controller has a leader, so that the cluster takes writes."""
         async with BrokerClient([node.http for node in self._nodes]) as client:
             while True:
                 try:

@@ -109,7 +109,7 @@ def _total(lags: Sequence[PartitionLag]) -> str:
 
 
 def _state(group: GroupDescription) -> str:
-    """As people write it; a group that only committed offsets has no members to speak of."""
+    """Return a group's state for people; a group with only committed offsets has no members to describe."""
     return "offsets only" if group.is_simple else group.state.lower().replace("_", " ")
 
 

@@ -26,7 +26,7 @@ class Where(NamedTuple):
 
 
 def read_to(_context: click.Context, _parameter: click.Parameter, text: str) -> To:
-    """`earliest|latest|@TIME|+N|-N|N` as the broker takes it."""
+    """Parse `earliest|latest|@TIME|+N|-N|N` into the form that the broker takes."""
     if text in ("earliest", "latest"):
         return text
     try:
@@ -41,7 +41,7 @@ def read_to(_context: click.Context, _parameter: click.Parameter, text: str) -> 
 
 
 def read_where(_context: click.Context, _parameter: click.Parameter, texts: Sequence[str]) -> Where:
-    """`TOPIC` or `TOPIC:P,P`, each of them."""
+    """Parse each `TOPIC` or `TOPIC:P,P`."""
     where = Where([], [])
     for text in texts:
         topic, colon, numbers = text.partition(":")

@@ -47,7 +47,7 @@ def _replicas(disk: Disk, logs: Sequence[str]) -> Iterator[OfflineReplica]:
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """For programs."""
+    """Return the comparison for JSON."""
     return {
         "group_id": str(comparison.group_id),
         "paths": list(comparison.paths),

@@ -173,7 +173,7 @@ def recover(directories: tuple[str, ...], accept_loss: bool, as_json: bool) -> N
 
 
 def _check_alone(disk: Disk, path: str) -> None:
-    """A replica that has others is repaired from them; gaps in one alone would make it another log than theirs."""
+    """Raise an error for a replica with peers: it is repaired from them, and gaps in it alone would make it differ."""
     for base in reversed(segment_bases(disk, path)):
         segment = open_for_reading(disk, path, base)
         try:
@@ -212,7 +212,7 @@ def _repair_text(report: RepairReport) -> str:
 
 
 def _logs_in(directories: Iterable[str]) -> list[str]:
-    """The log directories in and below these; raises `CommandFailed` for one without any."""
+    """Return the log directories in and below these; raise `CommandFailed` for a directory without any."""
     found: dict[str, None] = {}
     for directory in directories:
         logs = list(logs_below(os.path.abspath(directory)))
@@ -223,5 +223,5 @@ def _logs_in(directories: Iterable[str]) -> list[str]:
 
 
 def _disk() -> Disk:
-    """The real file system; these tools wait for what they do, so no threads are needed."""
+    """Return the real file system, without threads, since these tools block anyway."""
     return RealDisk(lambda job: job(), lambda job: job())

@@ -20,8 +20,10 @@ def list_partitions(topic: str | None, verb: OperatorVerb) -> None:
 @click.argument("partition", metavar="TOPIC/PARTITION")
 @operator_verb("Print the partition as JSON, as /v1/partitions/kafka/{topic}/{partition} has it.")
 def show_partition(partition: str, verb: OperatorVerb) -> None:
-    """Show TOPIC/PARTITION as its leader sees it: offsets, and what each replica lacks. The first replica is the
-    preferred leader; `version` is what `raftlog partition move --expected-version` is compared with."""
+    """Show offsets and replicas of TOPIC/PARTITION as its leader reports them.
+
+    The first replica is the preferred leader. `raftlog partition move --expected-version` is compared with `version`.
+    """
     topic, number = partition_place(partition)
     verb.say(verb.ask(lambda client: client.admin.partition(topic, number)), _show)
 

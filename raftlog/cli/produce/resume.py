@@ -51,14 +51,14 @@ class StoredRecords:
 
 
 class ResumePoint(NamedTuple):
-    """Where a resumed run stands: the first offset of its records in each partition, and how many are stored."""
+    """Progress of a resumed run: in each partition the first offset of its records, and the number stored."""
 
     bases: list[int]
     already: list[int]
 
 
 def source_identity(path: str) -> dict[str, Any]:
-    """What tells whether a file is the one that was begun with."""
+    """Return the properties that identify the source file of a run."""
     with open(path, "rb") as file:
         head = hashlib.sha256(file.read(HEAD_BYTES)).hexdigest()
         return {"bytes": os.fstat(file.fileno()).st_size, "sha256_of_first_64_kib": head}
@@ -67,10 +67,9 @@ def source_identity(path: str) -> dict[str, Any]:
 async def begin_or_resume(
     state_path: str, reader: StoredRecords, source_path: str, layout: RecordLayout
 ) -> tuple[ResumePoint, int]:
-    """The progress, and a descriptor that holds the state file's lock until it is closed.
+    """Return the progress, and a descriptor that holds the state file's lock until it is closed.
 
-    Raises `CommandFailed` when the file belongs to another source, topic or set of options, or is in use.
-    """
+    Raises `CommandFailed` when the file belongs to another source, topic or set of options, or is in use."""
     wanted = {
         "raftlog_resume": VERSION,
         "topic": reader.topic,
@@ -115,7 +114,7 @@ async def verify(
 async def _expected_tails(
     layout: RecordLayout, progress: ResumePoint, lines: AsyncIterator[list[bytes]]
 ) -> list[list[NewRecord]]:
-    """The last records of each partition that should be stored."""
+    """Return the last records of each partition that should be stored."""
     router = router_for(layout)
     seen = [0] * layout.partitions
     tails: list[list[NewRecord]] = [[] for _ in seen]
@@ -172,8 +171,9 @@ def _layout_fields(layout: RecordLayout) -> dict[str, Any]:
 
 
 def _create(path: str, state: dict[str, Any]) -> bool:
-    """Write the file beside its name, sync it, link it to its name and sync the directory: it is there whole or not
-    at all. False when another producer was faster."""
+    """Create the file atomically and durably; return False if another producer created it first.
+
+    It is written beside its name, synced, linked to its name, and the directory is synced."""
     new = f"{path}.{os.getpid()}.new"
     try:
         with open(new, "wb") as file:
@@ -241,7 +241,7 @@ def _differs(topic: str, partition: int, why: str) -> CommandFailed:
 
 
 def remaining(records: Sequence[bytes | NewRecord], skips: list[int], partition: int) -> Sequence[bytes | NewRecord]:
-    """What is left of a partition's next records; counts down what is to be skipped."""
+    """Return a partition's next records without those to skip; count the skipped ones down."""
     skip = min(skips[partition], len(records))
     skips[partition] -= skip
     return records[skip:] if skip else records

@@ -20,11 +20,11 @@ _HASHES_KEPT = 1 << 16
 
 
 class RecordLayout(NamedTuple):
-    """What decides keys and partitions."""
+    """Options that determine keys and partitions."""
 
     partitions: int
     partition: int | None = None
-    """Everything goes here when it is set."""
+    """Partition of all records; None: chosen by the partitioner."""
     partitioner: str = "murmur2"
     key_separator: bytes | None = None
     number_keys: bool = False
@@ -38,7 +38,7 @@ class LineRouter(Protocol):
 
 
 def router_for(layout: RecordLayout) -> LineRouter:
-    """The cheapest router that does what the layout asks."""
+    """Return the cheapest router for the layout."""
     if layout.json_lines:
         return _JsonLines(layout)
     if layout.key_separator is not None or layout.number_keys:

@@ -35,7 +35,7 @@ class LineSender:
     """Hands batches to a producer; `finish` waits for the last answers."""
 
     def __init__(self, producer: Producer, topic: str, under_way_max: int, expected: ResumePoint | None = None) -> None:
-        """At most `under_way_max` batches are under way, of all partitions together."""
+        """Prepare a sender with at most `under_way_max` batches in flight, of all partitions together."""
         self._producer, self._topic = producer, topic
         self._is_alone = expected is not None
         self._window = asyncio.Semaphore(under_way_max)
@@ -66,7 +66,7 @@ class LineSender:
             raise self._failure
 
     async def _note(self, lane: SendLane, first: int, deliveries: Sequence[Delivery], size_bytes: int) -> None:
-        """What became of records; `first` of this lane were sent before them."""
+        """Count the outcome of records; `first` records of this lane were sent before them."""
         failure: RaftlogError | CommandFailed | None = None
         try:
             for delivery in deliveries:
@@ -74,7 +74,7 @@ class LineSender:
                 try:
                     last_offset = (await delivery).offset
                     if failure is not None:
-                        continue  # stored behind a gap: not one of the confirmed ones, which have none
+                        continue  # stored after a gap, so not part of the confirmed records, which are contiguous
                     if last_offset >= 0:
                         self._place(lane, first, last_offset + 1 - count)
                 except (RaftlogError, CommandFailed) as error:

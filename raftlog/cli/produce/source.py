@@ -1,9 +1,8 @@
-"""Where `raftlog produce` takes its lines from: files, or standard input as it arrives.
+"""Input lines of `raftlog produce`: from files, or from standard input as they arrive.
 
-A line ends with a newline, which is not part of it; a last line needs none. Nothing else about the bytes matters.
-Standard input that is a pipe or a terminal is read in a thread, so that records typed one by one leave at once: an
-empty list says that nothing arrived for `IDLE_SECONDS`.
-"""
+A line ends with a newline, which is not part of it; a last line needs none. All other bytes are data. Standard input
+that is a pipe or a terminal is read in a thread, so that records typed one by one are sent at once: an empty list means
+that no data arrived for `IDLE_SECONDS`."""
 
 import asyncio
 import os
@@ -37,7 +36,7 @@ class InputSource:
         return sum(size.st_size for size in sizes)
 
     async def lines(self) -> AsyncIterator[list[bytes]]:
-        """Lists of lines in order; raises `CommandFailed` for a line that no topic of this size bound can hold."""
+        """Yield lists of lines in order; raise `CommandFailed` for a line above the size bound of the topic."""
         for path in self._paths or ("-",):
             self.name, self.lines_before = ("stdin" if path == "-" else path), 0
             async for lines in self._lines_of(path):
@@ -74,8 +73,9 @@ async def _chunks_of(path: str, chunk_bytes: int) -> AsyncIterator[bytes]:
 
 
 class _Feed:
-    """Chunks of a descriptor that may block. The thread is a daemon: a read that never returns must not keep the
-    process from ending."""
+    """Chunks of a descriptor that may block.
+
+    The thread is a daemon: a read that never returns must not keep the process from ending."""
 
     def __init__(self, descriptor: int, chunk_bytes: int) -> None:
         self._descriptor, self._chunk_bytes = descriptor, chunk_bytes

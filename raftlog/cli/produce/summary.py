@@ -1,4 +1,4 @@
-"""What a run of `produce` did, for people and for programs."""
+"""Summary of a `produce` run, as text and as JSON."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -45,13 +45,13 @@ class Summary:
         return sum(lane.refused for lane in self._lanes.values())
 
     def say(self, as_json: bool) -> None:
-        """The line on stderr, and the JSON on stdout when it is wanted."""
+        """Print the line on stderr, and the JSON on stdout if requested."""
         click.echo(self._line(), err=True)
         if as_json:
             click.echo(orjson.dumps(self.as_json("done", None)))
 
     def confirmed_text(self) -> str:
-        """What stands however the run ended."""
+        """Return the text about acknowledged records, which holds however the run ended."""
         unsure = f", {self.unconfirmed:,} more may be stored" if self.unconfirmed else ""
         refused = f", {self.refused:,} are not stored" if self.refused else ""
         places = self._places()

@@ -273,14 +273,14 @@ class _ProduceRun:
         return InputSource(wanted.files, max(1, min(CHUNK_BYTES_MAX, wanted.batch_bytes)), limit)
 
     def _meter(self) -> Any:
-        """The bar costs an import that only a terminal needs."""
+        """Return a progress bar; its import is needed on a terminal only."""
         if not sys.stderr.isatty():
             return None
         total = self._source(1).size_bytes
         return importlib.import_module("raftlog.cli.progress").Bar(f"produce {self._wanted.topic}", total)
 
     def failed(self, error: RaftlogError | CommandFailed) -> CommandFailed:
-        """The error, with what can be said about the records that were sent before it."""
+        """Return the error with the outcome of the records sent before it."""
         code = exit_code_of(error) if isinstance(error, RaftlogError) else error.exit_code
         if self.summary.unconfirmed and self._wanted.acks != "0":
             code = EXIT_UNKNOWN if isinstance(error, RaftlogError) or str(error) == "interrupted" else code

@@ -1,4 +1,4 @@
-"""A cluster as a rolling restart sees it, over HTTP. Used by the procedure in `rolling_steps`."""
+"""Cluster state for a rolling restart, read over HTTP. Used by the procedure in `rolling_steps`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from raftlog.errors import RaftlogError
 
 
 class ClusterLook(NamedTuple):
-    """One look at the cluster. `boot_epochs`: how often a broker was started, as far as it is told."""
+    """State of the cluster at one moment. `boot_epochs`: number of starts of each broker, as far as known."""
 
     brokers: tuple[BrokerDescription, ...]
     health: ClusterHealth
@@ -23,12 +23,12 @@ class ClusterLook(NamedTuple):
 
 
 class LeaderView(NamedTuple):
-    """Of all topics that clients see: partitions by who leads them, and by who is preferred to."""
+    """Numbers of partitions of all topics by leader and by preferred leader."""
 
     led: Counter[int]
     preferred: Counter[int]
     at_home: Counter[int]
-    """Led by who is preferred to."""
+    """Partitions led by their preferred leader."""
 
 
 class RollingCluster(AsyncClosedAtExit):
@@ -41,7 +41,7 @@ class RollingCluster(AsyncClosedAtExit):
         await self._client.close()
 
     async def ask_others_than(self, nodes: Sequence[int]) -> None:
-        """From now on ask these last: they are about to stop."""
+        """Send later requests to other brokers first, because these are about to stop."""
         brokers = await self._client.brokers()
         known = sorted(brokers, key=lambda broker: (broker.node_id in nodes, not broker.is_alive))
         addresses = [broker.http for broker in known if broker.http]
@@ -59,7 +59,7 @@ class RollingCluster(AsyncClosedAtExit):
         await self._client.admin.set_maintenance(node, is_on)
 
     async def why_leading(self, node: int) -> str | None:
-        """Why a broker in maintenance still leads what others could lead; None: it does not."""
+        """Return the reason why a broker in maintenance still leads partitions, or None if it leads none."""
         found = await self._client.admin.maintenance(node)
         if found.finished:
             return None
@@ -79,5 +79,5 @@ class RollingCluster(AsyncClosedAtExit):
 
 
 def words_of(error: RaftlogError) -> str:
-    """Why nothing is known at the moment."""
+    """Return the reason why no state is known."""
     return f"the brokers cannot be asked: {error}"

@@ -1,9 +1,8 @@
-"""Which partitions really lack replicas, from several looks at a cluster that is written to.
+"""Partitions that really lack in-sync replicas, from several readings of a cluster under load.
 
-What health calls in sync may be seconds behind, which is too much for a broker to be stopped. So this goes by the
-partitions that lag in a look: of many busy ones some do at any time, by one commit. What lacks replicas is what lagged
-in every look of the last `LOOKED_S`.
-"""
+The in-sync state of the health report may be seconds old, too old for stopping a broker. So this uses the partitions
+that lag in each reading: of many busy ones some lag by one commit at any time. A partition lacks replicas if it lagged
+in every reading of the last `LOOKED_S`."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -13,18 +12,18 @@ from raftlog.client import ClusterHealth
 
 LOOKED_S: Final = 2.0
 _SAID_OF_REPLICAS: Final = "partitions lack replicas in sync"
-"""What health says of one look."""
+"""Text of the health report about one reading."""
 _NAMES_SHOWN: Final = 5
 
 
 class RestartLag:
-    """For one wait: what was seen before a restart says nothing about what is there afterwards."""
+    """Readings of one wait: those from before a restart do not count afterwards."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, frozenset[str]]] = deque()
 
     def of(self, health: ClusterHealth, now: float) -> list[str]:
-        """Partitions that lacked replicas lately whenever somebody looked, by name."""
+        """Return the names of the partitions that lacked replicas in all recent readings."""
         listed = frozenset(health.lagging_partitions)
         if len(listed) < health.lagging_count:  # of those that are not listed nothing is known
             self._looks.clear()
@@ -36,7 +35,7 @@ class RestartLag:
 
 
 def why_not_healthy(health: ClusterHealth, lacking: Sequence[str]) -> str | None:
-    """The reasons that health gives, but for replicas those that lack them really; None: there are none."""
+    """Return the reasons of the health report, corrected for partitions that lag only for a moment, or None."""
     reasons = [reason for reason in health.unhealthy_reasons if _SAID_OF_REPLICAS not in reason]
     if health.electing_count > health.leaderless_count:  # which health does not count for a while
         reasons.append(_without_leader(health))
@@ -44,7 +43,7 @@ def why_not_healthy(health: ClusterHealth, lacking: Sequence[str]) -> str | None
 
 
 def why_not_whole(health: ClusterHealth, lacking: Sequence[str]) -> str | None:
-    """What keeps another broker from being stopped without harm; less than what keeps it from being healthy."""
+    """Return the reasons why stopping another broker would do harm, or None; fewer than for `why_not_healthy`."""
     reasons = []
     if health.nodes_down:
         reasons.append(f"nodes that do not answer: {', '.join(map(str, health.nodes_down))}")

@@ -1,4 +1,4 @@
-"""What a rolling restart of `raftlog dev` has done so far, in its data directory, so that another run can go on."""
+"""Progress of a rolling restart of `raftlog dev`, in its data directory, so that another run can continue it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,14 +12,14 @@ FILE_NAME: Final = "rolling-restart.json"
 
 
 class RollingRecord:
-    """Of one run: for one interpreter (None: the one of each node), until all nodes are done."""
+    """Progress of one run, for one interpreter (None: each node's own), until all nodes are done."""
 
     def __init__(self, directory: Path, python: str | None) -> None:
         self._path, self._python = directory / FILE_NAME, python
         self._done: list[int] = []
 
     def go_on(self, units: Sequence[RestartUnit]) -> list[RestartUnit]:
-        """What an earlier run with the same interpreter has left; all, when there is none or it was finished."""
+        """Return the units that an earlier run with the same interpreter left; all, if there is none or it finished."""
         try:
             kept = orjson.loads(self._path.read_bytes())
             done = list(map(int, kept["done"])) if kept["python"] == self._python else []
@@ -29,7 +29,7 @@ class RollingRecord:
         return [unit for unit in units if unit.node_id not in done]
 
     def begin(self) -> None:
-        """Forget earlier runs."""
+        """Delete the progress of earlier runs."""
         self._done = []
         self._path.unlink(missing_ok=True)
 
@@ -38,5 +38,5 @@ class RollingRecord:
         self._path.write_bytes(orjson.dumps({"python": self._python, "done": self._done}) + b"\n")
 
     def end(self) -> None:
-        """All is done."""
+        """Delete the progress of a finished run."""
         self._path.unlink(missing_ok=True)

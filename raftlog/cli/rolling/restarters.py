@@ -1,8 +1,7 @@
-"""Who stops and starts brokers in a rolling restart: the `raftlog dev` that supervises them, or a command.
+"""Restarters of brokers for a rolling restart: the `raftlog dev` that supervises them, or a command.
 
 --data-dir DIR      the nodes of `raftlog dev` there
---command WORDS     run for each broker; {node_id}, {host} and {http} stand for what the cluster says of it
-"""
+--command WORDS     run for each broker; {node_id}, {host} and {http} are replaced by the broker's values"""
 
 import asyncio
 import shlex
@@ -24,7 +23,7 @@ OUTPUT_SHOWN_BYTES: Final = 500
 
 
 class DevRestarter:
-    """Through the supervisor, which goes on supervising. `nodes` are what it says of its nodes."""
+    """Restarter through the supervisor, which keeps supervising. `nodes` are its descriptions of the nodes."""
 
     def __init__(self, directory: Path, nodes: Sequence[Mapping[str, Any]], python: str | None) -> None:
         self._directory, self._python = directory, python
@@ -35,8 +34,9 @@ class DevRestarter:
         return [str(node["http"]) for node in self._nodes.values()]
 
     def units(self, brokers: Sequence[BrokerDescription]) -> list[RestartUnit]:
-        """A node's workers have its label as their host, and stop with it. A node that was removed from the cluster
-        is not restarted."""
+        """Return the units: each node with its workers, which have its label as their host and stop with it.
+
+        A node that was removed from the cluster is not restarted."""
         units = []
         for node_id in self._nodes:
             label = f"dev-{node_id}"
@@ -55,7 +55,7 @@ class DevRestarter:
 
 
 class CommandRestarter:
-    """A command that ends, with exit code 0, once the broker was stopped and started again."""
+    """Restarter by a command that ends with exit code 0 once the broker is running again."""
 
     def __init__(self, command: str, brokers: Sequence[BrokerDescription], timeout_s: float) -> None:
         self._words, self._timeout_s = _split(command), timeout_s
@@ -94,7 +94,7 @@ class CommandRestarter:
 
 
 def _filled(word: str, values: Mapping[str, str]) -> str:
-    """What brokers say of themselves becomes a word or a part of one, never an option."""
+    """Replace placeholders in a word. A broker's values become a word or part of one, never an option."""
     for name, value in values.items():
         if name in word and (not value or value.startswith("-")):
             raise CommandFailed(f"a broker has no {name} that a command could be given: {value!r}")

@@ -1,14 +1,13 @@
-"""The procedure of a rolling restart: one unit after another, each only once the cluster is healthy.
+"""Procedure of a rolling restart: one unit after another, each only once the cluster is healthy.
 
     until healthy → maintenance → leads nothing → restart → alive, all in sync → maintenance ends → leads again
 
-A unit is what stops together: a broker, or all workers of a node. Brokers that are down or in maintenance come first,
-for that is where an earlier run ended; the controller's leader comes last, so that the controller moves once. Whether
-an earlier run or an operator put a broker into maintenance is not recorded: that it ends is said first, and can be
-forbidden. A step that takes too long ends the run, and another run begins where this one ended. A maintenance that the
-run began ends with it when the broker was not stopped yet. Later it stays, for the broker may be down or lack records,
-and `in_maintenance` names it. Called by `rolling`.
-"""
+A unit stops together: a broker, or all workers of a node. Brokers that are down or in maintenance come first, because
+an earlier run may have ended there; the controller's leader comes last, so that the controller moves once. No record
+shows whether an earlier run or an operator put a broker into maintenance: that it ends is announced, and can be
+disabled. A step that times out ends the run, and another run continues there. If the broker was not stopped yet, a
+maintenance that the run began ends with the run. Later it stays, for the broker may be down or lack records, and
+`in_maintenance` names it. Called by `rolling`."""
 
 import asyncio
 import time
@@ -23,32 +22,33 @@ from raftlog.cli.tables import times
 from raftlog.errors import RaftlogError, RequestError, UnknownTopic
 
 LOOK_S: Final = 0.2
-"""Between two looks at the cluster."""
+"""Pause between two readings of the cluster."""
 LEADERS_BACK_S: Final = 30.0
-"""Leaders that are not back by then are told of; the restart goes on, for they change nothing about what is safe."""
+"""Wait for leaders to return; later ones are reported, and the restart continues, since safety does not depend on them.
+"""
 UNDO_S: Final = 15.0
-"""For the end of a maintenance whose broker is not restarted after all."""
+"""Wait for the end of the maintenance of a broker that is not restarted after all."""
 
 
 class RestartUnit(NamedTuple):
-    """What is restarted at once: a node, and the brokers that it runs."""
+    """Node and the brokers that it runs, which are restarted together."""
 
     node_id: int
     brokers: tuple[int, ...]
 
 
 class Restarter(Protocol):
-    """Stops and starts a unit."""
+    """Method of stopping and starting a unit."""
 
     async def restart(self, unit: RestartUnit) -> dict[str, Any]:
-        """Until it serves; figures of it. Raises `CommandFailed`."""
+        """Restart a unit, wait until it serves, and return figures about it. Raises `CommandFailed`."""
 
     def how(self, unit: RestartUnit) -> str:
-        """What it would do, in words."""
+        """Return a description of the restart."""
 
 
 class RestartableCluster(Protocol):
-    """As `rolling_cluster` has it."""
+    """Interface of `RollingCluster`."""
 
     async def look(self) -> ClusterLook: ...
     async def set_maintenance(self, node: int, is_on: bool) -> None: ...
@@ -58,7 +58,7 @@ class RestartableCluster(Protocol):
 
 
 class RollingStep(NamedTuple):
-    """Something that was done. `event` is its stable name, `text` for people."""
+    """Completed step. `event` is its stable name, `text` is for people."""
 
     event: str
     node_id: int
@@ -69,13 +69,15 @@ class RollingStep(NamedTuple):
 T = TypeVar("T")
 Tell = Callable[[RollingStep], None]
 WhyNot = Callable[[], Awaitable[str | None]]
-"""Why something is not so yet; None: it is."""
+"""Check of a condition: the reason why it does not hold yet, or None."""
 Waiting = Callable[[str], None]
-"""What is waited for right now; empty: nothing."""
+"""Display of the present wait; empty for none."""
 
 
 class RollingRestart:
-    """`timeout_s` bounds each wait, not the run. `keep_maintenance`: who is in maintenance already stays in it."""
+    """Rolling restart. `timeout_s` bounds each wait, not the run.
+
+    `keep_maintenance`: brokers that are in maintenance already stay in it."""
 
     def __init__(
         self,
@@ -95,7 +97,7 @@ class RollingRestart:
         """Brokers in a maintenance that this run began, or was to end."""
 
     async def run(self, units: Sequence[RestartUnit]) -> None:
-        """Restart all of these. Raises `CommandFailed` with what was waited for in vain."""
+        """Restart all units. Raises `CommandFailed` that names the condition that timed out."""
         left = list(units)
         while left:
             unit = next_unit(left, await self._answer(self._cluster.look))
@@ -105,7 +107,7 @@ class RollingRestart:
         await self._until("the cluster is healthy", self._why_unhealthy())
 
     async def plan(self, units: Sequence[RestartUnit]) -> list[RollingStep]:
-        """What `run` would do, as the cluster is now."""
+        """Return the steps of `run` for the present state of the cluster."""
         seen, leaders = await self._cluster.look(), await self._cluster.leaders()
         left, steps = list(units), []
         while left:
@@ -163,7 +165,7 @@ class RollingRestart:
         return "is in maintenance already, which ends after the restart (not with --keep-maintenance)"
 
     async def _drain(self, unit: RestartUnit, leaders: LeaderView, *, is_all: bool) -> None:
-        """`is_all`: nobody else is there who could lead."""
+        """Put a unit into maintenance until it leads nothing. `is_all`: no other broker could lead."""
         led = sum(leaders.led[node] for node in unit.brokers)
         if is_all:
             self._say(unit, "begins", f"leads {times(led, 'partition')}; no other broker is there", leaders=led)
@@ -189,7 +191,7 @@ class RollingRestart:
                 self._say(unit, "maintenance_ended", "is not stopped; its maintenance ended")
 
     async def _ordered(self, node: int, *, is_on: bool, timeout_s: float = 0.0) -> None:
-        """The same order again does no harm, so one that got lost is given again."""
+        """Switch maintenance mode, and retry: the order is idempotent."""
         what = f"maintenance of node {node} {'begins' if is_on else 'ends'}"
 
         async def ordered() -> str | None:
@@ -204,7 +206,7 @@ class RollingRestart:
         await self._until(what, ordered, timeout_s)
 
     async def _leaders_back(self, unit: RestartUnit) -> None:
-        """Until it leads what it is preferred for; not for ever."""
+        """Wait, up to a bound, until the unit leads the partitions that prefer it."""
         began = time.monotonic()
 
         async def away() -> str | None:
@@ -244,7 +246,7 @@ class RollingRestart:
         return why_not
 
     async def _answer(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What the cluster says, once it says something."""
+        """Return the cluster's answer, after retries."""
         answers: list[T] = []
 
         async def asked() -> None:
@@ -254,7 +256,7 @@ class RollingRestart:
         return answers[0]
 
     async def _until(self, what: str, why_not: WhyNot, timeout_s: float = 0.0) -> None:
-        """Until `why_not` says nothing. Raises `CommandFailed` with what it said last."""
+        """Wait until `why_not` returns None. Raises `CommandFailed` with its last reason."""
         timeout_s = timeout_s or self._timeout_s
         until, why = time.monotonic() + timeout_s, ""
         self._waiting(f"waiting until {what}")
@@ -279,7 +281,7 @@ class RollingRestart:
 
 
 def next_unit(left: Sequence[RestartUnit], seen: ClusterLook) -> RestartUnit:
-    """Whose turn it is."""
+    """Return the unit to restart next."""
 
     def rank(unit: RestartUnit) -> tuple[bool, bool, bool, int]:
         return (

@@ -27,7 +27,7 @@ from raftlog.errors import RaftlogError
 
 
 class _How(NamedTuple):
-    """What the flags of the same names say."""
+    """Values of the flags of the same names."""
 
     timeout_s: float
     keep_maintenance: bool
@@ -164,7 +164,7 @@ async def _roll(
 
 
 def _in_maintenance(nodes: Collection[int]) -> list[str]:
-    """A sentence for each broker that a run leaves in maintenance, with the command that ends it."""
+    """Return a sentence for each broker left in maintenance, with the command that ends it."""
     return [
         f"Node {node} is left in maintenance, and leads nothing: `raftlog broker maintenance disable {node}` ends it."
         for node in sorted(nodes)
@@ -216,7 +216,7 @@ class _Voice:
         is_shown = self._console.is_terminal and not as_json
         self._status: Status | nullcontext[None] = self._console.status("") if is_shown else nullcontext()
         self._wait = self._what = ""
-        """What is waited for, without and with the reason that it is not so yet."""
+        """Present wait, without and with its reason."""
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> None:

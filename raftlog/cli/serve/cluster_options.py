@@ -63,7 +63,7 @@ cluster_options = all_of(
         help="The authority (PEM) that signed the certificates of all brokers.",
     ),
 )
-"""They become keyword arguments, which `cluster_settings_from` takes."""
+"""Options that become keyword arguments of `cluster_settings_from`."""
 
 
 def cluster_settings_from(arguments: dict[str, Any], insecure: bool) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _secret_from(path: str | None) -> ClusterSecret | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect there."""
+    """Return whether only this machine can connect to the host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

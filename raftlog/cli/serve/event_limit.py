@@ -22,7 +22,7 @@ class EventLimit(Gate):
     def __init__(self, per_second: int = PER_SECOND) -> None:
         self._per_second = per_second
         self._counts: dict[str, int] = {}
-        """Of the second under way."""
+        """Counts by event name of the present second."""
 
     def lets_through(self, name: str) -> bool:
         if not self._counts:

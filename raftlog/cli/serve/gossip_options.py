@@ -38,7 +38,7 @@ gossip_options = all_of(
         help="Where the machine stands, for people and for placement; at most 64 bytes.",
     ),
 )
-"""They become keyword arguments, which `gossip_settings_from` takes."""
+"""Options that become keyword arguments of `gossip_settings_from`."""
 
 
 def gossip_settings_from(
@@ -76,8 +76,9 @@ def gossip_settings_from(
 
 
 def _beside(rpc: tuple[str, int], others: Set[int]) -> tuple[str, int]:
-    """The port above. Any, where that may be another broker's on this machine: the seeds have it, or ports in a row, of
-    which a later broker would have the next."""
+    """Return the port above the RPC port, or any if that may be another broker's on this machine.
+
+    It may be another's if the seeds have it, or have ports in a row, of which a later broker would take the next."""
     host, port = rpc
     is_in_a_row = not others.isdisjoint((port - GOSSIP_PORT_STEP, port + GOSSIP_PORT_STEP))
     return host, port + GOSSIP_PORT_STEP if 0 < port < _PORT_MAX and not is_in_a_row else 0

@@ -7,7 +7,7 @@ from raftlog.api.client_listener import ClientListener
 
 
 class Listeners:
-    """One at least; the first one's address is what gossip, the controller and the ready line give to others."""
+    """Listening sockets, at least one; gossip, the controller and the ready line give the first one's address."""
 
     def __init__(self, listeners: Sequence[ClientListener]) -> None:
         assert len({each.name for each in listeners}) == len(listeners) > 0, "each listener has a name of its own"

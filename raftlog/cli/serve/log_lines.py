@@ -1,4 +1,4 @@
-"""What a line of the broker's log looks like. Imported by `raftlog.cli.serve.logs` when the first line is due."""
+"""Format of a broker's log lines. Imported by `raftlog.cli.serve.logs` at the first line."""
 
 import logging
 import sys
@@ -11,7 +11,7 @@ from structlog.types import EventDict, Processor
 
 
 def _stamp(_: logging.Logger, __: str, line: EventDict) -> EventDict:
-    """When it was said, which may be a while before it is written; UTC."""
+    """Add the time of the log call, in UTC; the line may be written later."""
     record: logging.LogRecord = line["_record"]
     line["timestamp"] = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
     return line
@@ -27,8 +27,9 @@ _SHARED: tuple[Processor, ...] = (
 
 
 def formatter(line_format: str) -> logging.Formatter:
-    """`text` for people, `json` for machines; times are UTC. Tracebacks have no values of variables: those can be
-    records."""
+    """Return the formatter: `text` for people, `json` for machines; times are UTC.
+
+    Tracebacks show no values of variables, since those can be records."""
     last: list[Processor]
     if line_format == "json":
         without_values = ExceptionRenderer(ExceptionDictTransformer(show_locals=False))

@@ -42,11 +42,11 @@ logger = logging.getLogger(__name__)
 DATA_DIR_DEFAULT = "./raftlog-data"
 HTTP_DEFAULT = "127.0.0.1:8082"
 REQUESTS_GRACE_SECONDS = 1.25
-"""Requests under way get this long to end; then their connections are closed."""
+"""Time for requests in flight at a stop; then their connections are closed."""
 LAST_ANSWERS_SECONDS = 0.25
-"""Before that, connections that stand take requests for so long, and end with the answers."""
+"""Time, before that, in which open connections still take requests; they are closed after the answers."""
 LINES_HELD_SECONDS = 1.0
-"""Lines of the log wait for the ready line, but no longer than this."""
+"""Bound on the time that log lines wait for the ready line."""
 STOP_SECONDS_MAX = 4.5
 """The whole stop takes at most this."""
 
@@ -232,7 +232,9 @@ def serve(
 
 
 def _raise_open_files() -> None:
-    """Each partition takes a few descriptors; the usual soft limit of 1,024 is meant for programs that use select."""
+    """Raise the soft limit of open files to the hard limit.
+
+    Each partition takes a few descriptors; the usual soft limit of 1,024 is for programs that use select."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -257,7 +259,7 @@ async def _serve(
 async def _run(
     settings: BrokerSettings, http_settings: dict[str, Any], host: str, port: int, line_format: str, stop: asyncio.Event
 ) -> None:
-    """One life of a broker. Raises `DiskRefused` when the next one is on another disk, as far as the cluster goes."""
+    """Run a broker until it stops. Raises `DiskRefused` when the next start counts as another disk for the cluster."""
     loop = asyncio.get_running_loop()
     is_ready = asyncio.Event()
     lines = asyncio.ensure_future(logs.let_out(is_ready, LINES_HELD_SECONDS))
@@ -279,7 +281,7 @@ async def _run(
 
 
 def _unforeseen(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """An error that reached the loop is logged; after a broken invariant nothing here can be trusted to go on."""
+    """Log an error that reached the loop, and stop the broker: after a broken invariant its state cannot be trusted."""
     loop.default_exception_handler(context)
     error = context.get("exception")
     if isinstance(error, AssertionError):
@@ -287,7 +289,7 @@ def _unforeseen(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[s
 
 
 async def _begin(broker: Broker, where: str, stop: asyncio.Event) -> bool:
-    """Start it; false when it was told to stop before it was ready, for a cluster may be a long time coming."""
+    """Start the broker; return False if it is stopped before it is ready, since a cluster may take long to form."""
     starting = asyncio.ensure_future(broker.start(where))
     stopping = asyncio.ensure_future(stop.wait())
     try:

@@ -52,14 +52,14 @@ def supervise(given: Mapping[str, Any]) -> None:
 
 
 def secret_flags(given: Mapping[str, Any]) -> list[str]:
-    """The secret of workers that no other broker talks to; where others may, it has to be given."""
+    """Return flags with a generated secret for workers without other brokers; with others it must be given."""
     if given["rpc"] is not None or given["cluster_secret_file"] is not None:
         return []
     return ["--cluster-secret-file", ensure_secret(os.path.join(given["data_dir"], ".raftlog", "cluster.secret"))]
 
 
 def worker_flags(given: Mapping[str, Any], worker: int) -> list[str]:
-    """What makes the difference between worker `worker` and the broker that `given` describes. Raises `UsageError`."""
+    """Return the flags in which worker `worker` differs from the broker described by `given`. Raises `UsageError`."""
     rpc = given["rpc"] or _rpc_beside(given["http"])
     node_id = given["node_id"] + NODE_ID_STEP * (worker - 1)
     data_dir = given["data_dir"] if worker == 1 else os.path.join(given["data_dir"], ".raftlog", "workers", str(worker))
@@ -122,8 +122,9 @@ class _Supervisor:
             raise failed.exceptions[0] from None
 
     async def _keep(self, worker: Child) -> None:
-        """Start it again whenever it was killed. One that was stopped in an orderly way stops all: Ctrl-C in a terminal
-        reaches every process, in any order."""
+        """Restart a worker whenever it is killed; stop all when it ends gracefully.
+
+        Ctrl-C in a terminal reaches every process, in any order."""
         while (code := await worker.wait()) != 0:
             how = worker.how_it_ended()
             if code > 0:

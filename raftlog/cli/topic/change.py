@@ -35,7 +35,7 @@ def alter(name: str, config: dict[str, str], resets: tuple[str, ...], yes: bool,
 
 
 def deleting_changes(known: Mapping[str, str], changes: Mapping[str, str | None]) -> list[str]:
-    """The changes after which records that are kept now may go, as a person reads them. Pure."""
+    """Return descriptions of the changes that may delete records kept now. Pure."""
     found = []
     for key in ("retention.ms", "retention.bytes", "cleanup.policy"):
         if key not in changes or changes[key] == known.get(key):
@@ -47,7 +47,7 @@ def deleting_changes(known: Mapping[str, str], changes: Mapping[str, str | None]
 
 
 def _is_less(after: str, before: str) -> bool:
-    """Whether so little is kept that some of what is there may go; -1 keeps everything."""
+    """Return whether the new bound may delete records kept by the old one; -1 keeps everything."""
     return int(after) >= 0 and (before == "-1" or not before.isdecimal() or int(after) < int(before))
 
 

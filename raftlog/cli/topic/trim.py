@@ -84,7 +84,7 @@ def trim(
 async def _cuts(
     client: BrokerClient, topic: str, partitions: Sequence[int] | None, before: StartPosition
 ) -> list[_Cut]:
-    """In these partitions, or in all."""
+    """Return the cuts of these partitions, or of all."""
     description = await client.describe_topic(topic)
     numbers = range(description.partitions) if partitions is None else sorted({*partitions})
     return [await _cut(client, topic, number, before) for number in numbers]
@@ -103,7 +103,7 @@ async def _cut(client: BrokerClient, topic: str, partition: int, before: StartPo
 
 
 async def _trim(client: BrokerClient, topic: str, cuts: Sequence[_Cut]) -> list[_Cut]:
-    """One after another; an error says what was done before it."""
+    """Trim the partitions one after another; an error lists those done before it."""
     done: list[_Cut] = []
     for cut in cuts:
         try:

@@ -73,7 +73,7 @@ def create(
 
 
 async def _is_there(client: BrokerClient, name: str, error: RaftlogError) -> bool:
-    """Whether creation failed because the topic exists; older brokers say so only by a general code."""
+    """Return whether creation failed because the topic exists; older brokers report it with a general code only."""
     return isinstance(error, TopicExists) or (error.outcome == "failed" and name in await client.topics())
 
 
@@ -124,7 +124,7 @@ async def _describe(bootstrap: Sequence[str], name: str) -> tuple[TopicDescripti
 
 
 async def _offsets(client: BrokerClient, description: TopicDescription) -> list[OffsetRange | None]:
-    """Of each partition; None where nobody can say, which must not keep the others from being shown."""
+    """Return the offsets of each partition; None for one that does not answer, so that the others are shown."""
     window = asyncio.Semaphore(OFFSETS_ASKED_MAX)
 
     async def ask(partition: PartitionDescription) -> OffsetRange | None:
