@@ -22,7 +22,7 @@ from raftlog.raft import Role
 from raftlog.records import ControlKind, read_header
 from raftlog.runtime.log.producer_entries import PRODUCER_KINDS, ProducerEntry
 from raftlog.runtime.replica.group import Group
-from raftlog.storage.headers import headers_of_note
+from raftlog.storage.headers import scan_headers
 from raftlog.types import Index, Offset
 
 _logger = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ class ProducerState:
         if self._next > last:
             return False
         try:
-            found, following = headers_of_note(self._group.log.segments, self._next, last)
+            found, following = scan_headers(self._group.log.segments, self._next, last)
         except OSError:
             return False
         before = self._next

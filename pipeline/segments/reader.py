@@ -26,7 +26,7 @@ from raftlog.runtime.journal.recovery import read_journal
 from raftlog.runtime.node_identity import JOURNAL
 from raftlog.storage.directory import internal
 from raftlog.storage.disk import Disk, File
-from raftlog.storage.gap import last_index_of, why_no_gap
+from raftlog.storage.gap import gap_error, last_index_of
 from raftlog.storage.recovery import read_roll
 from raftlog.storage.rows import ROW_SIZE, restored_header, row_matches
 from raftlog.storage.segment import open_for_reading
@@ -225,7 +225,7 @@ class _Reading:
         if rows is not None and rows.contradict(number, batch):
             return "the header is not the one in the index row"
         if header.attributes & CONTROL_BIT:
-            return why_no_gap(batch, header, entry, self._piece.compacted_to)
+            return gap_error(batch, header, entry, self._piece.compacted_to)
         return None
 
     # damage

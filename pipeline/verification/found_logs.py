@@ -15,7 +15,7 @@ from raftlog.runtime.log.replica_directory import group_in_rolls
 from raftlog.runtime.node_identity import JOURNAL, read_identity
 from raftlog.storage.directory import ancestors, internal
 from raftlog.storage.disk import Disk
-from raftlog.storage.finding import logs_below
+from raftlog.storage.log_directories import log_directories_below
 
 
 class FoundLog(NamedTuple):
@@ -45,7 +45,7 @@ def logs_in(disk: Disk, paths: Sequence[str], topics: TopicChoice | None) -> Fou
     for path in paths:
         if not os.path.isdir(path):
             raise InvalidArgument(f"{path} is no directory; name data directories of brokers, or directories of logs")
-        here = list(logs_below(os.path.abspath(path)))
+        here = list(log_directories_below(os.path.abspath(path)))
         if _owner(disk, os.path.abspath(path), owners, found) is None and not here:
             raise InvalidArgument(f"{path} holds no log: neither it nor a directory in it has segment files")
         for each in here:

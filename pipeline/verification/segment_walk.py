@@ -21,7 +21,7 @@ from crc32c import crc32c
 
 from raftlog.records import read_header
 from raftlog.records.header import CONTROL_BIT, CRC_START, HEADER_SIZE, LENGTH_END, MAGIC
-from raftlog.storage.gap import last_index_of, why_no_gap
+from raftlog.storage.gap import gap_error, last_index_of
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, segment_stem
 
@@ -246,7 +246,7 @@ class _Walk:
     def _last_index(self, batch: memoryview, index: int) -> int:
         """Return the last entry of a control batch in a compacted segment."""
         header = read_header(batch)
-        self.why = why_no_gap(batch, header, index, self._span.compacted_to)
+        self.why = gap_error(batch, header, index, self._span.compacted_to)
         return last_index_of(batch, header, index)
 
     def ended(self, to: int) -> SegmentWalk:

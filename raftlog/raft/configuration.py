@@ -130,8 +130,7 @@ class ConfigurationHistory:
         """Return whether the replica votes in a configuration that can still come to hold here.
 
         A voter that an uncommitted change removes must go on campaigning: perhaps no other log is fresh enough to
-        finish the
-        change (thesis 4.2.2)."""
+        finish the change (thesis 4.2.2)."""
         return any(known.has_voter(replica) for known in self._known)
 
     def append(self, configuration: Configuration) -> None:

@@ -83,10 +83,8 @@ class RaftCore(ReadableCore):
         """Append data in this order, all or nothing; at least one.
 
         `Accepted` has the indexes. The outcome stays unknown until an entry at that index is applied: success if its
-        term is
-        the accepted one, failure if it is another. A cut of the local log decides nothing: some other replica may
-        still hold
-        the entry, become leader with it and commit it. A refusal is definite."""
+        term is the accepted one, failure if it is another. A cut of the local log decides nothing: some other replica
+        may still hold the entry, become leader with it and commit it. A refusal is definite."""
         leader = self._leader_for_request()
         return leader.propose(proposals) if leader else self._not_leader()
 
@@ -133,9 +131,8 @@ class RaftCore(ReadableCore):
     def quarantine(self, voting_position: EntryId | None = None) -> None:
         """Stop campaigning until `lift_quarantine` because an entry of the log is damaged.
 
-        A leader asks another replica to lead. `voting_position` is the id of the damaged entry if it was the last
-        one; the
-        replica compares candidates with it until its own log is as fresh."""
+        A leader asks another replica to lead. `voting_position` is the id of the damaged entry if it was the last one;
+        the replica compares candidates with it until its own log is as fresh."""
         self._note_change()
         self._replica.is_quarantined = True
         if voting_position is not None and is_fresher(voting_position, self._replica.vote_floor):
@@ -244,10 +241,9 @@ class RaftCore(ReadableCore):
     def note_process(self, node: NodeId, is_alive: bool) -> None:
         """Record that the heartbeat between this process and `node`'s began or ended.
 
-        A new boot epoch is an end and a beginning. To be called only on a change. An end wakes a quiesced leader,
-        and the
-        followers of a leader on that node. A beginning gives a leader on that node that was missed the time to send a
-        heartbeat."""
+        A new boot epoch is an end and a beginning. To be called only on a change. An end wakes a quiesced leader, and
+        the followers of a leader on that node. A beginning gives a leader on that node that was missed the time to send
+        a heartbeat."""
         replica, role = self._replica, self._role
         replica.quiescence.note_process(node, is_alive)
         is_quiesced = replica.quiescence.is_quiesced

@@ -41,8 +41,7 @@ class Entry(NamedTuple):
     """One entry of a log.
 
     `configuration` is set when `kind` is CONFIGURATION, and its index is the entry's; also with a log's first entry,
-    which
-    holds the founding members of the Raft group."""
+    which holds the founding members of the Raft group."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     term: Term

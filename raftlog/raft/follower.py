@@ -155,8 +155,8 @@ class Follower:
         """Restart the timer, and wake the leader if its process is alive: it may be quiesced while this replica is not.
 
         It has half an election timeout for a heartbeat; until then no other candidate gets a vote. Without this a
-        request to
-        one quiesced follower, or the return of a partitioned member, would end in an election against a healthy leader.
+        request to one quiesced follower, or the return of a partitioned member, would end in an election against a
+        healthy leader.
         """
         replica, leader = self._replica, self._leader
         self._timer_tick = replica.ticks
@@ -274,8 +274,7 @@ class Follower:
         """Return `previous` and entries without those that are committed here.
 
         Every leader has these, so they need not be compared, and trimmed ones cannot be. Raises `Contradiction` when
-        the last
-        committed entry, which can be compared, differs."""
+        the last committed entry, which can be compared, differs."""
         replica, previous, entries = self._replica, message.previous, message.entries
         committed, term = replica.committed, replica.log.term_at(replica.committed)
         skipped = committed - previous.index

@@ -360,8 +360,7 @@ class Leader:
         """Return the members on which quiescence depends: every voter, and active or reachable learners.
 
         A learner whose process is alive counts even when silent: its replica may only not be created yet, and no
-        message would
-        report its creation."""
+        message would report its creation."""
         voters, quiescence = self._replica.configuration.voters, self._replica.quiescence
         return [
             progress

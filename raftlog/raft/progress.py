@@ -141,9 +141,8 @@ class FollowerProgress:
     def mark(self, sequence: int) -> None:
         """Record the heartbeat of this number as sent; its answer, or a later one, shows whether appends got lost.
 
-        Only one at a time is a mark, or none would ever be answered before the next when the round trip is longer
-        than the
-        time between them."""
+        Only one at a time is a mark, or none would ever be answered before the next when the round trip is longer than
+        the time between them."""
         if self.state is ProgressState.REPLICATE:
             self.mark_sequence, self.mark_index = sequence, self.next_index - 1
 

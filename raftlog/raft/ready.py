@@ -77,8 +77,7 @@ class Ready(NamedTuple):
     """A hint worth storing; at a restart it is at most the log's end.
 
     It may get lost, but it must not become durable before the cuts and entries of this Ready and those before:
-    otherwise
-    it would vouch for entries that were cut."""
+    otherwise it would vouch for entries that were cut."""
     apply: IndexRange | None
     """Committed entries, durable here, to apply in order; report with `advance(applied=…)`."""
     reads: tuple[ReadReady, ...]

@@ -69,8 +69,7 @@ class ReadyBuilder:
         """Return a Ready that has only messages, for a replica without any other change.
 
         Its term is durable, so the messages are sent now. It brings nothing that must become durable and repeats the
-        last
-        number."""
+        last number."""
         replica = self._replica
         messages = tuple(replica.outbox)
         replica.outbox.clear()

@@ -11,8 +11,7 @@ class RaftSettings:
     """Ticks without the leader, plus a random share of as many again, after which a follower asks for pre-votes.
 
     Also the period of CheckQuorum, and the time for which a leader's message keeps a follower loyal. Shorter detects
-    dead
-    leaders sooner and takes slow ones for dead."""
+    dead leaders sooner and takes slow ones for dead."""
     heartbeat_ticks: int = 3
     """Ticks between heartbeats of a Raft group that is awake; several must fit into an election timeout."""
     sleep_after_ticks: int = 0
@@ -29,8 +28,7 @@ class RaftSettings:
     """Bytes of missing entries, to be read from files, above which a follower is asked to fetch them.
 
     It is sent appends again when less than a quarter of this is left. Less keeps more bulk off the connection that
-    carries
-    heartbeats."""
+    carries heartbeats."""
     uncommitted_entries_max: int = 65_536
     uncommitted_bytes_max: int = 64 << 20
     """Bytes that a leader accepts beyond its commit index before it refuses proposals as overloaded."""

@@ -37,8 +37,7 @@ def supply(replica: RaftReplica, wanted: SupplyRequest) -> AppendRequest | Unsup
     """Return an append behind `wanted.after`, without entries at the log's end.
 
     `replica` leads; its log may be damaged. The append has only entries that the driver has taken over: earlier they
-    have
-    no timestamp yet."""
+    have no timestamp yet."""
     if wanted.term != replica.term or not replica.is_hard_state_durable:
         return Unsupplied.NOT_LEADING
     view, after = replica.log.view, wanted.after

@@ -14,7 +14,7 @@ from raftlog.errors import CorruptBatch
 from raftlog.records import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from raftlog.records.header import MAGIC
 from raftlog.storage.disk import File
-from raftlog.storage.gap import last_index_of, why_no_gap
+from raftlog.storage.gap import gap_error, last_index_of
 from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row
 from raftlog.storage.segment import Segment
 from raftlog.storage.shortages import PASSING_ERRORS
@@ -80,10 +80,8 @@ class Adoption:
         """Adopt up to entry `keep_to`, in this segment or behind it.
 
         `end_row` is the row of that entry, if the journal has it and the segment holds it. `following` returns the
-        start of
-        the next file, `term_min` is the term of the entry before the segment, `term_max` that of a later one.
-        Damaged entries
-        that keep their place are added to `damage`."""
+        start of the next file, `term_min` is the term of the entry before the segment, `term_max` that of a later one.
+        Damaged entries that keep their place are added to `damage`."""
         self.segment = segment
         self._keep_to = keep_to
         self._end_row = end_row
@@ -209,7 +207,7 @@ class Adoption:
             position = segment.end_position
             hint = self._hint()
             batch, why = self._next_batch()
-            why = why or self._why_not(hint, batch)
+            why = why or self._row_contradiction(hint, batch)
             if why is None:
                 header = read_header(batch)
                 segment.adopt_scanned(batch, header)
@@ -249,7 +247,7 @@ class Adoption:
         if not self._term <= header.leader_epoch <= self._term_max:
             return batch, f"its term {header.leader_epoch} is none of {self._term} to {self._term_max}"
         if segment.is_compacted:
-            return batch, why_no_gap(batch, header, segment.next_index, segment.compacted_to)
+            return batch, gap_error(batch, header, segment.next_index, segment.compacted_to)
         return batch, None
 
     def _batch_at(self, position: int) -> tuple[memoryview, BatchHeader | None]:
@@ -281,7 +279,7 @@ class Adoption:
         return packed if fits else None
 
     @staticmethod
-    def _why_not(hint: bytes | None, batch: memoryview) -> str | None:
+    def _row_contradiction(hint: bytes | None, batch: memoryview) -> str | None:
         """Return an error when an undamaged row contradicts the header of the batch: the term is in no CRC."""
         if hint is None or row_matches(hint, batch) or restored_header(hint, batch) is None:
             return None

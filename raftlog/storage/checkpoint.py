@@ -64,7 +64,7 @@ def read_checkpoint(disk: Disk, path: str) -> Checkpoint | None:
         file.close()
 
 
-def vouch_for_nothing(disk: Disk, path: str, first_offset: int = 0) -> None:
+def store_empty_checkpoint(disk: Disk, path: str, first_offset: int = 0) -> None:
     """Store a checkpoint that keeps the log start, or raises it to `first_offset`, and covers no batch."""
     newest = read_checkpoint(disk, path)
     if newest is None:

@@ -101,9 +101,8 @@ class Compaction:
     def run(self) -> Iterator[CompactionStep]:
         """Compact, yielding after every slice; an error leaves a log that is correct.
 
-        Raises `CorruptBatch` for damage, `OSError`, and `SyncFailed` when files could not be renamed: then only a
-        new start can
-        continue."""
+        Raises `CorruptBatch` for damage, `OSError`, and `SyncFailed` when files could not be renamed: then only a new
+        start can continue."""
         while (start := clean_to(self.log)) < self._mark:
             yield from self._index_keys(start)
             yield from self._rewrite()

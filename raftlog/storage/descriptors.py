@@ -26,11 +26,11 @@ class CachedFile(Protocol):
     is_closed: bool
 
     @property
-    def may_let_go(self) -> bool:
+    def may_release(self) -> bool:
         """Whether its descriptor may be closed now."""
         ...
 
-    def note_let_go(self) -> None:
+    def note_released(self) -> None:
         """Record that its descriptor is closed, to be reopened on the next use."""
         ...
 
@@ -109,9 +109,9 @@ class DescriptorCache:
         """Close the least recently used descriptor that may be closed and whose number is below the limit."""
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         for file, use in self._open.items():
-            if use.descriptor < limit and not use.users and file.may_let_go:
+            if use.descriptor < limit and not use.users and file.may_release:
                 del self._open[file]
-                file.note_let_go()
+                file.note_released()
                 os.close(use.descriptor)
                 return True
         return False
@@ -142,10 +142,10 @@ class DescriptorCache:
             if excess <= 0:
                 return
             file, use = next(iter(self._open.items()))
-            if use.users or not file.may_let_go:
+            if use.users or not file.may_release:
                 self._open.move_to_end(file)
                 continue
             del self._open[file]
-            file.note_let_go()
+            file.note_released()
             os.close(use.descriptor)
             excess -= 1

@@ -109,6 +109,6 @@ class Disk(Protocol):
         """Start syncing the contents of `files` and the entries of `directories`, in this order.
 
         Writes before the call are covered, later ones may or may not be. `done` is called later, in the caller's
-        context, never
-        from inside this call. A file that is closed meanwhile is left out: its unsynced writes may be lost."""
+        context, never from inside this call. A file that is closed meanwhile is left out: its unsynced writes may be
+        lost."""
         ...

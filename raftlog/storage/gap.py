@@ -69,7 +69,7 @@ def last_index_of(batch: Buffer, header: BatchHeader, index: int) -> int:
     return gap.last_index if gap else index
 
 
-def why_no_gap(batch: Buffer, header: BatchHeader, index: int, compacted_to: int) -> str | None:
+def gap_error(batch: Buffer, header: BatchHeader, index: int, compacted_to: int) -> str | None:
     """Return the error in a gap at `index`; None for a correct one, and for a batch that is no gap."""
     gap = gap_in(batch, header)
     if gap is None:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from raftlog.records import HEADER_SIZE
 from raftlog.records.header import CONTROL_BIT
-from raftlog.storage.reading import ReadableLog
+from raftlog.storage.readable_log import ReadableLog
 from raftlog.storage.rows import ROW_SIZE, row_matches
 from raftlog.types import Index
 
@@ -33,7 +33,7 @@ class HeadersRead(NamedTuple):
     next_index: Index
 
 
-def headers_of_note(log: ReadableLog, first: Index, last: Index) -> HeadersRead:
+def scan_headers(log: ReadableLog, first: Index, last: Index) -> HeadersRead:
     """Read the headers of entries `first` to `last`, or of the first of them; of none where the first is damaged.
 
     Raises `OSError`."""

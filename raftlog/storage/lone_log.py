@@ -30,7 +30,7 @@ from raftlog.storage.checkpointer import Checkpointer
 from raftlog.storage.creation import OpenedLog, open_or_create
 from raftlog.storage.directory import SYNC_FAILED, internal
 from raftlog.storage.disk import Disk
-from raftlog.storage.flushing import Flusher
+from raftlog.storage.flusher import Flusher
 from raftlog.storage.retention import retained_from
 from raftlog.storage.roll import Roll
 from raftlog.storage.scrub import Scrub, ScrubProgress
@@ -93,9 +93,8 @@ class LoneLog:
     ) -> "LoneLog":
         """Open the log in directory `path`, recovering it; waits for the disk.
 
-        `clock` returns milliseconds since 1970. `on_refused(index, error)` is called when appends from `index` on
-        were rolled
-        back because they could not be written: they definitely failed. Raises `FormatError`, `DirectoryLocked`,
+        `clock` returns milliseconds since 1970. `on_refused(index, error)` is called when appends from `index` on were
+        rolled back because they could not be written: they definitely failed. Raises `FormatError`, `DirectoryLocked`,
         `OSError`."""
         opened = open_or_create(disk, path, config, clock, create=create)
         log = cls(disk, path, config, clock, opened, on_progress, on_refused)
@@ -156,8 +155,7 @@ class LoneLog:
         """Append batches that were checked or built here, in order; they are stamped, and held until the next flush.
 
         Writable buffers are stamped in place and must not change afterwards. Raises `LogDamaged`, `LogClosed`,
-        `SyncFailed` or
-        `RecordTooLarge`; then nothing was appended."""
+        `SyncFailed` or `RecordTooLarge`; then nothing was appended."""
         self.check_writable()
         limit = self.config.max_message_bytes
         for batch in batches:
@@ -272,9 +270,8 @@ class LoneLog:
     def read(self, offset: int, max_bytes: int, *, end_offset: Offset | None = None) -> list[memoryview]:
         """Return stored client batches from the one that holds `offset` on, checked, up to the high watermark.
 
-        One memoryview a batch; at least one batch even when it is larger than `max_bytes`; none at the end. The
-        first batch may
-        begin below `offset`. Raises `OffsetOutOfRange` and `CorruptBatch`."""
+        One memoryview a batch; at least one batch even when it is larger than `max_bytes`; none at the end. The first
+        batch may begin below `offset`. Raises `OffsetOutOfRange` and `CorruptBatch`."""
         if isinstance(self.failure, LogClosed):
             raise self.failure
         try:

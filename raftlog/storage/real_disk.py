@@ -1,14 +1,13 @@
 """The file protocol on a real file system (Linux).
 
-Descriptors are opened on use and kept in a bounded cache, so that thousands of segments need few of them. Whoever locks
-a directory gets a witness for its file system (see there) until the lock is released: with it a file that was written
-and not yet synced can give its descriptor back, and many files and directories are synced by one call.
+Descriptors are opened on use and kept in a bounded cache, so that thousands of segments need few of them. The lock of a
+directory comes with a witness for its file system (see there) until it is released: with it a file that was written
+and not yet synced can give up its descriptor, and many files and directories are synced by one call.
 
-Files are made with mode 0600 and directories with 0700, whatever the umask allows; what exists keeps its mode.
+Files are created with mode 0600 and directories with 0700, whatever the umask allows; existing ones keep their mode.
 
-Threads: syncs run wherever `run` puts them; their completions come back through `post`. Everything else runs in the
-caller's thread. The descriptor cache has a lock of its own, so reads may come from any thread.
-"""
+Threads: syncs run wherever `run` puts them; their completions return through `post`. Everything else runs in the
+caller's thread. The descriptor cache has a lock of its own, so reads may come from any thread."""
 
 import errno
 import fcntl
@@ -31,16 +30,16 @@ FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MANY = 32
-"""From so many files and directories on one sync of the whole file system is cheaper."""
+"""Number of files and directories from which on one sync of the whole file system is cheaper."""
 _IOV_MAX = 1024
 _TRUSTED_LENGTH = 16 << 20
-"""Above, a read is cut to what the file has before memory is taken: a length may come from damaged bytes."""
+"""Length above which a read is cut to the file's size first: the length may come from damaged bytes."""
 
 Job = Callable[[], None]
 
 
 class RealDisk:
-    """`run` executes a blocking job elsewhere; `post` calls a completion back in the owner's context."""
+    """Files of the operating system. `run` executes a blocking job; `post` runs a completion for the owner."""
 
     def __init__(
         self,
@@ -49,8 +48,10 @@ class RealDisk:
         open_files_max: int = OPEN_FILES_MAX,
         waits_for_descriptors: bool = False,
     ) -> None:
-        """With `waits_for_descriptors` a submitted sync that finds no descriptor is tried again by
-        `descriptor_shortage`, which the owner then calls regularly; it fails otherwise."""
+        """Create a disk with a descriptor cache of `open_files_max`.
+
+        With `waits_for_descriptors` a submitted sync without a descriptor is retried by `descriptor_shortage`, which
+        the owner calls regularly; otherwise it fails."""
         self._run = run
         self._post = post
         self._descriptors = DescriptorCache(open_files_max)
@@ -58,7 +59,7 @@ class RealDisk:
         self._waiting_syncs: deque[Job] = deque()
         """Submitted syncs that found no descriptor."""
         self._witnesses: dict[int, Witness] = {}
-        """By the number of the device."""
+        """Witnesses by the number of the device."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> "RealFile":
         file = RealFile(path, self._descriptors, os.O_RDONLY if read_only else os.O_RDWR)
@@ -110,9 +111,9 @@ class RealDisk:
                 witness.close()
             return lock
         self._witnesses[witness.device] = witness
-        return WitnessedLock(lock, partial(self._end_witness, witness))
+        return WitnessedLock(lock, partial(self._close_witness, witness))
 
-    def _end_witness(self, witness: Witness) -> None:
+    def _close_witness(self, witness: Witness) -> None:
         del self._witnesses[witness.device]
         witness.close()
 
@@ -124,7 +125,7 @@ class RealDisk:
 
     def descriptor_shortage(self, path: str) -> OSError | None:
         if self._descriptors.shortage is not None:
-            with suppress(OSError):  # the shortage says whether it failed for want of descriptors
+            with suppress(OSError):  # the shortage records a lack of descriptors
                 os.close(self._descriptors.open_path(path, _DIRECTORY_FLAGS))
         if (shortage := self._descriptors.shortage) is None:
             for _ in range(len(self._waiting_syncs)):
@@ -149,7 +150,7 @@ class RealDisk:
             os.close(descriptor)
 
     def _witness_of(self, files: Sequence["RealFile"], directories: Sequence[str]) -> Witness | None:
-        """The witness that hears of all of them, if there is one."""
+        """Return the witness that covers all of them, or None."""
         witness = files[0].witness if files else self._witnesses.get(os.stat(directories[0]).st_dev)
         if witness is None or any(file.witness is not witness for file in files):
             return None
@@ -159,53 +160,53 @@ class RealDisk:
         for file in files:
             assert not _own(file).is_closed, f"{file.path} was closed before its sync"
 
-        self._run(partial(self._sync_and_tell, files, directories, done))
+        self._run(partial(self._sync_and_post, files, directories, done))
 
-    def _sync_and_tell(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
-        """In a thread. Nothing here refers to itself: each sync would leave a circle for the garbage collector."""
+    def _sync_and_post(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
+        """Sync in a thread and post the completion. No reference to itself: each sync would leave a reference cycle."""
         failure: OSError | None = None
         try:
             self.sync(files, directories)
         except OSError as error:
             if self._waits_for_descriptors and lacks_descriptors(error):
                 # A file could not be opened: no sync failed.
-                self._waiting_syncs.append(partial(self._sync_and_tell, files, directories, done))
+                self._waiting_syncs.append(partial(self._sync_and_post, files, directories, done))
                 return
             failure = error
         self._post(partial(done, failure))
 
 
 class RealFile:
-    """A file by its path; the descriptor behind it comes and goes with the cache."""
+    """A file by its path; the cache opens and closes its descriptor."""
 
     def __init__(self, path: str, descriptors: DescriptorCache, access: int) -> None:
         self.path = path
         self.flags = access | os.O_CLOEXEC
         self._descriptors = descriptors
         self.writes = 0
-        """Writes and truncations so far; moved by the writer only."""
+        """Number of writes and truncations; changed by the writer only."""
         self.writes_synced = 0
         """Value of `writes` that a returned sync covered; `writes_synced ≤ writes`."""
         self.witness: Witness | None = None
-        """Hears of failures to write it back while its descriptor is closed."""
-        self._writes_let_go = 0
-        """Value of `writes` when its descriptor was closed last with unsynced ones; moved under the cache's lock."""
+        """Witness that reports failed write-backs while the descriptor is closed."""
+        self._writes_at_release = 0
+        """Value of `writes` when its descriptor was last closed with unsynced ones; changed under the cache's lock."""
         self.is_closed = False
         self._sync_lock = threading.Lock()
         self._sync_failure: OSError | None = None
-        """The kernel tells of lost pages once: after that no sync of this file means anything."""
+        """Error of a failed sync: the kernel reports lost pages once, so later syncs of this file prove nothing."""
 
     @property
     def is_dirty(self) -> bool:
         return self.writes_synced < self.writes
 
     @property
-    def may_let_go(self) -> bool:
+    def may_release(self) -> bool:
         return self.witness is not None or not self.is_dirty
 
-    def note_let_go(self) -> None:
+    def note_released(self) -> None:
         if self.is_dirty:
-            self._writes_let_go = self.writes
+            self._writes_at_release = self.writes
 
     def size(self) -> int:
         with self._descriptors.use(self) as use:
@@ -249,27 +250,27 @@ class RealFile:
                 self.writes += 1
 
     def sync_data(self) -> None:
-        """One sync at a time, so that none returns well while another one is told of an error; a failure stays."""
+        """Sync the file's data, one call at a time, so that none succeeds while another one fails; a failure stays."""
         with self._sync_lock:
             if self._sync_failure:
                 raise self._sync_failure
             covered = self.writes
             try:
                 with self._descriptors.use(self) as use:
-                    if self.witness is not None and self._writes_let_go > self.writes_synced:
-                        self.witness.sync()  # this descriptor may know nothing of what another one wrote
+                    if self.witness is not None and self._writes_at_release > self.writes_synced:
+                        self.witness.sync()  # this descriptor may not get the errors of writes through another one
                     else:
                         os.fdatasync(use.descriptor)
             except OSError as error:
                 if error.errno == errno.EBADF and self.is_closed:
-                    return  # closed since it was submitted: whoever closed it gave up what it holds
+                    return  # closed since it was submitted: its unsynced writes may be lost
                 if not lacks_descriptors(error):  # then it was not opened, and no sync failed
                     self._sync_failure = error
                 raise
             self.note_synced(covered)
 
     def note_synced(self, covered: int) -> None:
-        """A sync returned that began when so many writes had been made."""
+        """Record a successful sync that began after `covered` writes."""
         self.writes_synced = max(self.writes_synced, covered)
 
     def close(self) -> None:

@@ -111,11 +111,11 @@ class Recovery:
         for base in self._bases:
             if self.segments and self.segments[-1].next_offset != base:
                 if not self._counted(base):
-                    self._keep_aside(base)
+                    self._move_to_damaged(base)
                     continue
                 self._damage(base, 0, base, f"offsets {self.segments[-1].next_offset} to {base} are missing")
             if not self._open(base):
-                self._keep_aside(base)
+                self._move_to_damaged(base)
         if not self.report.damage:
             self._settle()
         return self
@@ -230,7 +230,7 @@ class Recovery:
                 yield chunk[:0], nothing, "the file ends inside a batch header"
                 return
             header = read_header(chunk, position - start)
-            why = _why_not_next(header, segment.next_offset)
+            why = _header_error(header, segment.next_offset)
             if why is None and position + header.size > size:
                 why = "the file ends inside the batch"
             if why is None and position + header.size > start + len(chunk):
@@ -300,7 +300,7 @@ class Recovery:
         copy.close()
         self.report.torn.append(TornTail(file, position, len(data), kept))
 
-    def _keep_aside(self, base: int) -> None:
+    def _move_to_damaged(self, base: int) -> None:
         """Move the files of a segment that was never synced into `.raftlog/damaged/`."""
         stem = segment_stem(base)
         log = self.disk.open(f"{self.path}/{stem}.log")
@@ -353,7 +353,7 @@ class Recovery:
         self.disk.sync([file for segment in touched for file in segment.files], [self.path])
 
 
-def _why_not_next(header: BatchHeader, next_offset: int) -> str | None:
+def _header_error(header: BatchHeader, next_offset: int) -> str | None:
     """Return the error in a header expected at `next_offset`, or None. A lone log has term 0."""
     if header.magic != MAGIC:
         return f"magic is {header.magic}"
@@ -372,7 +372,7 @@ def looks_torn(segment: Segment, position: int, why: str) -> bool:
         return True
     size = segment.files.log.size()
     header = read_header(segment.files.log.read(position, HEADER_SIZE))
-    end = size if _why_not_next(header, segment.next_offset) else min(size, position + header.size)
+    end = size if _header_error(header, segment.next_offset) else min(size, position + header.size)
     span = segment.files.log.read(position, end - position)
     first_block_end = min(len(span), BLOCK - position % BLOCK)
     if first_block_end < LENGTH_END and not any(segment.next_offset.to_bytes(8)[:first_block_end]):

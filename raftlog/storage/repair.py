@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from raftlog.errors import CorruptBatch
 from raftlog.records import ControlKind, build_control_batch, stamp
-from raftlog.storage.checkpoint import read_checkpoint, vouch_for_nothing
+from raftlog.storage.checkpoint import read_checkpoint, store_empty_checkpoint
 from raftlog.storage.directory import DAMAGED, LONE_LOG, internal, lock_directory, make_directory, read_meta
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.gap import REASON_LOST, Gap, gap_batch
@@ -55,11 +55,11 @@ def repair_log(disk: Disk, path: str, *, accept_loss: bool) -> RepairReport:
             report.lost.append((checkpoint.log_start_offset, first))
         if accept_loss and report.problems:
             make_directory(disk, internal(path, DAMAGED))
-            vouch_for_nothing(disk, path, first)
+            store_empty_checkpoint(disk, path, first)
             for segment_file, pieces in plans:
                 _rewrite(disk, path, segment_file, pieces, report)
             if report.cut_from is not None:
-                _set_newer_aside(disk, path, report)
+                _move_newer_to_damaged(disk, path, report)
             report.left = verify_log(disk, path).problems
             report.done = not report.left
         return report
@@ -141,7 +141,7 @@ def _rewrite(disk: Disk, path: str, file: str, pieces: _Pieces, report: RepairRe
         new.close()
     disk.rename(temporary, file)
     disk.sync([], [path])
-    _forget(disk, path, _index_files(file.removesuffix(LOG_SUFFIX)))
+    _remove_files(disk, path, _index_files(file.removesuffix(LOG_SUFFIX)))
 
 
 def _copy(old: File, position: int, length: int, other: bytes | None, new: File, written: int) -> int:
@@ -173,7 +173,7 @@ def _index_files(stem: str) -> list[str]:
     return [stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX]
 
 
-def _forget(disk: Disk, directory: str, names: list[str]) -> None:
+def _remove_files(disk: Disk, directory: str, names: list[str]) -> None:
     """Remove index files for the old bytes from one directory; the next opening reads everything."""
     for name in names:
         if disk.exists(name):
@@ -181,14 +181,14 @@ def _forget(disk: Disk, directory: str, names: list[str]) -> None:
     disk.sync([], [directory])
 
 
-def _set_newer_aside(disk: Disk, path: str, report: RepairReport) -> None:
+def _move_newer_to_damaged(disk: Disk, path: str, report: RepairReport) -> None:
     """Move whole segments behind the cut into `.raftlog/damaged/`, newest first."""
     assert report.cut_from is not None
     for base in reversed(segment_bases(disk, path)):
         if base < report.cut_from:
             break
         stem = f"{path}/{segment_stem(base)}"
-        _forget(disk, path, _index_files(stem))
+        _remove_files(disk, path, _index_files(stem))
         kept = internal(path, DAMAGED, f"{segment_stem(base)}{LOG_SUFFIX}")
         disk.rename(stem + LOG_SUFFIX, kept)
         disk.sync([], [path, internal(path, DAMAGED)])

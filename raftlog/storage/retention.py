@@ -12,8 +12,8 @@ def retained_from(segments: Sequence[Segment], config: LogConfig, now_ms: int) -
     """Return the base offset of the oldest segment that is kept; the active one always is.
 
     A segment's age is that of the later of its greatest record timestamp and the creation of the next segment: a
-    client's
-    clock that is behind deletes nothing early. By bytes, segments are deleted while the rest is still large enough."""
+    client's clock that is behind deletes nothing early. By bytes, segments are deleted while the rest is still large
+    enough."""
     excess = 0
     if config.retention_bytes is not None:
         excess = sum(segment.end_position for segment in segments) - config.retention_bytes

@@ -75,9 +75,8 @@ def row_matches(row_bytes: Buffer, batch: Buffer) -> bool:
 def restored_header(row_bytes: Buffer, damaged: Buffer) -> bytes | None:
     """Return the header of an undamaged row, from a header that may be damaged outside the batch CRC, or None.
 
-    The fields that lie outside it (offset, length, term, magic), and the CRC itself, are all in the row: put in
-    place, they
-    give the row's checksum. None when they do not: then the row, or a field under the CRC, is damaged."""
+    The fields that lie outside it (offset, length, term, magic), and the CRC itself, are all in the row: put in place,
+    they give the row's checksum. None when they do not: then the row, or a field under the CRC, is damaged."""
     row = unpack_row(row_bytes)
     header = read_header(damaged)._replace(
         base_offset=row.offset, batch_length=row.length - LENGTH_END, leader_epoch=row.term, magic=MAGIC, crc=row.crc

@@ -6,7 +6,7 @@ batch is rewritten from the batch; a damaged batch is reported, and the log refu
 from typing import NamedTuple
 
 from raftlog.errors import CorruptBatch
-from raftlog.storage.healing import heal_row
+from raftlog.storage.index_repair import repair_row
 from raftlog.storage.segment import Segment
 from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import Offset
@@ -44,7 +44,7 @@ class Scrub:
                 break
             self._row = number + 1
             read += len(batch)
-            if why and not heal_row(segment, number):
+            if why and not repair_row(segment, number):
                 return ScrubProgress(read, False, self._log.corrupt(segment, row, why))
             if read >= max_bytes:
                 return ScrubProgress(read, False, None)

@@ -227,7 +227,7 @@ class Segment:
             self._waiting = WaitingRows(published, waiting[: rows - published])
         self.rebuild_times()
 
-    def take_back(self, rows: int) -> None:
+    def roll_back(self, rows: int) -> None:
         """Keep the first `rows` rows, which include all published ones; the caller syncs the `.log`."""
         published, waiting = self._waiting
         assert published <= rows <= self.rows, f"{published} rows published, {self.rows} appended: cannot keep {rows}"
@@ -268,7 +268,7 @@ class Segment:
             end += len(batch)
         return kept
 
-    def give_back_unwritten(self) -> list[Buffer]:
+    def remove_unwritten(self) -> list[Buffer]:
         """Remove and return the batches that were not written; the file stays as it is."""
         batches, self._unwritten = self._unwritten, []
         if batches:

@@ -13,7 +13,7 @@ from raftlog.errors import CorruptBatch, NotAtBatchBorder, OffsetOutOfRange, Syn
 from raftlog.records import HEADER_SIZE, BatchHeader, ControlKind, build_control_batch, read_header, stamp
 from raftlog.storage.changes import ChangedFiles, Changes, changed_files
 from raftlog.storage.disk import Disk, File
-from raftlog.storage.reading import ReadableLog
+from raftlog.storage.readable_log import ReadableLog
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.storage.rows import Row, pack_row, unpack_row
 from raftlog.storage.segment import Segment
@@ -107,17 +107,17 @@ class SegmentedLog(ReadableLog):
             self._dirty.append(active)
 
     def write(self) -> None:
-        """Write everything appended to the files; on `OSError` call `take_back` or stop."""
+        """Write everything appended to the files; on `OSError` call `roll_back` or stop."""
         for segment in self._dirty:
             segment.write()
 
-    def take_back(self, index: Index) -> None:
+    def roll_back(self, index: Index) -> None:
         """Remove every entry behind `index`, which was written, durably; called after a failed write."""
         assert self.durable_index <= index <= self.last_index
         while self.active.base_index > index:
             self._dirty = [segment for segment in self._dirty if segment is not self.active]
             self._drop_newest()
-        self.active.take_back(index + 1 - self.active.base_index)
+        self.active.roll_back(index + 1 - self.active.base_index)
         self.disk.sync([self.active.files.log], [self.path])
 
     # durable
@@ -131,8 +131,7 @@ class SegmentedLog(ReadableLog):
         """Make entries up to `index`, which are durable, visible to readers, and publish their rows.
 
         Without `publish` something else proves that they are durable (a replica's journal): rows stay in memory, and
-        nothing is
-        known to be synced."""
+        nothing is known to be synced."""
         assert index <= self.last_index, f"durable {index} > last {self.last_index}"
         if index > self.durable_index:
             self.durable_offset = self.offset_after(index)
@@ -241,9 +240,8 @@ class SegmentedLog(ReadableLog):
     def cut_to_index(self, index: Index) -> None:
         """Keep the entries up to `index`, and only those; files of later segments are deleted, newest first.
 
-        Nothing is synced: the cut is durable in the caller's journal. Index 0 leaves no segment. Raises
-        `CorruptBatch`, and
-        changes nothing, where the end of entry `index` cannot be determined."""
+        Nothing is synced: the cut is durable in the caller's journal. Index 0 leaves no segment. Raises `CorruptBatch`,
+        and changes nothing, where the end of entry `index` cannot be determined."""
         first = self.segments[0].base_index if self.segments else 1
         assert index == 0 or first <= index, f"cut to index {index} below the first entry {first}"
         assert index <= self.last_index, f"cut to index {index} behind the last entry {self.last_index}"
@@ -309,8 +307,7 @@ class SegmentedLog(ReadableLog):
         """Replace closed segments that follow each other by a staged one, whose files are synced.
 
         The caller syncs the directory, then calls `unlink_replaced`. Raises `SyncFailed` when the files cannot be
-        renamed: only
-        a new opening can continue."""
+        renamed: only a new opening can continue."""
         at = self.segments.index(old[0])
         assert self.segments[at : at + len(old)] == tuple(old), "segments are not consecutive"
         assert old[-1] is not self.active, "the last segment is never compacted"
@@ -356,7 +353,7 @@ class SegmentedLog(ReadableLog):
         segment = self.segment_of_index(index)
         row = self.row_at(index)
         number = segment.number_of(index)
-        why = self.why_corrupt(segment.row_bytes(number, 1), row, batch)
+        why = self.batch_error(segment.row_bytes(number, 1), row, batch)
         if len(batch) > row.length:
             why = f"it has {len(batch)} bytes where {row.length} belong"
         if why:
@@ -367,8 +364,7 @@ class SegmentedLog(ReadableLog):
         """Write a *committed* entry, fetched from the leader, where neither row nor batch can be trusted.
 
         The rows around it determine its position. Not synced. Raises `CorruptBatch` when it does not fit there; then
-        nothing
-        changed."""
+        nothing changed."""
         segment = self.segment_of_index(index)
         number = segment.number_of(index)
         before = segment.row(number - 1) if number else None
@@ -383,7 +379,7 @@ class SegmentedLog(ReadableLog):
         if after is not None and after.index == index + 1:
             follows = (after.position, after.offset)
         is_confirmed = number + 1 == segment.rows or (after is not None and after.index == index + 1)
-        why = self.why_corrupt(packed, row, batch)
+        why = self.batch_error(packed, row, batch)
         if before is not None and before.index != index - 1:
             why = "the row before it is damaged as well"
         elif header.base_offset < (before.offset if before else segment.base_offset) or row.end > segment.end_position:

@@ -15,7 +15,7 @@ from raftlog.records.check import RECORD_BYTES_MIN
 from raftlog.records.header import MAGIC, TERM_MAX, header_bytes
 from raftlog.storage.checkpoint import Checkpoint, read_checkpoint
 from raftlog.storage.disk import Disk, File
-from raftlog.storage.gap import last_index_of, why_no_gap
+from raftlog.storage.gap import gap_error, last_index_of
 from raftlog.storage.recovery import looks_torn, read_roll, segment_bases
 from raftlog.storage.roll import Roll
 from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row, unpack_rows
@@ -47,8 +47,8 @@ class StoredBatch(NamedTuple):
     """One batch of a file, and the error in it.
 
     `offset` is the next one in the chain. `row` is its index row, if it has one; when only that is damaged
-    (`row_only`),
-    the batch is undamaged. `restored` are its bytes when only header fields were damaged that the row determines."""
+    (`row_only`), the batch is undamaged. `restored` are its bytes when only header fields were damaged that the row
+    determines."""
 
     number: int
     index: int  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
@@ -216,8 +216,7 @@ def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[St
     """Yield every batch of a segment, sound or not; `segment.rows` and `next_offset` move along.
 
     A bad batch with a row that can be trusted is skipped by its row; one without ends the walk. `end_offset` is the
-    base
-    offset of the next segment, if there is one."""
+    base offset of the next segment, if there is one."""
     rows = _Rows(
         segment.files.index
     )  # before the log's size is read: rows refer to batches that are in the log already
@@ -230,7 +229,7 @@ def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[St
         row = rows.trusted(number, segment, position, head, log.size)
         length = row.length if row else header.size if header and header.size >= HEADER_SIZE else log.size
         batch = log.read(position, min(length, log.size - position))
-        why = _why_unsound(segment, header, batch) or _why_no_gap(segment, header, batch)
+        why = _batch_error(segment, header, batch) or _gap_error(segment, header, batch)
         row_only = False
         if not why and rows.has(number) and not row_matches(rows.packed(number), head):
             row_only = restored_header(rows.packed(number), head) is None
@@ -258,10 +257,10 @@ def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[St
         position = row.end
 
 
-def _why_no_gap(segment: Segment, header: BatchHeader | None, batch: memoryview) -> str | None:
+def _gap_error(segment: Segment, header: BatchHeader | None, batch: memoryview) -> str | None:
     if header is None or not segment.is_compacted:
         return None
-    return why_no_gap(batch, header, segment.next_index, segment.compacted_to)
+    return gap_error(batch, header, segment.next_index, segment.compacted_to)
 
 
 def _entries_beyond(segment: Segment, rows: "_Rows", index: int, position: int, batch: memoryview | None) -> int:
@@ -280,7 +279,7 @@ def _restored(packed: bytes, batch: memoryview) -> bytes | None:
     return whole if head and crc_matches(whole, read_header(head)) else None
 
 
-def _why_unsound(segment: Segment, header: BatchHeader | None, batch: memoryview) -> str | None:
+def _batch_error(segment: Segment, header: BatchHeader | None, batch: memoryview) -> str | None:
     if header is None:
         return "the file ends inside a batch header"
     if header.magic != MAGIC or header.size < HEADER_SIZE:

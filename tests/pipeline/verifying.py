@@ -18,7 +18,7 @@ from raftlog.runtime.log.offline import OfflineReplica, compare_replicas
 from raftlog.runtime.log.sealed_file import write_sealed
 from raftlog.runtime.node_identity import IDENTITY
 from raftlog.storage.directory import internal
-from raftlog.storage.finding import logs_below
+from raftlog.storage.log_directories import log_directories_below
 from raftlog.storage.verify import verify_log
 from tests.pipeline.archives import one_by_one
 from tests.runtime.drivers import World
@@ -50,7 +50,7 @@ class Expected(NamedTuple):
 def expected(*paths: Path) -> Expected:
     """Return the verdict of `raftlog log verify --compare`."""
     disk = real_disk()
-    logs = [log for path in paths for log in logs_below(str(path))]
+    logs = [log for path in paths for log in log_directories_below(str(path))]
     problems = {str(problem) for log in logs for problem in verify_log(disk, log).problems}
     groups: dict[bytes, list[OfflineReplica]] = {}
     for replica in _replicas(disk, logs):

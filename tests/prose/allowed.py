@@ -28,6 +28,5 @@ PENDING: Final = (
     "partitions/settings.py",
     "partitions/topic_changes.py",
     "raftlog/runtime",
-    "raftlog/storage/real_disk.py",
 )
 """Files and directories whose lines are not rewritten yet."""

@@ -21,7 +21,7 @@ from raftlog.records import (
 from raftlog.storage import compaction
 from raftlog.storage.compaction import CompactionBounds, clean_to
 from raftlog.storage.gap import gap_in
-from raftlog.storage.healing import heal_index
+from raftlog.storage.index_repair import repair_index
 from raftlog.storage.roll import decode_roll
 from raftlog.storage.scrub import Scrub
 from raftlog.storage.segmented_log import SegmentedLog
@@ -118,7 +118,7 @@ def check_chain(log: SegmentedLog) -> None:
         kind, payload = read_control(bytes(next(log.walk(segment))[2]))
         assert kind is ControlKind.ROLL
         assert decode_roll(payload).compacted_to == segment.compacted_to
-        assert heal_index(segment) == 0
+        assert repair_index(segment) == 0
     for segment, newer in pairwise(log.segments):
         assert segment.is_compacted or not newer.is_compacted, "from the oldest on"
 
@@ -293,7 +293,7 @@ def test_rows_that_rot_are_healed_from_gaps_and_rebuilt_batches() -> None:
     for number in range(segment.rows):
         keyed.disk.flip_bit(segment.files.index.path, number * 44 + 7, 2)
         check_reads(keyed)
-        heal_index(segment)
+        repair_index(segment)
         assert segment.row_bytes(0, segment.rows) == sound, f"row {number}"
 
 

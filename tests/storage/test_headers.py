@@ -3,7 +3,7 @@
 import pytest
 
 from raftlog.records import BatchBuilder, NewRecord, read_header, stamp
-from raftlog.storage.headers import headers_of_note
+from raftlog.storage.headers import scan_headers
 from raftlog.types import Index, Position, Term
 from tests.storage.test_replica_log import Replica
 
@@ -27,7 +27,7 @@ def with_producers(size: int) -> Replica:
 def noted(r: Replica, first: int) -> list[int]:
     found: list[int] = []
     while first <= r.log.last_index:
-        read, following = headers_of_note(r.log, Index(first), r.log.last_index)
+        read, following = scan_headers(r.log, Index(first), r.log.last_index)
         assert [bytes(head) for _, head in read] == [r.entries[index - 1][:61] for index, _ in read]
         found += [index for index, _ in read]
         if following == first:
@@ -54,4 +54,4 @@ def test_a_header_that_its_row_does_not_vouch_for_ends_the_walk(size: int) -> No
     byte = file.read(row.position + 50, 1)
     file.write(Position(row.position + 50), [bytes([byte[0] ^ 1])])
     assert noted(r, 1) == [1, 2, 5, 8]
-    assert headers_of_note(r.log, Index(10), Index(12)) == ([], 10)
+    assert scan_headers(r.log, Index(10), Index(12)) == ([], 10)

@@ -24,8 +24,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _client(
         "lost-answer-forgotten",
         "transport:HttpTransport.request",
-        'raise told if lost is None else OutcomeUnknown(f"{lost}, and may have been done; then: {told}")',
-        "raise told",
+        'raise reported if lost is None else OutcomeUnknown(f"{lost}, and may have been done; then: {reported}")',
+        "raise reported",
         _TRANSPORT,
     ),
     _client(

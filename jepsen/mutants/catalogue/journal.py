@@ -116,7 +116,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _journal(
         "replay-trusts-large-appends",
         "log/replay:Replay._take_row",
-        "why = ReadableLog.why_corrupt(packed, row, batch)",
+        "why = ReadableLog.batch_error(packed, row, batch)",
         "why: str | None = None",
         _RECOVERY,
     ),

@@ -24,7 +24,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # cuts, trims and refused appends
     _storage(
         "refused-append-comes-back",
-        "segmented_log:SegmentedLog.take_back",
+        "segmented_log:SegmentedLog.roll_back",
         "self.disk.sync([self.active.files.log], [self.path])",
         "pass",
         _POWER,
@@ -74,7 +74,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "of the checkpoint, whose rows are published, and `end_of_leftovers` no further than "
         "the applied index.",
     ),
-    _storage("refused-append-in-time-index", "segment:Segment.take_back", "self.times.drop_from(rows)", "pass", _LONE),
+    _storage("refused-append-in-time-index", "segment:Segment.roll_back", "self.times.drop_from(rows)", "pass", _LONE),
     # what is durable
     _storage(
         "new-file-without-its-name",
@@ -113,14 +113,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _storage(
         "late-flush-counts",
-        "flushing:Flusher._flushed",
+        "flusher:Flusher._flushed",
         "if run != self._run or target is None:",
         "if target is None:",
         _LONE,
     ),
     _storage(
         "settled-without-sync",
-        "flushing:Flusher.settle",
+        "flusher:Flusher.settle",
         "self._disk.sync(*self._log.sync_targets())",
         "pass",
         _LISTED,
@@ -128,42 +128,42 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # reading
     _storage(
         "read-undurable",
-        "reading:ReadableLog.read",
+        "readable_log:ReadableLog.read",
         "end = self.durable_offset if end_offset is None",
         "end = self.next_offset if end_offset is None",
         _LISTED,
     ),
     _storage(
         "read-one-too-many",
-        "reading:ReadableLog._rows_within",
+        "readable_log:ReadableLog._rows_within",
         "if row.offset >= end_offset:",
         "if row.offset > end_offset:",
         _LISTED,
     ),
     _storage(
         "look-up-undurable",
-        "reading:ReadableLog._offset_for_timestamp",
+        "readable_log:ReadableLog._offset_for_timestamp",
         "if row.index > self.durable_index:",
         "if False:",
         _LISTED,
     ),
     _storage(
         "serve-a-wrong-crc",
-        "reading:ReadableLog.why_corrupt",
+        "readable_log:ReadableLog.batch_error",
         "if not crc_matches(view, read_header(view)):",
         "if False:",
         _LONE,
     ),
     _storage(
         "serve-a-wrong-header",
-        "reading:ReadableLog.why_corrupt",
+        "readable_log:ReadableLog.batch_error",
         "if not row_matches(row_bytes, view[:HEADER_SIZE]):",
         "if False:",
         _LONE,
     ),
     _storage(
         "reader-amid-a-cut",
-        "reading:ReadableLog._undisturbed",
+        "readable_log:ReadableLog._undisturbed",
         "            else:\n                if generation == self.generation:",
         "            else:\n                if True:",
         ("tests/storage/test_replica_log.py",),
@@ -171,7 +171,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _storage(
         "repair-with-other-bytes",
         "segmented_log:SegmentedLog.repair_batch",
-        "why = self.why_corrupt(segment.row_bytes(number, 1), row, batch)",
+        "why = self.batch_error(segment.row_bytes(number, 1), row, batch)",
         'why: str | None = ""',
         ("tests/storage/test_replica_log.py",),
     ),
@@ -262,7 +262,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _storage(
         "any-offset-follows",
-        "recovery:_why_not_next",
+        "recovery:_header_error",
         "if header.base_offset != next_offset:",
         "if False:",
         _LIMITS,
@@ -292,7 +292,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _storage("torn-slot-counts", "checkpoint:_read_slot", "if intact and magic", "if magic", _LIMITS),
     _storage(
         "repair-lowers-the-log-start",
-        "checkpoint:vouch_for_nothing",
+        "checkpoint:store_empty_checkpoint",
         "max(newest.log_start_offset, first_offset)",
         "first_offset",
         _LIMITS,
@@ -300,7 +300,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _storage(
         "repair-trusts-the-old-checkpoint",
         "repair:repair_log",
-        "vouch_for_nothing(disk, path, first)",
+        "store_empty_checkpoint(disk, path, first)",
         "pass",
         _LONE,
     ),
@@ -365,7 +365,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _storage(
         "believe-a-rotten-header",
-        "adoption:Adoption._why_not",
+        "adoption:Adoption._row_contradiction",
         "return _DISAGREE",
         "return None",
         _ADOPTION,

@@ -13,7 +13,7 @@ from raftlog.errors import CorruptBatch
 from raftlog.raft import Configuration
 from raftlog.records import ControlKind, read_control
 from raftlog.runtime.log.control_entries import configuration_of_roll, decode_configuration, is_control
-from raftlog.storage.reading import ReadableLog
+from raftlog.storage.readable_log import ReadableLog
 from raftlog.storage.recovery import read_roll
 from raftlog.storage.roll import decode_roll
 from raftlog.types import Index

@@ -17,7 +17,7 @@ from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.log.control_entries import is_control
 from raftlog.storage.adoption import Damage, damage_of
 from raftlog.storage.disk import Disk
-from raftlog.storage.reading import ReadableLog
+from raftlog.storage.readable_log import ReadableLog
 from raftlog.storage.roll import decode_roll
 from raftlog.storage.rows import ROW_SIZE, Row, restored_header, unpack_row
 from raftlog.storage.segment import Segment
@@ -208,7 +208,7 @@ class Replay:
             if error.errno not in PASSING_ERRORS:
                 raise
             self._full = error
-            self.unwritten = segment.give_back_unwritten()
+            self.unwritten = segment.remove_unwritten()
             if not segment.rows:
                 self.segments.pop().close()
 
@@ -223,7 +223,7 @@ class Replay:
         if row.position != segment.end_position:
             return f"the journal has entry {row.index} at position {row.position}, where {segment.end_position} follows"
         batch = memoryview(segment.files.log.read(row.position, row.length))
-        why = ReadableLog.why_corrupt(packed, row, batch)
+        why = ReadableLog.batch_error(packed, row, batch)
         if why is None:
             self._note_control(Index(row.index), batch)
             segment.adopt_scanned(batch, read_header(batch))

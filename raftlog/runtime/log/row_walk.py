@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from raftlog.errors import CorruptBatch
-from raftlog.storage.reading import ReadableLog
+from raftlog.storage.readable_log import ReadableLog
 from raftlog.storage.segment import Segment
 
 

@@ -9,7 +9,7 @@ from raftlog.errors import CorruptBatch, LogClosed, RaftlogError
 from raftlog.runtime.log.committed_entries import CommittedEntry, read_committed
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.slices import in_slices
-from raftlog.storage.reading import Lookup
+from raftlog.storage.readable_log import Lookup
 from raftlog.types import Index, Offset
 
 

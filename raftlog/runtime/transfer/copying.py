@@ -14,7 +14,7 @@ from raftlog.records.header import MAGIC
 from raftlog.runtime.replica.group import Group
 from raftlog.runtime.transfer.bulk import FilesAsked, FilesFound, PieceAsked, PieceFound
 from raftlog.runtime.transfer.ports import LogPort, ask
-from raftlog.storage.gap import why_no_gap
+from raftlog.storage.gap import gap_error
 from raftlog.storage.roll import Roll, decode_roll
 from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import NodeId, Offset, Term
@@ -70,7 +70,7 @@ class Copying:
             return
         if roll is not None or not segments.segments:
             raise self._unsound(f"no roll that begins a file at offset {header.base_offset}")
-        why = why_no_gap(batch, header, segments.active.next_index, segments.active.compacted_to)
+        why = gap_error(batch, header, segments.active.next_index, segments.active.compacted_to)
         if why is not None:
             raise self._unsound(why)
         segments.append_stamped(batch, header)

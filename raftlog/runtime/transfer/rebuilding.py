@@ -32,7 +32,7 @@ from raftlog.runtime.transfer.ports import LogPort
 from raftlog.runtime.transfer.replacement import Replacement
 from raftlog.storage.directory import DAMAGED, internal, make_directory
 from raftlog.storage.gap import REASON_LOST, Gap, gap_batch, last_index_of
-from raftlog.storage.healing import heal_row
+from raftlog.storage.index_repair import repair_row
 from raftlog.storage.roll import Roll, decode_roll, encode_roll
 from raftlog.storage.segment import Segment
 from raftlog.storage.segmented_log import SegmentedLog
@@ -120,7 +120,7 @@ class Rebuild:
             index = Index(segment.index_of(number))
             if error is None:
                 yield self._sound(segment, index, batch)
-            elif is_placed and heal_row(segment, number):
+            elif is_placed and repair_row(segment, number):
                 ((_, healed),) = self._old.read_entries(index, index, 1)
                 yield self._sound(segment, index, healed)
             else:

@@ -27,7 +27,7 @@ from raftlog.runtime.replica.group import Group
 from raftlog.runtime.transfer.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound
 from raftlog.runtime.transfer.ports import LogPort, ask
 from raftlog.runtime.transfer.refilling import Refilling
-from raftlog.storage.healing import heal_row
+from raftlog.storage.index_repair import repair_row
 from raftlog.storage.segment import Segment
 from raftlog.types import Buffer, Index, NodeId, Offset
 
@@ -147,11 +147,11 @@ class Repair:
             if error is None:
                 self._note_configuration(index, batch)
             elif segment.base_index < whole_from(group.log.segments):
-                if not heal_row(segment, number):
+                if not repair_row(segment, number):
                     self._compacted = self._compacted or error
             elif not is_placed:
                 await self._rebuild_or_note(index, error)
-            elif not heal_row(segment, number) or self._damage_at(index) is not None:
+            elif not repair_row(segment, number) or self._damage_at(index) is not None:
                 await self._mend_or_note(index, error)
             size += len(batch)
             if number + 1 - first >= _SLICE_ENTRIES or size >= _SLICE_BYTES:

@@ -112,7 +112,7 @@ class Flusher:
         """Roll back the unwritten appends, so that their refusal is definite; if that fails too, stop."""
         path, owner = self._path, self._owner
         try:
-            self._log.take_back(self.written_index)
+            self._log.roll_back(self.written_index)
         except OSError as second:
             owner.fail(SyncFailed(f"{path}: a write failed ({error}) and could not be taken back ({second})"))
             return

@@ -11,7 +11,7 @@ from raftlog.storage.directory import CHECKPOINT, INTERNAL
 _KEPT_ASIDE: Final = ("damaged", "trash", "unknown")
 
 
-def logs_below(directory: str) -> Iterator[str]:
+def log_directories_below(directory: str) -> Iterator[str]:
     """Yield the directories with segment files, or with the checkpoint of a log that lost them; in order of name."""
     for path, names, files in os.walk(directory):
         names[:] = sorted(name for name in names if not (path.endswith(INTERNAL) and name in _KEPT_ASIDE))

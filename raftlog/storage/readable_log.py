@@ -17,7 +17,7 @@ from raftlog.errors import CorruptBatch, OffsetOutOfRange, StorageError, Undecod
 from raftlog.records import HEADER_SIZE, crc_matches, open_in_steps, read_header, read_records
 from raftlog.records.header import CONTROL_BIT
 from raftlog.storage.disk import Disk
-from raftlog.storage.healing import heal_index, heal_row
+from raftlog.storage.index_repair import repair_index, repair_row
 from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_rows
 from raftlog.storage.segment import Segment
 from raftlog.types import Buffer, Index, Offset, Position
@@ -129,9 +129,8 @@ class ReadableLog:
     def read(self, offset: int, max_bytes: int, end_offset: Offset | None = None) -> list[memoryview]:
         """Return stored client batches from the one that holds `offset` on, durable and below `end_offset`, checked.
 
-        At least one batch, even when it is larger than `max_bytes`; none at the end. Raises `OffsetOutOfRange`
-        outside the log
-        and `CorruptBatch` where row, header or CRC disagree."""
+        At least one batch, even when it is larger than `max_bytes`; none at the end. Raises `OffsetOutOfRange` outside
+        the log and `CorruptBatch` where row, header or CRC disagree."""
 
         def attempt() -> list[memoryview]:
             end = self.durable_offset if end_offset is None else min(end_offset, self.durable_offset)
@@ -169,7 +168,7 @@ class ReadableLog:
                     return rows_read.batches
                 first += rows_read.count
                 reached = max(reached, rows_read.next_offset)
-            if reached == offset and not heal_index(segment):
+            if reached == offset and not repair_index(segment):
                 raise self._missing(segment, offset)
             offset = reached
         return []
@@ -187,7 +186,7 @@ class ReadableLog:
                 after = segment.row(number + 1).offset if number + 1 < segment.rows else segment.next_offset
                 if after > offset or after == row.offset:
                     return number
-            heal_index(segment)
+            repair_index(segment)
         raise CorruptBatch(segment.files.index.path, Position(number * ROW_SIZE), Offset(offset), "the row is damaged")
 
     def _read_rows(self, segment: Segment, first: int, max_bytes: int, end_offset: Offset) -> "_RowsRead | None":
@@ -200,9 +199,9 @@ class ReadableLog:
         batches: list[memoryview] = []
         for number, row in enumerate(rows):
             batch = data[row.position - start : row.end - start]
-            why = self.why_corrupt(packed[number * ROW_SIZE : (number + 1) * ROW_SIZE], row, batch)
+            why = self.batch_error(packed[number * ROW_SIZE : (number + 1) * ROW_SIZE], row, batch)
             if why:
-                if heal_row(segment, first + number):
+                if repair_row(segment, first + number):
                     return self._read_rows(segment, first, max_bytes, end_offset)
                 if batches:
                     return _RowsRead(number, row.offset, batches)
@@ -226,7 +225,7 @@ class ReadableLog:
                 if not self._is_plausible(segment, row, first + len(rows), position):
                     if rows:
                         return memoryview(packed), rows
-                    if not heal_row(segment, first):
+                    if not repair_row(segment, first):
                         raise self.corrupt(segment, row, "its index row is damaged")
                     return self._rows_within(segment, first, max_bytes, end_offset, rows_max)
                 if limit < 0:
@@ -250,7 +249,7 @@ class ReadableLog:
         )
 
     @staticmethod
-    def why_corrupt(row_bytes: Buffer, row: Row, batch: Buffer) -> str | None:
+    def batch_error(row_bytes: Buffer, row: Row, batch: Buffer) -> str | None:
         """Return the error in a stored batch; None when row, header and CRC agree."""
         if len(batch) < row.length:
             return f"the file ends {row.length - len(batch)} bytes too early"
@@ -277,15 +276,14 @@ class ReadableLog:
             data = memoryview(segment.files.log.read(start, rows[-1].end - start))
             for at, row in enumerate(rows):
                 batch = data[row.position - start : row.end - start]
-                yield number, row, batch, self.why_corrupt(packed[at * ROW_SIZE : (at + 1) * ROW_SIZE], row, batch)
+                yield number, row, batch, self.batch_error(packed[at * ROW_SIZE : (at + 1) * ROW_SIZE], row, batch)
                 number += 1
 
     def offset_for_timestamp(self, timestamp: int, start: int = 0) -> tuple[Offset, int] | None:
         """Return offset and timestamp of the first durable record from `start` on at `timestamp` or later.
 
         As in KIP-79. Where that may be one that cannot be decoded it is the first of those, with the batch's newest
-        timestamp:
-        readers continue there, and get the error."""
+        timestamp: readers continue there, and get the error."""
         return self._undisturbed(
             lambda: _finished(self._offset_for_timestamp(timestamp, max(start, self.log_start_offset)))
         )
@@ -312,7 +310,7 @@ class ReadableLog:
             for number, row, batch, why in self.walk(segment, segment.times.row_before(timestamp) + 1):
                 if row.index > self.durable_index:
                     return None
-                if why and not heal_row(segment, number):
+                if why and not repair_row(segment, number):
                     raise self.corrupt(segment, row, why)
                 header = read_header(batch)
                 if header.is_control or header.max_timestamp < timestamp or header.next_offset <= start:
@@ -343,8 +341,7 @@ class ReadableLog:
         """Return the index row of an entry, compared with the batch's header and repaired if damaged.
 
         A row whose header is damaged counts when it fits between its neighbours. Raises `CorruptBatch` where neither
-        row nor
-        header can be trusted."""
+        row nor header can be trusted."""
         row = self.row_at(index)
         segment = self.segment_of_index(index)
         number = segment.number_of(index)
@@ -355,7 +352,7 @@ class ReadableLog:
         head = segment.files.log.read(row.position, HEADER_SIZE) if in_place else b""
         if len(head) == HEADER_SIZE and (row_matches(packed, head) or restored_header(packed, head)):
             return row
-        if heal_row(segment, number):
+        if repair_row(segment, number):
             return segment.row(number)
         if not self._fits_between_neighbours(segment, number, row):
             raise self.corrupt(segment, row, "both its index row and its header are damaged")
@@ -378,8 +375,7 @@ class ReadableLog:
         """Return the written entries `first_index` to `last_index` with their rows, control batches too.
 
         Each is checked. At least one, even when it is larger than `max_bytes`; perhaps fewer than requested, because
-        they end
-        with the segment or before a damaged one. Raises `CorruptBatch` when the first is damaged."""
+        they end with the segment or before a damaged one. Raises `CorruptBatch` when the first is damaged."""
         assert first_index <= last_index <= self.last_index, f"{first_index} to {last_index} of {self.last_index}"
         return self._undisturbed(lambda: self._read_entries(first_index, last_index, max_bytes))
 
@@ -404,10 +400,10 @@ class ReadableLog:
         found: list[tuple[Row, memoryview]] = []
         for at, row in enumerate(rows):
             batch = data[row.position - start : row.end - start]
-            why = self.why_corrupt(packed[at * ROW_SIZE : (at + 1) * ROW_SIZE], row, batch)
+            why = self.batch_error(packed[at * ROW_SIZE : (at + 1) * ROW_SIZE], row, batch)
             if why is None:
                 found.append((row, batch))
-            elif heal_row(segment, first + at):
+            elif repair_row(segment, first + at):
                 return self.read_rows(segment, first, max_bytes, rows_max)
             elif found:
                 break

@@ -21,18 +21,18 @@ class _Place(NamedTuple):
     index: int  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
 
 
-def heal_index(segment: Segment) -> int:
+def repair_index(segment: Segment) -> int:
     """Compare every row with its batch's header and repair damaged ones; return their number."""
-    return _heal_from(segment, 0, _begin(segment), until_sound=False)
+    return _repair_from(segment, 0, _begin(segment), until_sound=False)
 
 
-def heal_row(segment: Segment, number: int) -> bool:
+def repair_row(segment: Segment, number: int) -> bool:
     """Repair row `number` and damaged neighbours; return whether `number` was repaired."""
     first, place = number, None
     while first > 0 and (place := _place_after(segment, first - 1)) is None:
         first -= 1
     before = segment.row_bytes(number, 1)
-    _heal_from(segment, first, place or _begin(segment), until_sound=True, at_least=number)
+    _repair_from(segment, first, place or _begin(segment), until_sound=True, at_least=number)
     return segment.row_bytes(number, 1) != before
 
 
@@ -40,7 +40,7 @@ def _begin(segment: Segment) -> _Place:
     return _Place(0, segment.base_offset, segment.base_index)
 
 
-def _heal_from(segment: Segment, number: int, place: _Place, *, until_sound: bool, at_least: int = 0) -> int:
+def _repair_from(segment: Segment, number: int, place: _Place, *, until_sound: bool, at_least: int = 0) -> int:
     healed = 0
     while number < segment.rows:
         after = _place_after(segment, number)
@@ -48,7 +48,7 @@ def _heal_from(segment: Segment, number: int, place: _Place, *, until_sound: boo
             if until_sound and number > at_least:
                 break
         else:
-            after = _heal(segment, number, place)
+            after = _repair(segment, number, place)
             if after is None:
                 break
             healed += 1
@@ -80,7 +80,7 @@ def _last_index(segment: Segment, header: BatchHeader, position: int, index: int
     return last_index_of(segment.files.log.read(position, header.size), header, index)
 
 
-def _heal(segment: Segment, number: int, place: _Place) -> _Place | None:
+def _repair(segment: Segment, number: int, place: _Place) -> _Place | None:
     """Write row `number` from the batch at `place`; return None when there is no undamaged batch."""
     head = segment.files.log.read(place.position, HEADER_SIZE)
     if len(head) < HEADER_SIZE:
