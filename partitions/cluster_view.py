@@ -291,7 +291,7 @@ class ClusterObserver:
         ]
         if freshness.leader is None and self._is_controller_leaderless():
             reasons.append("the controller has no leader: topics cannot be created or changed now")
-        unfinished = self._metadata.why_not_whole()
+        unfinished = self._metadata.degraded_reason()
         if unfinished is not None:
             reasons.append(unfinished)
         if leaderless:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from raftlog.partitions.addresses import joined
 from raftlog.partitions.cluster_view import ClusterObserver
-from raftlog.partitions.consumers.polling import RecordReader
+from raftlog.partitions.consumers.poll import RecordReader
 from raftlog.partitions.consumers.service import Consumers
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import Addresses
@@ -23,9 +23,9 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.gossip.cluster_map import ClusterMap
 from raftlog.partitions.gossip.load import LoadMeter
 from raftlog.partitions.gossip.service import Gossip
+from raftlog.partitions.groups.environment import GroupEnvironment
 from raftlog.partitions.groups.places import TopicPlaces
 from raftlog.partitions.groups.service import Groups
-from raftlog.partitions.groups.surroundings import GroupSurroundings
 from raftlog.partitions.housekeeping import Housekeeping
 from raftlog.partitions.measuring import Measuring
 from raftlog.partitions.node import Node
@@ -34,8 +34,8 @@ from raftlog.partitions.operations import Operations
 from raftlog.partitions.operations.applying import apply_throttle, balancer_settings
 from raftlog.partitions.placement.assignments.assignments import Assignments
 from raftlog.partitions.placement.balancing import Balancer
-from raftlog.partitions.placement.moves import Leaving, Moves
-from raftlog.partitions.placement.recovery import Recovering
+from raftlog.partitions.placement.moves import Moves, ReplicaRemoval
+from raftlog.partitions.placement.recovery import RecoveryExecution
 from raftlog.partitions.produce import GivenIds, Producers
 from raftlog.partitions.routing.finding import Finder
 from raftlog.partitions.routing.partition import Shared
@@ -84,11 +84,11 @@ class BrokerParts:
             node, metadata, self.topics, self.counters, settings.producers_max, lag_ticks_max
         )
         self.moves = Moves(node, metadata)
-        self.leaving = Leaving(node, metadata, self.assignments.remove)
+        self.leaving = ReplicaRemoval(node, metadata, self.assignments.remove)
         self.assignments.on_step = self.moves.stepped
         self.assignments.on_made = self.leaving.look_soon
         self.balancer = Balancer(node, metadata, self.moves, lambda: balancer_settings(metadata.state), random)
-        self.recovering = Recovering(node, metadata, self.assignments)
+        self.recovering = RecoveryExecution(node, metadata, self.assignments)
         # the cluster
         load = LoadMeter(node, self.counters, lambda: self.assignments.replicas)
         self.gossip = Gossip(node, metadata, settings.gossip, settings.rack, load)
@@ -111,7 +111,7 @@ class BrokerParts:
         )
         # consumer groups and instances, producers
         topics = self.topics
-        around = GroupSurroundings(
+        around = GroupEnvironment(
             settings.group_settings(),
             random,
             wall_ms,

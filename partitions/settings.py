@@ -8,7 +8,7 @@ from raftlog.config import DAY_MS, GIB, KIB, MIB, TopicConfig
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.gossip.settings import GossipSettings, check_rack
-from raftlog.partitions.groups.bounds import GroupSettings
+from raftlog.partitions.groups.settings import GroupSettings
 from raftlog.partitions.node.settings import NodeSettings, node_driver_config
 from raftlog.records.partitioner import hash_by_name
 from raftlog.runtime.config import DriverConfig

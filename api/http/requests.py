@@ -13,7 +13,7 @@ from raftlog.api.http import bounds
 from raftlog.api.http.bounds import INT32_MAX, ROWS_MAX, TEXT_LENGTH_MAX
 from raftlog.api.http.openapi.parts import INT64_MAX, Json
 from raftlog.partitions.controller.machine.schema import REPLICAS_MAX
-from raftlog.partitions.groups.joining import PROTOCOLS_MAX
+from raftlog.partitions.groups.joins import PROTOCOLS_MAX
 from raftlog.types import TopicPartition
 
 

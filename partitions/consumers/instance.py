@@ -4,7 +4,7 @@
 
 Polls and all changes of positions take turns; a request for the turn interrupts the poll that holds it, which ends
 with the records it has. A poll that a newer one interrupts delivers nothing: its client has disconnected. Changes of
-the instance are stored in the group's log before they are answered (`stored`). When the coordinator ends, the
+the instance are stored in the group's log before they are answered (`stored_instance`). When the coordinator ends, the
 instance is dropped; the next coordinator creates it from the log. Called by the service."""
 
 import asyncio
@@ -14,11 +14,11 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from raftlog.errors import ConsumerState, RaftlogError, RebalanceInProgress
-from raftlog.partitions.consumers.beginning import Beginnings, committed_offset
-from raftlog.partitions.consumers.committing import InstanceCommits
-from raftlog.partitions.consumers.delivering import Deliveries
-from raftlog.partitions.consumers.hosting import InstanceHost
+from raftlog.partitions.consumers.deliveries import Deliveries
+from raftlog.partitions.consumers.initial_positions import InitialPositions, committed_offset
+from raftlog.partitions.consumers.instance_host import InstanceHost
 from raftlog.partitions.consumers.member import InstanceMember
+from raftlog.partitions.consumers.offset_commits import InstanceCommits
 from raftlog.partitions.consumers.patterns import TopicPattern
 from raftlog.partitions.consumers.positions import FetchPositions
 from raftlog.partitions.consumers.results import (
@@ -30,7 +30,7 @@ from raftlog.partitions.consumers.results import (
     PollDelivery,
     Subscribed,
 )
-from raftlog.partitions.consumers.stored import Anchor, StoredInstance
+from raftlog.partitions.consumers.stored_instance import Anchor, StoredInstance
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
 from raftlog.partitions.produce.pending import as_raised_again
@@ -40,7 +40,7 @@ _logger = logging.getLogger(__name__)
 
 _CLOSING_MS: Final = 2_000
 """Time to commit acknowledged offsets before their partitions are assigned to others."""
-_HONEST_MS: Final = 500
+_LEAST_FINDING_MS: Final = 500
 """Least time that a poll takes to find its initial positions."""
 _COMMITTING_S: Final = 0.5
 """Time that a poll waits for its auto-commit, so that a later read of the committed offsets sees it."""
@@ -73,9 +73,9 @@ class Instance:
         """Event set after the stored state was restored: a subscribed instance has its group member."""
         self._positions = FetchPositions(host.catalogue.topic_id)
         settings = stored.settings
-        self._beginnings = Beginnings(host, group, settings.reset, self._positions)
+        self._initial_positions = InitialPositions(host, group, settings.reset, self._positions)
         self._commits = InstanceCommits(host, group, name, self._positions, self._identity, self._settled)
-        self._deliveries = Deliveries(host, settings, self._positions, self._beginnings)
+        self._deliveries = Deliveries(host, settings, self._positions, self._initial_positions)
         self._background: dict[asyncio.Task[None], None] = {}
 
     # start and end
@@ -108,7 +108,7 @@ class Instance:
         if self.stored.settings.auto_commit:
             offers = self._positions.delivered() if is_wanted else self._positions.acknowledged()
             await self._commits.try_to_commit(offers, _soon(deadline))
-        async with self._turn_for_me():
+        async with self._holding_turn():
             await self._host.coordinator.store_instance(self.group, self.name, None, deadline=deadline)
             self._over = why
         self._stop()
@@ -125,7 +125,7 @@ class Instance:
             raise as_raised_again(self._over)
 
     @asynccontextmanager
-    async def _turn_for_me(self, *, is_urgent: bool = True) -> AsyncIterator[None]:
+    async def _holding_turn(self, *, is_urgent: bool = True) -> AsyncIterator[None]:
         """Hold the turn during the block. `is_urgent`: a poll that holds it ends."""
         self._wanting += is_urgent
         if is_urgent:
@@ -203,9 +203,9 @@ class Instance:
 
     async def unsubscribe(self, deadline: Deadline) -> None:
         """Leave the group, or drop the partitions that were assigned by hand."""
-        async with self._turn_for_me():
+        async with self._holding_turn():
             if self.stored.settings.auto_commit:
-                await self._commits.commit_before_the_end(self._positions.acknowledged(), _soon(deadline))
+                await self._commits.commit_before_revocation(self._positions.acknowledged(), _soon(deadline))
             await self._store(
                 lambda now: now._replace(topics=(), pattern=None, assigned=(), member_id="", anchors={}), deadline
             )
@@ -223,7 +223,7 @@ class Instance:
         wanted = tuple(sorted(set(partitions)))
         for partition in wanted:
             await self._host.catalogue.check(partition, deadline)
-        async with self._turn_for_me():
+        async with self._holding_turn():
             if self.stored.is_subscribed:
                 raise ConsumerState(f"{self.name} is subscribed; delete its subscription first")
             await self._store(lambda now: now._replace(assigned=wanted, anchors=_only(now.anchors, wanted)), deadline)
@@ -252,26 +252,26 @@ class Instance:
 
     async def revoked(self) -> None:
         """See `member.MemberListener`."""
-        async with self._turn_for_me():
+        async with self._holding_turn():
             if self.stored.settings.auto_commit:
-                await self._commits.commit_before_the_end(self._positions.acknowledged(), deadline_in(_CLOSING_MS))
+                await self._commits.commit_before_revocation(self._positions.acknowledged(), deadline_in(_CLOSING_MS))
 
     async def assigned(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
         """See `member.MemberListener`."""
-        async with self._turn_for_me():
+        async with self._holding_turn():
             self._positions.own(partitions, keep=keep)
         self._in_background(self._decide())
 
     async def lost(self) -> None:
         """See `member.MemberListener`."""
-        async with self._turn_for_me():
+        async with self._holding_turn():
             self._positions.own((), keep=False)
 
     async def _decide(self) -> None:
         """Decide the initial positions now instead of with the first poll, so that no later record is skipped."""
         try:
-            async with self._turn_for_me(is_urgent=False):
-                await self._begin_where_it_should(deadline_in(_CLOSING_MS))
+            async with self._holding_turn(is_urgent=False):
+                await self._ensure_positions(deadline_in(_CLOSING_MS))
         except RaftlogError as error:
             _logger.debug("%s/%s finds its positions with its next poll: %s", self.group, self.name, error)
 
@@ -311,7 +311,7 @@ class Instance:
         number = self._polls
         longest_ms = min(self.stored.settings.request_timeout_ms, self._host.bounds.wait_ms_max)
         until = deadline_in(min(wait_ms, longest_ms))
-        async with self._turn_for_me():
+        async with self._holding_turn():
             if poll_id == self._last_poll:
                 self._positions.take_back()
             else:
@@ -333,8 +333,8 @@ class Instance:
                 await self._settled(until)
             except RebalanceInProgress:
                 return self._deliveries.nothing
-            async with self._turn_for_me():
-                refused = await self._begin_where_it_should(Deadline(max(until, deadline_in(_HONEST_MS))))
+            async with self._holding_turn():
+                refused = await self._ensure_positions(Deadline(max(until, deadline_in(_LEAST_FINDING_MS))))
                 if refused:
                     return PollDelivery(self.stored.settings.format, (), refused)
                 delivery = await self._deliveries.attempt(
@@ -348,10 +348,10 @@ class Instance:
                 return delivery._replace(moved=moved)
             await asyncio.sleep(0)
 
-    async def _begin_where_it_should(self, deadline: Deadline) -> list[Moved]:
+    async def _ensure_positions(self, deadline: Deadline) -> list[Moved]:
         """Give all partitions positions; return those where the policy refuses one. The caller holds the turn."""
         self._positions.forget_other_topics()
-        begun = await self._beginnings.decide(self.stored.anchors, deadline)
+        begun = await self._initial_positions.decide(self.stored.anchors, deadline)
         if begun.anchors:
             try:
                 await self._anchor(begun.anchors, deadline)
@@ -367,8 +367,8 @@ class Instance:
         """Set positions. Raises `ConsumerState` for a partition that is not assigned to it, and then sets none."""
         await self._settled(deadline)
         self._check_owned(each.partition for each in chosen)
-        found = await self._beginnings.resolve(chosen, deadline)
-        async with self._turn_for_me():
+        found = await self._initial_positions.resolve(chosen, deadline)
+        async with self._holding_turn():
             self._check_owned(found)
             await self._commits.quiet()
             committed = await self._host.offsets.committed(self.group, deadline=deadline)

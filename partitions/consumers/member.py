@@ -21,7 +21,7 @@ from raftlog.errors import (
     RebalanceInProgress,
     Unavailable,
 )
-from raftlog.partitions.consumers.hosting import InstanceHost
+from raftlog.partitions.consumers.instance_host import InstanceHost
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups import records
 from raftlog.partitions.groups.results import (

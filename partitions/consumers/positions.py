@@ -78,7 +78,7 @@ class FetchPositions:
         assert partition in self.owned, f"{partition} is not owned"
         self._known[partition] = _Position(offset, self._topic_id_of(partition.topic))
 
-    def ask_last(self, partition: TopicPartition) -> None:
+    def move_to_end(self, partition: TopicPartition) -> None:
         """Move a partition that could not be read to the end of the order, so that the others do not wait for it."""
         position = self._known.pop(partition, None)
         if position is not None:

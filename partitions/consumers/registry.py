@@ -18,10 +18,10 @@ from raftlog.errors import (
     RaftlogError,
     UnknownConsumer,
 )
-from raftlog.partitions.consumers.hosting import InstanceHost
 from raftlog.partitions.consumers.instance import Instance
+from raftlog.partitions.consumers.instance_host import InstanceHost
 from raftlog.partitions.consumers.settings import InstanceSettings, check_name
-from raftlog.partitions.consumers.stored import StoredInstance, from_record
+from raftlog.partitions.consumers.stored_instance import StoredInstance, from_record
 from raftlog.partitions.deadline import Deadline, DeadlineSweep, deadline_in
 from raftlog.partitions.groups.coordinator import GroupCoordinator
 

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from raftlog.config import MIB
 from raftlog.errors import UnknownConsumer, UnknownGroup
 from raftlog.partitions.consumers import operations
-from raftlog.partitions.consumers.hosting import Catalogue, InstanceHost, ReadBounds
+from raftlog.partitions.consumers.instance_host import Catalogue, InstanceHost, ReadBounds
 from raftlog.partitions.consumers.patterns import TopicPattern
-from raftlog.partitions.consumers.polling import RecordReader
+from raftlog.partitions.consumers.poll import RecordReader
 from raftlog.partitions.consumers.registry import Registry
 from raftlog.partitions.consumers.results import (
     Assign,

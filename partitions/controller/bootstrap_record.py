@@ -90,7 +90,7 @@ def members_of(raw: Any) -> tuple[BootstrapMember, ...]:
         raise FormatError(f"the list of members cannot be read: {error}") from None
 
 
-def record_again(state: ControllerState, addresses: tuple[str, ...]) -> BootstrapRecord | None:
+def rebuilt_record(state: ControllerState, addresses: tuple[str, ...]) -> BootstrapRecord | None:
     """Return the record of a founded cluster, made from its state; None before the bootstrap is known.
 
     Seeds that were removed have no address in it. `addresses`: the list of seeds that this process was started with."""
@@ -114,7 +114,7 @@ class BootstrapFile:
         self.is_lost = False
         """Whether an earlier record is missing: this process may fetch a record or join, and never makes one."""
 
-    def judge_use(self, identity: NodeIdentity, given_cluster_id: str | None) -> None:
+    def check_use(self, identity: NodeIdentity, given_cluster_id: str | None) -> None:
         """Record whether a directory without a record was in use: it belongs to a cluster, or holds data."""
         is_member = identity.cluster_id is not None and (
             identity.cluster_id != given_cluster_id or bool(identity.former_disks)

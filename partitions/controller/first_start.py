@@ -148,12 +148,12 @@ class FirstStart:
             else:
                 members = {at: view for at, view in views.items() if view is not None and view.is_member}
                 if len({view.cluster_id for view in members.values()}) > 1:
-                    self._complain_of_clusters(members)
+                    self._log_cluster_conflict(members)
                 elif members:
                     at, view = next(iter(members.items()))
                     return met_at(view, at)
                 elif self._file.is_lost:
-                    if self._take_again(views):
+                    if self._fetch_lost_record(views):
                         continue
                 elif self._may_found(views):
                     self._make(views)
@@ -203,7 +203,7 @@ class FirstStart:
         self._node.join_cluster(str(record.cluster_id))
         _logger.info("node %s holds the bootstrap record of cluster %s", self._node.identity.node_id, record.cluster_id)
 
-    def _take_again(self, views: dict[str, StartView | None]) -> bool:
+    def _fetch_lost_record(self, views: dict[str, StartView | None]) -> bool:
         """Fetch the lost record from a peer that holds it; it has to name this disk, and this cluster."""
         me, cluster_id = self._node.identity.replica, self._node.identity.cluster_id
         for view in views.values():
@@ -403,7 +403,7 @@ class FirstStart:
 
     # log
 
-    def _complain_of_clusters(self, members: dict[str, StartView]) -> None:
+    def _log_cluster_conflict(self, members: dict[str, StartView]) -> None:
         named = ", ".join(f"{at} to {view.cluster_id}" for at, view in sorted(members.items()))
         self._complain(
             f"the seeds belong to different clusters: {named}. Name seeds of one cluster only. Where a broker founded "

@@ -19,12 +19,13 @@ from uuid import UUID
 from raftlog.errors import CorruptBatch, IdentityRefused, InvalidArgument, NoLeader, RaftlogError
 from raftlog.events import event
 from raftlog.partitions.addresses import address_text, canonical
-from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapMember, record_again
+from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapMember, rebuilt_record
 from raftlog.partitions.controller.damaged_copy import check_repairable
+from raftlog.partitions.controller.disk_replacement import DiskReplacement, removed
 from raftlog.partitions.controller.first_start import FirstStart, Phase, StartView
 from raftlog.partitions.controller.foreign_seeds import ForeignSeeds
 from raftlog.partitions.controller.introductions import Introductions
-from raftlog.partitions.controller.leader_duties import Leading
+from raftlog.partitions.controller.leader_duties import LeaderDuties
 from raftlog.partitions.controller.local_copy import LocalCopy
 from raftlog.partitions.controller.machine import (
     Addresses,
@@ -37,7 +38,6 @@ from raftlog.partitions.controller.machine import (
 from raftlog.partitions.controller.machine.rolls import CONTROLLER_VOTERS_MAX
 from raftlog.partitions.controller.peers import PeerAddresses, peers_of
 from raftlog.partitions.controller.proposals import CommandProposals
-from raftlog.partitions.controller.replacing import Replacing, removed
 from raftlog.partitions.controller.settings import MetadataSettings, check_start
 from raftlog.partitions.deadline import NEVER, Deadline, deadline_in
 from raftlog.partitions.node import Node
@@ -77,8 +77,8 @@ class ControllerHost:
         self._proposals = CommandProposals(node, self._copy, settings.attempt_ms)
         self._first_start = FirstStart(node, settings, self._file, self._picture)
         self._foreign_seeds = ForeignSeeds(node, settings, lambda: self.state)
-        self._leading = Leading(node, self._copy, self._file, self._proposals, settings)
-        self._replacing = Replacing(node, self._copy, self._proposals, settings)
+        self._duties = LeaderDuties(node, self._copy, self._file, self._proposals, settings)
+        self._replacement = DiskReplacement(node, self._copy, self._proposals, settings)
         self.introductions = Introductions(node, settings, self._away, self._tell_peers)
         self._heard_at: float | None = None
         """Time when an earlier leader of the controller was last heard."""
@@ -99,7 +99,7 @@ class ControllerHost:
         when no other replica could repair the log."""
         metadata = cls(node, settings or MetadataSettings())
         metadata._file.read()
-        metadata._file.judge_use(node.identity, node.settings.cluster_id)
+        metadata._file.check_use(node.identity, node.settings.cluster_id)
         check_start(metadata._settings, node.settings.rpc_port, node.identity.cluster_id)
         if metadata._file.record is not None:  # a crash may have come between the two files
             node.join_cluster(str(metadata._file.record.cluster_id))
@@ -185,7 +185,7 @@ class ControllerHost:
             self._copy.problem,
         )
 
-    def why_not_whole(self) -> str | None:
+    def degraded_reason(self) -> str | None:
         """Return the pending change of the controller's voters, as far as known here; None when all is well."""
         group = self._copy.group
         if group is None:
@@ -252,13 +252,13 @@ class ControllerHost:
             addresses = Addresses(addresses.http, address_text(at), addresses.gossip)
         if self._copy.group is None:
             await self._find_cluster(addresses)
-        self._leading.start()
+        self._duties.start()
         self.introductions.start()
         record, me = self._file.record, self._node.identity.replica
         is_newcomer = not self._is_established() and not (record is not None and record.names(me))
         if is_newcomer or self._has_moved(addresses):
             await self._register(addresses)
-        await self._leading.barrier(NEVER)
+        await self._duties.barrier(NEVER)
         self._proposals.is_fit = True
         if not is_newcomer:
             while self.state.bootstrap is None:
@@ -271,7 +271,7 @@ class ControllerHost:
 
     def _maybe_restore_record(self) -> None:
         """Write a lost record again: processes that join through this one need it."""
-        lost = record_again(self.state, canonical(self._settings.seeds)) if self._file.record is None else None
+        lost = rebuilt_record(self.state, canonical(self._settings.seeds)) if self._file.record is None else None
         if lost is not None:
             _logger.warning("the bootstrap record of cluster %s was lost, and is written again", lost.cluster_id)
             self._file.keep(lost)
@@ -309,7 +309,7 @@ class ControllerHost:
             at = [member.address for member in met.members if member.address and member.node_id != me.node_id]
             was_refused = self._node.identity.was_refused
             silence_ms = self._settings.refused_silence_ms if was_refused else self._settings.replace_silence_ms
-            await self._replacing.ask(self._registration(addresses, replaces=old), silence_ms, at)
+            await self._replacement.ask(self._registration(addresses, replaces=old), silence_ms, at)
 
     def _begin_group(self) -> None:
         """Create the first replica of the controller, from the record."""
@@ -360,7 +360,7 @@ class ControllerHost:
         if tasks:
             await asyncio.wait(tasks)
         await self.introductions.stop()
-        await self._leading.stop()
+        await self._duties.stop()
         self._copy.stop()
 
     # commands and reads
@@ -374,21 +374,21 @@ class ControllerHost:
 
     async def barrier(self, deadline: Deadline) -> None:
         """Wait until the copy here has everything that was committed before the call. Raises `Unavailable`."""
-        await self._leading.barrier(deadline)
+        await self._duties.barrier(deadline)
 
     # callbacks
 
     def _stepped(self, group: Group, ready: Ready) -> None:
         if ready.role_state is not None:
             self._leader_heard_at()
-            self._leading.look_soon()
+            self._duties.look_soon()
         self._copy.follow()
 
     def _applied(self) -> None:
         if self._is_removed():
             self._node.fail(removed(self._node.identity.node_id))
         self._tell_peers()
-        self._leading.look_soon()
+        self._duties.look_soon()
         for observe in self.observers:
             observe()
 

@@ -80,11 +80,11 @@ class Introductions(BackgroundLoop):
             await self._node.pause(deadline_in(pause_ms))
             if self._away():
                 pause_ms = min(2 * pause_ms, _PAUSE_MS_MAX)
-                await self._ask_around()
+                await self._ask_nodes()
             else:
                 pause_ms = self._settings.look_ms_max
 
-    async def _ask_around(self) -> None:
+    async def _ask_nodes(self) -> None:
         peers = [peer.node for peer in self._node.transport.peers() if self._node.is_connected(peer.node)]
         told = [self._members_of(node) for node in peers]
         known = [parse_address(member.address) for member in self._away().values() if member is not None]

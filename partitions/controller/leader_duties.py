@@ -15,7 +15,7 @@ from raftlog.errors import InvalidArgument, NoLeader, RaftlogError
 from raftlog.events import event
 from raftlog.partitions.controller.bootstrap_record import BootstrapFile
 from raftlog.partitions.controller.local_copy import LocalCopy
-from raftlog.partitions.controller.members import heir_of, next_change
+from raftlog.partitions.controller.members import next_change, transfer_target_of
 from raftlog.partitions.controller.proposals import CommandProposals
 from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.controller.snapshots import is_due, write_snapshot
@@ -31,7 +31,7 @@ _SNAPSHOT_MS = 60_000
 _READ_PAUSE_S = 0.02
 
 
-class Leading(BackgroundLoop):
+class LeaderDuties(BackgroundLoop):
     """Task with the leader's duties; runs from `start` to `stop`."""
 
     purpose = "the controller's leader"
@@ -107,7 +107,7 @@ class Leading(BackgroundLoop):
             await self._bootstrap()
             return
         change = next_change(group, state, settings.caught_up_entries, self._node.is_alive)
-        heir = None if change is None else heir_of(group, change, self._node.identity.replica)
+        heir = None if change is None else transfer_target_of(group, change, self._node.identity.replica)
         if heir is not None:
             group.transfer_leadership(heir)
             return

@@ -54,7 +54,7 @@ def _is_draining(state: ControllerState, replica: ReplicaId) -> bool:
     return broker is not None and broker.is_draining
 
 
-def heir_of(group: Group, change: ConfigurationChange, me: ReplicaId) -> ReplicaId | None:
+def transfer_target_of(group: Group, change: ConfigurationChange, me: ReplicaId) -> ReplicaId | None:
     """Return the transfer target before a change that removes this voter; None for any other change."""
     core = group.core
     if me in change.voters:

@@ -107,7 +107,7 @@ class CommandProposals:
                 except RaftlogError as error:
                     last = error
                     is_unknown |= error.outcome == "unknown"
-                    if not _is_worth_repeating(error):
+                    if not _is_retryable(error):
                         raise
                 if is_unknown and expected.done():
                     return expected.result()
@@ -256,7 +256,7 @@ def _decided_of(answer: Answer) -> Decided:
     raise OutcomeUnknown("the answer of the controller's leader cannot be read")
 
 
-def _is_worth_repeating(error: RaftlogError) -> bool:
+def _is_retryable(error: RaftlogError) -> bool:
     """Return whether the error is temporary or its outcome unknown; other errors would repeat."""
     return error.outcome == "unknown" or isinstance(error, Unavailable)
 

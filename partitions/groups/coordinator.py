@@ -20,6 +20,7 @@ from raftlog.errors import (
 from raftlog.partitions.coordinator.folded import LogEntry
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.effects import GroupAnswer, Store, Token
+from raftlog.partitions.groups.environment import GroupEnvironment
 from raftlog.partitions.groups.expiry import GroupExpiry
 from raftlog.partitions.groups.folded import FoldedGroups, GroupEntry
 from raftlog.partitions.groups.machine import Machine
@@ -36,7 +37,6 @@ from raftlog.partitions.groups.results import (
     Sync,
     SyncedGeneration,
 )
-from raftlog.partitions.groups.surroundings import GroupSurroundings
 from raftlog.partitions.replica import Replica
 
 _R = TypeVar("_R")
@@ -49,7 +49,7 @@ class GroupCoordinator(OffsetsPort):
     """Coordinator of the groups in one partition; see the module."""
 
     def __init__(
-        self, replica: Replica, surroundings: GroupSurroundings, failed: Callable[["GroupCoordinator"], None]
+        self, replica: Replica, surroundings: GroupEnvironment, failed: Callable[["GroupCoordinator"], None]
     ) -> None:
         super().__init__(replica, FoldedGroups(replica.name, surroundings.feature_level), surroundings.wall_ms, failed)
         self._around = surroundings

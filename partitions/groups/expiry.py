@@ -10,9 +10,9 @@ from typing import Final
 
 from raftlog.partitions.coordinator.folded import LogEntry
 from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.groups.environment import GroupEnvironment
 from raftlog.partitions.groups.offsets import OffsetsPort
 from raftlog.partitions.groups.records import OffsetKey
-from raftlog.partitions.groups.surroundings import GroupSurroundings
 
 _SLICE: Final = 500
 """Groups examined in one turn of the loop."""
@@ -22,7 +22,7 @@ _WRITE_MS: Final = 30_000
 class GroupExpiry:
     """Expiry of the groups of one coordinator."""
 
-    def __init__(self, coordinator: OffsetsPort, around: GroupSurroundings) -> None:
+    def __init__(self, coordinator: OffsetsPort, around: GroupEnvironment) -> None:
         self._coordinator, self._around = coordinator, around
         self._folded, self._machine = coordinator.folded, coordinator.machine
 

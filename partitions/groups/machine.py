@@ -23,14 +23,14 @@ from raftlog.errors import (
     StaleGeneration,
     UnknownMember,
 )
-from raftlog.partitions.groups.assigning import assigned_counts
-from raftlog.partitions.groups.bounds import GroupSettings
+from raftlog.partitions.groups.assignment import assigned_counts
+from raftlog.partitions.groups.consumer_group import ConsumerGroup, Member, StoreContent
 from raftlog.partitions.groups.effects import Alive, Effect, Ticket, Token
-from raftlog.partitions.groups.joining import Joining, member_of
-from raftlog.partitions.groups.membership import ConsumerGroup, Kept, Member
-from raftlog.partitions.groups.rebalancing import GIVEN, PHASE, SESSION, WAIT, Rebalancing, TimerKey
+from raftlog.partitions.groups.joins import GroupJoins, member_of
+from raftlog.partitions.groups.rebalance import GIVEN, PHASE, SESSION, WAIT, GroupRebalance, TimerKey
 from raftlog.partitions.groups.records import GroupRecord
 from raftlog.partitions.groups.results import GroupHeartbeat, Join, Leave, LeftMember, MemberToLeave, Sync
+from raftlog.partitions.groups.settings import GroupSettings
 from raftlog.partitions.groups.states import ConsumerGroupState, Event
 
 
@@ -48,10 +48,10 @@ class Machine:
         wall_ms: Callable[[], int],
     ) -> None:
         self._settings = settings
-        self._rebalancing = Rebalancing(settings, partitions_of, wall_ms)
-        self._joining = Joining(self._rebalancing, random)
-        self._groups = self._rebalancing.groups
-        self._timers = self._rebalancing.timers
+        self._rebalance = GroupRebalance(settings, partitions_of, wall_ms)
+        self._joins = GroupJoins(self._rebalance, random)
+        self._groups = self._rebalance.groups
+        self._timers = self._rebalance.timers
 
     # state of the log
 
@@ -61,7 +61,7 @@ class Machine:
         Call `topics_changed` once everything is loaded."""
         group = self._groups[name] = ConsumerGroup.loaded(name, record)
         for member in group.members.values():
-            self._rebalancing.touch(group, member, now)
+            self._rebalance.touch(group, member, now)
         if group.state is ConsumerGroupState.COMPLETING:
             self._timers.set((PHASE, name, ""), now + group.rebalance_timeout_ms() / 1000)
         elif group.state is ConsumerGroupState.STABLE and not group.leader:
@@ -69,8 +69,8 @@ class Machine:
 
     def stop(self, error: RaftlogError) -> None:
         """Answer all waiting requests with `error`; call `take_effects` once more, and then drop the machine."""
-        for token in list(self._rebalancing.waiting):
-            self._rebalancing.answer(token, error)
+        for token in list(self._rebalance.waiting):
+            self._rebalance.answer(token, error)
         self._groups.clear()
 
     def stored(self, group: str, ticket: Ticket, error: RaftlogError | None, now: float) -> None:
@@ -79,7 +79,7 @@ class Machine:
         After an error its generation is never announced; the members receive `NotLeader`, so that they look for the
         coordinator again, or the error itself when it is a definite one."""
         if group in self._groups:
-            self._rebalancing.stored(self._groups[group], ticket, error, now)
+            self._rebalance.stored(self._groups[group], ticket, error, now)
 
     # requests of members; every answer is an effect, errors too
 
@@ -88,7 +88,7 @@ class Machine:
 
         Answer: `Joined` once the generation is stored, or `MemberIdGiven`; or InvalidArgument, UnknownMember,
         FencedInstance, InconsistentProtocol, GroupFull, NotLeader."""
-        self._joining.join(token, join, now)
+        self._joins.join(token, join, now)
 
     def sync(self, token: Token, sync: Sync, now: float) -> None:
         """Wait for the assignments of a generation; the group leader's request contains them.
@@ -100,7 +100,7 @@ class Machine:
             if sync.protocol_type not in (None, group.protocol_type) or sync.protocol not in (None, group.protocol):
                 raise InconsistentProtocol(f"the group {group.name} has the protocol {group.protocol}")
             if group.state is ConsumerGroupState.PREPARING or (
-                group.state is ConsumerGroupState.COMPLETING and Kept.MEMBERS in group.storing.values()
+                group.state is ConsumerGroupState.COMPLETING and StoreContent.MEMBERS in group.storing.values()
             ):
                 raise RebalanceInProgress(f"the group {group.name} rebalances: join again")
             if sum(len(assignment) for _, assignment in sync.assignments) > self._settings.max_metadata_bytes:
@@ -108,13 +108,13 @@ class Machine:
                     f"the assignments of {group.name} exceed {self._settings.max_metadata_bytes} bytes"
                 )
         except RaftlogError as error:
-            self._rebalancing.answer(token, error)
+            self._rebalance.answer(token, error)
             return
-        self._rebalancing.park(group, member, "sync", token)
+        self._rebalance.park(group, member, "sync", token)
         member.is_told = True
         if group.state is ConsumerGroupState.COMPLETING and member.member_id == group.leader and not group.storing:
-            self._rebalancing.assign(group, sync.assignments)
-        self._rebalancing.settle(group, now)
+            self._rebalance.assign(group, sync.assignments)
+        self._rebalance.settle(group, now)
 
     def heartbeat(self, token: Token, heartbeat: GroupHeartbeat, now: float) -> None:
         """Answered `Alive`; or UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress: join again."""
@@ -123,16 +123,16 @@ class Machine:
                 heartbeat.group, heartbeat.member_id, heartbeat.instance_id, heartbeat.generation
             )
         except RaftlogError as error:
-            self._rebalancing.answer(token, error)
+            self._rebalance.answer(token, error)
             return
-        self._rebalancing.touch(group, member, now)
+        self._rebalance.touch(group, member, now)
         if group.state is ConsumerGroupState.PREPARING:
             begins = RebalanceInProgress(f"the group {group.name} rebalances: join again")
-            self._rebalancing.answer(token, begins)
+            self._rebalance.answer(token, begins)
         elif heartbeat.wait_ms <= 0:
-            self._rebalancing.answer(token, Alive())
+            self._rebalance.answer(token, Alive())
         else:
-            self._rebalancing.park(group, member, "beat", token)
+            self._rebalance.park(group, member, "beat", token)
             wait_ms = min(heartbeat.wait_ms, member.session_timeout_ms // 2)
             self._timers.set((WAIT, group.name, member.member_id), now + wait_ms / 1000)
 
@@ -145,9 +145,9 @@ class Machine:
                 ConsumerGroupState.EMPTY,
                 ConsumerGroupState.DEAD,
             ):
-                self._rebalancing.members_left(group, now)
-            self._rebalancing.forget_unused(group)
-        self._rebalancing.answer(token, left)
+                self._rebalance.members_left(group, now)
+            self._rebalance.forget_unused(group)
+        self._rebalance.answer(token, left)
 
     def _leave(self, group: ConsumerGroup | None, leaving: MemberToLeave) -> RaftlogError | None:
         try:
@@ -161,7 +161,7 @@ class Machine:
         except (UnknownMember, FencedInstance) as error:
             return error
         assert group is not None, "it has a member"
-        self._rebalancing.drop(group, member, UnknownMember(f"{member.member_id} left the group {group.name}"))
+        self._rebalance.drop(group, member, UnknownMember(f"{member.member_id} left the group {group.name}"))
         return None
 
     def delete(self, token: Token, group: str, now: float) -> None:
@@ -170,31 +170,31 @@ class Machine:
         A group that is unknown here may have offsets: the caller checks whether it exists."""
         found = self._groups.get(group) or self._groups.setdefault(group, ConsumerGroup(group))
         if found.state is ConsumerGroupState.DEAD:
-            self._rebalancing.answer(token, NotLeader(f"the group {group} is being deleted"))
+            self._rebalance.answer(token, NotLeader(f"the group {group} is being deleted"))
         elif found.state is not ConsumerGroupState.EMPTY or found.given_ids:
-            self._rebalancing.answer(token, GroupNotEmpty(f"the group {group} has {len(found.members)} members"))
+            self._rebalance.answer(token, GroupNotEmpty(f"the group {group} has {len(found.members)} members"))
         else:
-            self._rebalancing.become(found, Event.DELETED)
+            self._rebalance.become(found, Event.DELETED)
             found.deletion = token
-            self._rebalancing.waiting[token] = (found, None, "deletion")
-            self._rebalancing.store(found, Kept.NOTHING)
+            self._rebalance.waiting[token] = (found, None, "deletion")
+            self._rebalance.store(found, StoreContent.NOTHING)
 
     def cancel(self, token: Token, now: float) -> None:
         """Cancel a waiting request (deadline, connection lost); no later effect has its token.
 
         A member that asked with its id has joined nevertheless, and receives its generation with its next request;
         one without an id is removed, because its next request would join as another member."""
-        found = self._rebalancing.waiting.pop(token, None)
+        found = self._rebalance.waiting.pop(token, None)
         if found is None:
             return
         group, member, slot = found
         setattr(member or group, slot, None)
         if member is None:
             return
-        self._rebalancing.touch(group, member, now)
+        self._rebalance.touch(group, member, now)
         if slot == "join" and not member.is_told and member.instance_id is None:
-            self._rebalancing.drop(group, member, UnknownMember("the join request was cancelled"))
-            self._rebalancing.members_left(group, now)
+            self._rebalance.drop(group, member, UnknownMember("the join request was cancelled"))
+            self._rebalance.members_left(group, now)
 
     def check_commit(self, group: str, member_id: str, generation: int, instance_id: str | None, now: float) -> None:
         """Raise unless this member may commit now: UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress.
@@ -211,7 +211,7 @@ class Machine:
         found, member = self._current(group, member_id, instance_id, generation)
         if found.state is ConsumerGroupState.COMPLETING:
             raise RebalanceInProgress(f"the group {group} has a new generation: sync first")
-        self._rebalancing.touch(found, member, now)
+        self._rebalance.touch(found, member, now)
 
     def _current(
         self, name: str, member_id: str, instance_id: str | None, generation: int
@@ -245,18 +245,18 @@ class Machine:
         if group is None:
             return
         if kind == PHASE:
-            self._rebalancing.phase_over(group, now)
+            self._rebalance.phase_over(group, now)
         elif kind == GIVEN:
             self._forget_given(group, member_id)
-            self._rebalancing.maybe_complete(group, now)
-            self._rebalancing.forget_unused(group)
+            self._rebalance.maybe_complete(group, now)
+            self._rebalance.forget_unused(group)
         elif kind == WAIT:
-            self._rebalancing.release(group.members[member_id], "beat", Alive())
+            self._rebalance.release(group.members[member_id], "beat", Alive())
         else:
             assert kind == SESSION, f"a timer {key}"
             member = group.members[member_id]
-            self._rebalancing.drop(group, member, UnknownMember(f"the session of {member_id} expired: join again"))
-            self._rebalancing.members_left(group, now)
+            self._rebalance.drop(group, member, UnknownMember(f"the session of {member_id} expired: join again"))
+            self._rebalance.members_left(group, now)
 
     def _forget_given(self, group: ConsumerGroup, member_id: str) -> None:
         group.given_ids.discard(member_id)
@@ -264,11 +264,11 @@ class Machine:
 
     def topics_changed(self, now: float) -> None:
         """Rebalance groups that the coordinator assigned when their topics or partition counts changed."""
-        self._rebalancing.topics_changed(now)
+        self._rebalance.topics_changed(now)
 
     def take_effects(self) -> Sequence[Effect]:
         """Return the effects to execute now, in this order."""
-        effects, self._rebalancing.effects = self._rebalancing.effects, []
+        effects, self._rebalance.effects = self._rebalance.effects, []
         return effects
 
     # reads

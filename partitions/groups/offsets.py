@@ -15,11 +15,11 @@ from raftlog.assignors import decode_subscription
 from raftlog.errors import GroupFull, GroupNotEmpty, InvalidArgument, RaftlogError, UnknownGroup, UnknownTopic
 from raftlog.partitions.coordinator.coordinator import PartitionCoordinator
 from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.groups.environment import GroupEnvironment
 from raftlog.partitions.groups.folded import FoldedGroups, GroupEntry
 from raftlog.partitions.groups.machine import Machine
 from raftlog.partitions.groups.records import METADATA_BYTES_MAX, OffsetKey, OffsetRecord
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit, Place
-from raftlog.partitions.groups.surroundings import GroupSurroundings
 
 OFFSETS_MAX: Final = 10_000
 """Limit of offsets in one commit or reset."""
@@ -43,7 +43,7 @@ class OffsetsPort(PartitionCoordinator[FoldedGroups]):
 class Offsets:
     """Committed offsets of one coordinator."""
 
-    def __init__(self, coordinator: OffsetsPort, around: GroupSurroundings) -> None:
+    def __init__(self, coordinator: OffsetsPort, around: GroupEnvironment) -> None:
         self._coordinator, self._around = coordinator, around
         self._folded = coordinator.folded
 

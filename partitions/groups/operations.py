@@ -10,8 +10,8 @@ from raftlog.assignors import decode_assignment
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.coordinator.operation import CoordinatorOperation
 from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.groups.consumer_group import ConsumerGroup
 from raftlog.partitions.groups.coordinator import GroupCoordinator
-from raftlog.partitions.groups.membership import ConsumerGroup
 from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.partitions.groups.results import (
     CommitOffsets,

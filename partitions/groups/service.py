@@ -21,8 +21,9 @@ from raftlog.partitions.coordinator.router import ClusterParts, CoordinatorRoute
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups import operations
 from raftlog.partitions.groups.coordinator import GroupCoordinator
-from raftlog.partitions.groups.lagging import GroupLagging, resets
-from raftlog.partitions.groups.measuring import GroupFigures, look_at_groups
+from raftlog.partitions.groups.environment import GroupEnvironment
+from raftlog.partitions.groups.figures import GroupFigures, group_figures
+from raftlog.partitions.groups.lag import GroupLagReader, resets
 from raftlog.partitions.groups.names import check_group
 from raftlog.partitions.groups.offsets import check_offsets
 from raftlog.partitions.groups.records import OffsetRecord
@@ -46,7 +47,6 @@ from raftlog.partitions.groups.results import (
     SyncedGeneration,
     TopicOffsets,
 )
-from raftlog.partitions.groups.surroundings import GroupSurroundings
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.reads import Reader
 from raftlog.types import NodeId, Offset, TopicPartition
@@ -70,13 +70,13 @@ _BEAT_AGAIN_MS: Final = 300
 class Groups:
     """Consumer groups of the cluster, as one process reaches them."""
 
-    def __init__(self, parts: ClusterParts, reader: Reader, around: GroupSurroundings, offsets_partitions: int) -> None:
+    def __init__(self, parts: ClusterParts, reader: Reader, around: GroupEnvironment, offsets_partitions: int) -> None:
         self._node, self._metadata, self._topics, self._finder = parts[:4]
         self._check_ready, self._around = parts.check_ready, around
         self._topics_digest = b""
         self._heartbeats = 0
         """Heartbeats that wait for their answers."""
-        self._lagging = GroupLagging(parts.finder, reader)
+        self._lag_reader = GroupLagReader(parts.finder, reader)
         self.coordinators = Coordinators(parts.node, lambda replica, failed: GroupCoordinator(replica, around, failed))
         topic = InternalTopic(OFFSETS_TOPIC, offsets_partitions, OFFSETS_CONFIG, check_group, _unknown)
         self.router = CoordinatorRouter(parts, topic, self.coordinators)
@@ -196,11 +196,11 @@ class Groups:
         Raises `UnknownGroup`."""
         described = await self.describe(group, deadline=deadline)
         committed = await self.committed(group, deadline=deadline)
-        return await self._lagging.lag(committed, described.members, deadline)
+        return await self._lag_reader.lag(committed, described.members, deadline)
 
     async def look(self, lags_max: int) -> GroupFigures:
         """Return the figures of the groups that are coordinated here."""
-        return await look_at_groups(self.coordinators, self._end_of, lags_max)
+        return await group_figures(self.coordinators, self._end_of, lags_max)
 
     def _end_of(self, place: Place) -> tuple[str, Offset | None] | None:
         topic = self._topics.by_id(place[0])
@@ -248,7 +248,7 @@ class Groups:
             places |= {TopicPartition(topic, number) for number in range(len(found.partitions))}
         if not places:
             raise InvalidArgument(f"group {group} has committed nothing: name the topics or partitions to reset")
-        targets = await self._lagging.targets({place: before.get(place, -1) for place in places}, to, deadline)
+        targets = await self._lag_reader.targets({place: before.get(place, -1) for place in places}, to, deadline)
         if dry_run:
             await self._check_empty(group, deadline)
             return resets(before, targets)

@@ -17,7 +17,7 @@ from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.config import MIB
 from raftlog.errors import InvalidTopic
 from raftlog.partitions.controller.machine.naming import check_topic_name
-from raftlog.partitions.groups.measuring import GroupFigures
+from raftlog.partitions.groups.figures import GroupFigures
 from raftlog.partitions.measuring import Figures, ReplicaFigures
 from raftlog.types import NodeId
 
@@ -44,7 +44,7 @@ class Scraped:
         self.looks = 0
         self._figures = Figures(sorted(replicas), *[0] * (len(Figures._fields) - 1))
         monkeypatch.setattr(metrics, "SOURCES", ())
-        broker: Any = SimpleNamespace(measuring=self, groups=SimpleNamespace(look=self.look_at_groups))
+        broker: Any = SimpleNamespace(measuring=self, groups=SimpleNamespace(look=self.group_figures))
         self.metrics = Metrics(broker, RequestMetrics(), partitions_max)
 
     async def look(self) -> Figures:
@@ -52,7 +52,7 @@ class Scraped:
         await asyncio.sleep(0)
         return self._figures
 
-    async def look_at_groups(self, lags_max: int) -> GroupFigures:
+    async def group_figures(self, lags_max: int) -> GroupFigures:
         return GroupFigures({}, 0, [], 0)
 
     async def samples(self) -> dict[tuple[str, ...], float]:

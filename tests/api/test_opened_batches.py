@@ -9,7 +9,7 @@ import pytest
 
 from raftlog.config import MIB
 from raftlog.errors import InvalidBatch, UndecodableBatch
-from raftlog.partitions.consumers.taking import take
+from raftlog.partitions.consumers.taken_records import take
 from raftlog.records import Compression, NewRecord, build_batch, open_in_steps, read_header, read_records
 from raftlog.records.compression import decompress_in_steps
 from raftlog.runtime.batch_opener import BatchOpener

@@ -20,13 +20,13 @@ from raftlog.errors import (
     UnknownConsumer,
     UnknownMember,
 )
-from raftlog.partitions.consumers import committing
-from raftlog.partitions.consumers.hosting import InstanceHost, ReadBounds
+from raftlog.partitions.consumers import offset_commits as committing
+from raftlog.partitions.consumers.instance_host import InstanceHost, ReadBounds
 from raftlog.partitions.consumers.operations import POLL
 from raftlog.partitions.consumers.registry import Registry
 from raftlog.partitions.consumers.results import Chosen, Consumed, InstancePoll, Moved, PollDelivery, RecordPiece
 from raftlog.partitions.consumers.settings import read_settings
-from raftlog.partitions.consumers.stored import from_record
+from raftlog.partitions.consumers.stored_instance import from_record
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.partitions.groups.results import JoinedGeneration, MemberIdentity, SyncedGeneration

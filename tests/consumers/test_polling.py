@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from raftlog.errors import InvalidBatch, NoLeader, OffsetOutOfRange, UnknownTopic
-from raftlog.partitions.consumers.polling import Poll, PollLimits
+from raftlog.partitions.consumers.poll import Poll, PollLimits
 from raftlog.partitions.consumers.positions import FetchPosition
-from raftlog.partitions.consumers.taking import take
+from raftlog.partitions.consumers.taken_records import take
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import Fetched
 from raftlog.records import Compression, ControlKind, NewRecord, build_batch, build_control_batch, read_records, stamp

@@ -42,7 +42,7 @@ def test_the_source_of_the_last_delivery_is_asked_last():
     found.begin(B, Offset(0))
     found.deliver(A, Offset(3), 1)
     assert list(found.standings()) == [FetchPosition(B, Offset(0)), FetchPosition(A, Offset(3))]
-    found.ask_last(B)
+    found.move_to_end(B)
     assert list(found.standings()) == [FetchPosition(A, Offset(3)), FetchPosition(B, Offset(0))]
 
 

@@ -5,7 +5,7 @@ import pytest
 from raftlog.errors import FormatError, InvalidArgument, InvalidConsumer
 from raftlog.partitions.consumers.patterns import PATTERN_CHARACTERS_MAX, TopicPattern
 from raftlog.partitions.consumers.settings import InstanceSettings, check_name, read_settings
-from raftlog.partitions.consumers.stored import Anchor, StoredInstance, from_record
+from raftlog.partitions.consumers.stored_instance import Anchor, StoredInstance, from_record
 from raftlog.partitions.groups.records import InstanceKey, decode_value, encode_value
 from raftlog.types import Offset, TopicPartition
 

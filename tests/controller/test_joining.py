@@ -74,7 +74,7 @@ async def test_a_draining_broker_is_not_missed_among_the_voters(tmp_path: Path) 
         await cluster.until(lambda: voters_of(cluster, 1) == voters_of(cluster, 2) == [1, 2])
         for number in (1, 2):
             await cluster.running[number].metadata.barrier(soon())
-            assert cluster.running[number].metadata.why_not_whole() is None
+            assert cluster.running[number].metadata.degraded_reason() is None
 
 
 async def test_a_broker_that_waits_for_the_cluster(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from raftlog.partitions.controller.machine import RemoveBroker
-from raftlog.partitions.controller.members import heir_of, next_change
+from raftlog.partitions.controller.members import next_change, transfer_target_of
 from raftlog.raft import Configuration, ReplicaId
 from raftlog.raft.configuration import why_invalid
 from raftlog.types import Index, NodeId
@@ -101,7 +101,7 @@ def test_the_last_one_votes_though_it_drains() -> None:
 def heir(group_of_now: Any, controller: Controller, me: int) -> ReplicaId | None:
     change = next_change(group_of_now, controller.state, CAUGHT_UP, lambda node: True)
     assert change is not None
-    return heir_of(group_of_now, change, replica(me))
+    return transfer_target_of(group_of_now, change, replica(me))
 
 
 def test_a_leader_transfers_to_a_staying_voter_before_it_ceases_to_vote() -> None:

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from raftlog.errors import DiskRefused, IdentityRefused, InvalidArgument
+from raftlog.partitions.controller.disk_replacement import REPLACE
 from raftlog.partitions.controller.machine import Addresses, RegisterBroker, RemoveBroker, UpdateBroker
-from raftlog.partitions.controller.replacing import REPLACE
 from raftlog.raft import ReplicaId
 from raftlog.runtime.journal.blocks import BLOCK_SIZE
 from raftlog.runtime.replica.group import Group
@@ -363,6 +363,6 @@ async def test_silence_counts_only_while_the_leader_is_asked(tmp_path: Path) -> 
     """A paused broker received nothing meanwhile: a pause in the requests restarts the measured silence."""
     async with brokers(tmp_path, (1,)) as cluster:
         await cluster.start()
-        replacing = cluster.running[1].metadata._replacing
+        replacing = cluster.running[1].metadata._replacement
         stranger = ReplicaId(NodeId(3), UUID(int=3))
         assert [replacing._asked_since(stranger, now) for now in (10.0, 11.0, 12.5, 15.0, 16.0)] == [10, 10, 10, 15, 15]

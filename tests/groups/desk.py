@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 from raftlog.assignors import Subscription, encode_subscription
 from raftlog.errors import RaftlogError
-from raftlog.partitions.groups.bounds import GroupSettings
 from raftlog.partitions.groups.effects import Alive, GroupAnswer, Result, Store, Token
 from raftlog.partitions.groups.machine import Machine
 from raftlog.partitions.groups.records import GroupRecord, Protocol
@@ -20,6 +19,7 @@ from raftlog.partitions.groups.results import (
     Sync,
     SyncedGeneration,
 )
+from raftlog.partitions.groups.settings import GroupSettings
 
 R = TypeVar("R", bound=Result | RaftlogError)
 G = "readers"

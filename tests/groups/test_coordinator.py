@@ -11,8 +11,8 @@ from raftlog.errors import FormatError, GroupFull, NotLeader, Unavailable, Unkno
 from raftlog.partitions.coordinator.maintenance import CoordinatorMaintenance
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.groups.bounds import GroupSettings
 from raftlog.partitions.groups.coordinator import GroupCoordinator
+from raftlog.partitions.groups.environment import GroupEnvironment
 from raftlog.partitions.groups.records import (
     GroupKey,
     GroupRecord,
@@ -24,7 +24,7 @@ from raftlog.partitions.groups.records import (
     encode_value,
 )
 from raftlog.partitions.groups.results import OffsetCommit, Place
-from raftlog.partitions.groups.surroundings import GroupSurroundings
+from raftlog.partitions.groups.settings import GroupSettings
 from raftlog.records import NewRecord
 from raftlog.types import Offset
 from tests.groups.test_writer import Log
@@ -67,7 +67,7 @@ class World:
         self.replica: Any = Replica()
         self.now_ms, self.growth_bytes_max = 1_000_000, growth_bytes_max
         places: Any = None
-        self.around = GroupSurroundings(
+        self.around = GroupEnvironment(
             settings=GroupSettings(max_groups=max_groups),
             random=Random(1),
             wall_ms=lambda: self.now_ms,

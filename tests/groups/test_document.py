@@ -5,7 +5,6 @@ from uuid import UUID
 from raftlog.assignors import ASSIGNORS
 from raftlog.errors import RaftlogError
 from raftlog.partitions.groups import records
-from raftlog.partitions.groups.bounds import GroupSettings
 from raftlog.partitions.groups.records import (
     GroupKey,
     InstanceKey,
@@ -15,6 +14,7 @@ from raftlog.partitions.groups.records import (
     encode_key,
     encode_value,
 )
+from raftlog.partitions.groups.settings import GroupSettings
 from raftlog.partitions.groups.states import TRANSITIONS, Event
 from raftlog.types import Offset
 from tests.layouts import DOCS, DOCUMENT, table_after

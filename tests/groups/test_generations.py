@@ -12,10 +12,10 @@ from raftlog.errors import (
     StaleGeneration,
     UnknownMember,
 )
-from raftlog.partitions.groups.bounds import GroupSettings
 from raftlog.partitions.groups.effects import Alive, Deleted
 from raftlog.partitions.groups.operations import describe_group
 from raftlog.partitions.groups.results import GroupDetails, JoinedGeneration, MemberIdGiven, SyncedGeneration
+from raftlog.partitions.groups.settings import GroupSettings
 from raftlog.types import TopicPartition
 from tests.groups.desk import REBALANCE_S, SESSION_S, Desk, protocols
 

@@ -10,9 +10,9 @@ from raftlog.errors import (
     StaleGeneration,
     UnknownMember,
 )
-from raftlog.partitions.groups.bounds import GroupSettings
 from raftlog.partitions.groups.records import Protocol
 from raftlog.partitions.groups.results import JoinedGeneration, MemberIdGiven, SyncedGeneration
+from raftlog.partitions.groups.settings import GroupSettings
 from tests.groups.desk import HOLD_S, REBALANCE_S, SESSION_S, Desk, protocols
 
 

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from raftlog.errors import OffsetOutOfRange, OutcomeUnknown
+from raftlog.partitions.controller.disk_replacement import _said_of
 from raftlog.partitions.controller.first_start import view_of
 from raftlog.partitions.controller.proposals import _decided_of
-from raftlog.partitions.controller.replacing import _said_of
 from raftlog.partitions.coordinator.operation import CoordinatorOperation
 from raftlog.partitions.operations.move_reports import _read, _Told
 from raftlog.partitions.placement.balancing.progress import _told
 from raftlog.partitions.placement.balancing.report import BalancerReport, Misplaced, report_of
-from raftlog.partitions.placement.recovery.standings import LostEntry, ReplicaStanding, packed, unpacked
+from raftlog.partitions.placement.recovery.replica_standing import LostEntry, ReplicaStanding, packed, unpacked
 from raftlog.partitions.routing.router import numbers_of
 from raftlog.raft import EntryId, ReplicaId
 from raftlog.runtime.rpc.calls import Answer, decode_answer

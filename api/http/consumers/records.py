@@ -27,7 +27,7 @@ from raftlog.api.http.server.request_headers import header
 from raftlog.api.http.server.routing import HttpRouter, Target, query_int
 from raftlog.errors import MemoryBudgetExceeded, OffsetOutOfRange
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.consumers.delivering import MAX_BYTES_MAX
+from raftlog.partitions.consumers.deliveries import MAX_BYTES_MAX
 from raftlog.partitions.consumers.results import Moved, PollDelivery
 from raftlog.partitions.consumers.settings import REQUEST_TIMEOUT_MS_MAX
 from raftlog.runtime.memory_budget import MemoryBudget

@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 
 from raftlog.api.http.metrics.families import counter, gauge, gauges
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.groups.measuring import GroupFigures
+from raftlog.partitions.groups.figures import GroupFigures
 
 _COUNTERS: Final = {
     "group_commits": "Offsets committed at coordinators on this broker.",

@@ -2,7 +2,7 @@
 
     from its first roll     a partition whose creation names this very disk, which never had a replica of it
     empty, to be filled     all others: a disk that was added later, or one that was removed and is assigned again
-    removed                 only if the topic is known to be deleted, or the group removed the replica (`moves.leaving`)
+    removed                 only if the topic is known to be deleted, or the group removed it (`moves.replica_removal`)
 
 No replica is removed because the local copy of the controller's state lacks it: such a copy may be old, so the
 replica stays and is reported. An empty replica serves no requests: the broker does not see it before a leader has

@@ -21,12 +21,12 @@ from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import RemoveBroker, SetAssignment
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import BackgroundLoop, Node, Request
-from raftlog.partitions.placement.balancing.plan import Change, Why
-from raftlog.partitions.placement.balancing.planning import Planning
+from raftlog.partitions.placement.balancing.broker_removal import may_remove
+from raftlog.partitions.placement.balancing.plan import Change, ChangeReason
+from raftlog.partitions.placement.balancing.planning_task import Planning
 from raftlog.partitions.placement.balancing.progress import BrokerProgress, HeldReplicas
-from raftlog.partitions.placement.balancing.removal import may_remove
 from raftlog.partitions.placement.balancing.report import BalancerReport, BalancerSettings, nodes_in_words, report_of
-from raftlog.partitions.placement.balancing.reporting import report_on
+from raftlog.partitions.placement.balancing.report_assembly import report_on
 from raftlog.partitions.placement.balancing.tenure import Tenure, name_in
 from raftlog.partitions.placement.moves import Moves
 from raftlog.runtime.rpc.calls import Answer
@@ -114,7 +114,7 @@ class Balancer(BackgroundLoop):
         planner = await self._planning.count()
         self._planning.forget()
         self._changed.set()
-        return Answer(sum(change.why is not Why.LEADERS for change in planner.changes) or len(planner.changes))
+        return Answer(sum(change.why is not ChangeReason.LEADERS for change in planner.changes) or len(planner.changes))
 
     def _tenure_of_now(self) -> Tenure:
         if self._tenure is None or not self._metadata.is_leading:
@@ -159,7 +159,7 @@ class Balancer(BackgroundLoop):
     async def _look(self, tenure: Tenure) -> None:
         state, now = self._metadata.state, self._node.loop.time()
         tenure.availability.look({each.node_id: self._hears(each.node_id) for each in state.brokers}, now)
-        tenure.note_surroundings(state, now)
+        tenure.note_environment(state, now)
         tenure.looked_at = now
         told = await self._ask(tenure)
         if not self._leads(tenure) or tenure.unanswered:
@@ -194,15 +194,15 @@ class Balancer(BackgroundLoop):
     async def _order(self, tenure: Tenure) -> None:
         """Submit planned changes, up to the limit."""
         now = self._node.loop.time()
-        free = tenure.may_set_out(self._settings().moves_max, now)
+        free = tenure.startable_moves(self._settings().moves_max, now)
         orders: list[Change] = []
         while tenure.queue and len(orders) < _LEADERS_A_LOOK:
             change = tenure.queue[0]
-            if change.why is not Why.LEADERS:
+            if change.why is not ChangeReason.LEADERS:
                 if free < 1:
                     break
                 free -= 1
-                tenure.note_setting_out()
+                tenure.note_move_started()
             orders.append(tenure.queue.popleft())
         if not orders:
             return
@@ -218,9 +218,9 @@ class Balancer(BackgroundLoop):
         name = name_in(state, group)
         before = state.assignment(group).replicas
         command = SetAssignment(group.topic_id, group.partition, change.replicas, Index(change.version))
-        if change.why is not Why.LEADERS:
+        if change.why is not ChangeReason.LEADERS:
             missing = [replica.node_id for replica in change.replicas if replica not in before]
-            tenure.note_leaving(group, missing, self._node.loop.time())
+            tenure.note_submission(group, missing, self._node.loop.time())
         try:
             version = await self._metadata.submit(command, deadline_in(_ORDER_MS))
         except RaftlogError as error:

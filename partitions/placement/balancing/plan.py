@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from raftlog.partitions.controller.machine import GroupName
 from raftlog.partitions.placement.balancing.layout import BrokerMode, BrokerPlace, PlacedPartition, PlacementLayout
 from raftlog.partitions.placement.balancing.leader_counts import even_leaders
-from raftlog.partitions.placement.balancing.replica_counts import Evening
+from raftlog.partitions.placement.balancing.replica_counts import ReplicaMoves
 from raftlog.raft import ReplicaId
 
 _SLICE: Final = 32
@@ -31,7 +31,7 @@ _SLICE: Final = 32
 FAILURES_MAX: Final = 1_000
 
 
-class Why(StrEnum):
+class ChangeReason(StrEnum):
     """Reason of a change, in words that an operator reads."""
 
     DRAIN = "a broker is decommissioned"
@@ -41,7 +41,7 @@ class Why(StrEnum):
     LEADERS = "brokers lead unequal numbers of partitions"
 
 
-class Wishes(NamedTuple):
+class PlanScope(NamedTuple):
     """Extent of the plan: the operators' settings."""
 
     mode: BrokerMode = BrokerMode.CONTINUOUS
@@ -56,7 +56,7 @@ class Change(NamedTuple):
     group: GroupName
     replicas: tuple[ReplicaId, ...]
     version: int
-    why: Why
+    why: ChangeReason
 
 
 class Failure(NamedTuple):
@@ -72,7 +72,7 @@ class Planner:
 
     It ends at `limit` changes; changes that belong together come together, so there can be a few more."""
 
-    def __init__(self, places: Iterable[BrokerPlace], wishes: Wishes, random: Random, limit: int) -> None:
+    def __init__(self, places: Iterable[BrokerPlace], wishes: PlanScope, random: Random, limit: int) -> None:
         self._layout = PlacementLayout(places)
         self._wishes, self._random, self._limit = wishes, random, limit
         self._targets = [node for node, place in self._layout.places.items() if place.takes_replicas]
@@ -93,18 +93,22 @@ class Planner:
             self._sort(number, drained, repaired, crowded)
             if number % _SLICE == _SLICE - 1:
                 yield
-        for why, moves in ((Why.DRAIN, drained), (Why.REPAIR, repaired), (Why.HOSTS, crowded)):
+        for why, moves in (
+            (ChangeReason.DRAIN, drained),
+            (ChangeReason.REPAIR, repaired),
+            (ChangeReason.HOSTS, crowded),
+        ):
             for at, (number, node) in enumerate(moves):
                 self._move(number, node, why)
                 if at % _SLICE == _SLICE - 1:
                     yield
         if not self._wishes.evens or self._is_full:
             return
-        evening = Evening(layout, self._targets, only_new=self._wishes.mode is BrokerMode.NODE_ADD)
+        evening = ReplicaMoves(layout, self._targets, only_new=self._wishes.mode is BrokerMode.NODE_ADD)
         for moved in evening.moves():
             yield
             for number in moved:
-                self._note(number, Why.EVEN)
+                self._note(number, ChangeReason.EVEN)
             if self._is_full:
                 return
         if self._wishes.balances_leaders and not self.changes:
@@ -112,7 +116,7 @@ class Planner:
             for led in even_leaders(layout, leaders):
                 yield
                 for number in led:
-                    self._note(number, Why.LEADERS)
+                    self._note(number, ChangeReason.LEADERS)
                 if self._is_full:
                     return
 
@@ -152,7 +156,7 @@ class Planner:
         elif len(row) < len(each.created_on) and self._wishes.mode is BrokerMode.CONTINUOUS:
             crowded.append((number, None))
 
-    def _move(self, number: int, node: int | None, why: Why) -> None:
+    def _move(self, number: int, node: int | None, why: ChangeReason) -> None:
         """Plan another place for a replica, if there is one and the plan is not full."""
         layout = self._layout
         if number in self._moved:
@@ -161,7 +165,7 @@ class Planner:
         row, topic, former = layout.rows[number], layout.topic_of[number], layout.placed[number].former
         free = [each for each in self._targets if each not in row and layout.places[each].host not in beside]
         if not free:
-            if why is not Why.HOSTS:
+            if why is not ChangeReason.HOSTS:
                 assert node is not None
                 self._fail(number, node)
             return
@@ -172,7 +176,7 @@ class Planner:
             self._moved.add(number)
             self._note(number, why)
 
-    def _note(self, number: int, why: Why) -> None:
+    def _note(self, number: int, why: ChangeReason) -> None:
         placed = self._layout.placed[number]
         self.changes.append(Change(placed.group, self._layout.replicas(number), placed.version, why))
 
@@ -194,7 +198,7 @@ class Planner:
 
 
 def plan(
-    places: Iterable[BrokerPlace], placed: Iterable[PlacedPartition], wishes: Wishes, random: Random, limit: int
+    places: Iterable[BrokerPlace], placed: Iterable[PlacedPartition], wishes: PlanScope, random: Random, limit: int
 ) -> tuple[list[Change], list[Failure]]:
     """Return the changes and the failures of a whole planning run."""
     planner = Planner(places, wishes, random, limit)

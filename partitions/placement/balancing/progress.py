@@ -31,7 +31,7 @@ _KNOW_PAUSE_S: Final = 0.01
 """… and the interval of its checks."""
 
 
-class Way(NamedTuple):
+class MovingPartition(NamedTuple):
     """Moving partition: brokers that it waits for, and voters that are to be removed.
 
     Most of the brokers that it waits for do not vote yet."""
@@ -44,7 +44,7 @@ class HeldReplicas(NamedTuple):
     """Report of one broker. `held`: number of its replicas, without the controller's."""
 
     held: int
-    moving: dict[GroupKey, Way]
+    moving: dict[GroupKey, MovingPartition]
     arrived: list[GroupKey]
     led: bytes
     """Checksum (`summed`) of the groups that it leads, without the controller; empty unless requested."""
@@ -100,7 +100,9 @@ class BrokerProgress:
         for group, wanted in differing[:NAMED_MAX]:
             voters = group.core.configuration.all_voters()
             missing = tuple(replica.node_id for replica in self._moves.awaited(group, wanted))
-            moving[group.key] = Way(missing, tuple(voter.node_id for voter in voters if voter not in wanted))
+            moving[group.key] = MovingPartition(
+                missing, tuple(voter.node_id for voter in voters if voter not in wanted)
+            )
         differ = {group.key for group, _ in differing}
         here = [(key, groups[key]) for key in keys[:NAMED_MAX] if key in groups and key not in differ]
         arrived = [key for key, group in here if group.core.has_own_term_commit]
@@ -116,7 +118,10 @@ def _told(value: Any) -> HeldReplicas:
     try:
         held, moving, arrived, led, *_ = value
         return HeldReplicas(
-            held, {key: Way(tuple(missing), tuple(former)) for key, missing, former, *_ in moving}, arrived, led
+            held,
+            {key: MovingPartition(tuple(missing), tuple(former)) for key, missing, former, *_ in moving},
+            arrived,
+            led,
         )
     except (TypeError, ValueError):
         raise Unavailable("an answer about moving partitions cannot be read") from None

@@ -19,7 +19,7 @@ _SLICE: Final = 32
 _Entry = tuple[int, int, Iterator[int]]
 
 
-class Evening:
+class ReplicaMoves:
     """Moves that even the counts.
 
     `nodes` can be given replicas; `only_new`: those of a topic only go to brokers that its creation did not name."""

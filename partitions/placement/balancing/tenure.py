@@ -15,7 +15,7 @@ from raftlog.partitions.controller.machine import ControllerState, GroupName
 from raftlog.partitions.placement.balancing.availability import SETTLE_S, Availability
 from raftlog.partitions.placement.balancing.layout import BrokerPlace, PlacedPartition
 from raftlog.partitions.placement.balancing.plan import Change, Failure
-from raftlog.partitions.placement.balancing.progress import HeldReplicas, Way
+from raftlog.partitions.placement.balancing.progress import HeldReplicas, MovingPartition
 from raftlog.partitions.placement.balancing.report import BalancerSettings
 from raftlog.types import NodeId
 
@@ -25,8 +25,8 @@ STUCK_S: Final = 30.0
 """Time after which an assigned broker that went away before its replica was filled is given up for the partition."""
 SILENT_S: Final = 15.0
 """Time without a leader's report after which a partition counts as leaderless."""
-SET_OUT_PER_S: Final = 6.0
-SET_OUT_AT_ONCE: Final = 1
+MOVES_STARTED_PER_S: Final = 6.0
+MOVES_STARTED_AT_ONCE: Final = 1
 """Moves started at once; a small one costs all brokers together about 30 ms of CPU, for which clients wait."""
 _CALM_S: Final = SETTLE_S
 """Time without changes of brokers and topics before counts are evened …"""
@@ -35,7 +35,7 @@ _CALM_S_MAX: Final = 60.0
 
 
 class _OnWay(NamedTuple):
-    way: Way
+    way: MovingPartition
     changed_at: float
     named_at: float
 
@@ -63,7 +63,7 @@ class Tenure:
         self._ordered: dict[GroupName, int] = {}
         """Versions that were made by this balancer."""
         self._surroundings: tuple[bytes, ...] = ()
-        self._may_set_out = 0.0
+        self._startable = 0.0
         self._counted_at = now
         """Time when the number of moves that may start was updated last."""
         self._disturbed_at = self._unrest_at = now
@@ -71,7 +71,7 @@ class Tenure:
 
     # calm
 
-    def note_surroundings(self, state: ControllerState, now: float) -> None:
+    def note_environment(self, state: ControllerState, now: float) -> None:
         """Record brokers, topics and their settings as of now."""
         seen = (state.brokers.digest, state.topics.digest, state.maintenance.digest)
         if seen != self._surroundings:
@@ -111,9 +111,9 @@ class Tenure:
         for name in [name for name in self.ways if not state.has_group(name)]:
             del self.ways[name]
 
-    def note_leaving(self, name: GroupName, missing: Collection[NodeId], now: float) -> None:
+    def note_submission(self, name: GroupName, missing: Collection[NodeId], now: float) -> None:
         """Record that a new assignment of the partition is about to be submitted."""
-        self.ways[name] = _OnWay(Way(tuple(missing), ()), now, now)
+        self.ways[name] = _OnWay(MovingPartition(tuple(missing), ()), now, now)
 
     def note_ordered(self, name: GroupName, version: int) -> None:
         self._ordered[name] = version
@@ -124,15 +124,15 @@ class Tenure:
         is_unled = now - known.named_at >= SILENT_S
         return is_unled or any(not self.availability.is_heard(node) for node in known.way.missing)
 
-    def may_set_out(self, moves_max: int, now: float) -> float:
+    def startable_moves(self, moves_max: int, now: float) -> float:
         """Return how many more moves may start, with at most `moves_max` running."""
-        earned = self._may_set_out + SET_OUT_PER_S * (now - self._counted_at)
-        self._may_set_out, self._counted_at = min(earned, float(SET_OUT_AT_ONCE)), now
-        return min(self._may_set_out, moves_max - self.under_way(now))
+        earned = self._startable + MOVES_STARTED_PER_S * (now - self._counted_at)
+        self._startable, self._counted_at = min(earned, float(MOVES_STARTED_AT_ONCE)), now
+        return min(self._startable, moves_max - self.under_way(now))
 
-    def note_setting_out(self) -> None:
+    def note_move_started(self) -> None:
         """Count the start of a move."""
-        self._may_set_out -= 1
+        self._startable -= 1
 
     def under_way(self, now: float) -> int:
         return sum(not self.is_waiting(name, now) for name in self.ways)

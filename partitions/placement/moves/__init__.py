@@ -4,11 +4,11 @@ Entry point: the broker, which starts it and calls it on changes. The target is 
 (`controller`); the voters stand in the group's own log. Moves, replaced disks and other replica counts are handled
 alike."""
 
-from raftlog.partitions.placement.moves.leaving import Leaving
 from raftlog.partitions.placement.moves.losses import lost_majority
 from raftlog.partitions.placement.moves.moves import Moves
 from raftlog.partitions.placement.moves.plan import is_reached, next_change
+from raftlog.partitions.placement.moves.replica_removal import ReplicaRemoval
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.placement.moves"
 
-__all__ = ["Leaving", "Moves", "is_reached", "lost_majority", "next_change"]
+__all__ = ["Moves", "ReplicaRemoval", "is_reached", "lost_majority", "next_change"]

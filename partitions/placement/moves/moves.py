@@ -17,7 +17,7 @@ from raftlog.events import event
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.node import BackgroundLoop, Node
 from raftlog.partitions.placement.moves.plan import is_carried, is_reached, next_change
-from raftlog.partitions.placement.moves.waiting import why_waiting
+from raftlog.partitions.placement.moves.wait_reason import why_waiting
 from raftlog.raft import Configuration, ConfigurationChange, Ready, ReplicaId, Role
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.replica.group import Committed, Group

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from raftlog.partitions.placement.recovery.standings import Absent, ReplicaStanding
+from raftlog.partitions.placement.recovery.replica_standing import Absent, ReplicaStanding
 from raftlog.raft import ReplicaId
 from raftlog.types import NodeId
 

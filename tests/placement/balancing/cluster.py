@@ -19,11 +19,11 @@ from raftlog.partitions.controller.machine import (
     UpdateBroker,
 )
 from raftlog.partitions.placement.balancing.layout import BrokerPlace, PlacedPartition
-from raftlog.partitions.placement.balancing.plan import Change, Failure, Wishes, plan
+from raftlog.partitions.placement.balancing.plan import Change, Failure, PlanScope, plan
 from raftlog.raft import ReplicaId
 from raftlog.types import Index, NodeId
 
-CONTINUOUS = Wishes()
+CONTINUOUS = PlanScope()
 PLANS_MAX = 400
 TOPIC = UUID(int=7)
 
@@ -55,7 +55,7 @@ def after(placed: Sequence[PlacedPartition], changes: Iterable[Change]) -> list[
 def settled(
     places: Sequence[BrokerPlace],
     placed: Sequence[PlacedPartition],
-    wishes: Wishes = CONTINUOUS,
+    wishes: PlanScope = CONTINUOUS,
     limit: int = 16,
     seed: int = 0,
 ) -> tuple[list[PlacedPartition], list[Failure], int]:

@@ -5,13 +5,13 @@ import pytest
 from raftlog.partitions.controller.machine import GroupName as Name
 from raftlog.partitions.controller.machine import RegisteredBroker, SetMaintenance, UpdateBroker
 from raftlog.partitions.placement.balancing.availability import SETTLE_S, Availability
-from raftlog.partitions.placement.balancing.progress import HeldReplicas, Way, summed
-from raftlog.partitions.placement.balancing.removal import may_remove
+from raftlog.partitions.placement.balancing.broker_removal import may_remove
+from raftlog.partitions.placement.balancing.progress import HeldReplicas, MovingPartition, summed
 from raftlog.partitions.placement.balancing.report import BalancerSettings
 from raftlog.partitions.placement.balancing.tenure import (
+    MOVES_STARTED_AT_ONCE,
+    MOVES_STARTED_PER_S,
     REST_S,
-    SET_OUT_AT_ONCE,
-    SET_OUT_PER_S,
     SILENT_S,
     STUCK_S,
     Tenure,
@@ -24,7 +24,7 @@ SETTINGS = BalancerSettings()
 
 
 def holding(
-    held: int = 0, moving: dict[Name, Way] | None = None, arrived: tuple[Name, ...] = (), led: bytes = b""
+    held: int = 0, moving: dict[Name, MovingPartition] | None = None, arrived: tuple[Name, ...] = (), led: bytes = b""
 ) -> HeldReplicas:
     found = {name.group_id.bytes: way for name, way in (moving or {}).items()}
     return HeldReplicas(held, found, [name.group_id.bytes for name in arrived], led)
@@ -71,11 +71,11 @@ def test_a_pause_of_the_observer_makes_no_broker_longer_absent() -> None:
 
 def test_a_partition_is_moving_until_a_leader_reports_its_arrival() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
-    tenure.note_leaving(FIRST, [NodeId(4)], 0.0)
+    tenure.note_submission(FIRST, [NodeId(4)], 0.0)
     tenure.note_told({NodeId(1): holding(), NodeId(2): None}, controller.state, 1.0)
     assert list(tenure.ways) == [FIRST]
     assert tenure.unanswered == [2]
-    tenure.note_told({NodeId(1): holding(moving={SECOND: Way((NodeId(4),), ())})}, controller.state, 2.0)
+    tenure.note_told({NodeId(1): holding(moving={SECOND: MovingPartition((NodeId(4),), ())})}, controller.state, 2.0)
     assert list(tenure.ways) == [FIRST, SECOND]
     tenure.note_told({NodeId(2): holding(arrived=(FIRST,))}, controller.state, 3.0)
     assert list(tenure.ways) == [SECOND]
@@ -85,7 +85,7 @@ def test_a_move_that_can_only_wait_delays_no_other() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     heard = {1: True, 2: True, 3: True, 4: True}
     tenure.availability.look(heard, 0.0)
-    tenure.note_told({NodeId(1): holding(moving={FIRST: Way((NodeId(4),), ())})}, controller.state, 0.0)
+    tenure.note_told({NodeId(1): holding(moving={FIRST: MovingPartition((NodeId(4),), ())})}, controller.state, 0.0)
     assert tenure.under_way(0.0) == 1
     assert not tenure.waits(controller.state, 0.0)
     tenure.availability.look({**heard, 4: False}, 1.0)
@@ -98,13 +98,13 @@ def test_a_move_that_can_only_wait_delays_no_other() -> None:
 
 def test_partitions_set_out_a_few_at_a_time() -> None:
     tenure = Tenure(1, 0.0)
-    assert tenure.may_set_out(16, 0.0) == 0
-    assert tenure.may_set_out(16, 0.125) == SET_OUT_PER_S / 8
-    tenure.note_setting_out()
-    assert tenure.may_set_out(16, 0.125) == SET_OUT_PER_S / 8 - 1
-    assert tenure.may_set_out(16, 100.0) == SET_OUT_AT_ONCE, "a pause is not made up for at once"
-    tenure.note_leaving(FIRST, [], 100.0)
-    assert tenure.may_set_out(1, 100.0) == 0, "no more than there can be under way"
+    assert tenure.startable_moves(16, 0.0) == 0
+    assert tenure.startable_moves(16, 0.125) == MOVES_STARTED_PER_S / 8
+    tenure.note_move_started()
+    assert tenure.startable_moves(16, 0.125) == MOVES_STARTED_PER_S / 8 - 1
+    assert tenure.startable_moves(16, 100.0) == MOVES_STARTED_AT_ONCE, "a pause is not made up for at once"
+    tenure.note_submission(FIRST, [], 100.0)
+    assert tenure.startable_moves(1, 100.0) == 0, "no more than there can be under way"
 
 
 def test_a_broker_in_maintenance_is_not_lost() -> None:
@@ -123,7 +123,7 @@ def test_a_broker_in_maintenance_is_not_lost() -> None:
 def test_a_target_that_went_away_is_given_up_after_a_time() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     controller.assign(FIRST, 1, 2, 4)
-    way = {NodeId(1): holding(moving={FIRST: Way((NodeId(4),), (NodeId(3),))})}
+    way = {NodeId(1): holding(moving={FIRST: MovingPartition((NodeId(4),), (NodeId(3),))})}
     for at in range(int(STUCK_S) + 1):
         tenure.availability.look({1: True, 2: True, 3: True, 4: False}, float(at))
         tenure.note_told(way, controller.state, float(at))
@@ -142,7 +142,7 @@ def test_replicas_placed_by_an_order_stay_and_those_of_the_balancer_do_not() -> 
     controller.assign(SECOND, 1, 2, 4)
 
     def resting(now: float) -> list[bool]:
-        tenure.note_surroundings(controller.state, now)
+        tenure.note_environment(controller.state, now)
         return [each.is_resting for each in tenure.placed(controller.state, SETTINGS, now)]
 
     assert resting(0.0) == [False, False], "who begins knows nothing of what was before"
@@ -156,15 +156,15 @@ def test_replicas_placed_by_an_order_stay_and_those_of_the_balancer_do_not() -> 
 
 def test_it_is_calm_once_brokers_and_topics_have_been_the_same_for_a_while() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
-    tenure.note_surroundings(controller.state, 0.0)
-    tenure.note_surroundings(controller.state, SETTLE_S)
+    tenure.note_environment(controller.state, 0.0)
+    tenure.note_environment(controller.state, SETTLE_S)
     assert tenure.is_calm(SETTLE_S)
     controller.drain(3)
-    tenure.note_surroundings(controller.state, 10.0)
+    tenure.note_environment(controller.state, 10.0)
     assert not tenure.is_calm(11.0)
     for at in range(11, 80):  # something happens all the time
         controller.apply(UpdateBroker(NodeId(3), replica(3).disk_uuid, at % 2 == 0))
-        tenure.note_surroundings(controller.state, float(at))
+        tenure.note_environment(controller.state, float(at))
     assert tenure.is_calm(80.0), "and then it is not waited for any longer"
 
 

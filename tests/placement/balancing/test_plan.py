@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.partitions.placement.balancing.layout import BrokerMode, BrokerPlace, PlacedPartition
-from raftlog.partitions.placement.balancing.plan import Why, Wishes, plan
+from raftlog.partitions.placement.balancing.plan import ChangeReason, PlanScope, plan
 from tests.placement.balancing.cluster import (
     CONTINUOUS,
     after,
@@ -26,7 +26,7 @@ FOUR = [*THREE, place(4)]
 SMALL = topic(1, [(1, 2, 3)] * 12)
 
 
-def planned(places: list[BrokerPlace], placed: list[PlacedPartition], wishes: Wishes = CONTINUOUS, limit: int = 100):  # type: ignore[no-untyped-def]
+def planned(places: list[BrokerPlace], placed: list[PlacedPartition], wishes: PlanScope = CONTINUOUS, limit: int = 100):  # type: ignore[no-untyped-def]
     return plan(places, placed, wishes, Random(1), limit)
 
 
@@ -71,18 +71,18 @@ def test_draining_comes_before_repair_before_hosts_before_evenness() -> None:
     placed = [*topic(1, [(5, 3)] * 4), *topic(2, [(3, 4)]), *topic(3, [(2, 5)]), *topic(4, [(3, 1)])]
     changes, _ = planned(places, placed)
     whys = [change.why for change in changes]
-    assert whys == sorted(whys, key=list(Why).index)
-    assert set(whys) >= {Why.DRAIN, Why.REPAIR, Why.HOSTS, Why.EVEN}
-    assert Why.LEADERS not in whys, "it waits for the others"
+    assert whys == sorted(whys, key=list(ChangeReason).index)
+    assert set(whys) >= {ChangeReason.DRAIN, ChangeReason.REPAIR, ChangeReason.HOSTS, ChangeReason.EVEN}
+    assert ChangeReason.LEADERS not in whys, "it waits for the others"
 
 
 @pytest.mark.parametrize("mode", BrokerMode)
 def test_a_draining_broker_is_emptied_in_every_mode(mode: BrokerMode) -> None:
     places = [place(1, is_draining=True), *FOUR[1:]]
-    end, failures, _ = settled(places, SMALL, Wishes(mode, evens=False))
+    end, failures, _ = settled(places, SMALL, PlanScope(mode, evens=False))
     assert not failures
     assert counts(end, [1]) == {1: 0}
-    assert planned(places, end, Wishes(mode, evens=False)) == ([], [])
+    assert planned(places, end, PlanScope(mode, evens=False)) == ([], [])
 
 
 def test_leaders_of_a_drained_broker_move_evenly_to_live_replicas() -> None:
@@ -118,7 +118,7 @@ def test_reasons_for_a_broker_to_take_nothing(how: dict[str, bool], words: str) 
 
 def test_a_lost_broker_is_replaced_also_when_nothing_is_evened() -> None:
     places = [place(1, is_lost=True, is_available=False), *FOUR[1:]]
-    end, _, _ = settled(places, SMALL, Wishes(BrokerMode.OFF, evens=False))
+    end, _, _ = settled(places, SMALL, PlanScope(BrokerMode.OFF, evens=False))
     assert counts(end, [1]) == {1: 0}
 
 
@@ -134,8 +134,8 @@ def test_maintenance_keeps_its_places() -> None:
 
 def test_brokers_that_a_topic_knew_are_not_evened_when_only_new_ones_are_filled() -> None:
     uneven = topic(1, [(1,)] * 6 + [(2,)])
-    assert not planned([place(1), place(2)], uneven, Wishes(BrokerMode.NODE_ADD))[0]
-    end, _, _ = settled([place(1), place(2), place(3)], uneven, Wishes(BrokerMode.NODE_ADD))
+    assert not planned([place(1), place(2)], uneven, PlanScope(BrokerMode.NODE_ADD))[0]
+    end, _, _ = settled([place(1), place(2), place(3)], uneven, PlanScope(BrokerMode.NODE_ADD))
     assert counts(end, (1, 2, 3)) == {1: 3, 2: 1, 3: 3}
     end, _, _ = settled([place(1), place(2)], uneven)
     assert counts(end, (1, 2)) == {1: 4, 2: 3}
@@ -184,10 +184,10 @@ def test_replicas_placed_by_an_order_stay() -> None:
 
 def test_leaders_are_evened_over_others_where_the_ends_share_no_partition() -> None:
     placed = topic(1, [(1, 2), (1, 2), (1, 2), (2, 3)])
-    end, _, moved = settled(THREE, placed, Wishes(BrokerMode.NODE_ADD))
+    end, _, moved = settled(THREE, placed, PlanScope(BrokerMode.NODE_ADD))
     assert moved == 0
     assert spread(led(end, (1, 2, 3))) <= 1
-    assert planned(THREE, placed, Wishes(BrokerMode.NODE_ADD, balances_leaders=False)) == ([], [])
+    assert planned(THREE, placed, PlanScope(BrokerMode.NODE_ADD, balances_leaders=False)) == ([], [])
 
 
 def test_single_partitions_of_many_topics_are_led_by_all() -> None:
@@ -248,7 +248,7 @@ def test_every_plan_is_legal_and_planning_ends(
     cluster: tuple[list[BrokerPlace], list[PlacedPartition]], limit: int, seed: int, mode: BrokerMode
 ) -> None:
     places, placed = cluster
-    random, wishes = Random(seed), Wishes(mode)
+    random, wishes = Random(seed), PlanScope(mode)
     takes = {each.replica for each in places if each.takes_replicas}
     now = placed
     while changes := plan(places, now, wishes, random, limit)[0]:

@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from raftlog.partitions.placement.moves.waiting import why_waiting
+from raftlog.partitions.placement.moves.wait_reason import why_waiting
 from raftlog.raft import Configuration, ReplicaId
 from raftlog.types import Index, NodeId
 

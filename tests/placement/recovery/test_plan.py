@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from raftlog.errors import OutcomeUnknown
 from raftlog.partitions.placement.recovery.plan import KnownPlaces, Plan, make_plan
-from raftlog.partitions.placement.recovery.standings import Absent, LostEntry, ReplicaStanding, packed, unpacked
+from raftlog.partitions.placement.recovery.replica_standing import Absent, LostEntry, ReplicaStanding, packed, unpacked
 from raftlog.raft import EntryId, ReplicaId
 from raftlog.types import Index, NodeId, Term
 

@@ -10,7 +10,7 @@ from typing import Final
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.node import Node
 from raftlog.partitions.placement.balancing.layout import BrokerMode, BrokerPlace
-from raftlog.partitions.placement.balancing.plan import Planner, Wishes
+from raftlog.partitions.placement.balancing.plan import Planner, PlanScope
 from raftlog.partitions.placement.balancing.report import BalancerSettings
 from raftlog.partitions.placement.balancing.tenure import Tenure
 
@@ -81,7 +81,7 @@ class Planning:
         nodes = [broker.node_id for broker in self._metadata.state.brokers]
         return all(there.is_available(node, now) for node in nodes if there.is_heard(node) or self._node.is_alive(node))
 
-    async def _plan(self, wishes: Wishes, limit: int) -> Planner:
+    async def _plan(self, wishes: PlanScope, limit: int) -> Planner:
         """Run the planner in slices; other tasks run in between."""
         loop = self._node.loop
         async with self._lock:
@@ -100,9 +100,9 @@ class Planning:
         full = [broker.node_id for broker in state.brokers if fitness.is_full(broker.node_id, now)]
         return self._tenure.places(state, full, self._settings(), now)
 
-    def _wishes(self) -> Wishes:
+    def _wishes(self) -> PlanScope:
         settings = self._settings()
         if self._tenure.is_ordered:
-            return Wishes(BrokerMode.CONTINUOUS, evens=True, balances_leaders=True)
+            return PlanScope(BrokerMode.CONTINUOUS, evens=True, balances_leaders=True)
         is_calm = self._tenure.is_calm(self._node.loop.time())
-        return Wishes(settings.mode, is_calm and settings.mode is not BrokerMode.OFF, settings.balances_leaders)
+        return PlanScope(settings.mode, is_calm and settings.mode is not BrokerMode.OFF, settings.balances_leaders)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Final
 
 from raftlog.errors import OffsetOutOfRange, RaftlogError, UndecodableBatch
-from raftlog.partitions.consumers.beginning import Beginnings
-from raftlog.partitions.consumers.hosting import InstanceHost
-from raftlog.partitions.consumers.polling import Poll, Polled, PollLimits
+from raftlog.partitions.consumers.initial_positions import InitialPositions
+from raftlog.partitions.consumers.instance_host import InstanceHost
+from raftlog.partitions.consumers.poll import Poll, Polled, PollLimits
 from raftlog.partitions.consumers.positions import FetchPositions
 from raftlog.partitions.consumers.results import PollDelivery, RecordPiece
 from raftlog.partitions.consumers.settings import InstanceSettings
@@ -26,9 +26,9 @@ class Deliveries:
     """Poll answers of one instance."""
 
     def __init__(
-        self, host: InstanceHost, settings: InstanceSettings, positions: FetchPositions, beginnings: Beginnings
+        self, host: InstanceHost, settings: InstanceSettings, positions: FetchPositions, beginnings: InitialPositions
     ) -> None:
-        self._host, self._settings, self._positions, self._beginnings = host, settings, positions, beginnings
+        self._host, self._settings, self._positions, self._initial_positions = host, settings, positions, beginnings
 
     @property
     def nothing(self) -> PollDelivery:
@@ -50,17 +50,17 @@ class Deliveries:
         standings = list(self._positions.standings())
         polled = await Poll(self._host.reader, limits, until, interrupted).run(standings)
         for partition in polled.failed:
-            self._positions.ask_last(partition)
+            self._positions.move_to_end(partition)
         if not is_wanted():
             return self.nothing
         moved = [
-            self._beginnings.out_of_range(partition, error)
+            self._initial_positions.out_of_range(partition, error)
             for partition, error in polled.failed.items()
             if isinstance(error, OffsetOutOfRange)
         ]
         if any(each.to is None for each in moved):
             return PollDelivery(self._settings.format, (), moved)
-        _raise_what_stops_all(polled, len(standings))
+        _raise_blocking_error(polled, len(standings))
         pieces = []
         for partition, taken in polled.taken:
             self._positions.deliver(partition, taken.end, taken.leader_epoch)
@@ -69,7 +69,7 @@ class Deliveries:
         return PollDelivery(self._settings.format, pieces, moved)
 
 
-def _raise_what_stops_all(polled: Polled, asked: int) -> None:
+def _raise_blocking_error(polled: Polled, asked: int) -> None:
     others = [error for error in polled.failed.values() if not isinstance(error, OffsetOutOfRange)]
     stopping: list[RaftlogError] = [error for error in others if isinstance(error, UndecodableBatch)]
     if not stopping and asked == len(others):

@@ -1,10 +1,10 @@
-"""Assignment by the coordinator, in groups whose members cannot lead. Pure; called by `rebalancing`."""
+"""Assignment by the coordinator, in groups whose members cannot lead. Pure; called by `rebalance`."""
 
 from collections.abc import Callable
 
 from raftlog.assignors import ASSIGNORS, Subscription, decode_assignment, decode_subscription, encode_assignment
 from raftlog.errors import InvalidArgument
-from raftlog.partitions.groups.membership import ConsumerGroup
+from raftlog.partitions.groups.consumer_group import ConsumerGroup
 from raftlog.types import TopicPartition
 
 PartitionsOf = Callable[[str], int | None]

@@ -60,7 +60,7 @@ class _Asked(NamedTuple):
     at: float
 
 
-class Replacing:
+class DiskReplacement:
     """Requester and server of replacements in one process."""
 
     def __init__(self, node: Node, copy: LocalCopy, proposals: CommandProposals, settings: MetadataSettings) -> None:

@@ -47,7 +47,7 @@ EndOf = Callable[[Place], tuple[str, Offset | None] | None]
 """Lookup of the topic's name and the high watermark known here; None for a deleted topic."""
 
 
-async def look_at_groups(coordinators: Iterable[GroupCoordinator], end_of: EndOf, lags_max: int) -> GroupFigures:
+async def group_figures(coordinators: Iterable[GroupCoordinator], end_of: EndOf, lags_max: int) -> GroupFigures:
     """Return the figures of all groups; other tasks run in between."""
     by_state = Counter({state.value: 0 for state in ConsumerGroupState if state is not ConsumerGroupState.DEAD})
     members = 0

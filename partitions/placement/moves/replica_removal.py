@@ -33,7 +33,7 @@ _SLICE: Final = 256
 UUID_BYTES: Final = 16
 
 
-class Leaving(BackgroundLoop):
+class ReplicaRemoval(BackgroundLoop):
     """Task that removes replicas; runs from `start` to `stop`. `remove` deletes a replica for good."""
 
     purpose = "leaving groups"
@@ -83,13 +83,18 @@ class Leaving(BackgroundLoop):
 
     async def _leave(self, group: Group) -> bool:
         """Try to remove the replica; return whether it is removed."""
-        if group.core.role is Role.LEADER or group.is_deaf or not await self._is_let_go(group):
+        if group.core.role is Role.LEADER or group.is_deaf or not await self._is_removed_by_leader(group):
             return group.is_closed
         group.is_leaving = True
         try:
             while group.parts and not group.is_closed:  # pending writes will be acknowledged
                 await self._node.pause(deadline_in(self._node.settings.driver.tick_ms))
-            if group.is_closed or group.is_deaf or not self._is_unwanted(group) or not await self._is_let_go(group):
+            if (
+                group.is_closed
+                or group.is_deaf
+                or not self._is_unwanted(group)
+                or not await self._is_removed_by_leader(group)
+            ):
                 return group.is_closed
             self._remove(group, "it was moved to others")
             return True
@@ -98,7 +103,7 @@ class Leaving(BackgroundLoop):
             if not group.is_closed:
                 self._node.driver.mark_dirty(group)
 
-    async def _is_let_go(self, group: Group) -> bool:
+    async def _is_removed_by_leader(self, group: Group) -> bool:
         """Return whether a leader reports that its committed configuration lacks this replica."""
         for node in self._asked(group):
             try:

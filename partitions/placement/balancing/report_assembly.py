@@ -3,7 +3,7 @@
 from raftlog.partitions.controller.machine import ControllerState
 from raftlog.partitions.node import Node
 from raftlog.partitions.placement.balancing.layout import BrokerMode
-from raftlog.partitions.placement.balancing.plan import Why
+from raftlog.partitions.placement.balancing.plan import ChangeReason
 from raftlog.partitions.placement.balancing.report import (
     BalancerReport,
     BalancerSettings,
@@ -30,7 +30,7 @@ def report_on(
         [each.node_id for each in brokers if fitness.is_full(each.node_id, now)],
         None if tenure.looked_at is None else now - tenure.looked_at,
         len(tenure.ways),
-        sum(change.why is not Why.LEADERS for change in tenure.queue),
+        sum(change.why is not ChangeReason.LEADERS for change in tenure.queue),
         _reasons(state, tenure, misplaced, now),
         misplaced,
     )

@@ -6,12 +6,12 @@ from random import Random
 from uuid import UUID
 
 from raftlog.partitions.counters import Counters
-from raftlog.partitions.groups.bounds import GroupSettings
 from raftlog.partitions.groups.places import TopicPlaces
+from raftlog.partitions.groups.settings import GroupSettings
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSurroundings:
+class GroupEnvironment:
     """Environment of a coordinator. `partitions_of` returns a topic's partition count, None when it does not exist."""
 
     settings: GroupSettings

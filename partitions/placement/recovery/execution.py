@@ -22,7 +22,13 @@ from raftlog.partitions.node import Node
 from raftlog.partitions.node.requests import Request
 from raftlog.partitions.placement.assignments.assignments import Assignments
 from raftlog.partitions.placement.recovery.plan import KnownPlaces, Plan, concerned, make_plan
-from raftlog.partitions.placement.recovery.standings import Absent, ReplicaStanding, packed, standing_of, unpacked
+from raftlog.partitions.placement.recovery.replica_standing import (
+    Absent,
+    ReplicaStanding,
+    packed,
+    standing_of,
+    unpacked,
+)
 from raftlog.partitions.routing.partition import Partition
 from raftlog.runtime.process.giving_up import renounce
 from raftlog.runtime.replica.group import Group
@@ -51,7 +57,7 @@ class Recovered(NamedTuple):
     """Directories of copies and damaged bytes, with the node that keeps them."""
 
 
-class Recovering:
+class RecoveryExecution:
     """Recovery by one process: coordinator, and server of the replicas here."""
 
     def __init__(self, node: Node, metadata: ControllerHost, assignments: Assignments) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from raftlog.errors import OffsetOutOfRange, RaftlogError
-from raftlog.partitions.consumers.hosting import InstanceHost
+from raftlog.partitions.consumers.instance_host import InstanceHost
 from raftlog.partitions.consumers.positions import FetchPositions
 from raftlog.partitions.consumers.results import Chosen, Moved
-from raftlog.partitions.consumers.stored import NOTHING_COMMITTED, Anchor
+from raftlog.partitions.consumers.stored_instance import NOTHING_COMMITTED, Anchor
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.types import Offset, TopicPartition
@@ -20,7 +20,7 @@ from raftlog.types import Offset, TopicPartition
 _ASKED_AT_ONCE = 16
 
 
-class Begun(NamedTuple):
+class DecidedPositions(NamedTuple):
     """Result of a decision on positions. Partitions whose leader did not answer are decided later."""
 
     anchors: dict[TopicPartition, Anchor]
@@ -29,16 +29,16 @@ class Begun(NamedTuple):
     """Partitions without a committed offset while the reset policy is `none`."""
 
 
-class Beginnings:
+class InitialPositions:
     """Initial positions of one instance."""
 
     def __init__(self, host: InstanceHost, group: str, reset: str, positions: FetchPositions) -> None:
         self._host, self._group, self._reset, self._positions = host, group, reset, positions
 
-    async def decide(self, anchors: Mapping[TopicPartition, Anchor], deadline: Deadline) -> Begun:
+    async def decide(self, anchors: Mapping[TopicPartition, Anchor], deadline: Deadline) -> DecidedPositions:
         """Give every owned partition a position. Raises the errors of `Coordinator.committed`."""
         missing = self._positions.missing
-        begun = Begun({}, [])
+        begun = DecidedPositions({}, [])
         if not missing:
             return begun
         committed = await self._host.offsets.committed(self._group, deadline=deadline)
@@ -56,7 +56,7 @@ class Beginnings:
             await asyncio.gather(*(self._begin(partition, begun, deadline) for partition in some))
         return begun
 
-    async def _begin(self, partition: TopicPartition, begun: Begun, deadline: Deadline) -> None:
+    async def _begin(self, partition: TopicPartition, begun: DecidedPositions, deadline: Deadline) -> None:
         try:
             bounds = await self._host.reader.offsets(*partition, deadline=deadline)
         except RaftlogError:

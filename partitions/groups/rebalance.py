@@ -4,19 +4,19 @@
 
 Each waiting request gets at most one answer. A join phase ends only when no Store of the group is pending, so
 members that join while a generation is being stored wait for the next one together. The requests are read by
-`machine` and `joining`, the only callers."""
+`machine` and `joins`, the only callers."""
 
 from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Final, Literal
 
 from raftlog.errors import FencedInstance, NotLeader, RaftlogError, RebalanceInProgress, UnknownMember
-from raftlog.partitions.groups.assigning import assign_members, counts_of_topics
-from raftlog.partitions.groups.bounds import GroupSettings
+from raftlog.partitions.groups.assignment import assign_members, counts_of_topics
+from raftlog.partitions.groups.consumer_group import ConsumerGroup, Member, StoreContent
 from raftlog.partitions.groups.effects import Alive, Deleted, Effect, GroupAnswer, Result, Store, Ticket, Token
-from raftlog.partitions.groups.membership import ConsumerGroup, Kept, Member
 from raftlog.partitions.groups.records import GroupRecord
 from raftlog.partitions.groups.results import SyncedGeneration
+from raftlog.partitions.groups.settings import GroupSettings
 from raftlog.partitions.groups.states import ConsumerGroupState, Event, after
 from raftlog.partitions.groups.timers import Timers
 
@@ -29,7 +29,7 @@ TimerKey = tuple[str, str, str]
 """Kind of the timer, group, and member id for a member's timer."""
 
 
-class Rebalancing:
+class GroupRebalance:
     """Groups by name, waiting requests, timers and effects."""
 
     def __init__(
@@ -81,10 +81,10 @@ class Rebalancing:
         group.state = after(group.state, event)
         group.changed_ms = self._wall_ms()
 
-    def store(self, group: ConsumerGroup, kept: Kept) -> None:
+    def store(self, group: ConsumerGroup, kept: StoreContent) -> None:
         ticket: Ticket = next(self._tickets)
         group.storing[ticket] = kept
-        record: GroupRecord | None = None if kept is Kept.NOTHING else group.record()
+        record: GroupRecord | None = None if kept is StoreContent.NOTHING else group.record()
         self.effects.append(Store(group.name, ticket, record))
 
     def prepare(self, group: ConsumerGroup, now: float) -> None:
@@ -155,7 +155,7 @@ class Rebalancing:
             group.protocol, group.leader = group.chosen_protocol(), group.chosen_leader()
             self.become(group, Event.JOINED)
             if group.leader:
-                self.store(group, Kept.MEMBERS)
+                self.store(group, StoreContent.MEMBERS)
             else:
                 self._assign_here(group)
 
@@ -163,14 +163,14 @@ class Rebalancing:
         for member_id, assignment in assign_members(group, self._partitions_of).items():
             group.members[member_id].assignment = assignment
         group.assigned_counts = counts_of_topics(group, self._partitions_of)
-        self.store(group, Kept.ASSIGNMENTS)
+        self.store(group, StoreContent.ASSIGNMENTS)
 
     def assign(self, group: ConsumerGroup, assignments: Iterable[tuple[str, bytes]]) -> None:
         """Apply the group leader's assignments; those of unknown ids are ignored, missing ones are empty."""
         given = dict(assignments)
         for member in group.members.values():
             member.assignment = given.get(member.member_id, b"")
-        self.store(group, Kept.ASSIGNMENTS)
+        self.store(group, StoreContent.ASSIGNMENTS)
 
     # outcomes of stores
 
@@ -178,14 +178,14 @@ class Rebalancing:
         kept = group.storing.pop(ticket, None)
         if kept is None:
             return  # a Store of a group that was deleted meanwhile
-        if kept is Kept.NOTHING:
+        if kept is StoreContent.NOTHING:
             self._deletion_stored(group, error)
         elif error is not None:
             self._not_stored(group, kept, error, now)
         else:
-            if kept is Kept.ASSIGNMENTS and group.state is ConsumerGroupState.COMPLETING:
+            if kept is StoreContent.ASSIGNMENTS and group.state is ConsumerGroupState.COMPLETING:
                 self.become(group, Event.ASSIGNED)
-            if kept in (Kept.MEMBERS, Kept.ASSIGNMENTS) and group.state in (
+            if kept in (StoreContent.MEMBERS, StoreContent.ASSIGNMENTS) and group.state in (
                 ConsumerGroupState.COMPLETING,
                 ConsumerGroupState.STABLE,
             ):
@@ -210,10 +210,10 @@ class Rebalancing:
         member.has_synced = True
         return SyncedGeneration(member.assignment, group.generation, group.protocol, group.protocol_type)
 
-    def _not_stored(self, group: ConsumerGroup, kept: Kept, error: RaftlogError, now: float) -> None:
+    def _not_stored(self, group: ConsumerGroup, kept: StoreContent, error: RaftlogError, now: float) -> None:
         """Fail the waiting requests of a generation that was not stored; its number is not used again here."""
         told = error if error.outcome == "failed" else NotLeader(f"the group {group.name} could not be stored: {error}")
-        if group.state in (ConsumerGroupState.COMPLETING, ConsumerGroupState.STABLE) and kept is not Kept.EMPTY:
+        if group.state in (ConsumerGroupState.COMPLETING, ConsumerGroupState.STABLE) and kept is not StoreContent.EMPTY:
             for member in list(group.members.values()):
                 self.release(member, "join", told)
                 self.release(member, "sync", told)
@@ -257,7 +257,7 @@ class Rebalancing:
         group.leader, group.protocol, group.holds, group.assigned_counts = "", "", False, None
         if group.generation > 0:
             group.generation += 1
-            self.store(group, Kept.EMPTY)
+            self.store(group, StoreContent.EMPTY)
         self.forget_unused(group)
 
     def forget_unused(self, group: ConsumerGroup) -> None:

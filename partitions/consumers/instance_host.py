@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from raftlog.partitions.consumers.polling import RecordReader
+from raftlog.partitions.consumers.poll import RecordReader
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.coordinator import GroupCoordinator
 from raftlog.partitions.groups.records import OffsetRecord

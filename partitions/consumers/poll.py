@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from raftlog.errors import OffsetOutOfRange, RaftlogError, Unavailable, UndecodableBatch
 from raftlog.partitions.consumers.positions import FetchPosition
-from raftlog.partitions.consumers.taking import Taken, take
+from raftlog.partitions.consumers.taken_records import Taken, take
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.results import Fetched
 from raftlog.runtime.batch_opener import BatchOpener
@@ -27,7 +27,7 @@ _WAIT_S = 0.5
 """Longest wait at a leader, which is not notified when the poll has ended."""
 _STRAGGLER_S = 0.2
 """Wait for the slowest fetch of a wave; longer than a fetch from a reachable leader takes."""
-_HONEST_S = 0.5
+_LEAST_ANSWER_S = 0.5
 """Least time that leaders get to answer, even when the poll asks for no wait."""
 
 
@@ -99,14 +99,14 @@ class Poll:
         return self._is_full or (bool(self._taken) and self._size >= self._limits.min_bytes)
 
     @property
-    def _has_to_be_told(self) -> bool:
+    def _needs_decision(self) -> bool:
         """Whether the client or the reset policy has to decide about an error that waiting does not resolve."""
         return any(isinstance(error, OffsetOutOfRange | UndecodableBatch) for error in self._failed.values())
 
     # without waiting
 
     async def _look(self, standings: Sequence[FetchPosition]) -> None:
-        honest = Deadline(max(self._until, self._loop.time() + _HONEST_S))
+        honest = Deadline(max(self._until, self._loop.time() + _LEAST_ANSWER_S))
         left = list(reversed(standings))
         while left and not self._is_full and not self._interrupted.is_set() and self._loop.time() < honest:
             some = [left.pop() for _ in range(min(_ASKED_AT_ONCE, len(left)))]
@@ -114,7 +114,7 @@ class Poll:
             soon = Deadline(min(honest, self._loop.time() + _STRAGGLER_S))
             while not wave.isdisjoint(self._asked) and not self._interrupted.is_set() and self._loop.time() < soon:
                 await self._answers(soon)
-        honest = Deadline(min(honest, self._loop.time() + _HONEST_S))
+        honest = Deadline(min(honest, self._loop.time() + _LEAST_ANSWER_S))
         while self._asked and not self._taken and not self._interrupted.is_set() and self._loop.time() < honest:
             await self._answers(honest)  # some leaders are not found yet
         for partition, _ in self._asked.values():
@@ -125,7 +125,7 @@ class Poll:
 
     async def _wait(self, standings: Sequence[FetchPosition]) -> None:
         quiet = [standing for standing in standings if self._may_come(standing.partition)]
-        while not self._is_enough and not self._is_over and not self._has_to_be_told:
+        while not self._is_enough and not self._is_over and not self._needs_decision:
             now = self._loop.time()
             slice_end = Deadline(min(self._until, now + _WAIT_S))
             some = quiet[:_WAITING_AT_ONCE]

@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 _UNKNOWN: Final = OffsetRange(Offset(-1), Offset(-1))
 
 
-class GroupLagging:
+class GroupLagReader:
     """Lag and reset targets, computed by one process."""
 
     def __init__(self, finder: Finder, reader: Reader) -> None:

@@ -20,12 +20,12 @@ from raftlog.errors import (
     RaftlogError,
     UnknownMember,
 )
-from raftlog.partitions.groups.assigning import subscribes_alike
-from raftlog.partitions.groups.bounds import GroupSettings
+from raftlog.partitions.groups.assignment import subscribes_alike
+from raftlog.partitions.groups.consumer_group import ConsumerGroup, Member, StoreContent, metadata_bytes
 from raftlog.partitions.groups.effects import Token
-from raftlog.partitions.groups.membership import ConsumerGroup, Kept, Member, metadata_bytes
-from raftlog.partitions.groups.rebalancing import GIVEN, Rebalancing
+from raftlog.partitions.groups.rebalance import GIVEN, GroupRebalance
 from raftlog.partitions.groups.results import Join, MemberIdGiven
+from raftlog.partitions.groups.settings import GroupSettings
 from raftlog.partitions.groups.states import ConsumerGroupState
 
 TEXT_MAX: Final = 255
@@ -33,18 +33,18 @@ PROTOCOLS_MAX: Final = 32
 _UUID_BITS: Final = 128
 
 
-class Joining:
+class GroupJoins:
     """Join requests of one machine."""
 
-    def __init__(self, rebalancing: Rebalancing, random: Random) -> None:
-        self._rebalancing, self._random = rebalancing, random
+    def __init__(self, rebalancing: GroupRebalance, random: Random) -> None:
+        self._rebalance, self._random = rebalancing, random
         self._settings = rebalancing.settings
 
     def join(self, token: Token, join: Join, now: float) -> None:
         """Answer the request, or make it wait."""
         try:
             _check(join, self._settings)
-            group = self._rebalancing.groups.get(join.group)
+            group = self._rebalance.groups.get(join.group)
             if group is not None and group.state is ConsumerGroupState.DEAD:
                 raise NotLeader(f"the group {join.group} is being deleted; retry")
             if join.member_id:
@@ -52,7 +52,7 @@ class Joining:
             else:
                 self._join_new(token, join, group, now)
         except RaftlogError as error:
-            self._rebalancing.answer(token, error)
+            self._rebalance.answer(token, error)
 
     def _join_new(self, token: Token, join: Join, group: ConsumerGroup | None, now: float) -> None:
         known = group.instances.get(join.instance_id) if group is not None and join.instance_id is not None else None
@@ -65,8 +65,8 @@ class Joining:
         elif join.requires_known_id and join.instance_id is None:
             group.given_ids.add(member_id)
             given = (GIVEN, group.name, member_id)
-            self._rebalancing.timers.set(given, now + join.session_timeout_ms / 1000)
-            self._rebalancing.answer(token, MemberIdGiven(member_id))
+            self._rebalance.timers.set(given, now + join.session_timeout_ms / 1000)
+            self._rebalance.answer(token, MemberIdGiven(member_id))
         else:
             self._add(token, join, group, member_id, now)
 
@@ -74,7 +74,7 @@ class Joining:
         if group is not None and join.member_id in group.given_ids:
             self._admit(join, group, None)
             group.given_ids.remove(join.member_id)
-            self._rebalancing.timers.clear((GIVEN, group.name, join.member_id))
+            self._rebalance.timers.clear((GIVEN, group.name, join.member_id))
             self._add(token, join, group, join.member_id, now, is_told=True)
             return
         if group is None:
@@ -84,13 +84,13 @@ class Joining:
         is_same = member.protocols == join.protocols and member.can_lead == join.can_lead
         member.takes(join)
         member.is_told = True
-        self._rebalancing.park(group, member, "join", token)
+        self._rebalance.park(group, member, "join", token)
         member.has_joined = True
         leads_again = group.state is ConsumerGroupState.STABLE and member.member_id == group.leader
         if is_same and not leads_again:
-            self._rebalancing.settle(group, now)
+            self._rebalance.settle(group, now)
         else:
-            self._rebalancing.prepare(group, now)
+            self._rebalance.prepare(group, now)
 
     def _add(
         self, token: Token, join: Join, group: ConsumerGroup, member_id: str, now: float, *, is_told: bool = False
@@ -111,18 +111,18 @@ class Joining:
             group.protocol_type = join.protocol_type
         group.add(member)
         group.grew = True
-        self._rebalancing.park(group, member, "join", token)
+        self._rebalance.park(group, member, "join", token)
         member.has_joined = True
-        self._rebalancing.prepare(group, now)
+        self._rebalance.prepare(group, now)
 
     def _take_over(
         self, token: Token, join: Join, group: ConsumerGroup, member: Member, member_id: str, now: float
     ) -> None:
         before = {each.name: each.metadata for each in member.protocols}
-        self._rebalancing.replace(group, member, member_id)
+        self._rebalance.replace(group, member, member_id)
         could_lead = member.can_lead
         member.takes(join)
-        self._rebalancing.park(group, member, "join", token)
+        self._rebalance.park(group, member, "join", token)
         member.has_joined = True
         is_same = (
             could_lead == join.can_lead
@@ -130,14 +130,14 @@ class Joining:
             and all(subscribes_alike(before[each.name], each.metadata) for each in join.protocols)
         )
         if group.state is ConsumerGroupState.STABLE and is_same and group.chosen_protocol() == group.protocol:
-            self._rebalancing.store(group, Kept.STATIC_MEMBER)
+            self._rebalance.store(group, StoreContent.STATIC_MEMBER)
         else:
-            self._rebalancing.prepare(group, now)
+            self._rebalance.prepare(group, now)
 
     def _admit(self, join: Join, group: ConsumerGroup | None, member: Member | None) -> None:
         """Raise `InconsistentProtocol` or `GroupFull` unless the member may join."""
         if group is None:
-            if len(self._rebalancing.groups) >= self._settings.max_groups:
+            if len(self._rebalance.groups) >= self._settings.max_groups:
                 raise GroupFull(
                     f"the coordinator of {join.group} has {self._settings.max_groups} groups, its limit; "
                     "delete unused groups"
@@ -158,7 +158,7 @@ class Joining:
             )
 
     def _new_group(self, join: Join) -> ConsumerGroup:
-        group = self._rebalancing.groups[join.group] = ConsumerGroup(join.group)
+        group = self._rebalance.groups[join.group] = ConsumerGroup(join.group)
         return group
 
     def _uuid(self) -> UUID:
@@ -207,10 +207,10 @@ def _check(join: Join, settings: GroupSettings) -> None:
     if join.instance_id == "":
         raise InvalidArgument(f"the instance id is empty; it can have 1 to {TEXT_MAX} characters")
     if not join.can_lead:
-        _check_left_to_coordinator(join)
+        _check_coordinator_can_assign(join)
 
 
-def _check_left_to_coordinator(join: Join) -> None:
+def _check_coordinator_can_assign(join: Join) -> None:
     """Raise `InvalidArgument` unless the coordinator can decode the subscriptions and has the assignors."""
     for protocol in join.protocols:
         if protocol.name not in ASSIGNORS:

@@ -17,7 +17,7 @@ from raftlog.errors import (
     StaleGeneration,
     UnknownMember,
 )
-from raftlog.partitions.consumers.hosting import InstanceHost
+from raftlog.partitions.consumers.instance_host import InstanceHost
 from raftlog.partitions.consumers.positions import FetchPositions
 from raftlog.partitions.consumers.results import CommitOutcome
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -65,7 +65,7 @@ class InstanceCommits:
         while True:
             await self._settled(deadline)
             try:
-                return await self._commit_as_it_is(offers, deadline)
+                return await self._commit_once(offers, deadline)
             except (RebalanceInProgress, StaleGeneration, UnknownMember) as error:
                 if self._identity() is None and isinstance(error, UnknownMember):
                     raise ConsumerState(
@@ -76,7 +76,7 @@ class InstanceCommits:
                     raise
                 await asyncio.sleep(_PAUSE_S)  # the member is notified at once, and its `settled` is cleared
 
-    async def _commit_as_it_is(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
+    async def _commit_once(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
         taken = self._taken(offers)
         committed = {}
         if taken:
@@ -159,9 +159,9 @@ class InstanceCommits:
         if self._auto is not None and not self._auto.done():
             await asyncio.wait((self._auto,), timeout=_QUIET_S)
 
-    async def commit_before_the_end(self, offers: Offers, deadline: Deadline) -> None:
+    async def commit_before_revocation(self, offers: Offers, deadline: Deadline) -> None:
         """Commit offsets of partitions that are about to be revoked, in the present generation; log a failure."""
-        await self._try(self._commit_as_it_is, offers, deadline)
+        await self._try(self._commit_once, offers, deadline)
 
     def stop(self) -> None:
         """Discard pending commits."""

@@ -4,7 +4,7 @@
     join ≠ None       ⇒ the member waits for the end of the join phase, or for its generation to be stored
     sync ≠ None       ⇒ it waits for its assignment;   beat ≠ None ⇒ for the next rebalance
 
-Changed by `rebalancing` and `joining` only."""
+Changed by `rebalance` and `joins` only."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -17,7 +17,7 @@ from raftlog.partitions.groups.results import Join, JoinedGeneration, JoinedMemb
 from raftlog.partitions.groups.states import ConsumerGroupState
 
 
-class Kept(Enum):
+class StoreContent(Enum):
     """Content of a Store."""
 
     MEMBERS = "members"
@@ -106,7 +106,7 @@ class ConsumerGroup:
     """Ids of static members by instance id."""
     given_ids: set[str] = field(default_factory=set)
     """Ids given to members that have not joined with them yet (KIP-394)."""
-    storing: dict[Ticket, Kept] = field(default_factory=dict)
+    storing: dict[Ticket, StoreContent] = field(default_factory=dict)
     holds: bool = False
     """Whether the join phase of a group that was empty waits for more members (KIP-134)."""
     grew: bool = False
@@ -139,7 +139,7 @@ class ConsumerGroup:
             self.generation,
             self.protocol,
             self.leader,
-            self.state is ConsumerGroupState.STABLE or Kept.ASSIGNMENTS in self.storing.values(),
+            self.state is ConsumerGroupState.STABLE or StoreContent.ASSIGNMENTS in self.storing.values(),
             self.changed_ms,
             tuple(member.record() for member in self.members.values()),
         )
