@@ -132,7 +132,7 @@ def tick(groups: int, led_here: bool) -> dict[str, float]:
 
 def wake(groups: int) -> dict[str, float]:
     """Crash the process that leads quiesced Raft groups; wait for a leader with a commit in each; in a child."""
-    everyone = [Group(number, RaftSettings(sleep_after_ticks=2)) for number in range(groups)]
+    everyone = [Group(number, RaftSettings(quiesce_after_ticks=2)) for number in range(groups)]
     for group in everyone:
         group.elect(HERE)
         group.quiesce()

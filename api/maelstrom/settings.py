@@ -40,7 +40,7 @@ class MaelstromSettings:
         """Small files, for there may be many nodes on one disk; messages that a line has room for."""
         return DriverConfig(
             tick_ms=self.tick_ms,
-            raft=RaftSettings(sleep_after_ticks=20, message_bytes_max=256 * KIB),
+            raft=RaftSettings(quiesce_after_ticks=20, message_bytes_max=256 * KIB),
             journal=JournalConfig(
                 file_bytes=2 * MIB, write_bytes_max=MIB, reserve_bytes=256 * KIB, checkpoint_bytes=8 * MIB
             ),

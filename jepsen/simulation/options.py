@@ -101,7 +101,7 @@ class Options:
     tick_ms: int
     election_ticks_min: int
     heartbeat_ticks: int
-    sleep_after_ticks: int
+    quiesce_after_ticks: int
     entries_per_message_max: int
     in_flight_entries_max: int
     segment_bytes: int
@@ -137,7 +137,7 @@ class Options:
             raft=RaftSettings(
                 election_ticks_min=self.election_ticks_min,
                 heartbeat_ticks=self.heartbeat_ticks,
-                sleep_after_ticks=self.sleep_after_ticks,
+                quiesce_after_ticks=self.quiesce_after_ticks,
                 entries_per_message_max=self.entries_per_message_max,
                 message_bytes_max=32 * KIB,
                 in_flight_bytes_max=128 * KIB,
@@ -217,7 +217,7 @@ def draw(seed: int) -> Options:
         tick_ms=100,
         election_ticks_min=random.choice((6, 8)),
         heartbeat_ticks=2,
-        sleep_after_ticks=random.choice((0, 0, 5, 20)),
+        quiesce_after_ticks=random.choice((0, 0, 5, 20)),
         entries_per_message_max=random.choice((1, 4, 1024)),
         in_flight_entries_max=_then_skip(random, random.choice((8, 64, 8192))),
         segment_bytes=random.choice((4, 8, 24)) * KIB,
@@ -258,8 +258,8 @@ def narrowed(options: Options, scenario: Scenario) -> Options:
         safety_s=25.0,
     )
     if scenario is Scenario.SLEEPING:
-        return replace(calm, sleep_after_ticks=5, producers=1)
-    return replace(calm, sleep_after_ticks=0)
+        return replace(calm, quiesce_after_ticks=5, producers=1)
+    return replace(calm, quiesce_after_ticks=0)
 
 
 def _draw_faults(random: Random) -> tuple[Fault, ...]:

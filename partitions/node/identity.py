@@ -33,7 +33,7 @@ from raftlog.storage.directory import (
     write_meta,
 )
 from raftlog.storage.disk import DirectoryLock, Disk
-from raftlog.storage.shortages import PASSING_ERRORS, descriptors_exhausted, lacks_descriptors
+from raftlog.storage.shortages import TEMPORARY_ERRORS, descriptors_exhausted, lacks_descriptors
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
@@ -199,7 +199,7 @@ def _other_cluster(path: str, known: str | None, wanted: str) -> str:
 
 def why_full(path: str, error: OSError) -> StorageError | None:
     """What to do when a start found no room or no file descriptor; None when something else is wrong."""
-    if error.errno not in PASSING_ERRORS:
+    if error.errno not in TEMPORARY_ERRORS:
         return None
     if lacks_descriptors(error):
         return StorageError(f"{descriptors_exhausted(path, error)}, and start again. What was acknowledged is kept")

@@ -20,7 +20,7 @@ from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
 from raftlog.storage.directory import DAMAGED, internal, make_directory
 from raftlog.storage.disk import Disk
 from raftlog.storage.json_file import JsonFile, uuid_of
-from raftlog.storage.shortages import PASSING_ERRORS, refusal_of
+from raftlog.storage.shortages import TEMPORARY_ERRORS, refusal_of
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class RememberedPeers:
         try:
             write_sealed(self._disk, self._path, PEERS, _fields_of(records))
         except OSError as error:
-            if error.errno in PASSING_ERRORS:
+            if error.errno in TEMPORARY_ERRORS:
                 raise refusal_of(self._path, error, "free some space") from error
             raise SyncFailed(f"{self._path}: {error}") from error
         self._saved = records
@@ -111,7 +111,7 @@ class RememberedPeers:
                 self._submit()
             return
         self._saved = ()  # tried again after the interval
-        if error.errno in PASSING_ERRORS:
+        if error.errno in TEMPORARY_ERRORS:
             _logger.warning("%s cannot be saved for now: %s", self._path, error)
         else:
             self._fail(SyncFailed(f"{self._path}: {error}; what the disk holds is not known any more"))

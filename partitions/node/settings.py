@@ -18,7 +18,7 @@ def node_driver_config() -> DriverConfig:
 
     Shorter ticks find a dead leader sooner and cost every idle process more.
     """
-    return DriverConfig(tick_ms=35, raft=RaftSettings(election_ticks_min=9, sleep_after_ticks=28))
+    return DriverConfig(tick_ms=35, raft=RaftSettings(election_ticks_min=9, quiesce_after_ticks=28))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

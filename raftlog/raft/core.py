@@ -113,7 +113,7 @@ class RaftCore(ReadableCore):
         if not isinstance(self._role, Follower) or not self._replica.may_campaign():
             return False
         self._wake_for_request()
-        self._become(Become(Role.PRE_CANDIDATE, "told to campaign"))
+        self._become(Become(Role.PRE_CANDIDATE, "asked to campaign"))
         return True
 
     def step_down(self, why: str) -> bool:
@@ -207,7 +207,7 @@ class RaftCore(ReadableCore):
         if message.term > replica.term:
             self._adopt_term(message.term, message.sender)
         elif isinstance(self._role, Candidate):
-            self._become_follower(message.sender, "another one leads")
+            self._become_follower(message.sender, "another replica leads")
         elif self._role.leader == message.sender:
             return
         elif self._role.leader is not None:
@@ -315,7 +315,7 @@ class RaftCore(ReadableCore):
         if isinstance(self._role, Follower):
             self._role.restart_timer()
         else:
-            self._become_follower(None, "voted for another one")
+            self._become_follower(None, "voted for another candidate")
 
     def _step_wake(self, message: Wake | WakeResponse) -> None:
         replica = self._replica

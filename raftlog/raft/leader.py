@@ -346,7 +346,7 @@ class Leader:
         """Send heartbeats, which may ask to quiesce; ask a transfer target again."""
         replica, settings = self._replica, self._replica.settings
         self._heartbeat_tick = replica.ticks + settings.heartbeat_ticks
-        if settings.sleep_after_ticks == 0:
+        if settings.quiesce_after_ticks == 0:
             self.replication.send_heartbeats()
         elif self._may_quiesce():
             self._advance_handshake()
@@ -371,7 +371,7 @@ class Leader:
     def _may_quiesce(self) -> bool:
         """Return whether the Raft group was idle for long enough and the members that count hold every entry."""
         replica = self._replica
-        if replica.ticks - self._active_tick < replica.settings.sleep_after_ticks:
+        if replica.ticks - self._active_tick < replica.settings.quiesce_after_ticks:
             return False
         last_index = replica.log.last_index
         return (

@@ -32,7 +32,6 @@ class FollowerProgress:
         "_flights",
         "acked_sequence",
         "agreed_sequence",
-        "asleep_sequence",
         "awake_sequence",
         "goal_index",
         "goal_tick",
@@ -48,6 +47,7 @@ class FollowerProgress:
         "next_index",
         "probe_sent_sequence",
         "probe_sequence",
+        "quiesced_sequence",
         "sent_commit",
         "state",
         "was_active",
@@ -73,7 +73,7 @@ class FollowerProgress:
         """
         self.was_active = False
         """Whether the follower was heard in the period before: at the beginning of one no answer has come yet."""
-        self.agreed_sequence = self.awake_sequence = self.asleep_sequence = 0
+        self.agreed_sequence = self.awake_sequence = self.quiesced_sequence = 0
         """Numbers of the latest requests that it answered as ready to quiesce, as awake, and as quiesced."""
         self.acked_sequence = 0
         """Number of the latest request that was answered."""

@@ -37,7 +37,7 @@ class QuiescenceHandshake:
         return all(progress.agreed_sequence >= self._prepared for progress in members)
 
     def all_quiesced(self, members: Iterable[FollowerProgress]) -> bool:
-        return all(progress.asleep_sequence >= self._committed for progress in members)
+        return all(progress.quiesced_sequence >= self._committed for progress in members)
 
     def note_prepared(self, sequence: int) -> None:
         self._prepared = min(self._prepared, sequence)

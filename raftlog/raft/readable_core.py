@@ -1,4 +1,4 @@
-"""The state of a replica's Raft core, as its driver and operators see it; nothing here changes it."""
+"""Read-only state of a replica's Raft core, for its driver and operators."""
 
 from raftlog.raft.candidate import Candidate
 from raftlog.raft.configuration import Configuration, ReplicaId
@@ -11,7 +11,7 @@ from raftlog.types import Index, Term
 
 
 class ReadableCore:
-    """See the module; `RaftCore` is what changes it."""
+    """Read-only part of `RaftCore`."""
 
     __slots__ = ("_replica", "_role")
 
@@ -32,7 +32,7 @@ class ReadableCore:
 
     @property
     def last_id(self) -> EntryId:
-        """The last entry of the log, what the driver does not have yet included."""
+        """Id of the log's last entry, including entries that the driver does not have yet."""
         return self._replica.log.last_id
 
     @property
@@ -42,7 +42,7 @@ class ReadableCore:
 
     @property
     def voting_position(self) -> EntryId | None:
-        """The entry that was lost at the log's end, until the durable log is as fresh."""
+        """Id of the entry that was lost at the log's end, until the durable log is as fresh."""
         return self._replica.voting_position
 
     @property
@@ -55,12 +55,12 @@ class ReadableCore:
 
     @property
     def is_quiesced(self) -> bool:
-        """A group that sleeps needs no ticks."""
+        """Whether the replica is quiesced: it needs no ticks."""
         return self._replica.quiescence.is_quiesced
 
     @property
     def has_own_term_commit(self) -> bool:
-        """Leads, and has committed in its term: only now does it know where the log that clients see ends (KIP-207)."""
+        """Whether it leads and has committed in its term: only then is its high watermark current (KIP-207)."""
         return isinstance(self._role, Leader) and self._role.has_own_term_commit
 
     def status(self) -> Status:

@@ -239,7 +239,7 @@ class RaftReplica:
 
     def quiesce(self) -> None:
         assert self.committed == self.log.last_index == self.durable_index, (
-            f"asleep at {self.log.last_index} with committed {self.committed}, durable {self.durable_index}"
+            f"quiesced at {self.log.last_index} with committed {self.committed}, durable {self.durable_index}"
         )
         self.quiescence.is_quiesced = True
         self.next_tick = NEVER

@@ -257,7 +257,7 @@ class Replication:
         if progress is None or not self._is_possible(message.durable, message.durable, message.verified):
             return
         if message.is_asleep:
-            progress.asleep_sequence = max(progress.asleep_sequence, message.sequence)
+            progress.quiesced_sequence = max(progress.quiesced_sequence, message.sequence)
         else:
             progress.awake_sequence = max(progress.awake_sequence, message.sequence)
         if message.agrees_to_sleep:

@@ -14,7 +14,7 @@ class RaftSettings:
     dead leaders sooner and takes slow ones for dead."""
     heartbeat_ticks: int = 3
     """Ticks between heartbeats of a Raft group that is awake; several must fit into an election timeout."""
-    sleep_after_ticks: int = 0
+    quiesce_after_ticks: int = 0
     """Idle ticks after which a leader begins to quiesce the Raft group; 0: never."""
     entries_per_message_max: int = 1024
     message_bytes_max: int = 1 << 20
@@ -37,9 +37,9 @@ class RaftSettings:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if name != "sleep_after_ticks" and value < 1:
+            if name != "quiesce_after_ticks" and value < 1:
                 raise ValueError(f"{name} is {value}; it must be at least 1")
-        if self.sleep_after_ticks < 0:
-            raise ValueError(f"sleep_after_ticks is {self.sleep_after_ticks}; it must be at least 0")
+        if self.quiesce_after_ticks < 0:
+            raise ValueError(f"quiesce_after_ticks is {self.quiesce_after_ticks}; it must be at least 0")
         if not self.heartbeat_ticks < self.election_ticks_min:
             raise ValueError(f"heartbeat_ticks {self.heartbeat_ticks} ≥ election_ticks_min {self.election_ticks_min}")

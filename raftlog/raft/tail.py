@@ -105,5 +105,5 @@ class LogTail:
             start = first - handed - 1
             return tuple(within_bytes(self._entries[start : start + max_entries], max_bytes))
         stored = tuple(self.view.entries(first, min(max_entries, handed - first + 1), max_bytes))
-        assert stored, f"the log says that it ends at {handed}, and has nothing at {first}"
+        assert stored, f"the stored log ends at {handed}, but has no entry {first}"
         return stored

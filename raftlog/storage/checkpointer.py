@@ -10,7 +10,7 @@ from raftlog.storage.checkpoint import Checkpoint, CheckpointFile
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.segment import Segment
 from raftlog.storage.segmented_log import SegmentedLog
-from raftlog.storage.shortages import PASSING_ERRORS
+from raftlog.storage.shortages import TEMPORARY_ERRORS
 
 CHECKPOINT_BYTES = 64 << 20
 """Durable bytes after which a checkpoint is due: about the most that recovery reads."""
@@ -142,5 +142,5 @@ class Checkpointer:
         """Delay the checkpoint on a full disk; stop the log on any other error."""
         self._is_running = False
         self.ask()
-        if error.errno not in PASSING_ERRORS:
+        if error.errno not in TEMPORARY_ERRORS:
             self._failed(what, error)

@@ -15,7 +15,7 @@ from raftlog.errors import RaftlogError, SyncFailed
 from raftlog.storage.checkpointer import Checkpointer
 from raftlog.storage.disk import Disk
 from raftlog.storage.segmented_log import SegmentedLog
-from raftlog.storage.shortages import PASSING_ERRORS, refusal_of
+from raftlog.storage.shortages import TEMPORARY_ERRORS, refusal_of
 from raftlog.types import Index
 
 
@@ -118,7 +118,7 @@ class Flusher:
             return
         self.pending_bytes -= self._unwritten_bytes
         self._unwritten_bytes = self._appended_records = 0
-        if error.errno in PASSING_ERRORS:
+        if error.errno in TEMPORARY_ERRORS:
             advice = "free some space (lower retention.ms or retention.bytes)"
             refusal: RaftlogError = refusal_of(path, error, advice)
         else:

@@ -26,7 +26,7 @@ from raftlog.storage.roll import Roll, decode_roll
 from raftlog.storage.rows import ROW_SIZE, Row, row_matches, unpack_row, unpack_rows
 from raftlog.storage.segment import Segment
 from raftlog.storage.segment_files import SUFFIXES, open_segment_files, segment_stem
-from raftlog.storage.shortages import PASSING_ERRORS
+from raftlog.storage.shortages import TEMPORARY_ERRORS
 from raftlog.types import Offset, Position
 
 BLOCK = 4096
@@ -212,7 +212,7 @@ class Recovery:
         try:
             segment.publish(segment.rows)
         except OSError as error:
-            if error.errno not in PASSING_ERRORS:
+            if error.errno not in TEMPORARY_ERRORS:
                 raise
             # Rows wait in memory: a log on a full disk opens, so that it can be trimmed.
 

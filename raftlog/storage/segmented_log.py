@@ -24,7 +24,7 @@ from raftlog.storage.segment_files import (
     place_segment_files,
     segment_stem,
 )
-from raftlog.storage.shortages import PASSING_ERRORS
+from raftlog.storage.shortages import TEMPORARY_ERRORS
 from raftlog.types import Buffer, Index, Offset, Term
 
 
@@ -153,7 +153,7 @@ class SegmentedLog(ReadableLog):
                     break
                 self._dirty.pop(0)
         except OSError as error:
-            if error.errno not in PASSING_ERRORS:
+            if error.errno not in TEMPORARY_ERRORS:
                 raise
 
     @property

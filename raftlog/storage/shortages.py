@@ -15,7 +15,7 @@ FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk or an exhausted disk quota."""
 DESCRIPTOR_ERRORS: Final = (errno.EMFILE, errno.ENFILE)
 """Errors of a process, or system, without a free file descriptor."""
-PASSING_ERRORS: Final = FULL_ERRORS + DESCRIPTOR_ERRORS
+TEMPORARY_ERRORS: Final = FULL_ERRORS + DESCRIPTOR_ERRORS
 
 
 def lacks_descriptors(error: BaseException | None) -> bool:
@@ -35,8 +35,8 @@ def descriptors_exhausted(where: str, error: OSError | None = None) -> Descripto
 
 
 def refusal_of(where: str, error: OSError, advice: str) -> StorageFull | DescriptorsExhausted:
-    """Return the refusal for one of `PASSING_ERRORS`; `advice` is the remedy for a full disk."""
-    assert error.errno in PASSING_ERRORS, f"{error} does not pass"
+    """Return the refusal for one of `TEMPORARY_ERRORS`; `advice` is the remedy for a full disk."""
+    assert error.errno in TEMPORARY_ERRORS, f"{error} does not pass"
     if lacks_descriptors(error):
         return descriptors_exhausted(where, error)
     return StorageFull(f"{where}: {error}; {advice}")

@@ -16,7 +16,7 @@ from raftlog.runtime.config import DriverConfig
 from raftlog.testing.ports import hold_port
 from tests.cluster_secret import SECRET
 
-DRIVER = DriverConfig(tick_ms=20, raft=RaftSettings(election_ticks_min=9, sleep_after_ticks=28))
+DRIVER = DriverConfig(tick_ms=20, raft=RaftSettings(election_ticks_min=9, quiesce_after_ticks=28))
 
 
 class Brokers:

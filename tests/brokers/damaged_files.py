@@ -32,7 +32,7 @@ from tests.waiting import until, until_async
 DRIVER: Final = DriverConfig(
     tick_ms=20,
     checkpoint_interval_ms=1_000,
-    raft=RaftSettings(election_ticks_min=9, sleep_after_ticks=28),
+    raft=RaftSettings(election_ticks_min=9, quiesce_after_ticks=28),
     journal=JournalConfig(file_bytes=1 << 20, write_bytes_max=1 << 18, reserve_bytes=1 << 16, checkpoint_bytes=1 << 16),
 )
 TOPIC: Final = "t"

@@ -43,7 +43,7 @@ async def test_above_the_bound_there_is_one_line_that_counts_the_rest(
     limit.end_second()
     assert said(caplog)[4:] == [("events_left_out", logging.WARNING)]
     assert caplog.records[-1].count == 4_997  # type: ignore[attr-defined]
-    event(LOGGER, "leadership_lost", group="t/0", term=3, why="another one leads")
+    event(LOGGER, "leadership_lost", group="t/0", term=3, why="another replica leads")
     assert said(caplog)[5:] == [("leadership_lost", logging.INFO)], "a new second"
 
 

@@ -24,7 +24,7 @@ from tests.cluster_secret import SECRET
 WITHIN_S = 20.0
 DRIVER = DriverConfig(
     tick_ms=20,
-    raft=RaftSettings(sleep_after_ticks=20),
+    raft=RaftSettings(quiesce_after_ticks=20),
     journal=JournalConfig(file_bytes=1 << 18, write_bytes_max=1 << 16, reserve_bytes=1 << 16, checkpoint_bytes=1 << 20),
 )
 RPC = RpcConfig(reconnect_min_ms=5, reconnect_max_ms=50, close_timeout_ms=200)

@@ -26,7 +26,7 @@ NODES = (1, 2, 3)
 WITHIN_S = 20.0
 DRIVER = DriverConfig(
     tick_ms=20,
-    raft=RaftSettings(sleep_after_ticks=20),
+    raft=RaftSettings(quiesce_after_ticks=20),
     large_append_bytes=8192,
     segment_bytes=1 << 16,
     journal=JournalConfig(file_bytes=1 << 18, write_bytes_max=1 << 16, reserve_bytes=1 << 16, checkpoint_bytes=1 << 20),

@@ -50,7 +50,7 @@ def describe_core(core: RaftCore) -> str:
         f"{describe_configuration(status.configuration)}"
     )
     if status.is_quiesced:
-        text += " asleep"
+        text += " quiesced"
     if status.is_quarantined:
         text += " quarantined"
     return text
@@ -73,10 +73,10 @@ def _details(message: Message) -> str:
                 return f"ok verified {message.verified} durable {message.durable}"
             return f"refused, hint {message.hint}"
         case Heartbeat():
-            sleep = f", {'sleep' if message.is_lullaby else 'could sleep'} at {message.sleep_at}"
+            sleep = f", {'quiesce' if message.is_lullaby else 'could quiesce'} at {message.sleep_at}"
             return f"commit {message.committed}" + (sleep if message.sleep_at else "")
         case HeartbeatResponse():
-            sleep = " asleep" if message.is_asleep else " could sleep" if message.agrees_to_sleep else ""
+            sleep = " quiesced" if message.is_asleep else " could quiesce" if message.agrees_to_sleep else ""
             return f"verified {message.verified} durable {message.durable}{sleep}"
         case PreVoteRequest():
             return f"for t{message.campaign_term}, last {message.last}"

@@ -33,7 +33,7 @@ class Schedule:
             settings=RaftSettings(
                 election_ticks_min=random.choice([3, 6]),
                 heartbeat_ticks=random.choice([1, 2]),
-                sleep_after_ticks=random.choice([0, 0, 4]),
+                quiesce_after_ticks=random.choice([0, 0, 4]),
                 entries_per_message_max=random.choice([1, 3, 1000]),
                 message_bytes_max=random.choice([1, 100, 1 << 20]),
                 in_flight_entries_max=random.choice([1, 4, 1000]),
@@ -68,7 +68,7 @@ class Schedule:
             self.change: changes,
             self.transfer: random.choice([0, 0.5]),
             self.step_down: random.choice([0, 0.1]),
-            self.rest: 0.5 if self.cluster.settings.sleep_after_ticks else 0,
+            self.rest: 0.5 if self.cluster.settings.quiesce_after_ticks else 0,
             self.hear_process: random.choice([1, 20]),
         }
 

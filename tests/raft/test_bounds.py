@@ -26,7 +26,7 @@ from tests.raft.cluster import Cluster, configuration
 from tests.raft.lone import ONE, THREE, TWO, LoneFollower, entry, entry_id, replicating, why_refused
 
 
-def test_bounds_of_what_is_in_flight() -> None:
+def test_bounds_of_appends_in_flight() -> None:
     cluster = replicating(in_flight_entries_max=10, in_flight_bytes_max=1000, entries_per_message_max=4)
     cluster.propose(1, *range(100))
     sent = cluster.take(AppendRequest, to=2)
@@ -90,7 +90,7 @@ def test_entries_that_a_leader_supplies_to_fetchers() -> None:
     assert supply(1, 2, last) is supply(2, 1, last) is Unsupplied.NOT_LEADING
 
 
-def test_bounds_of_what_a_leader_takes() -> None:
+def test_bounds_of_proposals_that_a_leader_accepts() -> None:
     cluster = Cluster([1, 2, 3], settings=RaftSettings(uncommitted_entries_max=10, pending_reads_max=2))
     cluster.elect(1)
     assert isinstance(cluster.propose(1, *range(10)), Accepted)
@@ -163,7 +163,7 @@ def test_terms_end_at_the_largest_that_the_format_can_hold() -> None:
         (entry_id(1, 1), [(2, 0)], 1),
     ],
 )
-def test_a_message_that_is_not_whole_is_refused(previous: EntryId, terms: list[tuple[int, int]], term: int) -> None:
+def test_a_malformed_message_is_refused(previous: EntryId, terms: list[tuple[int, int]], term: int) -> None:
     follower = LoneFollower(1)
     entries = tuple(entry(index, of) for index, of in terms)
     follower.core.step(AppendRequest(ONE, TWO, Term(term), 1, previous, entries, Index(0)))
@@ -237,7 +237,7 @@ def test_bounds_of_reads_that_a_follower_forwards() -> None:
     assert cluster.core(2).read_index(3) is None
 
 
-def test_an_old_leader_learns_of_the_later_term_from_whatever_it_sends() -> None:
+def test_an_old_leader_gets_the_later_term_in_any_answer() -> None:
     follower = LoneFollower(term=5)
     old: list[Message] = [
         AppendRequest(ONE, TWO, Term(3), 7, entry_id(0, 0), (), Index(0)),

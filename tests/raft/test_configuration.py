@@ -89,7 +89,7 @@ _numbers = st.sets(st.integers(1, 5), min_size=1)
 
 
 @given(st.lists(st.tuples(_numbers, st.sets(st.integers(1, 5))), min_size=1, max_size=6))
-def test_changes_end_in_what_was_asked(changes: list[tuple[set[int], set[int]]]) -> None:
+def test_a_change_ends_in_the_requested_configuration(changes: list[tuple[set[int], set[int]]]) -> None:
     """Any sequence of changes, each finished before the next: the group ends with those members, and still writes."""
     cluster = Cluster([1, 2, 3], [4, 5])
     leader = cluster.elect(1)

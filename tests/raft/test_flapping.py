@@ -25,7 +25,7 @@ class _Flapping:
         self.random = random = Random(seed)
         size = random.choice([3, 3, 5])
         self.cluster = Cluster(
-            range(1, size + 1), seed=seed, settings=RaftSettings(sleep_after_ticks=random.choice([0, 2, 4]))
+            range(1, size + 1), seed=seed, settings=RaftSettings(quiesce_after_ticks=random.choice([0, 2, 4]))
         )
         self.members = list(self.cluster.nodes)
         self.flapper = replica_id(2)

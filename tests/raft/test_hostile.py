@@ -128,7 +128,7 @@ def test_no_message_breaks_an_invariant(log: list[int], data: st.DataObject, tak
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4).map(sorted), st.lists(messages, max_size=25))
-def test_a_leader_survives_whatever_comes(log: list[int], received: list[Message]) -> None:
+def test_a_leader_survives_any_message(log: list[int], received: list[Message]) -> None:
     replica = LoneFollower(*log)
     replica.core.campaign()
     replica.work()
@@ -178,7 +178,7 @@ def test_a_leader_that_gets_a_message_of_another_leader_in_its_term(kind: type) 
     assert replica.core.role is Role.LEADER
 
 
-def test_a_leader_that_changes_what_it_sent_before() -> None:
+def test_a_leader_that_changes_sent_entries() -> None:
     replica = LoneFollower(1)
     replica.append(2, entry_id(1, 1), 2, 2)
     with pytest.raises(Contradiction, match="entry 2 of a leader differs"):
@@ -204,7 +204,7 @@ def test_a_term_near_the_last_one_is_refused() -> None:
         assert replica.core.term == 1
 
 
-def test_a_group_whose_term_is_there_goes_on() -> None:
+def test_a_raft_group_near_the_last_term_continues() -> None:
     """One message can bring a term to the bound; it must not end the elections behind it."""
     replica = LoneFollower(term=TERM_TAKEN_MAX)
     replica.core.step(VoteRequest(ONE, TWO, Term(TERM_TAKEN_MAX + 1), 1, entry_id(9, 9), True))
@@ -217,7 +217,7 @@ def test_a_group_whose_term_is_there_goes_on() -> None:
 
 
 @pytest.mark.parametrize("kind", [AppendResponse, HeartbeatResponse, InstallResponse])
-def test_followers_cannot_acknowledge_what_the_leader_does_not_have(kind: type) -> None:
+def test_followers_cannot_acknowledge_entries_that_the_leader_lacks(kind: type) -> None:
     replica = LoneFollower(1)
     replica.core.campaign()
     replica.work()

@@ -7,13 +7,13 @@ R5, R43: the core learns of durability only through `advance`; that it means syn
     tests/runtime/test_journal.py::test_nothing_is_written_or_durable_before_the_flush_and_its_sync
     tests/runtime/test_journal_crashes.py::test_a_crash_at_any_step
 R17: tests/raft/test_log.py::test_the_tail_reads_like_one_list
-    tests/storage/test_replica_log.py::test_a_cut_keeps_what_is_below_and_the_log_goes_on_from_there
+    tests/storage/test_replica_log.py::test_a_cut_keeps_lower_entries_and_appends_continue_there
 R23: nothing is stored of what is applied; a restart applies from where the state machine says (R25)
 R24: the core is deterministic, and replicas are compared byte by byte:
     tests/raft/test_schedules.py::test_the_same_seed_gives_the_same_run_under_any_hash_seed
     tests/checkers/test_replicas.py::test_one_changed_byte_anywhere_is_found
 R30: which members a group gets is the controller's choice; the core goes from any configuration to any other through a
-    joint one: tests/raft/test_configuration.py::test_changes_end_in_what_was_asked
+    joint one: tests/raft/test_configuration.py::test_a_change_ends_in_the_requested_configuration
 R39: there are no leases, and no clock but ticks; a read always needs a quorum's answers (R37, R38, R40)
 R42: tests/storage/test_recovery.py::test_a_failed_sync_is_never_retried
     tests/runtime/test_journal.py::test_a_failed_sync_ends_the_journal_and_is_never_tried_again
@@ -22,7 +22,7 @@ R44: tests/runtime/test_journal_ending.py::test_any_subset_of_an_unfinished_writ
 R45: tests/runtime/test_journal_ending.py::test_damage_to_any_synced_block_is_reported
     tests/storage/test_recovery.py::test_a_flipped_bit_in_the_last_batch_is_damage_because_its_row_proves_the_sync
 R47: tests/storage/test_recovery.py::test_a_damaged_meta_file_without_an_entry_is_refused_and_nothing_is_changed
-R48: tests/raft/test_bounds.py::test_bounds_of_what_is_in_flight
+R48: tests/raft/test_bounds.py::test_bounds_of_appends_in_flight
     tests/raft/test_bounds.py::test_r48_a_replica_that_lacks_much_gets_offers_until_little_is_left
     tests/runtime/test_fetching.py::test_unsynced_bytes_are_bounded
 R49: tests/runtime/test_journal_ending.py::test_a_block_in_the_wrong_place_is_named
@@ -196,7 +196,7 @@ def test_r13_a_conflict_takes_everything_after_it_along() -> None:
     assert follower.readys[-2].cut_to == 2
 
 
-def test_r14_an_empty_append_or_heartbeat_commits_only_what_it_vouches_for() -> None:
+def test_r14_an_empty_append_or_heartbeat_commits_only_verified_entries() -> None:
     follower = LoneFollower(1, 1, 1, 1)
     follower.append(3, entry_id(2, 1), committed=4)
     assert follower.core.committed_index == 2

@@ -45,7 +45,7 @@ def test_r20_files_replace_a_log_unless_it_has_the_boundary() -> None:
     assert not cluster.core(3).wants_install(entry_id(8, 1))
 
 
-def test_r20_an_offer_of_a_boundary_that_is_in_the_log_is_answered_when_it_is_durable() -> None:
+def test_r20_an_offer_within_the_log_is_answered_once_the_boundary_is_durable() -> None:
     cluster = Cluster([1, 2, 3], syncs_at_once=False)
     cluster.elect(1)
     cluster.propose(1, "a", "b")
@@ -103,7 +103,7 @@ def _install(core: RaftCore, log: MemoryLog, boundary: EntryId, *terms: int, app
     core.install(Installed((configuration([1, 2, 3]),), end, boundary.index if applied is None else Index(applied)))
 
 
-def test_r22_reads_that_wait_for_what_was_installed_are_answered() -> None:
+def test_r22_reads_that_wait_for_installed_entries_are_answered() -> None:
     follower = LoneFollower(1)
     follower.append(1, entry_id(1, 1))
     assert follower.core.read_index("r") is None
@@ -139,7 +139,7 @@ def test_r22_files_of_a_later_term_bring_their_term_but_not_its_leader() -> None
     assert follower.core.leader == THREE
 
 
-def test_r22_what_was_installed_is_durable_committed_and_given_out_from_the_boundary_on() -> None:
+def test_r22_installed_entries_are_committed_and_delivered_from_the_boundary() -> None:
     follower = LoneFollower(1, 1, 1, committed=1)
     follower.append(1, entry_id(3, 1), 1)
     _install(follower.core, follower.log, entry_id(6, 1), 1, 1)
@@ -152,7 +152,7 @@ def test_r22_what_was_installed_is_durable_committed_and_given_out_from_the_boun
     assert follower.core.wants_install(entry_id(9, 1))
 
 
-def test_r22_a_state_machine_that_is_behind_the_boundary_is_given_only_what_the_log_has() -> None:
+def test_r22_a_state_machine_behind_the_boundary_gets_only_entries_in_the_log() -> None:
     follower = LoneFollower(1)
     _install(follower.core, follower.log, entry_id(6, 1), 1, 1, applied=0)
     ready = follower.core.ready()
@@ -191,7 +191,7 @@ def test_r21_one_offer_at_a_time() -> None:
     assert len(cluster.take(InstallOffer, to=3)) == 1, "that one got lost"
 
 
-def test_r21_after_the_files_the_leader_goes_on_at_their_end_and_not_at_the_boundary() -> None:
+def test_r21_after_an_install_appends_continue_at_the_end_of_the_files() -> None:
     cluster = _behind()
     cluster[1].trim(Index(6))
     _answer_heartbeat_as_three(cluster, cluster[1])
@@ -210,7 +210,7 @@ def test_r21_the_first_entry_that_is_left_needs_the_boundary_before_it() -> None
         assert bool(cluster.take(AppendRequest, to=3)) != is_offered
 
 
-def test_r21_a_late_acknowledgement_of_what_was_sent_before_the_trim_makes_files_needless() -> None:
+def test_r21_a_late_acknowledgement_makes_an_install_unnecessary() -> None:
     cluster = _behind()
     cluster[1].trim(Index(9))
     _answer_heartbeat_as_three(cluster, cluster[1])

@@ -213,7 +213,7 @@ def test_r38_a_leader_that_hands_over_reads_only_with_a_quorum() -> None:
     assert reads == ["r"]
 
 
-def test_r40_what_is_not_synced_is_neither_committed_nor_read() -> None:
+def test_r40_unsynced_entries_are_neither_committed_nor_read() -> None:
     cluster = Cluster([1, 2, 3], syncs_at_once=False)
     cluster.elect(1)
     cluster.propose(1, "a")
@@ -241,7 +241,7 @@ def test_r41_a_cut_off_member_does_not_grow_its_term() -> None:
     assert [node.core.term for node in cluster.nodes.values()] == [1, 1, 1]
 
 
-def test_r46_a_quarantined_member_votes_by_what_it_lost() -> None:
+def test_r46_a_quarantined_member_votes_by_the_entry_it_lost() -> None:
     """The member grants no vote to a log without the lost entry, until its own durable log is as fresh again."""
     log = MemoryLog([entry(1, 1), entry(2, 1)])
     restart = Restart(
@@ -297,7 +297,7 @@ def test_r46_of_two_lost_entries_the_fresher_one_is_voted_by() -> None:
     assert follower.core.campaign()
 
 
-def test_r46_the_voting_position_ends_with_what_is_durable_and_not_with_what_is_only_there() -> None:
+def test_r46_the_voting_position_ends_with_durable_entries_only() -> None:
     cluster = Cluster([1, 2, 3], syncs_at_once=False)
     cluster.elect(1)
     cluster.core(2).quarantine(entry_id(3, 1))
@@ -315,7 +315,7 @@ def test_r46_the_voting_position_ends_with_what_is_durable_and_not_with_what_is_
 
 def test_r34_a_replica_without_a_configuration_refuses_everything_and_begins_no_group() -> None:
     restart = Restart(HardState(Term(0), None), ())
-    core = RaftCore(FOUR, RaftSettings(sleep_after_ticks=2), Random(0), MemoryLog(), restart)
+    core = RaftCore(FOUR, RaftSettings(quiesce_after_ticks=2), Random(0), MemoryLog(), restart)
     for _ in range(100):
         core.tick()
     core.note_process(NodeId(1), True)

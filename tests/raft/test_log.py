@@ -62,7 +62,7 @@ def test_the_tail_reads_like_one_list(steps: list[tuple[str, int, int]]) -> None
             assert tail.last_index_of_term(tail.last_index, Term(wanted)) == expected
 
 
-def test_between_a_cut_and_its_hand_over_the_tail_hides_what_is_still_stored() -> None:
+def test_until_a_cut_is_handed_over_the_tail_hides_stored_entries() -> None:
     stored = MemoryLog([_entry(index, 1) for index in range(1, 6)])
     tail = LogTail(stored)
     tail.cut_to(Index(2))

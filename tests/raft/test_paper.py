@@ -122,7 +122,7 @@ def test_3_6_1_votes_go_to_logs_at_least_as_fresh(
     assert answer.is_granted == is_expected
 
 
-def test_3_7_what_arrives_twice_changes_nothing() -> None:
+def test_3_7_a_duplicated_message_changes_nothing() -> None:
     cluster = Cluster([1, 2, 3])
     cluster.elect(1)
     cluster.propose(1, "a", "b")
@@ -194,7 +194,7 @@ def test_3_10_a_transfer_that_does_not_happen_is_given_up() -> None:
     assert isinstance(cluster.propose(1, "x"), Accepted)
 
 
-def test_3_10_a_joint_configuration_is_not_left_while_leadership_goes_over_but_after_it_was_given_up() -> None:
+def test_3_10_a_joint_configuration_is_left_only_after_the_transfer_was_aborted() -> None:
     """The entry that leaves it would put the target behind again."""
     cluster = Cluster([1, 2, 3], [4], syncs_at_once=False)
     cluster.elect(1)

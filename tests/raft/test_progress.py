@@ -120,7 +120,7 @@ def test_a_follower_that_is_always_a_commit_behind_lags_by_that_time_only() -> N
     assert _lag(progress, 299, 300) > 90
 
 
-def test_a_follower_that_lost_what_it_held_lags_at_once() -> None:
+def test_a_follower_that_lost_entries_lags_at_once() -> None:
     progress = _replicating(10)
     progress.note_commit(Index(10), 70)
     progress.lose(Index(4))

@@ -1,6 +1,6 @@
 """Quiescence: wake-ups, conditions that keep a Raft group awake, and the time to a new leader of a quiesced one.
 
-The transcripts `sleep`, `wake_healthy_leader` and `lullaby_ends` show the plain course."""
+The transcripts `quiescence`, `wake_healthy_leader` and `late_quiescence` show the plain course."""
 
 from random import Random
 
@@ -28,7 +28,7 @@ _ONE, _TWO, _THREE = (replica_id(number) for number in (1, 2, 3))
 
 def _quiesced_cluster(voters: int = 3, learners: tuple[int, ...] = (), seed: int = 0) -> Cluster:
     """Return a quiesced Raft group with node 1 as its leader."""
-    cluster = Cluster(range(1, voters + 1), learners, settings=RaftSettings(sleep_after_ticks=4), seed=seed)
+    cluster = Cluster(range(1, voters + 1), learners, settings=RaftSettings(quiesce_after_ticks=4), seed=seed)
     cluster.processes(alive=True)
     cluster.elect(1)
     _quiesce(cluster)
@@ -100,7 +100,7 @@ def test_a_replica_active_since_the_last_quiescence_is_not_woken() -> None:
     assert not cluster.take(Wake)
 
 
-def test_a_quiesced_follower_asked_to_vote_gives_its_leader_time_while_that_process_lives() -> None:
+def test_a_quiesced_follower_asked_to_vote_waits_for_a_leader_whose_process_is_alive() -> None:
     cluster = _quiesced_cluster()
     last = cluster.core(3).status().last
     request = PreVoteRequest(_TWO, _THREE, Term(1), 1, Term(2), last)
@@ -154,7 +154,7 @@ def test_a_follower_with_a_pending_read_quiesces_only_after_its_answer_or_timeou
 
 
 def test_a_late_quiesce_message_or_heartbeat_has_no_effect() -> None:
-    cluster = Cluster([1, 2, 3], settings=RaftSettings(sleep_after_ticks=4))
+    cluster = Cluster([1, 2, 3], settings=RaftSettings(quiesce_after_ticks=4))
     cluster.processes(alive=True)
     cluster.elect(1)
     heard: list[Heartbeat] = []
@@ -214,7 +214,7 @@ def test_a_learner_that_was_away_wakes_its_leader_when_it_returns(is_behind: boo
 
 def test_a_learner_whose_replica_is_not_made_yet_keeps_the_group_awake() -> None:
     """Its process is there, so no return of it will wake the leader."""
-    cluster = Cluster([1, 2, 3], (4,), settings=RaftSettings(sleep_after_ticks=4))
+    cluster = Cluster([1, 2, 3], (4,), settings=RaftSettings(quiesce_after_ticks=4))
     cluster.isolate(4)
     cluster.processes(alive=True)
     cluster.elect(1)
@@ -252,7 +252,7 @@ def test_a_woken_leader_has_a_whole_period_for_answers_of_a_quorum() -> None:
 
 
 def test_a_group_of_one_quiesces_too() -> None:
-    cluster = Cluster([1], settings=RaftSettings(sleep_after_ticks=4))
+    cluster = Cluster([1], settings=RaftSettings(quiesce_after_ticks=4))
     cluster.elect(1)
     _quiesce(cluster)
     cluster.propose(1, "x")
@@ -284,7 +284,7 @@ def test_a_quiesced_leader_is_woken_by_any_active_replica() -> None:
 
 
 def test_a_late_answer_from_before_quiescence_does_not_end_it() -> None:
-    cluster = Cluster([1, 2, 3], settings=RaftSettings(sleep_after_ticks=4))
+    cluster = Cluster([1, 2, 3], settings=RaftSettings(quiesce_after_ticks=4))
     cluster.processes(alive=True)
     cluster.elect(1)
     for _ in range(40):
@@ -309,7 +309,7 @@ def test_a_group_that_is_written_to_now_and_then_stays_awake() -> None:
 def test_a_leader_that_has_not_applied_everything_stays_awake() -> None:
     log = MemoryLog()
     restart = Restart(HardState(Term(0), None), (configuration([1]),))
-    core = RaftCore(_ONE, RaftSettings(sleep_after_ticks=2), Random(0), log, restart)
+    core = RaftCore(_ONE, RaftSettings(quiesce_after_ticks=2), Random(0), log, restart)
     core.campaign()
     for _ in range(40):
         ready = core.ready()

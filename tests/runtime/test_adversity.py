@@ -198,7 +198,7 @@ def test_no_request_waits_for_ever_for_a_deleted_group() -> None:
 
 
 def test_a_group_created_later_quiesces_too() -> None:
-    with World(config=replace(SMALL, raft=RaftSettings(sleep_after_ticks=20))) as world:
+    with World(config=replace(SMALL, raft=RaftSettings(quiesce_after_ticks=20))) as world:
         world.leader()
         world.run(10)
         for number in (1, 2, 3):

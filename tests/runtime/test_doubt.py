@@ -6,7 +6,7 @@ from raftlog.raft import RaftSettings
 from raftlog.types import NodeId
 from tests.runtime.drivers import SMALL, World
 
-SLEEPY = replace(SMALL, raft=RaftSettings(sleep_after_ticks=20))
+SLEEPY = replace(SMALL, raft=RaftSettings(quiesce_after_ticks=20))
 
 
 def quiesced(world: World) -> list[bool]:

@@ -43,7 +43,7 @@ SHOWN = {
 def options() -> Options:
     seed = next(seed for seed in range(100) if draw(seed).scenario is Scenario.EVERYTHING)
     calm = replace(draw(seed), faults=(), groups=1, nodes=3, spares=1, streams=True, pause_ms=200)
-    return replace(calm, segment_bytes=4096, sleep_after_ticks=0, checkpoint_interval_ms=700)
+    return replace(calm, segment_bytes=4096, quiesce_after_ticks=0, checkpoint_interval_ms=700)
 
 
 class World:

@@ -68,7 +68,7 @@ def test_a_file_that_ends_inside_its_last_batch_is_not_taken_by_its_rows() -> No
     assert adopted.broken is not None or adopted.pending is not None or s.damage
 
 
-def test_a_row_speaks_against_a_header_whose_term_rotted() -> None:
+def test_a_row_reveals_a_damaged_term_in_a_header() -> None:
     s = Stopped()
     s.files.index.truncate((ENTRIES - 1) * ROW_SIZE)
     s.disk.flip_bit(s.files.log.path, s.rows[2].position + EPOCH_AT, 0)  # 2 becomes 3, as later entries have it

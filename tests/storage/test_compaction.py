@@ -129,7 +129,7 @@ def check_chain(log: SegmentedLog) -> None:
     segment_bytes=st.sampled_from([200, 1500, 100_000]),
     keys_max=st.sampled_from([1, 2, 1000]),
 )
-def test_the_newest_record_of_each_key_stays_and_every_offset_finds_what_follows(
+def test_the_newest_record_of_each_key_stays_and_every_offset_finds_the_next(
     steps: list[object], segment_bytes: int, keys_max: int
 ) -> None:
     follow(KeyedLog(), steps, CompactionBounds(segment_bytes, 1000, keys_max))

@@ -94,7 +94,7 @@ def test_a_new_log_begins_with_a_roll_and_reopens_without_scanning() -> None:
     assert f.values() == [0, 1, 2]
 
 
-def test_after_a_kill_only_what_lies_behind_the_checkpoint_is_scanned() -> None:
+def test_after_a_kill_only_batches_behind_the_checkpoint_are_scanned() -> None:
     f = Fixture()
     f.append_durably(10)
     f.log.checkpoint()

@@ -110,7 +110,7 @@ def test_only_written_entries_are_read() -> None:
 
 @pytest.mark.parametrize("publish", [False, True])
 @pytest.mark.parametrize("index", range(19))
-def test_a_cut_keeps_what_is_below_and_the_log_goes_on_from_there(index: int, publish: bool) -> None:
+def test_a_cut_keeps_lower_entries_and_appends_continue_there(index: int, publish: bool) -> None:
     r = three_segments(publish=publish)
     syncs = r.disk.sync_count
     r.cut(index)
@@ -144,7 +144,7 @@ def test_a_cut_among_entries_that_are_not_written_yet(kept: int) -> None:
     r.check()
 
 
-def test_the_time_index_forgets_what_was_cut() -> None:
+def test_a_cut_removes_entries_of_the_time_index() -> None:
     r = Replica()
     r.roll(0)
     r.append(1, count=5, timestamp=2_000)
@@ -159,7 +159,7 @@ def test_the_time_index_forgets_what_was_cut() -> None:
     assert r.log.offset_for_timestamp(4_000) is None
 
 
-def test_a_checkpoint_syncs_what_changed_and_counts_what_changes_meanwhile() -> None:
+def test_a_checkpoint_syncs_changes_and_counts_those_made_meanwhile() -> None:
     r = three_segments(publish=False)
     log = r.log
     changed = log.changed_since_checkpoint()

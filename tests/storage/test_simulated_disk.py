@@ -314,7 +314,7 @@ def test_a_rename_between_directories_needs_both_syncs(synced: list[str]) -> Non
     assert synced or not any({"/d/f", "/d/later"} <= set(state) for state in left), "a prefix"
 
 
-def test_a_sync_takes_along_what_came_before_under_the_same_name() -> None:
+def test_a_sync_covers_earlier_changes_under_the_same_name() -> None:
     disk = simulated()
     disk.make_directory("/e")
     durable_file(disk, content=b"x")

@@ -125,7 +125,7 @@ class BrokerOptions:
     transfers_max: int
     journal_file_bytes: int
     checkpoint_interval_ms: int
-    sleep_after_ticks: int
+    quiesce_after_ticks: int
     metadata_growth_bytes: int
     scrub_s: float
     """About every so often the background scrub reads everything; 0: never."""
@@ -179,7 +179,7 @@ class BrokerOptions:
             tick_ms=100,
             raft=RaftSettings(
                 election_ticks_min=8,
-                sleep_after_ticks=self.sleep_after_ticks,
+                quiesce_after_ticks=self.quiesce_after_ticks,
                 message_bytes_max=32 * KIB,
                 in_flight_bytes_max=128 * KIB,
                 fetch_bytes_min=self.fetch_bytes_min,
@@ -239,7 +239,7 @@ def draw(seed: int) -> BrokerOptions:
         transfers_max=random.choice((1, 4)),
         journal_file_bytes=random.choice((64, 128)) * KIB,
         checkpoint_interval_ms=random.choice((700, 3_000)),
-        sleep_after_ticks=random.choice((0, 10, 28)),
+        quiesce_after_ticks=random.choice((0, 10, 28)),
         metadata_growth_bytes=random.choice((16 * KIB, 64 * KIB)),
         scrub_s=random.choice((0.0, 5.0, 60.0)),
         producers=random.choice((1, 2, 3)),
@@ -293,7 +293,7 @@ def _focused(options: BrokerOptions, uses: WorkloadFeatures, random: Random) -> 
         pause_ms=random.choice((50, 100)),
         safety_s=20.0,
         answer_loss=random.choice((0.02, 0.1)),
-        sleep_after_ticks=0,
+        quiesce_after_ticks=0,
         faults=tuple(fault for fault in FOCUSED if random.random() < 0.5),
         elasticity=NO_ELASTICITY,
         gossip=None,

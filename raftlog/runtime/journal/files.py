@@ -21,7 +21,7 @@ from raftlog.errors import StorageFull
 from raftlog.runtime.journal.blocks import BLOCK_SIZE, FIRST_SEQUENCE, BlockRange
 from raftlog.runtime.journal.ending import BlockAt, Ending
 from raftlog.storage.disk import Disk, File
-from raftlog.storage.shortages import PASSING_ERRORS, descriptors_exhausted, lacks_descriptors
+from raftlog.storage.shortages import TEMPORARY_ERRORS, descriptors_exhausted, lacks_descriptors
 
 SUFFIX: Final = ".journal"
 _FILL_BLOCKS: Final = 256
@@ -163,7 +163,7 @@ class JournalFiles:
             if not self._spares:
                 self._spares.append(self._grow_fully())
         except OSError as error:
-            if error.errno not in PASSING_ERRORS:
+            if error.errno not in TEMPORARY_ERRORS:
                 raise
 
     def sync_all(self) -> None:
@@ -194,7 +194,7 @@ class JournalFiles:
                 self.lacks_descriptors = False
                 self._note_room()
             except OSError as error:
-                if error.errno not in PASSING_ERRORS:
+                if error.errno not in TEMPORARY_ERRORS:
                     raise
                 self.lacks_descriptors = lacks_descriptors(error)
                 if self.lacks_descriptors:
@@ -215,7 +215,7 @@ class JournalFiles:
             growing = self._growing or self._create()
             self._fill(growing)
         except OSError as error:
-            if error.errno not in PASSING_ERRORS:
+            if error.errno not in TEMPORARY_ERRORS:
                 raise
             self.lacks_descriptors = lacks_descriptors(error)
             return None

@@ -36,7 +36,7 @@ from raftlog.runtime.log.producer_entries import ProducerEntries
 from raftlog.storage.roll import decode_roll
 from raftlog.storage.segment import Segment
 from raftlog.storage.segmented_log import SegmentedLog
-from raftlog.storage.shortages import PASSING_ERRORS, descriptors_exhausted, lacks_descriptors
+from raftlog.storage.shortages import TEMPORARY_ERRORS, descriptors_exhausted, lacks_descriptors
 from raftlog.types import Index, Offset, Position, Term
 
 NO_MARK: Final = CompactedTo(Offset(-1), Offset(-1))
@@ -225,7 +225,7 @@ class GroupLog(LogView):
                 self._take(entry)
             self.segments.write()
         except OSError as error:
-            if error.errno not in PASSING_ERRORS:
+            if error.errno not in TEMPORARY_ERRORS:
                 raise
             self.lacks_descriptors = lacks_descriptors(error)
             return False

@@ -22,7 +22,7 @@ from raftlog.storage.roll import decode_roll
 from raftlog.storage.rows import ROW_SIZE, Row, restored_header, unpack_row
 from raftlog.storage.segment import Segment
 from raftlog.storage.segment_files import LOG_SUFFIX, create_segment_files, open_segment_files, segment_stem
-from raftlog.storage.shortages import PASSING_ERRORS
+from raftlog.storage.shortages import TEMPORARY_ERRORS
 from raftlog.types import Buffer, Index, Offset, Term
 
 _WRITE_BYTES = 4 << 20
@@ -178,7 +178,7 @@ class Replay:
         try:
             files = open_files(self._disk, self._path, entry.offset)
         except OSError as error:
-            if error.errno not in PASSING_ERRORS:
+            if error.errno not in TEMPORARY_ERRORS:
                 raise
             self._full = error
             return
@@ -205,7 +205,7 @@ class Replay:
         try:
             segment.write()
         except OSError as error:
-            if error.errno not in PASSING_ERRORS:
+            if error.errno not in TEMPORARY_ERRORS:
                 raise
             self._full = error
             self.unwritten = segment.remove_unwritten()

@@ -24,7 +24,7 @@ from raftlog.runtime.log.control_entries import CompactedTo
 from raftlog.runtime.process.persister import Persister
 from raftlog.runtime.replica.group import Group
 from raftlog.storage.compaction import Compaction, CompactionBounds, CompactionStep, clean_to
-from raftlog.storage.shortages import PASSING_ERRORS
+from raftlog.storage.shortages import TEMPORARY_ERRORS
 from raftlog.types import Offset
 
 _logger = logging.getLogger(__name__)
@@ -163,7 +163,7 @@ class Compacting:
         except SyncFailed as error:
             port.persister.stop_with(error)
         except (RaftlogError, OSError) as error:
-            if isinstance(error, OSError) and error.errno not in PASSING_ERRORS:
+            if isinstance(error, OSError) and error.errno not in TEMPORARY_ERRORS:
                 port.persister.stop_with(error)
                 return
             _logger.warning("compaction of %s was given up for now: %s", group.path, error)

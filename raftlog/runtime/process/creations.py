@@ -25,7 +25,7 @@ from raftlog.runtime.replica.group import Group
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll
 from raftlog.storage.segmented_log import SyncTargets
-from raftlog.storage.shortages import PASSING_ERRORS, refusal_of
+from raftlog.storage.shortages import TEMPORARY_ERRORS, refusal_of
 from raftlog.types import Offset
 
 _BATCH: Final = 256
@@ -94,7 +94,7 @@ class Creations:
         try:
             yield
         except OSError as error:
-            if error.errno in PASSING_ERRORS:
+            if error.errno in TEMPORARY_ERRORS:
                 raise refusal_of(path, error, "add space, and try again") from None
             self._port.persister.stop_with(error)
             raise self._port.failure or error from None

@@ -36,7 +36,7 @@ from raftlog.storage.index_repair import repair_row
 from raftlog.storage.roll import Roll, decode_roll, encode_roll
 from raftlog.storage.segment import Segment
 from raftlog.storage.segmented_log import SegmentedLog
-from raftlog.storage.shortages import PASSING_ERRORS, refusal_of
+from raftlog.storage.shortages import TEMPORARY_ERRORS, refusal_of
 from raftlog.types import Buffer, Index, Offset, Term
 
 _logger = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class Rebuild:
             configuration_index = self._append_configuration(segments)
             end = await self._replacement.sync(segments)
         except OSError as error:
-            if error.errno in PASSING_ERRORS:
+            if error.errno in TEMPORARY_ERRORS:
                 raise refusal_of(self._replacement.path, error, "the log needs its size in room once more") from None
             raise
         finally:

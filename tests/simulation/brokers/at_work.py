@@ -31,7 +31,7 @@ def calm() -> BrokerOptions:
         segment_bytes=4096,
         retention_bytes=12 * 1024,
         scrub_s=5.0,
-        sleep_after_ticks=0,
+        quiesce_after_ticks=0,
         producers=1,
         readers=1,
         committers=1,
