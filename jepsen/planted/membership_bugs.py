@@ -1,7 +1,7 @@
 """Bugs in membership changes."""
 
 from jepsen.planted.patch import replace_method
-from raftlog.raft.configuration import Configuration, ConfigurationChange, why_invalid
+from raftlog.raft.configuration import Configuration, ConfigurationChange, change_error
 from raftlog.raft.leader import Leader
 from raftlog.raft.ready import Accepted, RefusalReason, RefusedProposal
 from raftlog.types import Index
@@ -12,7 +12,7 @@ def two_changes_at_once() -> None:
 
     def propose(self: Leader, change: ConfigurationChange) -> Accepted | RefusedProposal:
         replica = self._replica
-        wrong = why_invalid(change)
+        wrong = change_error(change)
         if not self.has_own_term_commit or wrong:
             return self._refused(RefusalReason.INVALID_CHANGE, wrong or "")
         current = replica.configuration

@@ -33,7 +33,7 @@ from raftlog.storage.directory import (
     write_meta,
 )
 from raftlog.storage.disk import DirectoryLock, Disk
-from raftlog.storage.shortages import TEMPORARY_ERRORS, descriptors_exhausted, lacks_descriptors
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, descriptors_exhausted, lacks_descriptors
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)

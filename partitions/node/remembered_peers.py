@@ -20,7 +20,7 @@ from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
 from raftlog.storage.directory import DAMAGED, internal, make_directory
 from raftlog.storage.disk import Disk
 from raftlog.storage.json_file import JsonFile, uuid_of
-from raftlog.storage.shortages import TEMPORARY_ERRORS, refusal_of
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, refusal_of
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)

@@ -53,7 +53,7 @@ def whole_group(group: PartitionCopies, *, is_newest: bool) -> WholeGroup:
         Copy(log.path, log.owner if journaled is not None else None, 0 if journaled is None else journaled.log_start)
         for log, journaled in zip(group.logs, group.journaled, strict=True)
     ]
-    return WholeGroup(group.group_id, tuple(copies), group.copies.whole_from if is_newest else None)
+    return WholeGroup(group.group_id, tuple(copies), group.copies.uncompacted_from if is_newest else None)
 
 
 def check_segment(whole: WholeSegment) -> list[CheckedSegment]:

@@ -40,7 +40,7 @@ class PartitionCopies(NamedTuple):
     @property
     def is_compacted(self) -> bool:
         """Whether compaction changed some of the entries that all of them have."""
-        return len(self.logs) > 1 and self.copies.whole_from > self.first
+        return len(self.logs) > 1 and self.copies.uncompacted_from > self.first
 
     @property
     def voters(self) -> int:

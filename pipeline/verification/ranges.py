@@ -54,7 +54,7 @@ class LogSeen(NamedTuple):
         return sum(segment.file.log_bytes for segment in self.segments)
 
     @property
-    def whole_from(self) -> int:
+    def uncompacted_from(self) -> int:
         """The entry from which on nothing was compacted."""
         return next((each.base_index for each in self.segments if not each.is_compacted), 0)
 
@@ -69,8 +69,8 @@ class Copies(NamedTuple):
     stop: int | None
 
     @property
-    def whole_from(self) -> int:
-        return max(log.whole_from for log in self.logs)
+    def uncompacted_from(self) -> int:
+        return max(log.uncompacted_from for log in self.logs)
 
 
 def list_segments(disk: Disk, path: str) -> LogSeen:
@@ -96,7 +96,7 @@ def _seen(file: SegmentFile, roll: Roll | None) -> SegmentSeen:
 
 def units_of(disk: Disk, copies: Copies, split_bytes: int) -> Iterator[ComparedFiles]:
     """Yield the ranges of all files of these logs that have a roll; raises `OSError`."""
-    whole = copies.whole_from
+    whole = copies.uncompacted_from
     together: dict[tuple[int, int], list[tuple[SegmentSeen, int | None]]] = {}
     for log, kept_to in zip(copies.logs, copies.kept_to, strict=True):
         for segment in log.segments:

@@ -212,7 +212,7 @@ class Verdicts:
         differences = sorted({*found, *self._missing(group)}, key=lambda each: each.index)
         problems.add([f"{group}: {each.what}" for each in differences[:DIFFERENCES_MAX]], len(differences))
         last, end_offset = self._end(group)
-        return max(group.first, group.copies.whole_from), last, end_offset
+        return max(group.first, group.copies.uncompacted_from), last, end_offset
 
     def _missing(self, group: PartitionCopies) -> Iterator[Difference]:
         """Yield files with committed entries that some copies have and others lack."""
@@ -221,7 +221,8 @@ class Verdicts:
             segment.file.base: segment
             for log in copies.logs
             for segment in log.segments
-            if segment.base_index >= copies.whole_from and (copies.stop is None or segment.base_index <= copies.stop)
+            if segment.base_index >= copies.uncompacted_from
+            and (copies.stop is None or segment.base_index <= copies.stop)
         }
         for log, kept_to in zip(copies.logs, copies.kept_to, strict=True):
             if kept_to is None or not log.segments:

@@ -78,7 +78,7 @@ NO_CONFIGURATION = Configuration(Index(0), ())
 """Configuration of a replica whose log has none yet: no members."""
 
 
-def why_invalid(change: ConfigurationChange) -> str | None:
+def change_error(change: ConfigurationChange) -> str | None:
     """Return the error in the members of a change, or None."""
     voters, learners = change.voters, change.learners
     if not voters:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
-from raftlog.raft.configuration import Configuration, ConfigurationChange, ReplicaId, why_invalid
+from raftlog.raft.configuration import Configuration, ConfigurationChange, ReplicaId, change_error
 from raftlog.raft.entry import Entry, EntryKind, Proposal
 from raftlog.raft.messages import (
     AppendResponse,
@@ -124,7 +124,7 @@ class Leader:
             return self._refused(RefusalReason.CHANGE_PENDING, f"configuration {current.index}")
         if change.replaces_index != current.index:
             return self._refused(RefusalReason.STALE_CHANGE, f"configuration {current.index} holds")
-        wrong = why_invalid(change)
+        wrong = change_error(change)
         if wrong:
             return self._refused(RefusalReason.INVALID_CHANGE, wrong)
         self._note_work()

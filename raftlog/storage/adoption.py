@@ -17,7 +17,7 @@ from raftlog.storage.disk import File
 from raftlog.storage.gap import gap_error, last_index_of
 from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row
 from raftlog.storage.segment import Segment
-from raftlog.storage.shortages import TEMPORARY_ERRORS
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS
 from raftlog.storage.window import FileWindow
 from raftlog.types import Index, Offset, Position, Term
 

@@ -10,7 +10,7 @@ from raftlog.storage.checkpoint import Checkpoint, CheckpointFile
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.segment import Segment
 from raftlog.storage.segmented_log import SegmentedLog
-from raftlog.storage.shortages import TEMPORARY_ERRORS
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS
 
 CHECKPOINT_BYTES = 64 << 20
 """Durable bytes after which a checkpoint is due: about the most that recovery reads."""

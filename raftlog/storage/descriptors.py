@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict
 from typing import Protocol
 
-from raftlog.storage.shortages import lacks_descriptors
+from raftlog.storage.temporary_errors import lacks_descriptors
 
 _SHRINK_STEPS = 32
 

@@ -15,7 +15,7 @@ from raftlog.errors import RaftlogError, SyncFailed
 from raftlog.storage.checkpointer import Checkpointer
 from raftlog.storage.disk import Disk
 from raftlog.storage.segmented_log import SegmentedLog
-from raftlog.storage.shortages import TEMPORARY_ERRORS, refusal_of
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, refusal_of
 from raftlog.types import Index
 
 

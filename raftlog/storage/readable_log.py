@@ -85,7 +85,7 @@ class ReadableLog:
         return Index(self.active.next_index - 1 if self.segments else 0)
 
     @property
-    def whole_from(self) -> Segment:
+    def uncompacted_from(self) -> Segment:
         """First segment that was not compacted: behind its beginning every entry has its own bytes and row."""
         return next((segment for segment in self.segments if not segment.is_compacted), self.active)
 

@@ -21,7 +21,7 @@ from functools import partial
 
 from raftlog.storage.descriptors import DescriptorCache
 from raftlog.storage.disk import DirectoryLock, File, SyncDone
-from raftlog.storage.shortages import lacks_descriptors
+from raftlog.storage.temporary_errors import lacks_descriptors
 from raftlog.storage.witness import Witness
 from raftlog.types import Buffer
 

@@ -26,7 +26,7 @@ from raftlog.storage.roll import Roll, decode_roll
 from raftlog.storage.rows import ROW_SIZE, Row, row_matches, unpack_row, unpack_rows
 from raftlog.storage.segment import Segment
 from raftlog.storage.segment_files import SUFFIXES, open_segment_files, segment_stem
-from raftlog.storage.shortages import TEMPORARY_ERRORS
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS
 from raftlog.types import Offset, Position
 
 BLOCK = 4096

@@ -24,7 +24,7 @@ from raftlog.storage.segment_files import (
     place_segment_files,
     segment_stem,
 )
-from raftlog.storage.shortages import TEMPORARY_ERRORS
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS
 from raftlog.types import Buffer, Index, Offset, Term
 
 
@@ -123,7 +123,7 @@ class SegmentedLog(ReadableLog):
     # durable
 
     def sync_targets(self) -> SyncTargets:
-        """Files and directories that a sync must cover to make everything written durable."""
+        """Return the files and directories of a sync that makes everything written durable."""
         files = [segment.files.log for segment in self._dirty]
         return SyncTargets(files, [self.path] if self._directory_dirty else [])
 

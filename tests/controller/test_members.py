@@ -7,7 +7,7 @@ from typing import Any
 from raftlog.partitions.controller.machine import RemoveBroker
 from raftlog.partitions.controller.members import next_change, transfer_target_of
 from raftlog.raft import Configuration, ReplicaId
-from raftlog.raft.configuration import why_invalid
+from raftlog.raft.configuration import change_error
 from raftlog.types import Index, NodeId
 from tests.placement.balancing.cluster import Controller, replica
 
@@ -49,7 +49,7 @@ def changed(group_of_now: Any, controller: Controller, gone: Sequence[int] = ())
     change = next_change(group_of_now, controller.state, CAUGHT_UP, lambda node: node not in gone)
     if change is None:
         return None
-    assert why_invalid(change) is None
+    assert change_error(change) is None
     return sorted(each.node_id for each in change.voters), sorted(each.node_id for each in change.learners)
 
 

@@ -9,7 +9,7 @@ from raftlog.raft.configuration import (
     Configuration,
     ConfigurationChange,
     ConfigurationHistory,
-    why_invalid,
+    change_error,
 )
 from raftlog.raft.ready import Accepted, RefusalReason, RefusedProposal, Role
 from raftlog.types import Index
@@ -39,14 +39,14 @@ def test_a_change_of_voters_is_joint_and_one_of_learners_is_not() -> None:
     ],
 )
 def test_members_that_form_no_configuration(voters: tuple, learners: tuple) -> None:
-    assert why_invalid(ConfigurationChange(voters, learners, Index(0)))
+    assert change_error(ConfigurationChange(voters, learners, Index(0)))
 
 
 def test_a_new_disk_of_a_node_may_learn_before_it_takes_the_old_ones_place() -> None:
     """R33: a wiped disk is a new member: first learner beside the old identity, then voter in its place."""
     wiped = _A._replace(disk_uuid=_D.disk_uuid)
-    assert why_invalid(ConfigurationChange((_A, _B, _C), (wiped,), Index(0))) is None
-    assert why_invalid(ConfigurationChange((wiped, _B, _C), (), Index(0))) is None
+    assert change_error(ConfigurationChange((_A, _B, _C), (wiped,), Index(0))) is None
+    assert change_error(ConfigurationChange((wiped, _B, _C), (), Index(0))) is None
 
 
 class _Twin:

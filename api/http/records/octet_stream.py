@@ -29,7 +29,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.records import NewRecord
 from raftlog.records.json_record import read_headers, read_timestamp
 from raftlog.runtime.memory_budget import MemoryBudget
-from raftlog.storage.shortages import TEMPORARY_ERRORS, refusal_of
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, refusal_of
 from raftlog.values.records import ProducedRecords
 
 SPOOLED_FROM_BYTES = 256 * 1024

@@ -31,7 +31,7 @@ from jepsen.simulation.disk.simulated_faults import (
     pages_in,
 )
 from raftlog.storage.disk import DirectoryLock, Disk, File, SyncDone
-from raftlog.storage.shortages import DESCRIPTOR_ERRORS
+from raftlog.storage.temporary_errors import DESCRIPTOR_ERRORS
 from raftlog.types import Buffer
 
 UNLIMITED_BYTES: Final = 1 << 60

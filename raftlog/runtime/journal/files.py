@@ -21,7 +21,7 @@ from raftlog.errors import StorageFull
 from raftlog.runtime.journal.blocks import BLOCK_SIZE, FIRST_SEQUENCE, BlockRange
 from raftlog.runtime.journal.ending import BlockAt, Ending
 from raftlog.storage.disk import Disk, File
-from raftlog.storage.shortages import TEMPORARY_ERRORS, descriptors_exhausted, lacks_descriptors
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, descriptors_exhausted, lacks_descriptors
 
 SUFFIX: Final = ".journal"
 _FILL_BLOCKS: Final = 256

@@ -13,18 +13,18 @@ from raftlog.types import Index, Term
 
 def boundary_of(segments: SegmentedLog) -> EntryId:
     """The boundary, as the files have it."""
-    if not segments.segments or segments.whole_from.base_index <= 1:
+    if not segments.segments or segments.uncompacted_from.base_index <= 1:
         return ORIGIN
-    first = segments.whole_from
+    first = segments.uncompacted_from
     # Damaged: what stands before it is committed, so nobody will ask with another term than the right one, and this
     # replica asks nobody until it is repaired.
     return entry_before(first) or EntryId(Index(first.base_index - 1), Term(first.row(0).term))
 
 
-def whole_from(segments: SegmentedLog) -> Index:
+def uncompacted_from(segments: SegmentedLog) -> Index:
     """The first entry that is in the files as it was appended, with all behind it; from the boundary on at the latest:
     that rises when a compaction begins, before any file is another."""
-    return Index(segments.whole_from.base_index) if segments.segments else Index(1)
+    return Index(segments.uncompacted_from.base_index) if segments.segments else Index(1)
 
 
 def entry_before(segment: Segment) -> EntryId | None:

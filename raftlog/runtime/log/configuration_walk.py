@@ -72,7 +72,7 @@ def _configuration_at(log: ReadableLog, index: Index) -> _FoundConfiguration | N
     """What the entry at `index` says, or a roll if the log begins or is compacted above it, or the entry is damaged."""
     if index == 0:
         return _in_newest_roll(log)
-    if index < log.whole_from.base_index:
+    if index < log.uncompacted_from.base_index:
         return _in_roll(log, index)
     try:
         [(_, batch)] = log.read_entries(index, index, 0)

@@ -36,7 +36,7 @@ from raftlog.runtime.log.producer_entries import ProducerEntries
 from raftlog.storage.roll import decode_roll
 from raftlog.storage.segment import Segment
 from raftlog.storage.segmented_log import SegmentedLog
-from raftlog.storage.shortages import TEMPORARY_ERRORS, descriptors_exhausted, lacks_descriptors
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, descriptors_exhausted, lacks_descriptors
 from raftlog.types import Index, Offset, Position, Term
 
 NO_MARK: Final = CompactedTo(Offset(-1), Offset(-1))

@@ -79,7 +79,7 @@ class OfflineReplica(NamedTuple):
                     where = f"{segment.files.log.path} at position {stored.position}"
                     yield base, FoundEntry(Index(index), bytes(stored.batch), where, why)
 
-    def whole_from(self, disk: Disk) -> Index:
+    def uncompacted_from(self, disk: Disk) -> Index:
         """The entry from which on nothing was compacted."""
         for base in segment_bases(disk, self.path):
             segment = open_with_index(disk, self.path, base)
@@ -150,7 +150,7 @@ def compare_replicas(disk: Disk, replicas: Sequence[OfflineReplica]) -> Comparis
     paths = tuple(replica.path for replica in replicas)
     end_offset = 0
     first = max((head.index for head in heads if head is not None), default=Index(1))
-    whole = max(replica.whole_from(disk) for replica in replicas)
+    whole = max(replica.uncompacted_from(disk) for replica in replicas)
     if whole > first:
         newest = [NewestRecords(whole, replica.log_start_offset) for replica in replicas]
         for number, stream in enumerate(streams):

@@ -22,7 +22,7 @@ from raftlog.storage.roll import decode_roll
 from raftlog.storage.rows import ROW_SIZE, Row, restored_header, unpack_row
 from raftlog.storage.segment import Segment
 from raftlog.storage.segment_files import LOG_SUFFIX, create_segment_files, open_segment_files, segment_stem
-from raftlog.storage.shortages import TEMPORARY_ERRORS
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS
 from raftlog.types import Buffer, Index, Offset, Term
 
 _WRITE_BYTES = 4 << 20

@@ -24,7 +24,7 @@ from raftlog.runtime.log.control_entries import CompactedTo
 from raftlog.runtime.process.persister import Persister
 from raftlog.runtime.replica.group import Group
 from raftlog.storage.compaction import Compaction, CompactionBounds, CompactionStep, clean_to
-from raftlog.storage.shortages import TEMPORARY_ERRORS
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS
 from raftlog.types import Offset
 
 _logger = logging.getLogger(__name__)

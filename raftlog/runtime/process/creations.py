@@ -25,7 +25,7 @@ from raftlog.runtime.replica.group import Group
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll
 from raftlog.storage.segmented_log import SyncTargets
-from raftlog.storage.shortages import TEMPORARY_ERRORS, refusal_of
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, refusal_of
 from raftlog.types import Offset
 
 _BATCH: Final = 256

@@ -8,7 +8,7 @@ It is no full disk: records are refused only where a file is missing, and nothin
 from collections.abc import Callable
 
 from raftlog.storage.disk import Disk
-from raftlog.storage.shortages import descriptors_exhausted
+from raftlog.storage.temporary_errors import descriptors_exhausted
 
 
 class DescriptorWatch:

@@ -45,7 +45,7 @@ from raftlog.runtime.transfer.supplying import Supplying
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll
-from raftlog.storage.shortages import lacks_descriptors
+from raftlog.storage.temporary_errors import lacks_descriptors
 from raftlog.types import NodeId, Offset
 
 

@@ -6,7 +6,7 @@ from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.log.control_entries import is_control, is_trim
 from raftlog.runtime.replica.disk_room import DiskRoom
 from raftlog.runtime.replica.group import Group
-from raftlog.storage.shortages import descriptors_exhausted
+from raftlog.storage.temporary_errors import descriptors_exhausted
 
 
 class JournalRoom:

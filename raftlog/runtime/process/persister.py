@@ -36,7 +36,7 @@ from raftlog.runtime.process.outbox import Outbox
 from raftlog.runtime.replica.group import Group
 from raftlog.runtime.replica.part import Part
 from raftlog.storage.disk import Disk, File
-from raftlog.storage.shortages import lacks_descriptors
+from raftlog.storage.temporary_errors import lacks_descriptors
 from raftlog.types import Index, Offset, Term
 
 

@@ -14,7 +14,7 @@ from raftlog.errors import DescriptorsExhausted, StorageFull
 from raftlog.raft import RaftCore, Role
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.storage.disk import Disk
-from raftlog.storage.shortages import descriptors_exhausted
+from raftlog.storage.temporary_errors import descriptors_exhausted
 
 
 class _Leader(Protocol):

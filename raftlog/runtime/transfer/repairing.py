@@ -18,7 +18,7 @@ from typing import Final
 from raftlog.errors import CorruptBatch, RaftlogError, Unavailable
 from raftlog.events import event
 from raftlog.records import ControlKind, read_control
-from raftlog.runtime.log.boundary import whole_from
+from raftlog.runtime.log.boundary import uncompacted_from
 from raftlog.runtime.log.configuration_walk import configurations
 from raftlog.runtime.log.control_entries import is_control
 from raftlog.runtime.log.damaged import DAMAGED_MAX, DamagedEntry
@@ -94,7 +94,7 @@ class Repair:
     async def _mend_known(self) -> None:
         """First of all what somebody stumbled over: others may want to read it."""
         index = self._index_of(self._group.damage)
-        if index is None or index < whole_from(self._group.log.segments):
+        if index is None or index < uncompacted_from(self._group.log.segments):
             return
         if self._damage_at(index) is not None:
             await self._mend(index)
@@ -146,7 +146,7 @@ class Repair:
                 return segment.rows
             if error is None:
                 self._note_configuration(index, batch)
-            elif segment.base_index < whole_from(group.log.segments):
+            elif segment.base_index < uncompacted_from(group.log.segments):
                 if not repair_row(segment, number):
                     self._compacted = self._compacted or error
             elif not is_placed:
@@ -230,7 +230,7 @@ class Repair:
             except (RaftlogError, OSError, TimeoutError) as error:
                 _logger.info("%s: node %s could not say where its log begins: %s", group.path, node, error)
                 continue
-            own = whole_from(group.log.segments) - 1
+            own = uncompacted_from(group.log.segments) - 1
             if not isinstance(found, LogFound) or self._left[0].index > found.boundary.index:
                 continue
             if found.files and found.boundary.index > own:

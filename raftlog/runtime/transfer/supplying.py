@@ -15,7 +15,7 @@ from raftlog.raft import EntryId, ReplicaId
 from raftlog.raft.supply import SupplyRequest, Unsupplied
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.runtime.log.boundary import entry_before, whole_from
+from raftlog.runtime.log.boundary import entry_before, uncompacted_from
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.replica.group import Group
 from raftlog.runtime.transfer.bulk import (
@@ -172,7 +172,7 @@ class Supplying:
 
     def _entries(self, group: Group, asked: EntriesAsked) -> EntriesFound:
         log = group.log
-        first = whole_from(log.segments)
+        first = uncompacted_from(log.segments)
         if not first <= asked.first_index <= log.written_index:
             raise Unavailable(f"{group.path} holds entries {first} to {log.written_index}")
         last = Index(min(asked.last_index, log.written_index))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from raftlog.partitions.placement.moves.plan import is_reached, next_change
 from raftlog.raft import Configuration, ReplicaId
-from raftlog.raft.configuration import why_invalid
+from raftlog.raft.configuration import change_error
 from raftlog.raft.quorum import has_quorum
 from raftlog.types import Index, NodeId
 
@@ -29,7 +29,7 @@ def entered(configuration: Configuration, **how: object) -> Configuration:
     change = next_change(configuration, **how)  # type: ignore[arg-type]
     assert change is not None
     assert change.replaces_index == configuration.index
-    assert why_invalid(change) is None
+    assert change_error(change) is None
     after = configuration.changed(change, Index(configuration.index + 1))
     return after.left(Index(after.index + 1)) if after.is_joint else after
 
@@ -114,7 +114,7 @@ def test_every_way_is_legal_and_ends(begin: list[ReplicaId], wanted: list[Replic
         change = next_change(configuration, wanted, me=me, reachable=reachable, near=near)
         if change is None:
             continue
-        assert why_invalid(change) is None
+        assert change_error(change) is None
         before, configuration = configuration, configuration.changed(change, Index(configuration.index + 1))
         if configuration.is_joint:
             configuration = configuration.left(Index(configuration.index + 1))
