@@ -26,48 +26,69 @@ _PERCENTILES: Final = ("p50", "p95", "p99", "p999", "max")
 
 
 @click.command()
-@option("--local", type=click.IntRange(1, NODES_MAX), metavar="N", help="Start N brokers in a temporary directory.")
+@option(
+    "--local",
+    type=click.IntRange(1, NODES_MAX),
+    metavar="N",
+    help="Start N brokers in a temporary directory and use them.",
+)
 @option(
     "--mode",
     type=click.Choice([mode.value for mode in LoadMode]),
     default="open",
-    help="Open: at a fixed rate, latencies from when an operation was due. Closed: as fast as answers come.",
+    help="open: a fixed rate, latencies count from the scheduled time. closed: as fast as answers arrive.",
 )
 @option(
-    "--rate", type=click.FloatRange(min=0.1), default=1_000.0, help="Operations a second, of all clients; open only."
+    "--rate",
+    type=click.FloatRange(min=0.1),
+    default=1_000.0,
+    help="Operations per second of all clients together; mode open only.",
 )
-@option("--seconds", type=click.FloatRange(min=0.1), default=10.0, help="How long operations are begun.")
-@option("--warm-seconds", type=click.FloatRange(min=0), default=1.0, help="The same load before, not measured.")
+@option("--seconds", type=click.FloatRange(min=0.1), default=10.0, help="Duration of the run, in seconds.")
 @option(
-    "--clients", type=click.IntRange(min=1), default=4, help="Clients; each has a group, positions and connections."
+    "--warm-seconds",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    help="Duration of the same load before the run, which is not measured, in seconds.",
 )
 @option(
-    "--in-flight", type=click.IntRange(min=1), default=16, help="Operations that each client has under way at most."
+    "--clients",
+    type=click.IntRange(min=1),
+    default=4,
+    help="Number of clients; each has its own consumer group, positions and connections.",
 )
-@option("--mix", default=MIX_DEFAULT, help="Weights of the operations.")
+@option(
+    "--in-flight", type=click.IntRange(min=1), default=16, help="Maximum number of operations in flight per client."
+)
+@option("--mix", default=MIX_DEFAULT, help="Weights of the operations: send, poll, commit and list.")
 @option(
     "--to",
     "targeting",
     type=click.Choice([each.value for each in Targeting]),
     default="smart",
-    help="Smart: to the broker that leads. Any: to each broker in turn.",
+    help="smart: send to the leader of the partition or group. any: send to each broker in turn.",
 )
-@option("--topic", help="A topic that is there, and stays; without it one is made and deleted again.")
-@option("--partitions", type=click.IntRange(min=1), default=1, help="Of the topic that is made.")
+@option("--topic", help="Existing topic to use; without it a temporary topic is created and deleted.")
+@option("--partitions", type=click.IntRange(min=1), default=1, help="Partitions of the temporary topic.")
 @option(
     "--replication-factor",
     type=click.IntRange(min=1),
-    help="Of the topic that is made. [default: as the brokers decide]",
+    help="Replicas of the temporary topic. [default: chosen by the brokers]",
 )
-@option("--value-bytes", type=click.IntRange(min=1), default=100, help="Size of each record's value.")
+@option("--value-bytes", type=click.IntRange(min=1), default=100, help="Size of each record's value, in bytes.")
 @option(
     "--records",
     type=click.IntRange(min=1),
     default=1,
-    help="Records in each send; one goes as JSON, more as a stored batch.",
+    help="Records per send; one is sent as JSON, more as a stored batch.",
 )
-@option("--timeout-ms", type=click.IntRange(min=1), default=10_000, help="How long a broker may take for an operation.")
-@option("--seed", type=int, default=1, help="Of the order of the operations.")
+@option(
+    "--timeout-ms",
+    type=click.IntRange(min=1),
+    default=10_000,
+    help="Timeout of an operation at the broker, in milliseconds.",
+)
+@option("--seed", type=int, default=1, help="Seed of the random order of operations.")
 @option(
     "--plot",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
@@ -78,20 +99,20 @@ _PERCENTILES: Final = ("p50", "p95", "p99", "p999", "max")
 @bootstrap_option
 @click.pass_context
 def bench(context: click.Context, /, **options: Any) -> None:
-    """Send, poll, commit and list on a cluster, and show rate, latencies, availability, and what it cost the brokers.
+    """Put load on a cluster, and show rate, latencies, availability, and messages between brokers.
 
     \b
     raftlog bench --local 3
     raftlog bench --bootstrap 10.0.0.1:8082 --mode closed --mix send --records 100
 
-    Nothing is retried: an operation that was not answered with success counts against the availability.
-    Exit code 1 when nothing at all succeeded.
+    Nothing is retried: every operation without a successful answer lowers the availability. Exit code 1 if no
+    operation succeeded.
     """
     local: int | None = options["local"]
     if local is not None and context.get_parameter_source("bootstrap") is click.core.ParameterSource.COMMANDLINE:
-        raise click.UsageError("--local starts brokers of its own; leave out --bootstrap")
+        raise click.UsageError("--local starts its own brokers; leave out --bootstrap")
     if options["topic"] is not None and local is not None:
-        raise click.UsageError("a cluster that is started now has no topics; leave out --topic")
+        raise click.UsageError("--local starts a cluster without topics; leave out --topic")
     if options["plot"] is not None:
         check_can_plot()
     plan = _plan(options)
@@ -104,7 +125,7 @@ def bench(context: click.Context, /, **options: Any) -> None:
     else:
         _show(result)
     if not result.succeeded:
-        raise CommandFailed(f"nothing succeeded: {_worst(result)}")
+        raise CommandFailed(f"no operation succeeded: {_worst(result)}")
 
 
 def _plan(options: dict[str, Any]) -> LoadPlan:

@@ -18,9 +18,9 @@ from raftlog.cli.watching import ALERTS, JOB, PANELS, Alert, Panel
 from raftlog.client import BrokerClient
 
 VERBS: Final = {
-    "prometheus-config": Verb("generate:prometheus_config", "What Prometheus has to scrape."),
-    "prometheus-rules": Verb("generate:prometheus_rules", "Alerts for Prometheus."),
-    "grafana-dashboard": Verb("generate:grafana_dashboard", "A dashboard for Grafana."),
+    "prometheus-config": Verb("generate:prometheus_config", "Print a scrape configuration for Prometheus."),
+    "prometheus-rules": Verb("generate:prometheus_rules", "Print alerts for Prometheus."),
+    "grafana-dashboard": Verb("generate:grafana_dashboard", "Print a dashboard for Grafana."),
 }
 _LINE_WIDTH: Final = 1_000
 """Line width of YAML, with which expressions stay on one line."""
@@ -31,16 +31,16 @@ _COLUMNS, _WIDTH, _HEIGHT = 3, 8, 7
 
 @click.group(cls=LazyGroup, verbs=VERBS)
 def generate() -> None:
-    """Print files for programs that watch a cluster."""
+    """Print configuration for Prometheus and Grafana."""
 
 
 @click.command("prometheus-config")
 @option("--job-name", default=JOB, help="Name of the job, which becomes the label `job`.")
-@option("--interval", default="15s", help="How often to scrape.")
+@option("--interval", default="15s", help="Interval between scrapes.")
 @_as_json
 @bootstrap_option
 def prometheus_config(job_name: str, interval: str, as_json: bool, bootstrap: list[str]) -> None:
-    """Print a scrape configuration that names all brokers of the cluster; print it again when brokers come or go."""
+    """Print a scrape configuration with all brokers of the cluster; print it anew when brokers are added or removed."""
     targets = asyncio.run(_addresses(bootstrap))
     job = {"job_name": job_name, "scrape_interval": interval, "static_configs": [{"targets": targets}]}
     _say({"scrape_configs": [job]}, as_json=as_json)
@@ -50,12 +50,14 @@ async def _addresses(bootstrap: Sequence[str]) -> list[str]:
     async with BrokerClient(bootstrap) as client:
         brokers = await client.brokers()
     if not any(broker.http for broker in brokers):
-        raise CommandFailed("no broker of the cluster says where it serves HTTP")
+        raise CommandFailed("no broker of the cluster advertises an HTTP address")
     return [broker.http for broker in brokers if broker.http]
 
 
 @click.command("prometheus-rules")
-@option("--job-name", default=JOB, help="The job that scrapes the brokers, as `prometheus-config` was given it.")
+@option(
+    "--job-name", default=JOB, help="Name of the Prometheus job that scrapes the brokers, as in `prometheus-config`."
+)
 @_as_json
 def prometheus_rules(job_name: str, as_json: bool) -> None:
     """Print a file of alerts, for `rule_files` of Prometheus."""

@@ -39,14 +39,32 @@ _Number = click.IntRange(1, 1_000_000)
     type=click.Path(),
     default=None,
     show_default="a temporary directory, removed at the end",
-    help="Where nodes keep their logs, each in a directory of its name.",
+    help="Directory of the logs; each node uses a subdirectory of its name.",
 )
-@option("--groups", type=click.IntRange(1, 1024), default=3, help="Raft groups over which keys are spread.")
-@option("--tick-ms", type=_Number, default=100, help="A tick of Raft; 10 to 20 without a leader begin an election.")
-@option("--linger-ms", type=click.IntRange(0, 1_000), default=5, help="A message to a node waits so long for more.")
-@option("--gossip-ms", type=_Number, default=50, help="Between two messages to one neighbour in broadcast.")
-@option("--timeout-ms", type=_Number, default=4_000, help="After so long a request is answered with an error.")
-@option("--log-level", envvar="RAFTLOG_LOG_LEVEL", type=click.Choice(logs.LEVELS), default="warning", help="To stderr.")
+@option("--groups", type=click.IntRange(1, 1024), default=3, help="Number of Raft groups that share the keys.")
+@option(
+    "--tick-ms",
+    type=_Number,
+    default=100,
+    help="Raft tick in milliseconds; an election begins after 10 to 20 without a leader.",
+)
+@option(
+    "--linger-ms",
+    type=click.IntRange(0, 1_000),
+    default=5,
+    help="Time that a message waits for more to the same node, in milliseconds.",
+)
+@option(
+    "--gossip-ms", type=_Number, default=50, help="Interval between broadcast messages to a neighbour, in milliseconds."
+)
+@option("--timeout-ms", type=_Number, default=4_000, help="Timeout of a request, in milliseconds.")
+@option(
+    "--log-level",
+    envvar="RAFTLOG_LOG_LEVEL",
+    type=click.Choice(logs.LEVELS),
+    default="warning",
+    help="Lowest level to log to stderr.",
+)
 def maelstrom(data_dir: str | None, log_level: str, **settings: Any) -> None:
     """Run a node of a Jepsen Maelstrom test: echo, broadcast, g-set, lin-kv and kafka as JSON on stdin and stdout.
 
@@ -95,7 +113,7 @@ async def _run(settings: MaelstromSettings) -> None:
     await output.flush(_FLUSH_S)
     _say(node)
     if failure is not None:
-        raise CommandFailed(f"the node cannot go on: {failure}")
+        raise CommandFailed(f"the node cannot continue: {failure}")
 
 
 async def _report_regularly(node: MaelstromNode) -> None:

@@ -43,10 +43,10 @@ _HINTS: Final[tuple[tuple[type[RaftlogError], str], ...]] = (
     (UnknownPartition, "`raftlog partition list` shows the partitions"),
     (UnknownGroup, "`raftlog group list` shows the groups"),
     (GroupNotEmpty, "`raftlog group describe` shows them"),
-    (VersionConflict, "if it still makes sense, order it with the version of now"),
-    (NotListening, "`--bootstrap` names others"),
-    (OutcomeUnknown, "look whether it happened; an order that names what shall be can be given again"),
-    (Unavailable, "`raftlog cluster health` says what is wrong"),
+    (VersionConflict, "check the present state, and repeat the command with its version"),
+    (NotListening, "name other brokers with `--bootstrap`"),
+    (OutcomeUnknown, "check whether it happened; a command that sets a state can be repeated"),
+    (Unavailable, "`raftlog cluster health` shows the problem"),
 )
 
 
@@ -154,14 +154,19 @@ def wait_options(what: str) -> Callable[[F], F]:
 
     def decorated(function: F) -> F:
         timeout = option(
-            "--timeout", "timeout_s", type=float, default=WAIT_SECONDS, metavar="SECONDS", help="How long --wait waits."
+            "--timeout",
+            "timeout_s",
+            type=float,
+            default=WAIT_SECONDS,
+            metavar="SECONDS",
+            help="Timeout of --wait, in seconds.",
         )
         return option("--wait/--no-wait", "waits", default=False, help=f"Return only when {what}.")(timeout(function))
 
     return decorated
 
 
-yes_option = option("--yes", "-y", "yes", is_flag=True, help="Do it without asking.")
+yes_option = option("--yes", "-y", "yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 def agree(question: str, yes: bool) -> None:
@@ -176,7 +181,7 @@ def agree(question: str, yes: bool) -> None:
     except click.Abort:
         if is_person:
             raise
-        raise click.UsageError("nobody is there to ask: give --yes") from None
+        raise click.UsageError("standard input gave no answer: give --yes") from None
     finally:
         click.echo(err=True, nl=not is_person)  # the answer was not typed, and so its line has no end
     if not agreed:
@@ -197,7 +202,7 @@ async def once_ordered(ask: Callable[[], Awaitable[T]], ordered: str, look: str)
     try:
         return await _outage(FIRST_LOOK_SECONDS).repeat(ask)
     except RaftlogError as error:
-        raise CommandFailed(f"{ordered}; how far it is nobody says now ({error}): `{look}`") from None
+        raise CommandFailed(f"{ordered}; its progress is not available now ({error}), check it with `{look}`") from None
 
 
 async def watch(
@@ -234,7 +239,8 @@ async def wait(ask: Callable[[], Awaitable[HowFar]], what: str, timeout_s: float
             update(found)
             if loop.time() >= until:
                 raise CommandFailed(
-                    f"{what}: not over after {timeout_s:g} s ({found.text}); it goes on, and `{look}` shows how far"
+                    f"{what}: not finished after {timeout_s:g} s ({found.text}); it continues, "
+                    f"and `{look}` shows its progress"
                 )
             await asyncio.sleep(min(LOOK_SECONDS, max(0.0, until - loop.time())))
 
@@ -244,7 +250,7 @@ async def _answered(ask: Callable[[], Awaitable[HowFar]], seconds: float, what: 
         return await _outage(seconds).repeat(ask)
     except Unavailable as error:
         raise CommandFailed(
-            f"{what}: nobody says how far it is ({error}); it goes on, and `{look}` shows how far"
+            f"{what}: its progress is not available ({error}); it continues, and `{look}` shows its progress"
         ) from None
 
 
@@ -254,7 +260,7 @@ def _telling_that_it_goes_on(what: str, look: str) -> Iterator[None]:
     try:
         yield
     except asyncio.CancelledError:
-        click.echo(f"{what}: it goes on, and `{look}` shows how far", err=True)
+        click.echo(f"{what}: it continues, and `{look}` shows its progress", err=True)
         raise
 
 

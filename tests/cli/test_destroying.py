@@ -96,7 +96,10 @@ def test_nothing_happens_without_a_terminal_or_after_a_no(run: Any, at: tuple[st
     }
     assert commands.keys() == ASKS
     for path, arguments in commands.items():
-        for stdin, code, why in ((b"", 2, b"nobody is there to ask: give --yes"), (b"n\n", 1, b"nothing was changed")):
+        for stdin, code, why in (
+            (b"", 2, b"standard input gave no answer: give --yes"),
+            (b"n\n", 1, b"nothing was changed"),
+        ):
             done = run(*path, *arguments, *at, stdin=stdin, expect=code)
             assert why in done.stderr, path
             assert b"?" in done.stderr, "it says what it would do"

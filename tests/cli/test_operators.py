@@ -152,7 +152,7 @@ def test_a_wait_that_takes_too_long_reports_its_progress(ask: Any, scripted: Scr
     scripted.answers["/v1/brokers/3/decommission"] = 200, LEAVING
     done = ask("broker", "decommission", "3", "--wait", "--timeout", "0.03", expect=1)
     assert "2 replicas left, 700.0 kB left, 50.0 kB/s, no host is left for orders/1" in done.err
-    assert "it goes on, and `raftlog broker decommission-status 3` shows how far" in done.err
+    assert "it continues, and `raftlog broker decommission-status 3` shows its progress" in done.err
 
 
 async def test_an_interrupted_wait_reports_that_the_order_continues(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,7 +166,9 @@ async def test_an_interrupted_wait_reports_that_the_order_continues(capsys: pyte
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert capsys.readouterr().err == "move of orders/0: it goes on, and `raftlog partition moves` shows how far\n"
+    assert (
+        capsys.readouterr().err == "move of orders/0: it continues, and `raftlog partition moves` shows its progress\n"
+    )
 
 
 async def test_a_terminal_sees_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,14 +244,17 @@ def test_an_order_that_was_taken_is_not_called_failed(
     scripted.answers["/v1/brokers/3/decommission"] = scripted.answers["/v1/brokers/3/maintenance"] = away
     for verb, ordered in ((("decommission",), "is on its way out"), (("maintenance", "enable"), "is in maintenance")):
         done = ask("broker", *verb, "3", expect=1)
-        assert f"node 3 {ordered}; how far it is nobody says now (the controller has no leader): `raftlog" in done.err
+        assert (
+            f"node 3 {ordered}; its progress is not available now (the controller has no leader), check it with `"
+            in done.err
+        )
 
 
 async def test_a_wait_without_answers_reports_that_the_order_continues() -> None:
     async def later() -> operating.HowFar:
         raise Unavailable("the controller has no leader")
 
-    with pytest.raises(CommandFailed, match="nobody says how far it is"):
+    with pytest.raises(CommandFailed, match="its progress is not available"):
         await operating.wait(later, "decommission of node 3", 0.02, "raftlog broker decommission-status 3")
 
 
@@ -332,12 +337,12 @@ def test_a_move_is_waited_for(ask: Any, scripted: ScriptedBroker) -> None:
 def test_two_operators_collide(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers[REPLICAS] = 409, {"error_code": 40904, "message": "it has version 22", "outcome": "failed"}
     done = ask("partition", "move", "orders/0", "--to", "4", "--expected-version", "21", expect=1)
-    assert done.err == "error: it has version 22; if it still makes sense, order it with the version of now\n"
+    assert done.err == "error: it has version 22; check the present state, and repeat the command with its version\n"
 
 
 def test_an_unknown_outcome_is_exit_code_3(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers[REPLICAS] = 504, {"error_code": 50401, "message": "no answer in time", "outcome": "unknown"}
-    assert "can be given again" in ask("partition", "move", "orders/0", "--to", "4", expect=3).err
+    assert "can be repeated" in ask("partition", "move", "orders/0", "--to", "4", expect=3).err
 
 
 def test_moves_in_progress(ask: Any, scripted: ScriptedBroker) -> None:

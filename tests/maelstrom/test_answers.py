@@ -169,7 +169,7 @@ async def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None
         assert "belongs to cluster" in str(told)
         code, words = await network.nodes.pop("n1").ended()
         assert code == 1
-        assert "error: the node cannot go on" in words
+        assert "error: the node cannot continue" in words
 
 
 async def test_a_signal_ends_a_node_with_its_report(tmp_path: Path) -> None:

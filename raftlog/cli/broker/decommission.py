@@ -27,13 +27,14 @@ MOVES_SHOWN: Final = 20
 @click.command()
 @node_argument
 @wait_options("the broker holds nothing any more and is removed")
-@watch_option("Print how far it is whenever that changes, until it is over.")
-@operator_verb("Print how far it is as JSON, with --watch a line each time.")
+@watch_option("Print the progress whenever it changes, until it is finished.")
+@operator_verb("Print the progress as JSON, with --watch a line for each change.")
 def decommission(node: int, waits: bool, timeout_s: float, watches: bool, verb: OperatorVerb) -> None:
-    """Move all replicas of the broker NODE to others, and then remove it from the cluster for good.
+    """Move all replicas of the broker NODE to other brokers, then remove it from the cluster for good.
 
-    Nothing is lost and writing goes on; NODE must run meanwhile where a partition has its only sound replica on it.
-    It can be ordered again at any time, and called off by `raftlog broker recommission NODE` until it is over.
+    No records are lost and writes continue. NODE must keep running if it holds the only undamaged replica of a
+    partition. The command may be repeated at any time; until it is finished, `raftlog broker recommission NODE`
+    cancels it.
     """
     last = verb.ask(lambda client: _decommission(client, node, waits, timeout_s, watches, verb))
     if watches and verb.as_json:
@@ -69,10 +70,10 @@ async def _decommission(
 
 @click.command()
 @node_argument
-@watch_option("Print it again whenever it has changed, until it is over.")
-@operator_verb("Print it as JSON, with --watch a line each time.")
+@watch_option("Print it again whenever it changes, until it is finished.")
+@operator_verb("Print it as JSON, with --watch a line for each change.")
 def decommission_status(node: int, watches: bool, verb: OperatorVerb) -> None:
-    """Show how far the decommission of the broker NODE is: replicas and bytes left, what moves, what it waits for."""
+    """Show the progress of the decommission of the broker NODE: replicas and bytes left, moves, and waits."""
 
     async def look(client: BrokerClient) -> None:
         ask = partial(client.admin.decommission_status, node)
@@ -89,7 +90,7 @@ def decommission_status(node: int, watches: bool, verb: OperatorVerb) -> None:
 @node_argument
 @operator_verb("Print the node id as JSON.")
 def recommission(node: int, verb: OperatorVerb) -> None:
-    """Keep the broker NODE, which was to be decommissioned. What has moved away stays where it is."""
+    """Cancel the decommission of the broker NODE. Replicas that were moved already stay at the other brokers."""
     told = verb.ask(lambda client: client.admin.recommission(node))
     verb.say(told, f"node {node} stays; `raftlog cluster balance` gives it replicas again")
 

@@ -32,7 +32,7 @@ def status_of(row: BrokerDescription) -> str:
 @node_argument
 @operator_verb("Print the broker as JSON, as /v1/brokers/{id} has it.")
 def show_broker(node: int, verb: OperatorVerb) -> None:
-    """Show everything that is known of the broker NODE."""
+    """Show all details of the broker NODE."""
     verb.say(verb.ask(lambda client: client.admin.broker(node)), _show)
 
 

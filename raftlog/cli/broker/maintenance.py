@@ -25,12 +25,12 @@ from raftlog.values.value import to_json
 Row: TypeAlias = tuple[int, MaintenanceStatus]
 """Node id of a broker, and its maintenance."""
 
-_expected = expected_version_option("Do nothing when its maintenance has another one.")
+_expected = expected_version_option("Refuse unless the maintenance has this version.")
 
 
 @click.group()
 def maintenance() -> None:
-    """Let a broker lead nothing for a while: others take over what it leads, and it gets nothing new."""
+    """Put a broker into maintenance mode: it transfers its leaderships, and gets no new ones or replicas."""
 
 
 @maintenance.command()
@@ -39,7 +39,7 @@ def maintenance() -> None:
 @wait_options("it leads nothing any more that others can lead")
 @operator_verb("Print how far it is as JSON.")
 def enable(node: int, expected_version: int | None, waits: bool, timeout_s: float, verb: OperatorVerb) -> None:
-    """Begin the maintenance of the broker NODE. It lasts until `disable`, over restarts of NODE, too."""
+    """Put the broker NODE into maintenance mode, which lasts until `disable`, also over restarts."""
     found = verb.ask(lambda client: _enable(client, node, expected_version, waits, timeout_s))
     if found.finished:
         verb.say(found, f"node {node} is in maintenance, and leads {_led(found)}")
@@ -70,17 +70,17 @@ async def _enable(client: BrokerClient, node: int, expected: int | None, waits: 
 @_expected
 @operator_verb("Print the node id and the version as JSON.")
 def disable(node: int, expected_version: int | None, verb: OperatorVerb) -> None:
-    """End the maintenance of the broker NODE. It leads again what it is the first replica of, some seconds later."""
+    """End maintenance mode of the broker NODE. Some seconds later it leads its preferred partitions again."""
     told = verb.ask(lambda client: client.admin.set_maintenance(node, False, expected_version=expected_version))
     verb.say(told, f"node {node} is not in maintenance; `raftlog cluster health` shows when all is well")
 
 
 @maintenance.command()
 @click.argument("node", metavar="[NODE]", type=click.IntRange(min=0), required=False)
-@watch_option("Print it again whenever it has changed; Ctrl-C ends it.")
-@operator_verb("Print a JSON array with a row for each broker, with --watch a line each time.")
+@watch_option("Print it again whenever it changes, until Ctrl-C.")
+@operator_verb("Print a JSON array with a row for each broker, with --watch a line for each change.")
 def status(node: int | None, watches: bool, verb: OperatorVerb) -> None:
-    """Show which brokers are in maintenance, and how far: all of them, or only NODE."""
+    """Show the brokers in maintenance mode and their progress, or only NODE."""
     verb.look(watches, lambda client: _statuses(client, node), lambda rows: _show(rows, verb.as_json))
 
 

@@ -6,7 +6,7 @@ from raftlog.cli.lazy import LazyGroup, Verb
 
 VERBS = {
     "list": Verb("broker.listing:list_brokers", "List the brokers of the cluster."),
-    "show": Verb("broker.listing:show_broker", "Show everything that is known of a broker."),
+    "show": Verb("broker.listing:show_broker", "Show all details of a broker."),
     "maintenance": Verb(
         "broker.maintenance:maintenance", "Let a broker lead nothing for a while, such as for a restart."
     ),
@@ -16,7 +16,7 @@ VERBS = {
     "decommission-status": Verb(
         "broker.decommission:decommission_status", "Show how far a decommission is, and why not."
     ),
-    "recommission": Verb("broker.decommission:recommission", "Keep a broker that was to go."),
+    "recommission": Verb("broker.decommission:recommission", "Cancel the decommission of a broker."),
 }
 
 

@@ -10,14 +10,14 @@ from raftlog.values.placement import BalancerStatus
 
 @click.group()
 def balancer() -> None:
-    """Show what the balancer does. `raftlog cluster config set balancer.mode=…` steers it."""
+    """Show the state of the balancer. `raftlog cluster config set balancer.mode=…` controls it."""
 
 
 @balancer.command()
-@watch_option("Print it again whenever it has changed; Ctrl-C ends it.")
-@operator_verb("Print it as JSON, with --watch a line each time.")
+@watch_option("Print it again whenever it changes, until Ctrl-C.")
+@operator_verb("Print it as JSON, with --watch a line for each change.")
 def status(watches: bool, verb: OperatorVerb) -> None:
-    """Show what the balancer does, and what keeps it from it."""
+    """Show the balancer's activity, and the conditions that stop it."""
 
     async def ask(client: BrokerClient) -> BalancerStatus:
         """Return the status without the figures that change each time, if it is watched."""
@@ -47,7 +47,7 @@ def _show(found: BalancerStatus) -> None:
 @click.command()
 @operator_verb("Print how many partitions will move as JSON.")
 def balance(verb: OperatorVerb) -> None:
-    """Spread replicas and leaders evenly now, also while balancer.mode is off."""
+    """Balance replicas and leaders now, even if balancer.mode is off."""
     told = verb.ask(lambda client: client.admin.rebalance())
     count = times(told.partitions_to_move, "partition")
     moves = f"{count} will move; `raftlog partition moves --watch` shows them"

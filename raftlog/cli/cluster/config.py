@@ -14,13 +14,13 @@ from raftlog.values.cluster import ClusterSettingsChanged, SettingDescription, S
 
 WIDTH: Final = 100
 
-_dry_run = option("--dry-run", is_flag=True, help="Only look whether it could be done; nothing is changed.")
-_expected = expected_version_option("Do nothing when somebody else changed one meanwhile.")
+_dry_run = option("--dry-run", is_flag=True, help="Check the change without making it.")
+_expected = expected_version_option("Refuse unless the settings still have this version.")
 
 
 @click.group()
 def config() -> None:
-    """Show and change settings of the cluster, which all brokers follow at once, without a restart."""
+    """Show and change settings of the cluster. All brokers apply changes at once, without a restart."""
 
 
 @config.command(name="list")
@@ -46,7 +46,7 @@ def get(name: str, verb: OperatorVerb) -> None:
     """Print the value of the setting NAME."""
     values = verb.ask(lambda client: client.admin.cluster_config())
     if name not in values:
-        raise CommandFailed(f"there is no setting {name!r}; `raftlog cluster config list` shows those that there are")
+        raise CommandFailed(f"setting {name!r} does not exist; `raftlog cluster config list` shows all settings")
     verb.say(values[name], _text(values[name]))
 
 
@@ -73,7 +73,7 @@ def set_settings(settings: tuple[str, ...], dry_run: bool, expected_version: int
 @_expected
 @operator_verb("Print the version of the settings as JSON.")
 def unset(names: tuple[str, ...], dry_run: bool, expected_version: int | None, verb: OperatorVerb) -> None:
-    """Let settings of the cluster have their defaults again."""
+    """Reset settings of the cluster to their defaults."""
 
     async def change(client: BrokerClient) -> ClusterSettingsChanged:
         return await client.admin.alter_cluster_config({}, names, expected_version=expected_version, dry_run=dry_run)
@@ -84,7 +84,7 @@ def unset(names: tuple[str, ...], dry_run: bool, expected_version: int | None, v
 @config.command()
 @operator_verb("Print it as a JSON object, as /v1/cluster_config/schema has it.")
 def schema(verb: OperatorVerb) -> None:
-    """Show what each setting does, its default, and the values that it can have."""
+    """Show description, default and allowed values of each setting."""
     verb.say(verb.ask(lambda client: client.admin.cluster_config_schema()), _show_schema)
 
 

@@ -17,10 +17,10 @@ PARTITIONS_SHOWN: Final = 10
 
 
 @click.command()
-@watch_option("Go on, and print again whenever something has changed; Ctrl-C ends it.", "watch")
-@operator_verb("Print the health as JSON, with --watch a line each time.")
+@watch_option("Print again whenever something changes, until Ctrl-C.", "watch")
+@operator_verb("Print the health as JSON, with --watch a line for each change.")
 def health(watch: bool, verb: OperatorVerb) -> None:
-    """Show whether the cluster is healthy, and if not, why. Exit code 1 when it is not."""
+    """Show whether the cluster is healthy, and the reasons if not. Exit code 1 if it is unhealthy."""
     with until_ctrl_c(watch):
         last = asyncio.run(_health(verb, watch))
     if not last.is_healthy:

@@ -20,12 +20,12 @@ LEVELS = ("debug", "info", "warning", "error")
     type=click.IntRange(0, 604_800),
     default=600,
     metavar="SECONDS",
-    help="Then it is as before; 0: never, until the broker is started again.",
+    help="Seconds until the level is reset; 0: not before the broker restarts.",
 )
-@option("--node", type=click.IntRange(min=0), help="At which broker; without it, at the one that is asked.")
-@operator_verb("Print what it is now as JSON.")
+@option("--node", type=click.IntRange(min=0), help="Broker to change; without it, the broker that answers.")
+@operator_verb("Print the new level as JSON.")
 def log_level(name: str, level: str, expires_s: int, node: int | None, verb: OperatorVerb) -> None:
-    """Let a broker log LOGGER from LEVEL up for a while. Loggers are `raftlog` and those below it, by module."""
+    """Set the level of LOGGER at a broker to LEVEL for a while. Loggers are `raftlog` and its modules."""
     told = verb.ask(lambda client: _set(client, name, level, expires_s, node))
     until = f"for {expires_s} s" if expires_s else "until the broker is started again"
     verb.say(told, f"{told.name} is logged from {told.level} up, {until}")

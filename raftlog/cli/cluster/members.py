@@ -11,13 +11,13 @@ from raftlog.values.brokers import BrokerLoad, ClusterMember, ClusterMembers
 
 
 @click.command()
-@watch_option("Go on, and print again whenever a state has changed; Ctrl-C ends it.", "watch")
-@operator_verb("Print the members as JSON, with --watch a line each time.")
+@watch_option("Print again whenever a state changes, until Ctrl-C.", "watch")
+@operator_verb("Print the members as JSON, with --watch a line for each change.")
 def members(watch: bool, verb: OperatorVerb) -> None:
-    """Show who is up as gossip has it: a hint, which no leader and no replica follows from.
+    """Show the state of each broker according to gossip: a hint that decides no leader and moves no replica.
 
-    States are alive, suspect (it did not answer; a few seconds later it is dead), dead, left (it stopped in an orderly
-    way) and unknown (it does not gossip). `raftlog cluster health` asks the brokers themselves.
+    States are alive, suspect (no answer to probes; some seconds later dead), dead, left (stopped gracefully) and
+    unknown (without gossip). `raftlog cluster health` asks the brokers themselves.
     """
     with until_ctrl_c(watch):
         asyncio.run(_members(verb, watch))

@@ -10,7 +10,7 @@ VERBS = {"create": Verb("cluster.secret:create", "Write a new secret to a file."
 
 @click.group(cls=LazyGroup, verbs=VERBS)
 def secret() -> None:
-    """Make the secret that the brokers of a cluster share."""
+    """Create the secret that the brokers of a cluster share."""
 
 
 @click.command()

@@ -20,13 +20,13 @@ _BROKER: Columns[BrokerLevels] = {
 
 
 @click.command()
-@option("--finish", is_flag=True, help="Raise the feature level: there is no way back to the release before.")
+@option("--finish", is_flag=True, help="Raise the feature level for good: brokers cannot return to the old release.")
 @operator_verb("Print the levels as JSON.")
 def upgrade(finish: bool, verb: OperatorVerb) -> None:
-    """Show how far an upgrade is, and finish it once all brokers run the new release.
+    """Show the progress of an upgrade, and finish it once all brokers run the new release.
 
-    Brokers of two releases work together, and any broker can go back to the one before, until the feature level is
-    raised. What the new release does with files and between brokers that the old one cannot read begins only then.
+    Brokers of two releases work together, and any broker can return to the old release, until the feature level is
+    raised. Only then brokers use formats of files and messages that the old release cannot read.
     """
     verb.say(asyncio.run(_finished(verb.bootstrap) if finish else _levels(verb.bootstrap)), _show)
 

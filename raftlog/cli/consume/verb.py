@@ -64,16 +64,16 @@ class ConsumeCommandLine:
     default="start",
     callback=read_position,
     metavar="start|end|N|-N|@TIME",
-    help="Where to begin: the first record, the end, offset N, N before the end, or the first record at or after "
-    "a time (ms since 1970 or ISO 8601). Applies to each partition.",
+    help="Start position in each partition: first record, end, offset N, N records before the end, or the first "
+    "record at or after a time (ms since 1970 or ISO 8601).",
 )
-@option("--count", "-n", type=click.IntRange(min=1), help="Stop after this many records in all.")
-@option("--partition", "-p", type=click.IntRange(min=0), help="Only this partition.")
+@option("--count", "-n", type=click.IntRange(min=1), help="Stop after this many records in total.")
+@option("--partition", "-p", type=click.IntRange(min=0), help="Read only this partition.")
 @option(
     "--group",
     "-g",
-    help="Be a member of this consumer group: read the share that it gives, go on where it has committed, and commit "
-    "what is printed. --from start or end says where to begin where nothing is committed.",
+    help="Join this consumer group: read the assigned partitions from the committed offsets, and commit printed "
+    "records. --from start or end applies to partitions without a committed offset.",
 )
 @option(
     "--follow/--no-follow", default=True, help="Wait for new records, or stop at the end offsets seen at the start."
@@ -82,22 +82,22 @@ class ConsumeCommandLine:
     "--format",
     "-f",
     metavar="TEXT",
-    help=f"What to print for each record: {FORMAT_HELP}, and \\n, \\t. Nothing is added.",
+    help=f"Format of each record: {FORMAT_HELP}, and \\n, \\t. No newline is added.",
 )
-@separator_option("Print KEY TEXT VALUE, or the value alone where there is no key.")
+@separator_option("Print KEY TEXT VALUE; records without a key print the value alone.")
 @json_option("Print a JSON object a line, as `produce --json-lines` reads it.")
 @option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Stop when no record came for this long; with --count unfulfilled that is a failure.",
+    help="Stop after this time without a record; a failure if --count is not reached.",
 )
-@give_up_option("How long to go on trying when the broker is away.")
+@give_up_option("Seconds to retry while no broker answers.")
 @option(
     "--skip-undecodable",
     is_flag=True,
-    help="Go on behind a batch whose records cannot be decoded, with a line on standard error that names its offsets. "
-    "Without it the command ends there.",
+    help="Skip batches whose records cannot be decoded, with a line on standard error that names the offsets. "
+    "Without it the command stops there.",
 )
 @bootstrap_option
 def consume(**options: Any) -> None:
@@ -108,7 +108,7 @@ def consume(**options: Any) -> None:
     wanted = ConsumeCommandLine(**options)
     if wanted.group is not None and (wanted.partition is not None or wanted.position.kind not in ("start", "end")):
         raise click.UsageError(
-            "--group gives the partitions and knows where to go on: leave out --partition, and --from unless it is "
+            "--group assigns partitions and start offsets: leave out --partition, and --from unless it is "
             "start or end; `raftlog group reset-offsets` moves a group"
         )
     printer = _printer(wanted)

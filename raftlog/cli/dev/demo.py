@@ -25,13 +25,13 @@ GROUP = "billing"
 
 
 @click.command()
-@option("--records", type=click.IntRange(min=1), default=1000, help="Acknowledged records after which a kill comes.")
-@option("--kills", type=click.IntRange(min=1), default=2, help="How often the leader is killed.")
+@option("--records", type=click.IntRange(min=1), default=1000, help="Acknowledged records between kills.")
+@option("--kills", type=click.IntRange(min=1), default=2, help="Number of times that the leader is killed.")
 @json_option("Print the result as JSON, instead of the trace.")
 def demo(records: int, kills: int, as_json: bool) -> None:
-    """Show three brokers at work, kill the leader in the middle of writes, and prove that nothing acknowledged is lost.
+    """Run three brokers, kill the leader during writes, and check that no acknowledged record is lost.
 
-    Exit code 1 when anything acknowledged is missing.
+    Exit code 1 if an acknowledged record is missing.
     """
     started = time.monotonic()
     say = _silent if as_json else click.echo

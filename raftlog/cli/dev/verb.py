@@ -47,31 +47,31 @@ POLL_SECONDS: Final = 0.02
 
 
 @click.command()
-@option("--nodes", "-n", type=click.IntRange(1, NODES_MAX), default=3, help="How many nodes.")
+@option("--nodes", "-n", type=click.IntRange(1, NODES_MAX), default=3, help="Number of nodes.")
 @option(
     "--data-dir",
     type=click.Path(),
     default=DATA_DIR_DEFAULT,
-    help="Where everything is kept; a directory of an earlier run goes on where that one ended.",
+    help="Directory of all data; with the directory of an earlier run, the cluster continues from its data.",
 )
 @option(
     "--base-port",
     type=click.IntRange(1, 65_000),
     default=BASE_PORT_DEFAULT,
-    help="Node i (from 1) serves HTTP on this + 10 i, and RPC two ports above.",
+    help="Node i (from 1) serves HTTP on this port + 10 i, and RPC two ports above.",
 )
 @option("--workers", type=click.IntRange(1, WORKERS_MAX), default=1, help="Broker processes of each node.")
 @option(
     "--restart",
     metavar="NODE",
     type=click.IntRange(min=1),
-    help="Start this node of the cluster that runs in --data-dir again, and end; one that runs is stopped first.",
+    help="Restart this node of the cluster that runs in --data-dir, and exit; a running node is stopped first.",
 )
-@json_option("Print one line of JSON once the cluster can be written to, or the node serves again.")
+@json_option("Print one line of JSON once the cluster accepts writes, or the restarted node serves.")
 def dev(nodes: int, data_dir: str, base_port: int, workers: int, restart: int | None, as_json: bool) -> None:
-    """Run a cluster on this machine until Ctrl-C, which stops all of it.
+    """Run a cluster on this machine until Ctrl-C, which stops all nodes.
 
-    A node that dies is reported, and the others go on; `raftlog dev --restart NODE` starts it again.
+    A node that crashes is reported and the others continue; `raftlog dev --restart NODE` restarts it.
     """
     directory = Path(data_dir).absolute()
     if restart is not None:

@@ -17,7 +17,7 @@ Json = dict[str, object]
 @click.command(name="list")
 @operator_verb("Print a JSON array with an object for each group.")
 def list_groups(verb: OperatorVerb) -> None:
-    """List all groups: those that have members, and those that have committed something."""
+    """List all groups with members or committed offsets."""
     groups = verb.ask(lambda client: client.groups.describe_all())
     if verb.as_json:
         click.echo(orjson.dumps([_named(found, _GROUP) for found in groups]))
@@ -27,10 +27,10 @@ def list_groups(verb: OperatorVerb) -> None:
 
 @click.command()
 @click.argument("name", metavar="GROUP")
-@watch_option("Print it again whenever it has changed; Ctrl-C ends it.")
-@operator_verb("Print it as a JSON object, with --watch a line each time.")
+@watch_option("Print it again whenever it changes, until Ctrl-C.")
+@operator_verb("Print it as a JSON object, with --watch a line for each change.")
 def describe(name: str, watches: bool, verb: OperatorVerb) -> None:
-    """Show the state of GROUP, its members, and for each partition what is committed, the end and the lag."""
+    """Show the state of GROUP, its members, and committed offset, end and lag of each partition."""
     verb.look(watches, lambda client: _looked(client, name), lambda found: _show(found, verb.as_json))
 
 
@@ -38,7 +38,7 @@ def describe(name: str, watches: bool, verb: OperatorVerb) -> None:
 @click.argument("name", metavar="GROUP")
 @operator_verb("Print it as a JSON object.")
 def lag(name: str, verb: OperatorVerb) -> None:
-    """Show how many records GROUP has still to read, by partition and in all."""
+    """Show the number of records that GROUP has not read yet, by partition and in total."""
     lags = verb.ask(lambda client: client.groups.lag(name))
     if verb.as_json:
         click.echo(orjson.dumps({"group": name, **_lags_as_json(lags)}))

@@ -18,12 +18,12 @@ from raftlog.types import TopicPartition
     "commits",
     multiple=True,
     metavar="TOPIC/PARTITION=OFFSET",
-    help="Commit this offset first; an offset below the committed one changes nothing (`reset-offsets` goes back). "
+    help="Commit this offset first; one below the committed offset has no effect (use `reset-offsets`). "
     "May be repeated.",
 )
 @operator_verb("Print the offsets as JSON.")
 def offsets(name: str, commits: tuple[str, ...], verb: OperatorVerb) -> None:
-    """Show what GROUP has committed."""
+    """Show the committed offsets of GROUP."""
     wanted = _read_commits(commits)
     committed = verb.ask(lambda client: _offsets(client, name, wanted))
     rows = sorted(committed.items())
@@ -58,10 +58,10 @@ def _read_commits(texts: Sequence[str]) -> dict[TopicPartition, int]:
 @yes_option
 @operator_verb()
 def delete_offsets(name: str, topic: str, yes: bool, verb: OperatorVerb) -> None:
-    """Forget what GROUP has committed in TOPIC. Members that come later begin where their reset policy says."""
+    """Delete the committed offsets of GROUP in TOPIC. Later members start by their reset policy."""
     agree(f"Forget all that {name} has committed in {topic}?", yes)
     verb.ask(lambda client: client.groups.delete_offsets(name, topic))
-    click.echo(f"{name} has committed nothing in {topic} any more")
+    click.echo(f"deleted the committed offsets of {name} in {topic}")
 
 
 @click.command()
@@ -69,7 +69,7 @@ def delete_offsets(name: str, topic: str, yes: bool, verb: OperatorVerb) -> None
 @yes_option
 @operator_verb()
 def delete(name: str, yes: bool, verb: OperatorVerb) -> None:
-    """Delete GROUP, which must have no members, and all that it has committed."""
+    """Delete GROUP, which must have no members, and its committed offsets."""
     agree(f"Delete {name} and all that it has committed?", yes)
     verb.ask(lambda client: client.groups.delete(name))
     click.echo(f"deleted {name}")

@@ -62,8 +62,8 @@ def read_where(_context: click.Context, _parameter: click.Parameter, texts: Sequ
     required=True,
     metavar="earliest|latest|@TIME|+N|-N|OFFSET",
     callback=read_to,
-    help="The first or the end offset, that of the first record from TIME on, so many records further or back, or an "
-    "offset. What lies outside a partition becomes its nearest end.",
+    help="Target: first offset, end, the first record at or after TIME, N records forward or back, or offset N. "
+    "A target outside a partition becomes its nearest end.",
 )
 @option(
     "--topic",
@@ -71,15 +71,15 @@ def read_where(_context: click.Context, _parameter: click.Parameter, texts: Sequ
     multiple=True,
     metavar="TOPIC[:P,…]",
     callback=read_where,
-    help="Only there; may be repeated. Without it, wherever GROUP has committed something.",
+    help="Topic or partitions to move; may be repeated. Without it, all committed offsets of GROUP.",
 )
-@option("--dry-run", is_flag=True, help="Show what it would do, and change nothing.")
+@option("--dry-run", is_flag=True, help="Show the new offsets without changing them.")
 @yes_option
 @operator_verb("Print the offsets as JSON; needs --yes or --dry-run.")
 def reset_offsets(name: str, to: To, where: Where, dry_run: bool, yes: bool, verb: OperatorVerb) -> None:
-    """Move what GROUP has committed, back or forth. It must have no members: stop them first."""
+    """Move the committed offsets of GROUP, back or forth. It must have no members: stop them first."""
     if verb.as_json and not (yes or dry_run):
-        raise click.UsageError("with --json nobody is asked: give --yes or --dry-run")
+        raise click.UsageError("--json asks no question: give --yes or --dry-run")
 
     def reset(*, dry_run: bool) -> list[OffsetReset]:
         return verb.ask(

@@ -34,7 +34,7 @@ def log() -> None:
 @option("--records", "with_records", is_flag=True, help="Print the records of each batch as well.")
 @json_option("Print a JSON object a line.")
 def dump(file: str, with_records: bool, as_json: bool) -> None:
-    """Show what the segment FILE (20 digits and .log) holds, batch by batch. Exit code 1 when some of it is damaged."""
+    """Show the batches of the segment FILE (20 digits and .log). Exit code 1 if some are damaged."""
     path = os.path.abspath(file)
     damaged = 0
     for batch, content in dump_file(_disk(), path):
@@ -76,13 +76,13 @@ def _record_lines(content: memoryview) -> Iterator[bytes]:
     "--compare",
     "compares",
     is_flag=True,
-    help="Compare replicas of the same partition in different DIRs as well, up to what all of them know as committed.",
+    help="Also compare the replicas of a partition in different DIRs, up to the offset that is committed in all.",
 )
 @json_option("Print the result as JSON.")
 def verify(directories: tuple[str, ...], compares: bool, as_json: bool) -> None:
     """Read every byte of the logs in DIR..., each a data, partition or log directory, and check it.
 
-    Nothing is changed; a broker may be running, but not with --compare. Exit code 1 when something is wrong.
+    No file is changed; the broker may be running, except with --compare. Exit code 1 if a problem is found.
     """
     disk = _disk()
     logs = _logs_in(directories)
@@ -103,7 +103,7 @@ def verify(directories: tuple[str, ...], compares: bool, as_json: bool) -> None:
         for problem in problems:
             click.echo(str(problem), err=True)
     if problems:
-        raise CommandFailed(f"{times(len(problems), 'problem')} found; `raftlog log recover DIR` says what can be done")
+        raise CommandFailed(f"{times(len(problems), 'problem')} found; `raftlog log recover DIR` shows the repair")
     differing = [each for each in comparisons if each.difference is not None]
     if differing:
         raise CommandFailed(f"{times(len(differing), 'group')} whose replicas differ: {differing[0].difference}")
@@ -147,13 +147,13 @@ _VERIFIED: Columns[tuple[str, LogCheck]] = {
 @option(
     "--accept-loss",
     is_flag=True,
-    help="Replace what is damaged by gaps; its bytes are kept in .raftlog/damaged. Without it nothing is changed.",
+    help="Replace damaged batches by gaps; their bytes are kept in .raftlog/damaged. Without it no file is changed.",
 )
 @json_option("Print the result as JSON.")
 def recover(directories: tuple[str, ...], accept_loss: bool, as_json: bool) -> None:
-    """Make damaged logs in DIR... take records again. Without --accept-loss, say what that would cost.
+    """Repair damaged logs in DIR..., so that they take records again. Without --accept-loss, show what it would lose.
 
-    Exit code 1 while damage is left.
+    Exit code 1 if damage remains.
     """
     disk = _disk()
     paths = _logs_in(directories)
@@ -168,7 +168,7 @@ def recover(directories: tuple[str, ...], accept_loss: bool, as_json: bool) -> N
     left = [path for path, report in reports.items() if report.problems and not report.done]
     if left:
         raise CommandFailed(
-            f"{times(len(left), 'log')} damaged and unchanged; --accept-loss gives up what is named above"
+            f"{times(len(left), 'log')} damaged and unchanged; --accept-loss gives up the records named above"
         )
 
 

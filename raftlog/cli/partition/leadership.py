@@ -8,12 +8,14 @@ from raftlog.cli.options import option, partition_place
 
 @click.command()
 @click.argument("partition", metavar="TOPIC/PARTITION")
-@option("--to", "target", type=click.IntRange(min=0), metavar="NODE", help="Who; without it, whichever can.")
-@operator_verb("Print who leads as JSON.")
+@option(
+    "--to", "target", type=click.IntRange(min=0), metavar="NODE", help="New leader; without it, any eligible replica."
+)
+@operator_verb("Print the leader as JSON.")
 def transfer_leadership(partition: str, target: int | None, verb: OperatorVerb) -> None:
-    """Let another replica of TOPIC/PARTITION lead, and prefer it from now on.
+    """Transfer the leadership of TOPIC/PARTITION to another replica, which becomes the preferred leader.
 
-    Writing pauses for some milliseconds. A replica that does not take over in time changes nothing.
+    Writes pause for some milliseconds. If the replica does not take over in time, the leader stays.
     """
     topic, number = partition_place(partition)
     told = verb.ask(lambda client: client.admin.transfer_leadership(topic, number, target))

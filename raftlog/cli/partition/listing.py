@@ -12,7 +12,7 @@ from raftlog.values.placement import ListedPartition, NamespacePartition, Namesp
 @option("--topic", help="Only the partitions of this topic; internal ones, such as __offsets, can be named, too.")
 @operator_verb("Print the partitions as a JSON array, as /v1/cluster/partitions has them.")
 def list_partitions(topic: str | None, verb: OperatorVerb) -> None:
-    """List partitions with their leaders and replicas. A partition whose leader does not answer has none here."""
+    """List partitions with their leaders and replicas. A leader that does not answer is not shown."""
     verb.say(verb.ask(lambda client: client.admin.partitions(topic)), lambda rows: show(table_of(rows, _PARTITION)))
 
 

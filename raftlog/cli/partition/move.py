@@ -30,11 +30,9 @@ _NODE_DIGITS_MAX = len(str((1 << 31) - 1))
     required=True,
     metavar="NODE,…",
     callback=lambda _context, _parameter, text: _read_nodes(text),
-    help="On which brokers its replicas shall be, the preferred leader first; more or fewer than now are possible.",
+    help="Brokers of the replicas, the preferred leader first; their number may change.",
 )
-@expected_version_option(
-    "Do nothing when somebody else has moved it meanwhile; `raftlog partition show` has the version."
-)
+@expected_version_option("Refuse unless the assignment still has this version, which `raftlog partition show` prints.")
 @wait_options("its replicas are there")
 @operator_verb("Print the version of the order as JSON.")
 def move(
@@ -45,9 +43,9 @@ def move(
     timeout_s: float,
     verb: OperatorVerb,
 ) -> None:
-    """Say on which brokers the replicas of TOPIC/PARTITION shall be.
+    """Move the replicas of TOPIC/PARTITION to the given brokers.
 
-    New replicas are filled first, and old ones leave last; writing goes on. Another order for the same partition
+    New replicas catch up first, then old ones are removed; writes continue. A later move of the same partition
     replaces this one.
     """
     topic, number = partition_place(partition)
@@ -86,10 +84,10 @@ def _how_far(move: Reconfiguration) -> HowFar:
 
 
 @click.command()
-@watch_option("Print them again whenever something has changed; Ctrl-C ends it.")
-@operator_verb("Print them as a JSON array, with --watch a line each time.")
+@watch_option("Print them again whenever something changes, until Ctrl-C.")
+@operator_verb("Print them as a JSON array, with --watch a line for each change.")
 def moves(watches: bool, verb: OperatorVerb) -> None:
-    """Show the partitions whose replicas are on their way: from and to where, bytes left, and what is waited for."""
+    """Show the partitions that are being moved: from and to which brokers, bytes left, and waits."""
     verb.look(watches, lambda client: client.admin.reconfigurations(), lambda rows: verb.say(rows, _show))
 
 
@@ -113,13 +111,13 @@ _MOVE: Columns[Reconfiguration] = {
 
 @click.command()
 @click.argument("partition", metavar="[TOPIC/PARTITION]", required=False)
-@option("--all", "all_of_them", is_flag=True, help="Everything that moves.")
-@option("--node", type=click.IntRange(min=0), help="Everything that moves from or to this broker.")
-@operator_verb("Print what was called off as JSON.")
+@option("--all", "all_of_them", is_flag=True, help="Cancel all moves.")
+@option("--node", type=click.IntRange(min=0), help="Cancel all moves from or to this broker.")
+@operator_verb("Print the cancelled moves as JSON.")
 def cancel_move(partition: str | None, all_of_them: bool, node: int | None, verb: OperatorVerb) -> None:
-    """Let the replicas of TOPIC/PARTITION stay where they vote now; or those of all partitions that move.
+    """Cancel the move of TOPIC/PARTITION, or of several partitions: the present voters stay.
 
-    The balancer may move them again: `raftlog cluster config set balancer.mode=off` keeps it from that.
+    The balancer may move them again, unless `raftlog cluster config set balancer.mode=off` disables it.
     """
     if sum((partition is not None, all_of_them, node is not None)) != 1:
         raise click.UsageError("name a TOPIC/PARTITION, or give --all or --node NODE")

@@ -22,16 +22,16 @@ RECOVERY_MS: Final = 600_000
 @option(
     "--accept-loss",
     is_flag=True,
-    help="Go on with what is left; damaged and given up copies are kept in .raftlog/damaged. "
-    "Without it nothing is changed.",
+    help="Recover the partition from the remaining records; damaged and discarded copies are kept in "
+    ".raftlog/damaged. Without it nothing is changed.",
 )
-@option("--survivor", type=int, metavar="NODE", help="Whose replica is to go on, where it shall not be the best one.")
+@option("--survivor", type=int, metavar="NODE", help="Broker whose replica to recover from. [default: the best one]")
 @operator_verb("Print the result as JSON.")
 def recover(partition: str, accept_loss: bool, survivor: int | None, verb: OperatorVerb) -> None:
-    """Say how the replicas of TOPIC/PARTITION stand, and what going on would lose; with --accept-loss do it.
+    """Show the replicas of TOPIC/PARTITION and what a recovery would lose; with --accept-loss, do it.
 
-    Only for a partition that no majority of its replicas can lead any more: all of them are damaged in the same place,
-    or the disks of a majority are lost. Exit code 1 when it was refused, or was not asked for.
+    Only for a partition without a working majority: all replicas are damaged at the same place, or the disks of a
+    majority are lost. Exit code 1 if it was refused, or --accept-loss is missing.
     """
     topic, number = partition_place(partition)
     found = asyncio.run(_recover(verb, topic, number, accept_loss, survivor))
@@ -39,7 +39,7 @@ def recover(partition: str, accept_loss: bool, survivor: int | None, verb: Opera
     if found.refusal is not None:
         raise CommandFailed(f"{partition} was not recovered: {found.refusal}")
     if not found.done:
-        raise CommandFailed(f"{partition} is as it was; --accept-loss gives up what is named above")
+        raise CommandFailed(f"{partition} is as it was; --accept-loss gives up the records named above")
 
 
 async def _recover(

@@ -6,15 +6,15 @@ from raftlog.cli.lazy import LazyGroup, Verb
 
 VERBS = {
     "list": Verb("partition.listing:list_partitions", "List partitions with their leaders and replicas."),
-    "show": Verb("partition.listing:show_partition", "Show a partition as its leader sees it, replica by replica."),
-    "move": Verb("partition.move:move", "Say on which brokers the replicas of a partition shall be."),
-    "moves": Verb("partition.move:moves", "Show the partitions whose replicas are on their way."),
-    "cancel-move": Verb("partition.move:cancel_move", "Let replicas stay where they are."),
-    "transfer-leadership": Verb("partition.leadership:transfer_leadership", "Let another replica of a partition lead."),
-    "recover": Verb("partition.recover:recover", "Let a partition go on that has lost most of its replicas."),
+    "show": Verb("partition.listing:show_partition", "Show offsets and replicas of a partition."),
+    "move": Verb("partition.move:move", "Move the replicas of a partition to given brokers."),
+    "moves": Verb("partition.move:moves", "Show the partitions that are being moved."),
+    "cancel-move": Verb("partition.move:cancel_move", "Cancel moves of partitions."),
+    "transfer-leadership": Verb("partition.leadership:transfer_leadership", "Transfer the leadership of a partition."),
+    "recover": Verb("partition.recover:recover", "Recover a partition that has lost most of its replicas."),
 }
 
 
 @click.group(cls=LazyGroup, verbs=VERBS)
 def partition() -> None:
-    """Show, move and recover partitions, and choose who leads them."""
+    """Show, move and recover partitions, and transfer their leadership."""

@@ -61,19 +61,22 @@ class ProduceCommandLine:
 @click.argument("topic")
 @click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(exists=True, dir_okay=False, readable=True))
 @option(
-    "--json-lines", is_flag=True, help='A JSON object a line: {"key", "value", "headers", "timestamp", "partition"}.'
+    "--json-lines",
+    is_flag=True,
+    help='Read a JSON object per line: {"key", "value", "headers", "timestamp", "partition"}.',
 )
-@option("--whole-file", is_flag=True, help="Each FILE is one record, instead of each line.")
+@option("--whole-file", is_flag=True, help="Send each FILE as one record.")
 @separator_option(
-    "What stands before its first occurrence in a line is the key; \\t is a tab. A line without it has no key."
+    "Separator of key and value: the key ends at its first occurrence in a line; \\t is a tab. Lines without it have "
+    "no key."
 )
-@option("--number-keys", is_flag=True, help="The key of each line is its number, from 1.")
-@option("--partition", "-p", type=click.IntRange(min=0), help="Send everything to this partition.")
+@option("--number-keys", is_flag=True, help="Use the line number, from 1, as the key.")
+@option("--partition", "-p", type=click.IntRange(min=0), help="Send all records to this partition.")
 @option(
     "--partitioner",
     type=click.Choice(list(PARTITIONERS)),
     default="murmur2",
-    help="How a key chooses its partition; records without a key go in turn.",
+    help="Hash of the key that chooses the partition; records without a key go to the partitions in turn.",
 )
 @option(
     "--compression",
@@ -86,35 +89,36 @@ class ProduceCommandLine:
     "--acks",
     type=click.Choice(["all", "1", "0"]),
     default="all",
-    help="When the broker answers: once durable, once written, or at once.",
+    help="When the broker answers: all = once durable, 1 = once written, 0 = at once.",
 )
 @option(
     "--batch-bytes",
     type=click.IntRange(min=1),
     default=BATCH_BYTES_DEFAULT,
-    help="A batch leaves when it holds this much, or when the input pauses.",
+    help="Size in bytes at which a batch is sent; a pause of the input sends it earlier.",
 )
 @option(
     "--in-flight",
     type=click.IntRange(min=1, max=64),
     default=4,
-    help="Batches under way, of all partitions together; those of a partition stay in order.",
+    help="Maximum number of batches in flight, of all partitions together; the order in a partition is kept.",
 )
-@option("--timeout-ms", type=click.IntRange(min=1), default=10_000, help="How long the broker may take for a request.")
+@option("--timeout-ms", type=click.IntRange(min=1), default=10_000, help="Timeout of a request, in milliseconds.")
 @option(
     "--resume",
     metavar="STATE_FILE",
     type=click.Path(dir_okay=False),
-    help="Load FILE exactly once, whatever is killed: run the same command again and it goes on. "
-    "Nobody else may write to the topic meanwhile.",
+    help="Load FILE exactly once: after a crash, the same command continues. No other producer may write to the "
+    "topic meanwhile.",
 )
-@give_up_option("How long to go on trying when the broker is away or overloaded.")
+@give_up_option("Seconds to retry while no broker answers or all are overloaded.")
 @json_option("Print the summary as JSON on stdout.")
 @bootstrap_option
 def produce(**options: Any) -> None:
     """Write each line of FILE..., or of standard input, to TOPIC as a record.
 
-    A summary goes to stderr. An unknown outcome ends with exit code 3 and says how many records are confirmed.
+    A summary is printed on stderr. If the outcome is unknown, the exit code is 3 and the error has the number of
+    confirmed records.
     """
     wanted = ProduceCommandLine(**options)
     _check(wanted)
@@ -286,7 +290,7 @@ class _ProduceRun:
             code = EXIT_UNKNOWN if isinstance(error, RaftlogError) or str(error) == "interrupted" else code
         if self._wanted.as_json:
             click.echo(orjson.dumps(self.summary.as_json("unknown" if code == EXIT_UNKNOWN else "failed", str(error))))
-        advice = " Run the same command again to go on." if self._wanted.resume and code == EXIT_UNKNOWN else ""
+        advice = " Run the same command again to continue." if self._wanted.resume and code == EXIT_UNKNOWN else ""
         return CommandFailed(
             f"{error}. {self.summary.confirmed_text()}{advice}" if self.summary.begun else str(error), code
         )

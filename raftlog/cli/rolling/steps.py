@@ -200,7 +200,7 @@ class RollingRestart:
             except RequestError as refused:
                 if is_on:
                     self.in_maintenance.discard(node)
-                raise CommandFailed(f"it cannot be that {what}: {refused}") from None
+                raise CommandFailed(f"refused: {what}: {refused}") from None
             return None
 
         await self._until(what, ordered, timeout_s)
@@ -272,7 +272,7 @@ class RollingRestart:
                 return
             why = answer
             if time.monotonic() >= until:
-                raise CommandFailed(f"waited {timeout_s:g} s in vain until {what}: {why}")
+                raise CommandFailed(f"timed out after {timeout_s:g} s, waiting until {what}: {why}")
             self._waiting(f"waiting until {what}: {why}")
             await asyncio.sleep(LOOK_S)
 

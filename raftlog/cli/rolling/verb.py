@@ -39,24 +39,27 @@ class _How(NamedTuple):
     "--data-dir",
     type=click.Path(),
     default=DATA_DIR_DEFAULT,
-    help="That of a `raftlog dev` which runs: its nodes are restarted.",
+    help="Data directory of a running `raftlog dev`, whose nodes are restarted.",
 )
 @option(
     "--command",
     metavar="WORDS",
-    help="For brokers that something else supervises: run this for each, with {node_id}, {host} and {http} filled in, "
-    "such as 'ssh {host} systemctl restart raftlog'; it ends once the broker was started again.",
+    help="Command to run for each broker under another supervisor, with {node_id}, {host} and {http} filled in, "
+    "such as 'ssh {host} systemctl restart raftlog'; it must end after the broker was restarted.",
 )
-@option("--python", metavar="PATH", help="Nodes of `raftlog dev` go on with this interpreter, and the release in it.")
-@option("--only", metavar="ID,…", help="Restart these nodes, and no others.")
-@option("--from-start", is_flag=True, help="Begin with all nodes, also where an earlier run has left some to be done.")
-@option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=120.0, help="Seconds that each wait may take.")
+@option(
+    "--python", metavar="PATH", help="Restart nodes of `raftlog dev` with this interpreter, and its raftlog release."
+)
+@option("--only", metavar="ID,…", help="Restart only these nodes.")
+@option("--from-start", is_flag=True, help="Restart all nodes, instead of those that an earlier run has left.")
+@option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=120.0, help="Timeout of each wait, in seconds.")
 @option(
     "--keep-maintenance",
     is_flag=True,
-    help="Brokers that are in maintenance already stay in it. Without, it ends: an earlier run may have begun it.",
+    help="Leave brokers in maintenance mode that are in it already. By default it is ended, since an earlier run may "
+    "have begun it.",
 )
-@option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@option("--dry-run", is_flag=True, help="Print the steps without taking them.")
 @json_option("Print each step as a line of JSON.")
 @bootstrap_option
 def rolling_restart(
@@ -73,9 +76,9 @@ def rolling_restart(
 ) -> None:
     """Restart the brokers one after another; every partition with three replicas stays writable.
 
-    For each: wait until the cluster is healthy, let others lead what it leads, stop it, start it, wait until all its
-    replicas are in sync. The leader of the controller comes last. When something does not come in time the run ends and
-    says what; the same command goes on from there. The addresses in --bootstrap are used with --command alone.
+    For each broker: wait until the cluster is healthy, transfer its leaderships, stop it, start it, wait until all its
+    replicas are in sync. The leader of the controller comes last. If a step times out the run ends and names it; the
+    same command continues from there. --bootstrap is used with --command only.
     """
     if command is not None and python is not None:
         raise click.UsageError("--python is for nodes of raftlog dev; a --command chooses the release by itself")
@@ -203,7 +206,7 @@ def _chosen(units: Sequence[RestartUnit], only: list[int] | None) -> list[Restar
 def _interpreter(path: str) -> str:
     found = shutil.which(path)
     if found is None:
-        raise click.UsageError(f"--python {path} is no program that can be run")
+        raise click.UsageError(f"--python {path} cannot be executed")
     return str(Path(found).absolute())
 
 

@@ -12,14 +12,14 @@ from raftlog.config import TopicConfig
 
 @click.command()
 @click.argument("name")
-@settings_option("A setting to change; may be repeated.", "--config", "-c", "config")
-@option("--reset", "resets", multiple=True, metavar="KEY", help="A setting to put back to its default.")
+@settings_option("Setting to change; may be repeated.", "--config", "-c", "config")
+@option("--reset", "resets", multiple=True, metavar="KEY", help="Setting to reset to its default; may be repeated.")
 @yes_option
 @operator_verb()
 def alter(name: str, config: dict[str, str], resets: tuple[str, ...], yes: bool, verb: OperatorVerb) -> None:
     """Change settings of the topic NAME.
 
-    It asks first where records that are there now may be deleted: with less retention, and another cleanup.policy.
+    Changes that may delete present records (less retention, another cleanup.policy) ask for confirmation.
     """
     if not config and not resets:
         raise click.UsageError("nothing to change: give --config KEY=VALUE or --reset KEY")

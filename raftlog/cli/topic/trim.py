@@ -41,13 +41,20 @@ def _read_before(context: click.Context, parameter: click.Parameter, text: str) 
     required=True,
     metavar="OFFSET|end|-N|@TIME",
     callback=_read_before,
-    help="The first offset that is kept: an offset, the end (nothing is kept), so many records before the end, or that "
-    "of the first record from TIME on.",
+    help="First offset to keep: offset N, the end (keep nothing), N records before the end, or the first record at "
+    "or after TIME.",
 )
-@option("--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True, help="Where; may be repeated.")
-@option("--all", "all_partitions", is_flag=True, help="In all partitions.")
+@option(
+    "--partition",
+    "-p",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Partition to trim; may be repeated.",
+)
+@option("--all", "all_partitions", is_flag=True, help="Trim all partitions.")
 @yes_option
-@operator_verb("Print where each partition begins now as JSON; needs --yes.")
+@operator_verb("Print the first offset of each partition as JSON; needs --yes.")
 def trim(
     name: str,
     before: StartPosition,
@@ -56,15 +63,15 @@ def trim(
     yes: bool,
     verb: OperatorVerb,
 ) -> None:
-    """Delete the records of TOPIC that lie before an offset, on all replicas and for good.
+    """Delete the records of TOPIC before an offset, on all replicas and for good.
 
-    Whoever reads there is told that the offset is out of range. Files go whole, so that a disk has its room back only
-    when everything in a file is deleted.
+    Reads of deleted records fail: the offset is out of range. Disk space is freed in whole segment files, once all
+    records of a file are deleted.
     """
     if all_partitions == bool(partitions):
         raise click.UsageError("give --partition P, once or several times, or --all")
     if verb.as_json and not yes:
-        raise click.UsageError("with --json nobody is asked: give --yes")
+        raise click.UsageError("--json asks no question: give --yes")
 
     cuts = verb.ask(lambda client: _cuts(client, name, None if all_partitions else partitions, before))
     records = sum(cut.records for cut in cuts)

@@ -33,15 +33,15 @@ topic.add_command(trim)
 
 @topic.command()
 @click.argument("name")
-@option("--partitions", "-p", type=click.IntRange(min=1), default=1, help="How many partitions.")
+@option("--partitions", "-p", type=click.IntRange(min=1), default=1, help="Number of partitions.")
 @option(
     "--replication-factor",
     "-r",
     type=click.IntRange(min=1),
-    help="Copies of each partition; without it, as many as the brokers allow, at most 3.",
+    help="Replicas of each partition. [default: as many as the brokers allow, at most 3]",
 )
-@settings_option("A setting of the topic, such as retention.ms=3600000; may be repeated.", "--config", "-c", "config")
-@option("--if-not-exists", is_flag=True, help="A topic that exists already is no error; it stays as it is.")
+@settings_option("Setting of the topic, such as retention.ms=3600000; may be repeated.", "--config", "-c", "config")
+@option("--if-not-exists", is_flag=True, help="Succeed without a change if the topic exists.")
 @operator_verb("Print the topic as JSON.")
 def create(
     name: str,
