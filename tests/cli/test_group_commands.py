@@ -155,7 +155,7 @@ def test_a_group_with_members_is_not_reset(scripted: ScriptedBroker, ask: Any) -
 def test_deleting(scripted: ScriptedBroker, ask: Any) -> None:
     scripted.answers["DELETE /groups/g/offsets"] = (200, {})
     scripted.answers[f"DELETE {GROUPS}/g"] = (200, {})
-    assert "nothing in orders" in ask("group", "delete-offsets", "g", "orders", "--yes").out
+    assert "committed offsets of g in orders" in ask("group", "delete-offsets", "g", "orders", "--yes").out
     assert ask("group", "delete", "g", "--yes").out == "deleted g\n"
     assert [name for name, _ in scripted.ordered] == ["DELETE /groups/g/offsets?topic=orders", f"DELETE {GROUPS}/g"]
 

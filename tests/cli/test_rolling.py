@@ -183,7 +183,7 @@ async def test_an_order_that_cannot_be_is_not_given_again() -> None:
             raise InvalidArgument("it has no owner")
 
     cluster = Strict()
-    with pytest.raises(CommandFailed, match="cannot be that maintenance of node 2 begins: it has no owner"):
+    with pytest.raises(CommandFailed, match="refused: maintenance of node 2 begins: it has no owner"):
         await roll(cluster)
     assert cluster.journal == ["asked"]
 
@@ -437,7 +437,7 @@ async def test_the_control_socket_is_its_users_own(tmp_path: Path) -> None:
     ("flags", "why"),
     [
         (("--only", "one"), "is not a list of node ids"),
-        (("--python", "/nowhere/python"), "is no program"),
+        (("--python", "/nowhere/python"), "cannot be executed"),
         (("--python", sys.executable, "--command", "true"), "for nodes of raftlog dev"),
     ],
 )
