@@ -340,7 +340,7 @@ async def test_operators_move_what_an_empty_group_committed(topic):
         (3, None, 0, False),
     ]
     assert await committed(topic[3]) == {("t", number): 0 for number in range(4)}
-    with pytest.raises(InvalidArgument, match="say which topics"):
+    with pytest.raises(InvalidArgument, match="name the topics or partitions"):
         await topic[2].groups.reset("new", ResetTo(edge="latest"), deadline=soon())
     member = Member(topic[1])
     await member.begin()
