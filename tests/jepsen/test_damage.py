@@ -122,7 +122,7 @@ def test_an_old_copy_comes_back(stopped: Path, data_dir: Path, tmp_path: Path, p
     next(inside.glob("*.log")).unlink()
     words = old.restore()
     assert words.startswith(f"{part or 'everything'} is as it was ")
-    assert words.endswith(" 1 of them are gone")
+    assert words.endswith(" 1 of them are missing")
     assert set(changed(stopped, data_dir)) <= {"orders/0/00000000000000000000.log"}
     assert not part or not changed(stopped / part, data_dir / part)
     old.take()

@@ -83,7 +83,7 @@ def test_sound_copies_are_sound(copies: list[Path]) -> None:
         ("base offset is", 20, 6),
         ("the CRC does not match", 0, 70),
         ("there is no batch header", 31, 16),
-        ("index row speaks of", 31, 13),
+        ("header and index row do not belong together", 31, 13),
     ],
 )
 def test_a_flipped_bit(
