@@ -12,11 +12,11 @@ from raftlog.partitions.controller.machine.commands import Command, RegisterBrok
 _logger = logging.getLogger(__name__)
 
 
-def tell(command: Command, state: ControllerState) -> None:
+def write_event(command: Command, state: ControllerState) -> None:
     """Write the event of a command that changed the state, which is given after the change."""
     match command:
         case commands.RegisterBroker():
-            _tell_broker(command)
+            _write_broker_event(command)
         case commands.UpdateBroker():
             event(_logger, "broker_draining", node=command.node_id, is_draining=command.is_draining)
         case commands.SetMaintenance():
@@ -40,7 +40,7 @@ def tell(command: Command, state: ControllerState) -> None:
             event(_logger, "feature_level_raised", feature_level=command.level)
 
 
-def _tell_broker(command: RegisterBroker) -> None:
+def _write_broker_event(command: RegisterBroker) -> None:
     node, disk, addresses = command.node_id, str(command.disk_uuid), command.addresses
     if command.replaces is not None:
         event(_logger, "broker_replaced", node=node, old_disk=str(command.replaces), disk=disk)

@@ -65,7 +65,7 @@ class DiskReplacement:
 
     def __init__(self, node: Node, copy: LocalCopy, proposals: CommandProposals, settings: MetadataSettings) -> None:
         self._node, self._copy, self._proposals, self._settings = node, copy, proposals, settings
-        self._told: str | None = None
+        self._logged: str | None = None
         self._asked: dict[ReplicaId, _Asked] = {}
         """Disks that asked this leader for a node id; at most `_ASKED_MAX`."""
         node.on_request(REPLACE, self._serve, is_open=True)
@@ -80,52 +80,52 @@ class DiskReplacement:
         loop = self._node.loop
         alive_since: float | None = None
         while True:
-            said = await self._ask_all([silence_ms, command.packed()], addresses)
-            if said.verdict is _Verdict.DONE:
+            report = await self._ask_all([silence_ms, command.packed()], addresses)
+            if report.verdict is _Verdict.DONE:
                 _logger.info("node %s: the disk %s has replaced %s", *_names(command))
                 return
-            self._tell(f"node {command.node_id} waits to replace the disk {command.replaces}: {said.why}")
-            if said.verdict is not _Verdict.ALIVE:
+            self._log_reason(f"node {command.node_id} waits to replace the disk {command.replaces}: {report.why}")
+            if report.verdict is not _Verdict.ALIVE:
                 alive_since = None
             elif alive_since is None:
                 alive_since = loop.time()
             elif loop.time() - alive_since >= self._settings.replace_patience_ms / 1000:
                 raise IdentityRefused(
-                    f"{said.why}: node id {command.node_id} is used twice, by a process on that disk and by this one "
+                    f"{report.why}: node id {command.node_id} is used twice, by a process on that disk and by this one "
                     f"on {command.disk_uuid}; give one of them another node id and an empty data directory"
                 )
             await self._node.pause(deadline_in(self._settings.look_ms_max))
 
     async def _ask_all(self, header: list[Any], addresses: Sequence[str]) -> _DiskReport:
-        said = _DiskReport(_Verdict.LATER, "no member of the cluster answers")
+        report = _DiskReport(_Verdict.LATER, "no member of the cluster answers")
         for address in addresses:
             deadline = deadline_in(2 * self._settings.attempt_ms)
             try:
                 _, answer = await self._node.probe(parse_address(address), REPLACE, header, deadline)
-                said = _said_of(answer)
+                report = _report_of(answer)
             except (IdentityRefused, InvalidArgument):
                 raise
             except (RaftlogError, OSError) as error:
                 _logger.debug("%s refused the disk: %s", address, error)
                 if isinstance(error, NoLeader):
-                    said = _DiskReport(_Verdict.LATER, str(error))
+                    report = _DiskReport(_Verdict.LATER, str(error))
                 continue
-            if said.verdict is not _Verdict.LATER:
+            if report.verdict is not _Verdict.LATER:
                 break
-        return said
+        return report
 
-    def _tell(self, text: str) -> None:
-        if text != self._told:
-            self._told = text
+    def _log_reason(self, text: str) -> None:
+        if text != self._logged:
+            self._logged = text
             _logger.warning("%s", text)
 
     # a member
 
     async def _serve(self, request: Request) -> Answer:
         silence_ms, command = _asked_by(request)
-        said = _said(self._why_alive(command))
-        if said is not None:
-            return said
+        refusal = _answer_of(self._why_alive(command))
+        if refusal is not None:
+            return refusal
         group = self._copy.group
         leadership = None if group is None else self._node.leader_of(group.group_id)
         if leadership is None or leadership.leader is None or not (leadership.is_ready or not leadership.is_here):
@@ -134,9 +134,9 @@ class DiskReplacement:
             if request.stranger is None:
                 raise NoLeader(f"node {self._node.identity.node_id} does not lead the controller any more")
             return await self._node.ask(leadership.leader.node_id, REPLACE, request.header, (), request.deadline)
-        said = _said(self._why_later(command, max(silence_ms, self._settings.replace_silence_ms) / 1000))
-        if said is not None:
-            return said
+        refusal = _answer_of(self._why_later(command, max(silence_ms, self._settings.replace_silence_ms) / 1000))
+        if refusal is not None:
+            return refusal
         await self._proposals.submit(command, request.deadline)
         return Answer([_Verdict.DONE.value, ""])
 
@@ -217,11 +217,11 @@ def _names(command: RegisterBroker) -> tuple[Any, ...]:
     return command.node_id, command.disk_uuid, command.replaces
 
 
-def _said(said: _DiskReport | None) -> Answer | None:
-    return None if said is None else Answer([said.verdict.value, said.why])
+def _answer_of(report: _DiskReport | None) -> Answer | None:
+    return None if report is None else Answer([report.verdict.value, report.why])
 
 
-def _said_of(answer: Answer) -> _DiskReport:
+def _report_of(answer: Answer) -> _DiskReport:
     match answer.value:
         case [str(verdict), str(why), *_] if verdict in (each.value for each in _Verdict):
             return _DiskReport(_Verdict(verdict), why)

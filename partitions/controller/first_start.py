@@ -122,9 +122,9 @@ class FirstStart:
         self._holders: dict[ReplicaId, None] = {}
         """Seeds that hold the same record as this process."""
         self._news = asyncio.Event()
-        self._told: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
         """Texts logged less than `REPEAT_MS` ago, with the time."""
-        self._why: dict[str, str] = {}
+        self._errors: dict[str, str] = {}
         """Errors of the last look, by address."""
         node.on_request(JOIN, self._serve_join, is_open=True)
         node.on_request(BOOTSTRAP, self._serve_bootstrap, is_open=True)
@@ -143,7 +143,7 @@ class FirstStart:
             self._news.clear()
             views = await self._look()
             if self._file.record is not None and self._file.record.names(me):
-                if self._is_begun(views) or await self._give(views):
+                if self._is_begun(views) or await self._send_record(views):
                     return None
             else:
                 members = {at: view for at, view in views.items() if view is not None and view.is_member}
@@ -156,7 +156,7 @@ class FirstStart:
                     if self._fetch_lost_record(views):
                         continue
                 elif self._may_found(views):
-                    self._make(views)
+                    self._make_record(views)
                     continue
             await self._wait(pause_s)
             pause_s = min(1.5 * pause_s, self._settings.look_ms_max / 1000)
@@ -170,7 +170,7 @@ class FirstStart:
         if record is None:
             self._keep(self._new_record([self._member()], ()))
             if self._address:
-                self._tell(
+                self._log_info(
                     f"node {self._node.identity.node_id} was started without seeds, and founds cluster "
                     f"{self._node.identity.cluster_id} of itself alone. If it was to join another cluster: stop it, "
                     f"delete {self._node.settings.data_dir}, and start it with --seeds"
@@ -212,7 +212,7 @@ class FirstStart:
                 self._keep(record)
                 return True
         waits = f"node {me.node_id} waits for a member of cluster {cluster_id or '(not known)'} at {', '.join(views)}"
-        self._tell(f"{waits}: its bootstrap record was lost, and a broker that holds data founds no cluster")
+        self._log_info(f"{waits}: its bootstrap record was lost, and a broker that holds data founds no cluster")
         return False
 
     # probes
@@ -232,9 +232,9 @@ class FirstStart:
         addresses = self._addresses()
         views = await asyncio.gather(*(self._look_at(address) for address in addresses))
         found = dict(zip(addresses, views, strict=True))
-        absent = [f"{address} ({self._why[address]})" for address, view in found.items() if view is None]
+        absent = [f"{address} ({self._errors[address]})" for address, view in found.items() if view is None]
         if absent:
-            self._tell(f"node {self._node.identity.node_id} waits for the seeds {', '.join(absent)}")
+            self._log_info(f"node {self._node.identity.node_id} waits for the seeds {', '.join(absent)}")
         return found
 
     async def _look_at(self, address: str) -> StartView | None:
@@ -245,9 +245,9 @@ class FirstStart:
         except HandshakeRefused as refusal:
             if refusal.reason == Reason.SELF:
                 return self._own_view()
-            self._why[address] = str(refusal)
+            self._errors[address] = str(refusal)
         except (RaftlogError, OSError) as error:
-            self._why[address] = str(error) or type(error).__name__
+            self._errors[address] = str(error) or type(error).__name__
         return None
 
     def _own_view(self) -> StartView:
@@ -268,14 +268,14 @@ class FirstStart:
         me = self._node.identity.replica
         if not any(view.replica == me for view in present):
             if self._address not in views or views[self._address] is not None:  # else the probe has logged the reason
-                self._tell(
+                self._log_info(
                     f"node {me.node_id} is none of the seeds {', '.join(views)}, and waits until they have founded a "
                     "cluster (or its address is missing in --seeds)"
                 )
             return False
         for address, view in views.items():
             if view is not None and view.seeds != self._seeds and view.phase in (Phase.EMPTY, Phase.HOLDING):
-                self._complain(
+                self._log_error(
                     f"the lists of seeds differ, so no cluster is founded: node {me.node_id} has "
                     f"[{', '.join(self._seeds)}] and node {view.replica.node_id} at {address} has "
                     f"[{', '.join(view.seeds)}]; start all seeds with the same list"
@@ -285,30 +285,30 @@ class FirstStart:
             return False
         if len({view.replica.node_id for view in present}) < len({view.replica for view in present}):
             nodes = ", ".join(f"node {view.replica} at {address}" for address, view in views.items() if view)
-            self._complain(f"a node id is used twice among the seeds: {nodes}; give each its own")
+            self._log_error(f"a node id is used twice among the seeds: {nodes}; give each its own")
             return False
-        return self._is_mine_to_make(views, present)
+        return self._is_record_maker(views, present)
 
-    def _is_mine_to_make(self, views: dict[str, StartView | None], present: list[StartView]) -> bool:
+    def _is_record_maker(self, views: dict[str, StartView | None], present: list[StartView]) -> bool:
         me = self._node.identity.replica
         for view in present:
             if view.phase is Phase.HOLDING and view.record is not None and not view.record.names(me):
-                self._complain(
+                self._log_error(
                     f"node {view.replica.node_id} holds the record of cluster {view.record.cluster_id}, which was not "
                     f"founded and cannot be any more: it names another disk for node {me.node_id} or does not name it. "
                     "Empty the data directories of those seeds that hold it, which have no data, and start them again"
                 )
                 return False
             if view.phase is not Phase.EMPTY:
-                self._tell(f"node {view.replica.node_id} at {view.address or '?'} is {view.phase.value}")
+                self._log_info(f"node {view.replica.node_id} at {view.address or '?'} is {view.phase.value}")
                 return False
         clusters = sorted({view.cluster_id for view in present if view.cluster_id is not None})
         if len(clusters) > 1:
-            self._complain(f"the seeds were given different cluster ids: {', '.join(clusters)}")
+            self._log_error(f"the seeds were given different cluster ids: {', '.join(clusters)}")
             return False
         return me == min(view.replica for view in present)
 
-    def _make(self, views: dict[str, StartView | None]) -> None:
+    def _make_record(self, views: dict[str, StartView | None]) -> None:
         present = {view.replica: view for view in views.values() if view is not None}
         given = next((view.cluster_id for view in present.values() if view.cluster_id is not None), None)
         if given is not None:
@@ -327,7 +327,7 @@ class FirstStart:
             for view in views.values()
         )
 
-    async def _give(self, views: dict[str, StartView | None]) -> bool:
+    async def _send_record(self, views: dict[str, StartView | None]) -> bool:
         """Return whether all seeds of our record hold it; its maker sends it to those without it."""
         record, me = self._file.record, self._node.identity.replica
         assert record is not None, "no record is held"
@@ -338,21 +338,21 @@ class FirstStart:
             if view.record == record and record.names(view.replica):
                 self._holders[view.replica] = None
             elif view.phase is Phase.EMPTY and record.names(view.replica) and record.seeds[0].replica == me:
-                await self._give_to(address, view, record)
+                await self._send_record_to(address, view, record)
             elif view.phase in (Phase.EMPTY, Phase.HOLDING) and not record.names(view.replica):
-                self._complain(
+                self._log_error(
                     f"node {view.replica} at {address} is not in the record of cluster {record.cluster_id}, which has "
                     f"{', '.join(str(seed.replica) for seed in record.seeds)} and was not founded yet: its disk was "
                     "replaced. Empty the data directories of all seeds, which have no data, and start them again"
                 )
         return all(seed.replica in self._holders for seed in record.seeds)
 
-    async def _give_to(self, address: str, view: StartView, record: BootstrapRecord) -> None:
+    async def _send_record_to(self, address: str, view: StartView, record: BootstrapRecord) -> None:
         deadline = deadline_in(self._settings.probe_ms)
         try:
             identity, _ = await self._node.probe(parse_address(address), BOOTSTRAP, record.packed(), deadline)
         except (RaftlogError, OSError) as error:
-            self._tell(f"node {view.replica.node_id} at {address} refused the bootstrap record: {error}")
+            self._log_info(f"node {view.replica.node_id} at {address} refused the bootstrap record: {error}")
             return
         if (identity.node_id, identity.disk_uuid) == view.replica:
             self._holders[view.replica] = None
@@ -405,23 +405,23 @@ class FirstStart:
 
     def _log_cluster_conflict(self, members: dict[str, StartView]) -> None:
         named = ", ".join(f"{at} to {view.cluster_id}" for at, view in sorted(members.items()))
-        self._complain(
+        self._log_error(
             f"the seeds belong to different clusters: {named}. Name seeds of one cluster only. Where a broker founded "
             "its cluster by mistake: stop it, delete its data directory, and start it again with --seeds"
         )
 
-    def _tell(self, text: str) -> None:
+    def _log_info(self, text: str) -> None:
         """Log a text, and again every `REPEAT_MS` while it holds."""
-        self._say(logging.INFO, text)
+        self._log_once(logging.INFO, text)
 
-    def _complain(self, text: str) -> None:
-        self._say(logging.ERROR, text)
+    def _log_error(self, text: str) -> None:
+        self._log_once(logging.ERROR, text)
 
-    def _say(self, level: int, text: str) -> None:
+    def _log_once(self, level: int, text: str) -> None:
         now = self._node.loop.time()
-        self._told = {each: at for each, at in self._told.items() if now - at < REPEAT_MS / 1000}
-        if text not in self._told:
-            self._told[text] = now
+        self._logged_at = {each: at for each, at in self._logged_at.items() if now - at < REPEAT_MS / 1000}
+        if text not in self._logged_at:
+            self._logged_at[text] = now
             _logger.log(level, "%s", text)
 
 

@@ -79,10 +79,10 @@ class ControllerHost:
         self._foreign_seeds = ForeignSeeds(node, settings, lambda: self.state)
         self._duties = LeaderDuties(node, self._copy, self._file, self._proposals, settings)
         self._replacement = DiskReplacement(node, self._copy, self._proposals, settings)
-        self.introductions = Introductions(node, settings, self._away, self._tell_peers)
+        self.introductions = Introductions(node, settings, self._away, self._update_peers)
         self._heard_at: float | None = None
         """Time when an earlier leader of the controller was last heard."""
-        self._told: PeerAddresses | None = None
+        self._peers: PeerAddresses | None = None
         self._is_founded = False
         """Whether all seeds of the record here are known to hold it."""
         self._starting: asyncio.Task[None] | None = None
@@ -114,15 +114,15 @@ class ControllerHost:
             check_repairable(node, group, metadata._file, metadata._settings.seeds, damage)
         if metadata._is_removed():
             raise removed(node.identity.node_id)
-        metadata._tell_peers()
+        metadata._update_peers()
         metadata._check_peers()
         return metadata
 
     def _check_peers(self) -> None:
-        if self._told is not None and self._told.addresses and self._node.settings.rpc_port is None:
+        if self._peers is not None and self._peers.addresses and self._node.settings.rpc_port is None:
             raise InvalidArgument(
                 f"node {self._node.identity.node_id} belongs to a cluster with the nodes "
-                f"{', '.join(map(str, self._told.addresses))}: start it with an RPC address that they can reach"
+                f"{', '.join(map(str, self._peers.addresses))}: start it with an RPC address that they can reach"
             )
 
     def _find_group(self) -> Group | None:
@@ -290,7 +290,7 @@ class ControllerHost:
         await self._maybe_replace(met, addresses)
         self._file.keep(self._file.record or met.record, met.members)
         self._node.join_cluster(str(met.record.cluster_id))
-        self._tell_peers()
+        self._update_peers()
         self._follow(self._node.join_group(controller_group_id(met.record.cluster_id), CONTROLLER))
 
     async def _maybe_replace(self, met: StartView, addresses: Addresses) -> None:
@@ -319,7 +319,7 @@ class ControllerHost:
         event(_logger, "cluster_founded", node=me.node_id, cluster_id=str(record.cluster_id), seeds=len(record.seeds))
         roll = first_controller_roll(record.command())
         self._is_founded = True
-        self._tell_peers()
+        self._update_peers()
         is_voter = any((voter.node_id, voter.disk_uuid) == me for voter in roll.voters)
         group = self._node.create_group(roll, CONTROLLER)
         self._follow(group)
@@ -387,21 +387,21 @@ class ControllerHost:
     def _applied(self) -> None:
         if self._is_removed():
             self._node.fail(removed(self._node.identity.node_id))
-        self._tell_peers()
+        self._update_peers()
         self._duties.look_soon()
         for observe in self.observers:
             observe()
 
-    def _tell_peers(self) -> None:
+    def _update_peers(self) -> None:
         """Give the node the known peers; not before the cluster of our record is founded."""
         record = self._file.record
         is_seed = record is not None and record.names(self._node.identity.replica)
         if is_seed and self._copy.group is None and not self._is_founded:
             return
-        told = peers_of(self.state, self._file, self._node.identity.replica, self.introductions.known)
-        if told is not None and told != self._told:
-            self._told = told
-            self._node.set_peers(told.addresses, told.disks)
+        peers = peers_of(self.state, self._file, self._node.identity.replica, self.introductions.known)
+        if peers is not None and peers != self._peers:
+            self._peers = peers
+            self._node.set_peers(peers.addresses, peers.disks)
 
     def _away(self) -> dict[ReplicaId, BootstrapMember | None]:
         """Return unconnected members of the controller's group, each with its node as far as known.

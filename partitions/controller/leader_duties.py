@@ -44,7 +44,7 @@ class LeaderDuties(BackgroundLoop):
         self._changed = asyncio.Event()
         self._hashed_at = node.loop.time()
         self._hashed_index = Index(0)
-        self._told: str | None = None
+        self._logged: str | None = None
         node.on_request(HASH, self._serve_hash)
 
     def look_soon(self) -> None:
@@ -96,20 +96,20 @@ class LeaderDuties(BackgroundLoop):
             if group is None or not group.core.has_own_term_commit or not self._copy.is_level:
                 continue
             try:
-                await self._care(group)
-                self._told = None
+                await self._run_duties(group)
+                self._logged = None
             except (RaftlogError, TimeoutError) as error:
-                self._tell(str(error) or "its proposal is not committed yet")
+                self._log_reason(str(error) or "its proposal is not committed yet")
 
-    async def _care(self, group: Group) -> None:
+    async def _run_duties(self, group: Group) -> None:
         state, settings = self._copy.state, self._settings
         if state.bootstrap is None:
             await self._bootstrap()
             return
         change = next_change(group, state, settings.caught_up_entries, self._node.is_alive)
-        heir = None if change is None else transfer_target_of(group, change, self._node.identity.replica)
-        if heir is not None:
-            group.transfer_leadership(heir)
+        target = None if change is None else transfer_target_of(group, change, self._node.identity.replica)
+        if target is not None:
+            group.transfer_leadership(target)
             return
         if change is not None:
             async with asyncio.timeout(settings.attempt_ms / 1000):
@@ -121,7 +121,7 @@ class LeaderDuties(BackgroundLoop):
             async with asyncio.timeout(_SNAPSHOT_MS / 1000):
                 await write_snapshot(group, self._copy, deadline_in(_SNAPSHOT_MS))
             self._hashed_at = float("-inf")
-        await self._maybe_tell_hash(group)
+        await self._maybe_send_hash(group)
 
     async def _bootstrap(self) -> None:
         record = self._file.record
@@ -129,26 +129,26 @@ class LeaderDuties(BackgroundLoop):
             deadline = deadline_in(self._settings.attempt_ms)
             await self._proposals.submit(record.command(), deadline, self._copy.state.applied_index)
 
-    def _tell(self, text: str) -> None:
-        if text != self._told:
-            self._told = text
+    def _log_reason(self, text: str) -> None:
+        if text != self._logged:
+            self._logged = text
             _logger.info("the controller's leader waits: %s", text)
 
     # hashes
 
-    async def _maybe_tell_hash(self, group: Group) -> None:
+    async def _maybe_send_hash(self, group: Group) -> None:
         now, index = self._node.loop.time(), self._copy.state.applied_index
         if now - self._hashed_at < self._settings.hash_interval_ms / 1000 or index == self._hashed_index:
             return
         self._hashed_at, self._hashed_index = now, index
-        told = [int(index), self._copy.state.state_hash()]
+        sent = [int(index), self._copy.state.state_hash()]
         me = self._node.identity.replica
         members = [member.node_id for member in group.core.configuration.all_members() if member != me]
-        await asyncio.gather(*(self._tell_hash(node, told) for node in members))
+        await asyncio.gather(*(self._send_hash(node, sent) for node in members))
 
-    async def _tell_hash(self, node: NodeId, told: list[object]) -> None:
+    async def _send_hash(self, node: NodeId, sent: list[object]) -> None:
         try:
-            answer = await self._node.ask(node, HASH, told, (), deadline_in(self._settings.attempt_ms))
+            answer = await self._node.ask(node, HASH, sent, (), deadline_in(self._settings.attempt_ms))
         except RaftlogError as error:
             _logger.debug("node %s did not compare its state: %s", node, error)
             return
@@ -156,7 +156,7 @@ class LeaderDuties(BackgroundLoop):
             _logger.error(
                 "the controller's state of node %s differs from the leader's at index %s: report it as a bug",
                 node,
-                told[0],
+                sent[0],
             )
 
     async def _serve_hash(self, request: Request) -> Answer:

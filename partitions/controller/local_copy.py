@@ -23,7 +23,7 @@ from raftlog.errors import (
     RaftlogError,
     StorageError,
 )
-from raftlog.partitions.controller.change_events import tell
+from raftlog.partitions.controller.change_events import write_event
 from raftlog.partitions.controller.machine import (
     CommandAnswer,
     ControllerState,
@@ -78,7 +78,7 @@ class LocalCopy:
         self._timer: asyncio.TimerHandle | None = None
         self._expected: dict[UUID, list[asyncio.Future[Decided]]] = {}
         self._waiting: list[tuple[Index, asyncio.Future[None]]] = []
-        self._hash_told: tuple[Index, bytes] | None = None
+        self._hash_received: tuple[Index, bytes] | None = None
 
     def attach(self, group: Group) -> None:
         """Follow this replica from now on."""
@@ -189,7 +189,7 @@ class LocalCopy:
         request = decode_request(record.value or b"")
         answer = self.state.apply(request, entry.index)
         if answer.error is None and answer.value == entry.index and self._is_led(entry):
-            tell(request.command, self.state)
+            write_event(request.command, self.state)
         for future in self._expected.pop(request.request_id, ()):
             if not future.done():
                 future.set_result(Decided(entry.index, answer))
@@ -272,15 +272,15 @@ class LocalCopy:
         if index == self.state.applied_index:
             return self._compare(index, state_hash)
         if index > self.state.applied_index:
-            self._hash_told = (index, state_hash)
+            self._hash_received = (index, state_hash)
         return None
 
     def _compare_hash(self) -> None:
-        told = self._hash_told
-        if told is not None and told[0] <= self.state.applied_index:
-            self._hash_told = None
-            if told[0] == self.state.applied_index:
-                self._compare(*told)
+        received = self._hash_received
+        if received is not None and received[0] <= self.state.applied_index:
+            self._hash_received = None
+            if received[0] == self.state.applied_index:
+                self._compare(*received)
 
     def _compare(self, index: Index, state_hash: bytes) -> bool:
         if self.state.state_hash() == state_hash:

@@ -59,14 +59,14 @@ def transfer_target_of(group: Group, change: ConfigurationChange, me: ReplicaId)
     core = group.core
     if me in change.voters:
         return None
-    heirs = [
+    targets = [
         each
         for each in core.status().followers
         if each.member in change.voters
         and core.configuration.has_voter(each.member)
         and (each.is_active or core.is_quiesced)
     ]
-    best = max(heirs, key=lambda each: each.match_index, default=None)
+    best = max(targets, key=lambda each: each.match_index, default=None)
     return None if best is None else best.member
 
 
@@ -81,10 +81,10 @@ def _voters(
     voters = list(configuration.voters)
     retired = [voter for voter in voters if voter not in staying]
     new = [replica for replica in staying if replica in near and replica in configuration.learners]
-    heir = new[0] if new and len(voters) - bool(retired) < CONTROLLER_VOTERS_MAX else None
-    if heir is not None:
-        voters.append(heir)
-    node = None if heir is None else heir.node_id  # no node votes with two disks
+    promoted = new[0] if new and len(voters) - bool(retired) < CONTROLLER_VOTERS_MAX else None
+    if promoted is not None:
+        voters.append(promoted)
+    node = None if promoted is None else promoted.node_id  # no node votes with two disks
     leaver = min(retired, key=lambda voter: (voter.node_id != node, voter in there), default=None)
     if leaver is None or len(voters) <= least:
         return voters

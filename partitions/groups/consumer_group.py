@@ -51,13 +51,13 @@ class Member:
     """Whether it joined in this join phase or, after it, in this generation."""
     has_synced: bool = False
     """Whether it synced in this generation."""
-    is_told: bool = False
+    has_id: bool = False
     """Whether the member received its id, so it can retry with it."""
     replaced: str | None = None
     """Id of the static member that it replaced, until it was answered."""
     can_skip_assignment: bool = False
 
-    def takes(self, join: Join) -> None:
+    def update_from(self, join: Join) -> None:
         """Store the fields of a new join request."""
         self.client_id, self.client_host = join.client_id, join.client_host
         self.session_timeout_ms, self.rebalance_timeout_ms = join.session_timeout_ms, join.rebalance_timeout_ms
@@ -125,7 +125,7 @@ class ConsumerGroup:
         group = cls(name, ConsumerGroupState.EMPTY, *record[:4], record.changed_ms)
         for each in record.members:
             has_joined = not record.is_assigned
-            group.add(Member(*each[:7], each.protocols, each.assignment, has_joined=has_joined, is_told=True))
+            group.add(Member(*each[:7], each.protocols, each.assignment, has_joined=has_joined, has_id=True))
         if group.members:
             group.state = ConsumerGroupState.STABLE if record.is_assigned else ConsumerGroupState.COMPLETING
         return group

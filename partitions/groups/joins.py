@@ -75,15 +75,15 @@ class GroupJoins:
             self._admit(join, group, None)
             group.given_ids.remove(join.member_id)
             self._rebalance.timers.clear((GIVEN, group.name, join.member_id))
-            self._add(token, join, group, join.member_id, now, is_told=True)
+            self._add(token, join, group, join.member_id, now, has_id=True)
             return
         if group is None:
             raise UnknownMember(f"the group {join.group} has no members; join without a member id")
         member = member_of(group, join.member_id, join.instance_id)
         self._admit(join, group, member)
         is_same = member.protocols == join.protocols and member.can_lead == join.can_lead
-        member.takes(join)
-        member.is_told = True
+        member.update_from(join)
+        member.has_id = True
         self._rebalance.park(group, member, "join", token)
         member.has_joined = True
         leads_again = group.state is ConsumerGroupState.STABLE and member.member_id == group.leader
@@ -93,7 +93,7 @@ class GroupJoins:
             self._rebalance.prepare(group, now)
 
     def _add(
-        self, token: Token, join: Join, group: ConsumerGroup, member_id: str, now: float, *, is_told: bool = False
+        self, token: Token, join: Join, group: ConsumerGroup, member_id: str, now: float, *, has_id: bool = False
     ) -> None:
         member = Member(
             member_id,
@@ -104,7 +104,7 @@ class GroupJoins:
             join.rebalance_timeout_ms,
             join.can_lead,
             join.protocols,
-            is_told=is_told,
+            has_id=has_id,
             can_skip_assignment=join.can_skip_assignment,
         )
         if not group.members:
@@ -121,7 +121,7 @@ class GroupJoins:
         before = {each.name: each.metadata for each in member.protocols}
         self._rebalance.replace(group, member, member_id)
         could_lead = member.can_lead
-        member.takes(join)
+        member.update_from(join)
         self._rebalance.park(group, member, "join", token)
         member.has_joined = True
         is_same = (

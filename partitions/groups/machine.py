@@ -111,7 +111,7 @@ class Machine:
             self._rebalance.answer(token, error)
             return
         self._rebalance.park(group, member, "sync", token)
-        member.is_told = True
+        member.has_id = True
         if group.state is ConsumerGroupState.COMPLETING and member.member_id == group.leader and not group.storing:
             self._rebalance.assign(group, sync.assignments)
         self._rebalance.settle(group, now)
@@ -192,7 +192,7 @@ class Machine:
         if member is None:
             return
         self._rebalance.touch(group, member, now)
-        if slot == "join" and not member.is_told and member.instance_id is None:
+        if slot == "join" and not member.has_id and member.instance_id is None:
             self._rebalance.drop(group, member, UnknownMember("the join request was cancelled"))
             self._rebalance.members_left(group, now)
 

@@ -200,7 +200,7 @@ class GroupRebalance:
             for member in group.members.values():
                 if member.join is not None:
                     self.release(member, "join", group.joined(member))
-                    member.is_told, member.has_joined, member.replaced = True, True, None
+                    member.has_id, member.has_joined, member.replaced = True, True, None
                     self.touch(group, member, now)
                 if member.sync is not None and group.state is ConsumerGroupState.STABLE:
                     self.release(member, "sync", self.synced(group, member))
@@ -212,14 +212,16 @@ class GroupRebalance:
 
     def _not_stored(self, group: ConsumerGroup, kept: StoreContent, error: RaftlogError, now: float) -> None:
         """Fail the waiting requests of a generation that was not stored; its number is not used again here."""
-        told = error if error.outcome == "failed" else NotLeader(f"the group {group.name} could not be stored: {error}")
+        failure = (
+            error if error.outcome == "failed" else NotLeader(f"the group {group.name} could not be stored: {error}")
+        )
         if group.state in (ConsumerGroupState.COMPLETING, ConsumerGroupState.STABLE) and kept is not StoreContent.EMPTY:
             for member in list(group.members.values()):
-                self.release(member, "join", told)
-                self.release(member, "sync", told)
+                self.release(member, "join", failure)
+                self.release(member, "sync", failure)
                 self.touch(group, member, now)
-                if not member.is_told and member.instance_id is None:
-                    self.drop(group, member, told)
+                if not member.has_id and member.instance_id is None:
+                    self.drop(group, member, failure)
             self.members_left(group, now)
         else:
             self.settle(group, now)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from raftlog.events import EVENTS
-from raftlog.partitions.controller.change_events import tell
+from raftlog.partitions.controller.change_events import write_event
 from raftlog.partitions.controller.machine.commands import (
     Addresses,
     AllocateProducerIds,
@@ -74,7 +74,7 @@ def test_a_command_is_logged(
 ) -> None:
     state: Any = SimpleNamespace(topic_by_id=lambda topic_id: SimpleNamespace(name="t"))
     caplog.set_level(logging.INFO, "raftlog")
-    tell(command, state)
+    write_event(command, state)
     seen = {
         record.getMessage(): {name: getattr(record, name) for name in EVENTS[record.getMessage()].fields}
         for record in caplog.records

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from raftlog.errors import OffsetOutOfRange, OutcomeUnknown
-from raftlog.partitions.controller.disk_replacement import _said_of
+from raftlog.partitions.controller.disk_replacement import _report_of
 from raftlog.partitions.controller.first_start import view_of
 from raftlog.partitions.controller.proposals import _decided_of
 from raftlog.partitions.coordinator.operation import CoordinatorOperation
 from raftlog.partitions.operations.move_reports import _read, _Told
-from raftlog.partitions.placement.balancing.progress import _told
+from raftlog.partitions.placement.balancing.progress import _report_in
 from raftlog.partitions.placement.balancing.report import BalancerReport, Misplaced, report_of
 from raftlog.partitions.placement.recovery.replica_standing import LostEntry, ReplicaStanding, packed, unpacked
 from raftlog.partitions.routing.router import numbers_of
@@ -68,9 +68,9 @@ TOLD = _Told(b"g", True, 3, [1], [2], 100, [[2, 5, 7]], None)
         (report_of, REPORT.packed()),
         (unpacked, packed(STANDING)),
         (_read, list(TOLD)),
-        (_told, [3, [[b"g", [1], [2]]], [b"h"], b""]),
+        (_report_in, [3, [[b"g", [1], [2]]], [b"h"], b""]),
         (lambda row: _decided_of(Answer(row)), [7, 5, None]),
-        (lambda row: _said_of(Answer(row)), ["later", "it answers"]),
+        (lambda row: _report_of(Answer(row)), ["later", "it answers"]),
         (lambda row: view_of(ME, None, row), ["empty", "a:1", ["a:1"], None, []]),
         (lambda row: numbers_of(Answer(row), 2), [1, 2]),
         (lambda row: str(from_fields(row)), as_fields(OffsetOutOfRange(Offset(1), Offset(2), Offset(3)))),

@@ -161,14 +161,14 @@ class Balancer(BackgroundLoop):
         tenure.availability.look({each.node_id: self._hears(each.node_id) for each in state.brokers}, now)
         tenure.note_environment(state, now)
         tenure.looked_at = now
-        told = await self._ask(tenure)
+        reports = await self._ask(tenure)
         if not self._leads(tenure) or tenure.unanswered:
             return
         await self._planning.maybe_plan()
         if self._leads(tenure):
             await self._order(tenure)
         if self._leads(tenure):
-            await self._maybe_remove(tenure, told)
+            await self._maybe_remove(tenure, reports)
 
     def _hears(self, node: NodeId) -> bool:
         return node == self._node.identity.node_id or self._node.is_alive(node)
@@ -183,11 +183,11 @@ class Balancer(BackgroundLoop):
         heard = [broker.node_id for broker in state.all_brokers() if tenure.availability.is_heard(broker.node_id)]
         keys = [name.group_id.bytes for name in tenure.ways]
         with_led = any(each.node_id not in heard and not state.load(each.replica).replicas for each in draining)
-        told = await self._progress.ask(heard, keys, deadline_in(_ASK_MS), with_led=with_led)
+        reports = await self._progress.ask(heard, keys, deadline_in(_ASK_MS), with_led=with_led)
         if self._leads(tenure):
-            tenure.note_told(told, self._metadata.state, self._node.loop.time())
+            tenure.note_reports(reports, self._metadata.state, self._node.loop.time())
             self._asked = b"" if tenure.unanswered else digest
-        return told
+        return reports
 
     # submission
 
@@ -232,13 +232,13 @@ class Balancer(BackgroundLoop):
         _logger.info("balancing: %s is to be on %s: %s", name, _nodes(change), change.why)
         return True
 
-    async def _maybe_remove(self, tenure: Tenure, told: dict[NodeId, HeldReplicas | None]) -> None:
+    async def _maybe_remove(self, tenure: Tenure, reports: dict[NodeId, HeldReplicas | None]) -> None:
         """Remove draining brokers that hold no replicas any more."""
         state = self._metadata.state
         voters = self._metadata.controller_voters()
         is_settled = not tenure.ways and state.moved.digest == self._asked
         for broker in state.all_brokers():
-            if broker.is_draining and may_remove(broker, state, told, voters, is_settled=is_settled):
+            if broker.is_draining and may_remove(broker, state, reports, voters, is_settled=is_settled):
                 await self._metadata.submit(RemoveBroker(broker.node_id, broker.disk_uuid), deadline_in(_ORDER_MS))
                 _logger.info("balancing: node %s holds no replicas any more and was removed", broker.node_id)
 

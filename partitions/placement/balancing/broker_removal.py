@@ -13,24 +13,24 @@ from raftlog.types import NodeId
 def may_remove(
     broker: RegisteredBroker,
     state: ControllerState,
-    told: Mapping[NodeId, HeldReplicas | None],
+    reports: Mapping[NodeId, HeldReplicas | None],
     controller_voters: Collection[ReplicaId],
     *,
     is_settled: bool,
 ) -> bool:
     """Return whether the broker can be removed.
 
-    `told`: the present reports of all brokers that are heard; `is_settled`: no partition moves, and none was placed
+    `reports`: the present reports of all brokers that are heard; `is_settled`: no partition moves, and none was placed
     since these reports.
 
     A broker that is away cannot report that its replicas are removed; but when every partition has a leader that
     reports a configuration equal to the assignment, no partition counts on that broker."""
     if state.load(broker.replica).replicas or broker.replica in controller_voters or len(state.brokers) < 2:
         return False
-    if not told or any(each is None for each in told.values()):
+    if not reports or any(each is None for each in reports.values()):
         return False
-    own = told.get(broker.node_id)
+    own = reports.get(broker.node_id)
     if own is not None:
         return own.held == 0
-    led = [each.led for each in told.values() if each is not None]
+    led = [each.led for each in reports.values() if each is not None]
     return is_settled and all(led) and summed(led) == summed(state.group_keys())

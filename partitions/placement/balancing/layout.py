@@ -153,8 +153,8 @@ class PlacementLayout:
         if old is None:
             row.append(new)
         elif row[0] == old and len(row) > 1:
-            heir = min(row[1:], key=lambda node: (not self._leads(node), *self._led(topic, node)))
-            row[:] = [heir, *(node for node in row[1:] if node != heir), new]
+            successor = min(row[1:], key=lambda node: (not self._leads(node), *self._led(topic, node)))
+            row[:] = [successor, *(node for node in row[1:] if node != successor), new]
         else:
             row[row.index(old)] = new
         if old is not None:

@@ -73,17 +73,17 @@ class BrokerProgress:
 
     async def _ask(self, node: NodeId, header: list[Any], deadline: Deadline) -> HeldReplicas | None:
         try:
-            return _told((await self._node.ask(node, MOVING, header, (), deadline)).value)
+            return _report_in((await self._node.ask(node, MOVING, header, (), deadline)).value)
         except RaftlogError as error:
             _logger.debug("node %s did not report moving partitions: %s", node, error)
             return None
 
     async def _serve(self, request: Request) -> Answer:
-        told = await self._tell(request.header, request.deadline)
-        moving = [[key, *map(list, way)] for key, way in told.moving.items()]
-        return Answer([told.held, moving, told.arrived, told.led])
+        report = await self._report(request.header, request.deadline)
+        moving = [[key, *map(list, way)] for key, way in report.moving.items()]
+        return Answer([report.held, moving, report.arrived, report.led])
 
-    async def _tell(self, header: Any, deadline: Deadline) -> HeldReplicas:
+    async def _report(self, header: Any, deadline: Deadline) -> HeldReplicas:
         match header:
             case [int(index), [*keys], bool(with_led)] if all(type(key) is bytes for key in keys[:NAMED_MAX]):
                 pass
@@ -113,7 +113,7 @@ class BrokerProgress:
         return HeldReplicas(held, moving, arrived, summed(others) if with_led else b"")
 
 
-def _told(value: Any) -> HeldReplicas:
+def _report_in(value: Any) -> HeldReplicas:
     """Return the report in an answer. Raises `Unavailable` when it cannot be read."""
     try:
         held, moving, arrived, led, *_ = value

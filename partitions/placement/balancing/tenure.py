@@ -90,17 +90,17 @@ class Tenure:
 
     # moving partitions
 
-    def note_told(self, told: Mapping[NodeId, HeldReplicas | None], state: ControllerState, now: float) -> None:
+    def note_reports(self, reports: Mapping[NodeId, HeldReplicas | None], state: ControllerState, now: float) -> None:
         """Record the brokers' reports of the partitions that they lead."""
-        self.unanswered = sorted(node for node, each in told.items() if each is None)
-        for each in told.values():
+        self.unanswered = sorted(node for node, each in reports.items() if each is None)
+        for each in reports.values():
             if each is None:
                 continue
             for key in each.arrived:
                 name = state.group(UUID(bytes=key))
                 if name is not None:
                     self.ways.pop(name, None)
-        for each in told.values():
+        for each in reports.values():
             for key, way in each.moving.items() if each is not None else ():
                 name = state.group(UUID(bytes=key))
                 if name is None:

@@ -246,14 +246,14 @@ class Moves(BackgroundLoop):
     def _hand_over(self, group: Group, change: ConfigurationChange) -> bool:
         """Transfer leadership before this voter is removed, so that proposals made here get their outcome here."""
         near, fitness, now = self._near(group), self._node.standing.fitness, self._node.loop.time()
-        heirs = [each for each in change.voters if each in near and group.core.configuration.has_voter(each)]
-        heir = max(heirs, key=lambda each: fitness.is_fit(each.node_id, now), default=None)
-        if heir is None:
+        targets = [each for each in change.voters if each in near and group.core.configuration.has_voter(each)]
+        target = max(targets, key=lambda each: fitness.is_fit(each.node_id, now), default=None)
+        if target is None:
             return False
         try:
-            group.transfer_leadership(heir)
+            group.transfer_leadership(target)
         except RaftlogError as error:
-            _logger.debug("leadership of %s was not transferred to %s: %s", group.path, heir, error)
+            _logger.debug("leadership of %s was not transferred to %s: %s", group.path, target, error)
         return True
 
     def _changed(self, group: Group, after: Configuration, done: "asyncio.Future[Committed]") -> None:

@@ -33,9 +33,9 @@ def next_change(
     if configuration.is_joint:
         return None
     learners = [learner for learner in configuration.learners if learner in wanted]
-    heir = next((replica for replica in wanted if replica in learners and replica in near), None)
-    if heir is not None:
-        return _promotion(configuration, wanted, heir, learners, me, reachable)
+    promoted = next((replica for replica in wanted if replica in learners and replica in near), None)
+    if promoted is not None:
+        return _promotion(configuration, wanted, promoted, learners, me, reachable)
     if len(learners) < len(configuration.learners):
         return ConfigurationChange(configuration.voters, tuple(learners), configuration.index)
     newcomer = next((each for each in wanted if each in reachable and not configuration.has_member(each)), None)
@@ -64,22 +64,26 @@ def is_reached(configuration: Configuration, wanted: Sequence[ReplicaId]) -> boo
 def _promotion(
     configuration: Configuration,
     wanted: Sequence[ReplicaId],
-    heir: ReplicaId,
+    promoted: ReplicaId,
     learners: Sequence[ReplicaId],
     me: ReplicaId,
     reachable: Collection[ReplicaId],
 ) -> ConfigurationChange:
     """Return the change that makes a learner a voter and removes one it replaces, if the rest has a majority."""
     voters = configuration.voters
-    leaver = next((voter for voter in voters if voter.node_id == heir.node_id), None)  # a node votes with one disk
+    leaver = next((voter for voter in voters if voter.node_id == promoted.node_id), None)  # a node votes with one disk
     if leaver is None and len(voters) >= len(wanted):
         last = _leaver(configuration, wanted, me, reachable)
         leaver = None if last == me else last  # it transfers leadership first
     staying = tuple(voter for voter in voters if voter != leaver)
-    if leaver is not None and leaver.node_id != heir.node_id and not is_carried((*staying, heir), {*reachable, heir}):
+    if (
+        leaver is not None
+        and leaver.node_id != promoted.node_id
+        and not is_carried((*staying, promoted), {*reachable, promoted})
+    ):
         staying = voters
-    left = tuple(learner for learner in learners if learner != heir)
-    return ConfigurationChange((*staying, heir), left, configuration.index)
+    left = tuple(learner for learner in learners if learner != promoted)
+    return ConfigurationChange((*staying, promoted), left, configuration.index)
 
 
 def _leaver(

@@ -72,12 +72,12 @@ def test_a_pause_of_the_observer_makes_no_broker_longer_absent() -> None:
 def test_a_partition_is_moving_until_a_leader_reports_its_arrival() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     tenure.note_submission(FIRST, [NodeId(4)], 0.0)
-    tenure.note_told({NodeId(1): holding(), NodeId(2): None}, controller.state, 1.0)
+    tenure.note_reports({NodeId(1): holding(), NodeId(2): None}, controller.state, 1.0)
     assert list(tenure.ways) == [FIRST]
     assert tenure.unanswered == [2]
-    tenure.note_told({NodeId(1): holding(moving={SECOND: MovingPartition((NodeId(4),), ())})}, controller.state, 2.0)
+    tenure.note_reports({NodeId(1): holding(moving={SECOND: MovingPartition((NodeId(4),), ())})}, controller.state, 2.0)
     assert list(tenure.ways) == [FIRST, SECOND]
-    tenure.note_told({NodeId(2): holding(arrived=(FIRST,))}, controller.state, 3.0)
+    tenure.note_reports({NodeId(2): holding(arrived=(FIRST,))}, controller.state, 3.0)
     assert list(tenure.ways) == [SECOND]
 
 
@@ -85,7 +85,7 @@ def test_a_move_that_can_only_wait_delays_no_other() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     heard = {1: True, 2: True, 3: True, 4: True}
     tenure.availability.look(heard, 0.0)
-    tenure.note_told({NodeId(1): holding(moving={FIRST: MovingPartition((NodeId(4),), ())})}, controller.state, 0.0)
+    tenure.note_reports({NodeId(1): holding(moving={FIRST: MovingPartition((NodeId(4),), ())})}, controller.state, 0.0)
     assert tenure.under_way(0.0) == 1
     assert not tenure.waits(controller.state, 0.0)
     tenure.availability.look({**heard, 4: False}, 1.0)
@@ -126,7 +126,7 @@ def test_a_target_that_went_away_is_given_up_after_a_time() -> None:
     way = {NodeId(1): holding(moving={FIRST: MovingPartition((NodeId(4),), (NodeId(3),))})}
     for at in range(int(STUCK_S) + 1):
         tenure.availability.look({1: True, 2: True, 3: True, 4: False}, float(at))
-        tenure.note_told(way, controller.state, float(at))
+        tenure.note_reports(way, controller.state, float(at))
         first, second = tenure.placed(controller.state, SETTINGS, float(at))
         assert first.is_busy == (at < STUCK_S)
         assert not second.is_busy
